@@ -53,7 +53,7 @@ docs: setup ## build the pages of docs/ as a site in build/docs; a broken refere
 	@echo "build/docs/index.html"
 
 tutorial: setup ## run every command of docs/tutorial.md against a simulated site, a few minutes
-	TUTORIAL=whole $(VENV)/bin/pytest -q tests/docs/test_tutorial.py $(ARGS)
+	$(VENV)/bin/pytest -q -m long tests/docs/test_tutorial.py $(ARGS)
 
 soak: setup ## simulation over many seeds, planner on new examples; ARGS as for pytest (SEEDS=1000 make soak)
 	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 -m "" --hypothesis-profile=soak \
@@ -101,7 +101,7 @@ image-check: setup ## what can be checked of the image without root, in seconds
 
 image-test: setup ## build the test profile and look into it (root, minutes)
 	$(VENV)/bin/python -m images.build image --profile test
-	$(VENV)/bin/python -m images.look
+	$(VENV)/bin/python -m images.built_image
 
 vm-test: setup ## boot the built test image on a virtual machine, erase, write, boot from disk (root)
 	$(VENV)/bin/python -m images.vm.run $(ARGS)

@@ -1,7 +1,7 @@
 """How the pages here become a site: Sphinx with MyST, strict, offline. `make docs` runs it.
 
-A page is put in a section by a line in index.md. A page that nobody put there is still built,
-under "Further pages"; tests/docs says what to do about it.
+A line in index.md puts a page into a section. A page without such a line is still built,
+under "Further pages"; a test in tests/docs then fails with the remedy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reference pages made from the code: every command, every route of the API, every reason.
 
-`make docs` calls it before it builds. What it writes is never kept in the repository: a page that
-is made anew each time cannot be out of date. By hand: `python docs/reference_pages.py DIRECTORY`.
+`make docs` calls it before it builds. Its output is never kept in the repository: a page that is
+generated each time cannot be out of date. By hand: `python docs/reference_pages.py DIRECTORY`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import Any
 
 import typer
 
+from provisioner.api.event_schemas import list_schemas
 from provisioner.api.openapi import document
 from provisioner.api.table import ALL as ROUTES
 from provisioner.cli import app
 from provisioner.model import outcome
+from provisioner.model.events import EVENTS
 
 PROGRAM = "provisioner"
 
@@ -95,21 +97,21 @@ def _default(value: object) -> str:
 
 def api() -> str:
     """The page of the REST API, from the OpenAPI document that the daemon serves."""
-    told = document(ROUTES)
+    api = document(ROUTES)
     lines = [
         "# The REST API, route by route",
         "",
         "Made from the OpenAPI document, which the daemon serves at `/v1/openapi.json`.",
         "What holds for all of them (lists, changes, events, problems) is in [api.md](../api.md).",
     ]
-    for tag in told["tags"]:
+    for tag in api["tags"]:
         lines += ["", f"## {tag['name']}"]
-        for path, verbs in told["paths"].items():
+        for path, verbs in api["paths"].items():
             for verb, operation in verbs.items():
                 if tag["name"] in operation["tags"]:
                     lines += _route(verb, path, operation)
     lines += ["", "## What is asked and answered"]
-    for name, schema in sorted(told["components"]["schemas"].items()):
+    for name, schema in sorted(api["components"]["schemas"].items()):
         lines += _schema(name, schema)
     return "\n".join(lines) + "\n"
 
@@ -179,6 +181,32 @@ def reasons() -> str:
     return "\n".join([*lines, "", *_table(("reason", "meaning"), rows)]) + "\n"
 
 
+def events() -> str:
+    """The page of events: every kind with its fields, from the classes that write them."""
+    schemas = list_schemas()
+    lines = [
+        "# Events",
+        "",
+        "Every row of the journal has a kind, the node that it is about, and the fields of its",
+        "kind. Webhooks receive it as a CloudEvent of the type `provisioner.KIND`. The schemas are",
+        "in the OpenAPI document, in the part `webhooks`. Fields that are not required are left",
+        "out where they do not apply.",
+    ]
+    for kind, cls in EVENTS.items():
+        schema = schemas[cls.__name__]
+        lines += ["", f"## {kind.value}", "", _words(cls.__doc__ or ""), ""]
+        rows = [
+            (
+                f"`{field}`" + ("" if field in schema["required"] else " (optional)"),
+                _type(said),
+                _words(said.get("description", "")),
+            )
+            for field, said in schema.get("properties", {}).items()
+        ]
+        lines += _table(("field", "type", "meaning"), rows)
+    return "\n".join(lines) + "\n"
+
+
 def _table(head: tuple[str, ...], rows: list[Any]) -> list[str]:
     if not rows:
         return []
@@ -191,7 +219,7 @@ def _words(text: str) -> str:
     line = " ".join(text.split())
     for mark in "|<>[]*_{}":
         line = line.replace(mark, f"\\{mark}")
-    pieces = line.split("`")  # what is code stays as it is
+    pieces = line.split("`")  # code stays unchanged
     code = [p.replace("\\", "") if n % 2 else p for n, p in enumerate(pieces)]
     return "`".join(code).replace("``", "")
 
@@ -201,7 +229,7 @@ def decisions() -> str:
     lines = [
         "# Decisions",
         "",
-        "Each record: what was to be decided, what was, and what was not.",
+        "Each record: the question, the decision and the rejected alternatives.",
         "",
     ]
     lines += ["```{toctree}", ":maxdepth: 1", ":glob:", "", "../decisions/*", "```"]
@@ -211,6 +239,7 @@ def decisions() -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "api-routes.md": api,
+    "events.md": events,
     "reasons.md": reasons,
     "decisions.md": decisions,
 }

@@ -6,25 +6,25 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# A heading of index.md, and what belongs under it (https://diataxis.fr)
+# A heading of index.md, and the kind of pages under it (https://diataxis.fr)
 SECTIONS = {
-    "Tutorial": "a lesson: who has never seen this does it from top to bottom, and it works",
-    "How-to guides": "steps to one end, for somebody at work: commands, and what to do if not",
-    "Reference": "what there is, completely, to look up: tables, formats, options, limits",
+    "Tutorial": "a lesson: a newcomer follows it from top to bottom, and it works",
+    "How-to guides": "steps towards one goal, for a person at work: commands and remedies",
+    "Reference": "complete descriptions to look up: tables, formats, options, limits",
     "Explanation": "why and how it works: no steps, nothing to look up",
 }
 FURTHER = "Further pages"  # where a page is shown that index.md does not name
 
 
 def pages() -> set[str]:
-    """Every page that somebody wrote, from here; records of decisions have a list of their own."""
-    found = {p.relative_to(HERE).as_posix() for p in HERE.rglob("*.md")}
+    """Return every handwritten page; decision records have a list of their own."""
+    pages_here = {p.relative_to(HERE).as_posix() for p in HERE.rglob("*.md")}
     own = ("decisions/", "generated/", "examples/", "index.md")
-    return {p for p in found if not p.startswith(own) and Path(p).name != "README.md"}
+    return {p for p in pages_here if not p.startswith(own) and Path(p).name != "README.md"}
 
 
 def by_section() -> dict[str, list[str]]:
-    """The pages under each heading of index.md, in its order."""
+    """Return the pages under each heading of index.md, in its order."""
     text = (HERE / "index.md").read_text(encoding="utf-8")
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
     return {

@@ -1,5 +1,5 @@
-"""Builds the maintenance ramdisk from pinned inputs, and checks what was built.
+"""Builds the maintenance ramdisk from pinned inputs, and checks the result.
 
-Tools for a person and for CI; the daemon imports nothing from here. See
+These are tools for operators and for CI; the daemon imports nothing from here. See
 docs/maintenance-image.md.
 """

@@ -1,12 +1,12 @@
-"""`make image`: kernel, ramdisk and bootable ISO from pinned inputs, and a manifest of them.
+"""`make image`: builds kernel, ramdisk and bootable ISO from pinned inputs, and their manifest.
 
     python -m images.build image --profile test
     python -m images.build iso --from images/out/NAME.json --cmdline "..." --out site.iso
     python -m images.build compare A.json B.json
     python -m images.build pin NAME.json
 
-Only `image` needs root (a chroot and mounts). Exit codes: 0 good, 1 the images differ, 2 an
-input is wrong, in a sentence.
+Only `image` needs root (a chroot and mounts). Exit codes: 0 success, 1 the images differ, 2 an
+input is wrong, with a message.
 """
 
 from __future__ import annotations
@@ -23,66 +23,79 @@ from images.ramdisk import LOCKS, PROFILES, Profile
 
 
 def build(profile: Profile, out: Path, *, update_lock: bool, cmdline: str) -> Path:
-    """The manifest's path. Raises BadInput."""
-    ramdisk.ready(out)
+    """Build the image and return the path of its manifest. Raises BadInput."""
+    ramdisk.require_tools(out)
     name = f"{manifest.NAME}-{profile.name}"
-    full = iso.checked_cmdline(" ".join(f"{profile.cmdline} {cmdline}".split()))
+    full = iso.require_cmdline(" ".join(f"{profile.cmdline} {cmdline}".split()))
     lock = LOCKS / "debian.lock"
     if not update_lock:
-        iso.check_loaders(ramdisk.locked(LOCKS / "bootloader.lock"), iso.loaders())
-    venv = inputs.builder(LOCKS / "builder.lock", out / "builder")
-    given = inputs.fetch(LOCKS / "agent.lock", ramdisk.MANAGER, venv, out / "inputs")
-    digests = ramdisk.digests()
-    ramdisk.disk_image_create(profile, out, venv, given, update_lock=update_lock, name=name)
-    made = out / f"{name}.d/dib-manifests"
-    there = locks.packages((made / "debian-packages").read_text(), "the image's packages")
+        iso.check_loaders(ramdisk.read_lock(LOCKS / "bootloader.lock"), iso.read_loaders())
+    venv = inputs.make_builder(LOCKS / "builder.lock", out / "builder")
+    fetched = inputs.fetch(LOCKS / "agent.lock", ramdisk.MANAGER, venv, out / "inputs")
+    digests = ramdisk.hash_inputs()
+    ramdisk.create_image(profile, out, venv, fetched, update_lock=update_lock, name=name)
+    manifests = out / f"{name}.d/dib-manifests"
+    present = locks.parse_packages(
+        (manifests / "debian-packages").read_text(), "the image's packages"
+    )
     if update_lock:
-        _write_lock(lock, there)
-        unpacked = locks.packages(_unique(made / "debian-unpacked"), "what was unpacked")
-        gone = {name: p for name, p in unpacked.items() if there.get(name) != p}
-        _write_lock(LOCKS / "debian-build.lock", gone)
-        _write_lock(LOCKS / "bootloader.lock", iso.loaders())
-    elif lines := locks.differences(ramdisk.locked(lock) | ramdisk.site_lock(), there):
-        raise BadInput("the image has other packages than its lock:\n  " + "\n  ".join(lines))
-    _with_bytecode(out / f"{name}.initramfs", out / f"{name}.bytecode.cpio")
-    iso.make(out / f"{name}.kernel", out / f"{name}.initramfs", full, out / f"{name}.iso")
+        _write_lock(lock, present)
+        unpacked = locks.parse_packages(
+            _remove_repeats(manifests / "debian-unpacked"), "the unpacked packages"
+        )
+        unpacked_only = {name: p for name, p in unpacked.items() if present.get(name) != p}
+        _write_lock(LOCKS / "debian-build.lock", unpacked_only)
+        _write_lock(LOCKS / "bootloader.lock", iso.read_loaders())
+    elif lines := locks.find_differences(
+        ramdisk.read_lock(lock) | ramdisk.read_site_lock(), present
+    ):
+        raise BadInput("the image's packages differ from its lock:\n  " + "\n  ".join(lines))
+    _prepend_bytecode(out / f"{name}.initramfs", out / f"{name}.bytecode.cpio")
+    iso.make_iso(out / f"{name}.kernel", out / f"{name}.initramfs", full, out / f"{name}.iso")
     result = manifest.Manifest(
         profile=profile.name,
-        agent_version=given.agent_version,
-        kernel=(made / "kernel-release").read_text().strip(),
+        agent_version=fetched.agent_version,
+        kernel=(manifests / "kernel-release").read_text().strip(),
         cmdline=full,
-        inputs=digests if not update_lock else ramdisk.digests(),
-        debian=tuple(p.line() for p in sorted(there.values())),
-        python=tuple((made / "python-packages").read_text().split()),
-        files={s: manifest.described(out / f"{name}.{s}") for s in ("kernel", "initramfs", "iso")},
+        inputs=digests if not update_lock else ramdisk.hash_inputs(),
+        debian=tuple(p.to_line() for p in sorted(present.values())),
+        python=tuple((manifests / "python-packages").read_text().split()),
+        files={
+            s: manifest.describe_file(out / f"{name}.{s}") for s in ("kernel", "initramfs", "iso")
+        },
     )
     manifest.write(result, out / f"{name}.json")
     return out / f"{name}.json"
 
 
-def _unique(path: Path) -> str:
-    """A package may be unpacked twice, once for each phase that wants it."""
+def _remove_repeats(path: Path) -> str:
+    """Remove repeated lines: a package may be unpacked once in each phase that needs it."""
     return "\n".join(dict.fromkeys(path.read_text().splitlines()))
 
 
-def _write_lock(path: Path, there: dict[str, locks.Package]) -> None:
-    unknown = [p.name for p in there.values() if p.sha256 == "-"]
-    if unknown:
-        raise BadInput(f"no index has the digest of: {', '.join(unknown)}; they cannot be locked")
+def _write_lock(path: Path, present: dict[str, locks.Package]) -> None:
+    without_digest = [p.name for p in present.values() if p.sha256 == "-"]
+    if without_digest:
+        raise BadInput(
+            f"no index has the digest of: {', '.join(without_digest)}; they cannot be locked"
+        )
     head = "# name, version, sha256; written by `make image ARGS=--update-lock`\n"
-    path.write_text(head + "".join(f"{p.line()}\n" for p in sorted(there.values())))
+    path.write_text(head + "".join(f"{p.to_line()}\n" for p in sorted(present.values())))
 
 
-def _with_bytecode(initramfs: Path, bytecode: Path) -> None:
-    """An archive that is not compressed may stand before the one that is, as microcode does (Linux,
-    Documentation/driver-api/early-userspace/buffer-format.rst)."""
+def _prepend_bytecode(initramfs: Path, bytecode: Path) -> None:
+    """Put the archive of byte code in front of the ramdisk, and remove its file.
+
+    An uncompressed archive may precede the compressed one, as for microcode (Linux,
+    Documentation/driver-api/early-userspace/buffer-format.rst).
+    """
     if not bytecode.is_file():
         return
     joined = initramfs.with_suffix(".joined")
     with joined.open("wb") as file:
         with bytecode.open("rb") as first:
             shutil.copyfileobj(first, file, 1 << 20)
-        file.write(bytes(-file.tell() % 4))  # the next archive begins at a multiple of four
+        file.write(bytes(-file.tell() % 4))  # the next archive begins at a multiple of four bytes
         with initramfs.open("rb") as second:
             shutil.copyfileobj(second, file, 1 << 20)
     joined.replace(initramfs)
@@ -90,7 +103,7 @@ def _with_bytecode(initramfs: Path, bytecode: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m images.build", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     image = commands.add_parser("image", help="build kernel, ramdisk, ISO and manifest")
@@ -100,48 +113,55 @@ def main(arguments: list[str] | None = None) -> int:
     image.add_argument("--update-lock", action="store_true")
     remade = commands.add_parser("iso", help="an ISO with another kernel command line")
     remade.add_argument("--from", dest="source", type=Path, required=True)
-    remade.add_argument("--cmdline", default="", help="words after the profile's own")
+    remade.add_argument("--cmdline", default="", help="arguments after the profile's own")
     remade.add_argument("--out", type=Path, required=True)
-    two = commands.add_parser("compare", help="how two images differ in what they are made of")
+    two = commands.add_parser("compare", help="how the contents of two images differ")
     two.add_argument("manifests", nargs=2, type=Path)
     lines = commands.add_parser("pin", help="the lines for a site's matrix overlay")
     lines.add_argument("manifest", type=Path)
     lines.add_argument("--evidence", default="built by this site from images/")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        return _run(given)
+        return _run(options)
     except BadInput as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
 
 
-def _run(given: argparse.Namespace) -> int:
-    if given.command == "image":
-        made = build(
-            PROFILES[given.profile],
-            given.out.resolve(),
-            update_lock=given.update_lock,
-            cmdline=given.cmdline,
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "image":
+        manifest_path = build(
+            PROFILES[options.profile],
+            options.out.resolve(),
+            update_lock=options.update_lock,
+            cmdline=options.cmdline,
         )
-        sys.stdout.write(f"{made}\n{manifest.pin(manifest.read(made), 'built by this site')}")
-    elif given.command == "iso":
-        old = manifest.read(given.source)
-        manifest.check_files(old, given.source.parent)
-        own = PROFILES[old.profile].cmdline if old.profile in PROFILES else ramdisk.CONSOLE
-        folder = given.source.parent
-        kernel, initramfs = (folder / old.files[name].name for name in ("kernel", "initramfs"))
-        full = " ".join(f"{own} {given.cmdline}".split())
-        iso.make(kernel, initramfs, full, given.out)
-        files = old.files | {"iso": manifest.described(given.out)}
-        new = old.model_copy(update={"cmdline": full, "files": files})
-        manifest.write(new, given.out.with_suffix(".json"))
-        sys.stdout.write(manifest.pin(new, "built by this site"))
-    elif given.command == "compare":
-        found = manifest.compare(*(manifest.read(path) for path in given.manifests))
-        sys.stdout.write("\n".join(found or ("the same inputs, the same packages",)) + "\n")
-        return 1 if found else 0
+        lines = manifest.render_pin(manifest.read(manifest_path), "built by this site")
+        sys.stdout.write(f"{manifest_path}\n{lines}")
+    elif options.command == "iso":
+        source_manifest = manifest.read(options.source)
+        manifest.check_files(source_manifest, options.source.parent)
+        own = (
+            PROFILES[source_manifest.profile].cmdline
+            if source_manifest.profile in PROFILES
+            else ramdisk.CONSOLE
+        )
+        folder = options.source.parent
+        kernel, initramfs = (
+            folder / source_manifest.files[name].name for name in ("kernel", "initramfs")
+        )
+        full = " ".join(f"{own} {options.cmdline}".split())
+        iso.make_iso(kernel, initramfs, full, options.out)
+        files = source_manifest.files | {"iso": manifest.describe_file(options.out)}
+        new = source_manifest.model_copy(update={"cmdline": full, "files": files})
+        manifest.write(new, options.out.with_suffix(".json"))
+        sys.stdout.write(manifest.render_pin(new, "built by this site"))
+    elif options.command == "compare":
+        differences = manifest.compare(*(manifest.read(path) for path in options.manifests))
+        sys.stdout.write("\n".join(differences or ("the same inputs, the same packages",)) + "\n")
+        return 1 if differences else 0
     else:
-        sys.stdout.write(manifest.pin(manifest.read(given.manifest), given.evidence))
+        sys.stdout.write(manifest.render_pin(manifest.read(options.manifest), options.evidence))
     return 0
 
 

@@ -1,7 +1,8 @@
 """Runs ironic-python-agent-builder with our elements; only verified inputs reach the chroot.
 
-What makes it hermetic: no source repository is git, pip in the chroot has a folder and no index,
-and apt's packages are looked up in the lock before they are unpacked (`provisioner-offline`).
+The build is hermetic because no source repository is git, pip in the chroot has a folder and no
+index, and apt's packages are looked up in the lock before they are unpacked
+(`provisioner-offline`).
 """
 
 from __future__ import annotations
@@ -30,35 +31,43 @@ BASE = (
     "provisioner-diagnostics",
     "provisioner-site",
 )
-# Sources that elements would clone from git, and that `environment` replaces by verified files;
-# with install type "package" the element fetches nothing (glean comes from the wheelhouse, and is
-# switched off in the image).
+# Sources that elements would clone from git, and that `build_environment` replaces by verified
+# files; with install type "package" the element fetches nothing (glean comes from the wheelhouse,
+# and is switched off in the image).
 SOURCES = frozenset({"ironic_python_agent", "requirements", "glean"})
-# no BOOTIF and no configuration drive: provisioner-agent has switched off what would look for them
+# no BOOTIF and no configuration drive: provisioner-agent switches off the services that use them
 CONSOLE = "console=tty0 console=ttyS0,115200"
 FREE_GIB_MIN = 6  # the chroot, two copies of the ramdisk, the ISO
-BUILD_LIMIT_S = 4 * 3600  # three and a half minutes on an idle machine of two cores
-# What the build asks of the machine: tool -> Debian package
+BUILD_LIMIT_S = 4 * 3600  # the build takes three and a half minutes on an idle 2-core machine
+# tools that the build needs -> Debian package
 TOOLS = {
-    "debootstrap": "debootstrap", "qemu-img": "qemu-utils", "kpartx": "kpartx", "sudo": "sudo",
-    "rsync": "rsync", "cpio": "cpio", "sgdisk": "gdisk", "mkfs.vfat": "dosfstools",
-    "zstd": "zstd", "git": "git", "openssl": "openssl",
-}  # fmt: skip
+    "debootstrap": "debootstrap",
+    "qemu-img": "qemu-utils",
+    "kpartx": "kpartx",
+    "sudo": "sudo",
+    "rsync": "rsync",
+    "cpio": "cpio",
+    "sgdisk": "gdisk",
+    "mkfs.vfat": "dosfstools",
+    "zstd": "zstd",
+    "git": "git",
+    "openssl": "openssl",
+}
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What differs between the image for nodes and the one for tests."""
+    """The differences between the image for nodes and the one for tests."""
 
     name: str
     elements: tuple[str, ...]
-    compress: str  # reads the archive, writes it compressed
+    compress: str  # command that compresses the archive from input to output
     cmdline: str
 
 
-# The kernel of Debian 12 unpacks zstd; a strong setting halves what a BMC has to carry over its
-# network, a weak one is enough for a test. `no_timer_check`: a starved virtual machine otherwise
-# stops with "IO-APIC + timer doesn't work".
+# The kernel of Debian 12 unpacks zstd; a strong setting halves the bytes that a BMC has to read
+# over its network, a weak one is enough for a test. `no_timer_check`: a starved virtual machine
+# otherwise stops with "IO-APIC + timer doesn't work".
 PROFILES = {
     p.name: p
     for p in (
@@ -74,13 +83,13 @@ PROFILES = {
 
 
 def element_path(venv: Path) -> str:
-    """Where diskimage-builder finds elements: ours, the builder's, its own."""
+    """Return where diskimage-builder finds elements: ours, the builder's, its own."""
     own = next(venv.glob("lib/python3.*/site-packages/diskimage_builder/elements"))
     return f"{ELEMENTS}:{venv / 'share/ironic-python-agent-builder/dib'}:{own}"
 
 
-def ready(out: Path) -> None:
-    """Raises BadInput, with what to install, if this machine cannot build."""
+def require_tools(out: Path) -> None:
+    """Raise BadInput, with the packages to install, if this machine cannot build."""
     if os.geteuid() != 0:
         raise BadInput("building needs root: a chroot, its mounts and a package installation")
     missing = sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
@@ -96,39 +105,42 @@ def ready(out: Path) -> None:
         raise BadInput(f"{out}: {free} GiB free, {FREE_GIB_MIN} are needed")
 
 
-def digests() -> dict[str, str]:
-    """Every input of ours and every lock, by name."""
-    files = {f"lock/{p.name}": locks.file_sha256(p) for p in sorted(LOCKS.glob("*.lock"))}
-    trees = {f"elements/{p.name}": locks.tree_sha256(p) for p in sorted(ELEMENTS.iterdir())}
-    return files | trees | {"hardware_manager": locks.tree_sha256(MANAGER)}
+def hash_inputs() -> dict[str, str]:
+    """Return the digests of all our inputs and locks, by name."""
+    files = {f"lock/{p.name}": locks.hash_file(p) for p in sorted(LOCKS.glob("*.lock"))}
+    trees = {f"elements/{p.name}": locks.hash_tree(p) for p in sorted(ELEMENTS.iterdir())}
+    return files | trees | {"hardware_manager": locks.hash_tree(MANAGER)}
 
 
-def locked(path: Path) -> dict[str, locks.Package]:
-    """A lock file of Debian packages or boot loaders. Raises BadInput if there is none."""
+def read_lock(path: Path) -> dict[str, locks.Package]:
+    """Return a lock file of Debian packages or boot loaders. Raises BadInput if it is missing."""
     if not path.is_file():
         raise BadInput(f"{path} is missing; make it with --update-lock")
-    return locks.packages(path.read_text(), path.name)
+    return locks.parse_packages(path.read_text(), path.name)
 
 
-def allowed() -> dict[str, locks.Package]:
-    """Every package that may be unpacked: what stays, what is only built with, what a site adds.
+def list_allowed() -> dict[str, locks.Package]:
+    """Return every package that may be unpacked: those that stay, build tools, the site's own.
 
-    Keyed by digest, since a name may stand in more than one.
+    The key is the digest, because a name may occur more than once.
     """
     files = (LOCKS / "debian.lock", LOCKS / "debian-build.lock")
-    found = [p for file in files for p in locked(file).values()]
-    return {p.sha256: p for p in [*found, *site_lock().values()]}
+    listed = [p for file in files for p in read_lock(file).values()]
+    return {p.sha256: p for p in [*listed, *read_site_lock().values()]}
 
 
-def site_lock() -> dict[str, locks.Package]:
-    """The packages that a site adds (element `provisioner-site`)."""
+def read_site_lock() -> dict[str, locks.Package]:
+    """Return the packages that a site adds (element `provisioner-site`)."""
     site = os.environ.get("IMAGE_SITE_LOCK")
-    return locked(Path(site)) if site else {}
+    return read_lock(Path(site)) if site else {}
 
 
-def mirrors() -> tuple[str, str]:
-    """(archive, security archive): as given, else what this machine's apt uses for the release."""
-    given = os.environ.get("IMAGE_DEBIAN_MIRROR"), os.environ.get("IMAGE_DEBIAN_SECURITY_MIRROR")
+def find_mirrors() -> tuple[str, str]:
+    """Return (archive, security archive) by the settings, else by this machine's apt sources."""
+    configured = (
+        os.environ.get("IMAGE_DEBIAN_MIRROR"),
+        os.environ.get("IMAGE_DEBIAN_SECURITY_MIRROR"),
+    )
     listing = ""
     if shutil.which("apt-get"):
         command = ("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)")
@@ -136,8 +148,8 @@ def mirrors() -> tuple[str, str]:
             command, capture_output=True, text=True, check=False
         ).stdout
     own = dict(reversed([line.split() for line in listing.splitlines() if line.count(" ") == 1]))
-    archive = given[0] or own.get(RELEASE)
-    security = given[1] or own.get(f"{RELEASE}-security")
+    archive = configured[0] or own.get(RELEASE)
+    security = configured[1] or own.get(f"{RELEASE}-security")
     if not archive or not security:
         raise BadInput(
             f"this machine's apt has no mirror of {RELEASE} and {RELEASE}-security. "
@@ -146,14 +158,22 @@ def mirrors() -> tuple[str, str]:
     return archive.rstrip("/"), security.rstrip("/")
 
 
-def environment(
-    profile: Profile, out: Path, venv: Path, given: inputs.Inputs, *, update_lock: bool
+def build_environment(
+    profile: Profile, out: Path, venv: Path, fetched: inputs.Inputs, *, update_lock: bool
 ) -> dict[str, str]:
-    """What diskimage-builder and its elements read. Nothing else of ours reaches the chroot."""
-    archive, security = mirrors()
-    # settings of this machine that name files which the chroot does not have
-    host_only = {"PIP_CERT", "PIP_FIND_LINKS", "SSL_CERT_FILE", "SSL_CERT_DIR",
-                 "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PYTHONPATH", "VIRTUAL_ENV"}  # fmt: skip
+    """Return the variables for diskimage-builder and its elements; no others reach the chroot."""
+    archive, security = find_mirrors()
+    # settings of this machine for files that the chroot does not have
+    host_only = {
+        "PIP_CERT",
+        "PIP_FIND_LINKS",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+    }
     result = {k: v for k, v in os.environ.items() if k not in host_only}
     system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     result |= {
@@ -168,31 +188,31 @@ def environment(
         "DIB_INSTALLTYPE_glean": "package",
         "DIB_REPOTYPE_ironic_python_agent": "tar",
         "DIB_REPOREF_ironic_python_agent": "*",
-        "DIB_REPOLOCATION_ironic_python_agent": given.source.as_uri(),
+        "DIB_REPOLOCATION_ironic_python_agent": fetched.source.as_uri(),
         "DIB_REPOTYPE_requirements": "tar",
         "DIB_REPOREF_requirements": ".",
-        "DIB_REPOLOCATION_requirements": given.constraints.as_uri(),
+        "DIB_REPOLOCATION_requirements": fetched.constraints.as_uri(),
         "DIB_IPA_COMPRESS_CMD": profile.compress,
-        "DIB_IPA_ENABLE_RESCUE": "false",  # a password from outside is not ours to offer
-        "PROVISIONER_WHEELHOUSE": str(given.wheelhouse),
-        "PROVISIONER_IMAGE_ID": f"{manifest.NAME} {profile.name} {identity()}",
+        "DIB_IPA_ENABLE_RESCUE": "false",  # we offer no password login from outside
+        "PROVISIONER_WHEELHOUSE": str(fetched.wheelhouse),
+        "PROVISIONER_IMAGE_ID": f"{manifest.NAME} {profile.name} {compute_identity()}",
     }
     if not update_lock:
         file = out / "inputs/allowed.lock"
-        file.write_text("".join(f"{p.line()}\n" for p in sorted(allowed().values())))
+        file.write_text("".join(f"{p.to_line()}\n" for p in sorted(list_allowed().values())))
         result["PROVISIONER_DEBIAN_LOCK"] = str(file)
     return result
 
 
-def identity() -> str:
-    """Of the inputs; the manifest's digest is known only when the image is there."""
-    return hashlib.sha256(repr(sorted(digests().items())).encode()).hexdigest()[:16]
+def compute_identity() -> str:
+    """Return an identity of the inputs; the manifest's digest exists only after the build."""
+    return hashlib.sha256(repr(sorted(hash_inputs().items())).encode()).hexdigest()[:16]
 
 
-def disk_image_create(
-    profile: Profile, out: Path, venv: Path, given: inputs.Inputs, *, update_lock: bool, name: str
+def create_image(
+    profile: Profile, out: Path, venv: Path, fetched: inputs.Inputs, *, update_lock: bool, name: str
 ) -> None:
-    """Make NAME.kernel, NAME.initramfs and NAME.d in `out`. Raises BadInput."""
+    """Build NAME.kernel, NAME.initramfs and NAME.d in `out`. Raises BadInput."""
     for folder in ("scratch", "cache"):
         (out / folder).mkdir(exist_ok=True)
     for old in out.glob(f"{name}.*"):
@@ -209,7 +229,7 @@ def disk_image_create(
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             cwd=out,
-            env=environment(profile, out, venv, given, update_lock=update_lock),
+            env=build_environment(profile, out, venv, fetched, update_lock=update_lock),
             timeout=BUILD_LIMIT_S,
             check=False,
         )

@@ -207,7 +207,7 @@ def test_every_switch_is_in_the_table_of_contents():
 
 
 def test_the_settings_are_documented_as_they_are():
-    assert settings.markdown() in (ROOT / "docs" / "settings.md").read_text()
+    assert settings.render_markdown() in (ROOT / "docs" / "settings.md").read_text()
 
 
 def test_every_setting_is_used():
@@ -220,7 +220,7 @@ def test_every_setting_is_used():
 
 
 def test_the_journey_in_the_documents_is_the_journey():
-    assert journey.diagram() in (ROOT / "docs" / "lifecycle.md").read_text()
+    assert journey.draw_diagram() in (ROOT / "docs" / "lifecycle.md").read_text()
 
 
 @pytest.mark.parametrize("path", [p for p in own_texts() if p.suffix == ".md"], ids=named)

@@ -1,8 +1,9 @@
-"""One JSON line per event, appended to a file that the daemon reads while the play runs.
+"""Appends one JSON line per event to a file that the daemon reads while the play runs.
 
-The file outlives both processes, so that a new daemon reads on where the last one stopped. Only
-what the daemon judges by is written: never a task's arguments or whole result, which may hold
-secrets. A host's verdict is the fact `provisioner_result`, which a play sets in its last task.
+The file outlives both processes, so that a new daemon continues where the last one stopped. It
+holds only the data that the daemon judges: never a task's arguments or whole result, which may
+contain secrets. A host's verdict is the fact `provisioner_result`, which a play sets in its last
+task.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TEXT_MAX = 2000  # characters of a message
 
 
 class CallbackModule(CallbackBase):
-    """Each line is one write() to a file opened with O_APPEND: lines never mix."""
+    """Writes each line with one write() to a file opened with O_APPEND: lines never mix."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "notification"
@@ -49,8 +50,8 @@ class CallbackModule(CallbackBase):
     def _message(self, result):
         if result.task.no_log:
             return "hidden: the task handles secrets"
-        told = result.result
-        text = told.get("msg") or told.get("stderr") or told.get("reason") or "no message"
+        data = result.result
+        text = data.get("msg") or data.get("stderr") or data.get("reason") or "no message"
         return str(text)[:TEXT_MAX]
 
     def v2_playbook_on_start(self, playbook):
@@ -67,7 +68,7 @@ class CallbackModule(CallbackBase):
         try:
             text = json.dumps(facts[FACT])
         except (TypeError, ValueError) as error:
-            self._emit("result", host=host, problem=f"it is no JSON: {error}"[:TEXT_MAX])
+            self._emit("result", host=host, problem=f"it is not JSON: {error}"[:TEXT_MAX])
             return
         if len(text) > FACT_MAX:
             self._emit("result", host=host, problem=f"it is larger than {FACT_MAX} bytes")
@@ -85,7 +86,7 @@ class CallbackModule(CallbackBase):
             )
 
     def v2_runner_item_on_failed(self, result):
-        # a loop's own event says only that one of its items failed
+        # a loop's own event only reports that one of its items failed
         self._emit("item_failed", host=result.host.get_name(), message=self._message(result))
 
     def v2_runner_on_unreachable(self, result):
@@ -101,7 +102,7 @@ class CallbackModule(CallbackBase):
 
 
 def _is_final(task):
-    """Whether nothing more is done on the host: no block around the task rescues or cleans up."""
+    """Return whether nothing more runs on the host: no enclosing block rescues or cleans up."""
     part = task
     for _ in range(100):  # blocks within blocks; a real play has three
         part = getattr(part, "_parent", None)

@@ -1,7 +1,7 @@
-"""A tiny disk image that boots on BIOS and on UEFI and says a word on the serial line.
+"""A tiny disk image that boots on BIOS and on UEFI and prints a marker on the serial line.
 
-It stands for an operating system: what `standby.prepare_image` writes, and what must run after the
-machine was told to boot from its disk.
+It takes the place of an operating system: `standby.prepare_image` writes it, and it must run after
+the machine was set to boot from its disk.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ SECTOR = 512
 ESP_START, ESP_SECTORS = 2048, 24576  # 12 MiB: GRUB in one file has some 5
 SIZE_BYTES = (ESP_START + ESP_SECTORS + 2048) * SECTOR
 GRUB_MODULES = "serial terminal echo halt normal sleep memdisk tar"
-SAID = 60  # times that GRUB says the word, one second apart
+SAID = 60  # times that GRUB prints the marker, one second apart
 
-# 16-bit code at 7C00h: writes the text at 7C40h to COM1 (a 16550 at 3F8h), once a second.
+# 16-bit code at 7C00h: writes the text at 7C40h to COM1 (a 16550 at 3F8h) once a second.
 _CODE = bytes.fromhex(
     "fa 31c0 8ed8 8ed0 bc007c fb"  # cli; ax = ds = ss = 0; sp = 7C00h; sti
     "be407c"  # next:  mov si, 7C40h
@@ -32,8 +32,8 @@ _CODE = bytes.fromhex(
 _TEXT_AT = 0x40
 
 
-def boot_sector(marker: str) -> bytes:
-    """The first sector: code, text, and a partition table with the EFI system partition."""
+def build_boot_sector(marker: str) -> bytes:
+    """Return the first sector: code, text, and a partition table with the EFI system partition."""
     text = f"\r\n{marker}\r\n".encode("ascii") + b"\0"
     assert len(_CODE) <= _TEXT_AT
     assert _TEXT_AT + len(text) <= 440
@@ -43,30 +43,45 @@ def boot_sector(marker: str) -> bytes:
     return code.ljust(440, b"\0") + b"PRVR\0\0" + entry.ljust(64, b"\0") + b"\x55\xaa"
 
 
-def make(path: Path, marker: str) -> None:
+def make_disk(path: Path, marker: str) -> None:
     """Write the image. Raises BadInput if GRUB's or mtools' programs fail."""
-    words = f"echo {marker}\nsleep 1\n" * SAID  # no loop: its words would be modules of their own
-    grub = f"serial --unit=0 --speed=115200\nterminal_output serial\n{words}halt\n"
+    commands = f"echo {marker}\nsleep 1\n" * SAID  # no loop: that would need more GRUB modules
+    grub = f"serial --unit=0 --speed=115200\nterminal_output serial\n{commands}halt\n"
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         config, program = Path(folder) / "grub.cfg", Path(folder) / "BOOTX64.EFI"
         config.write_text(grub)
-        _run("grub-mkstandalone", "-O", "x86_64-efi", "--install-modules", GRUB_MODULES,
-             "--modules", GRUB_MODULES, "--fonts", "", "--locales", "", "--themes", "",
-             "-o", str(program), f"boot/grub/grub.cfg={config}")  # fmt: skip
+        _run_tool(
+            "grub-mkstandalone",
+            "-O",
+            "x86_64-efi",
+            "--install-modules",
+            GRUB_MODULES,
+            "--modules",
+            GRUB_MODULES,
+            "--fonts",
+            "",
+            "--locales",
+            "",
+            "--themes",
+            "",
+            "-o",
+            str(program),
+            f"boot/grub/grub.cfg={config}",
+        )
         esp = Path(folder) / "esp"
         with esp.open("wb") as file:
             file.truncate(ESP_SECTORS * SECTOR)
-        _run("mformat", "-i", str(esp), "::")
-        _run("mmd", "-i", str(esp), "::/EFI", "::/EFI/BOOT")
-        _run("mcopy", "-i", str(esp), str(program), "::/EFI/BOOT/BOOTX64.EFI")
+        _run_tool("mformat", "-i", str(esp), "::")
+        _run_tool("mmd", "-i", str(esp), "::/EFI", "::/EFI/BOOT")
+        _run_tool("mcopy", "-i", str(esp), str(program), "::/EFI/BOOT/BOOTX64.EFI")
         with path.open("wb") as file:
-            file.write(boot_sector(marker))
+            file.write(build_boot_sector(marker))
             file.seek(ESP_START * SECTOR)
             file.write(esp.read_bytes())
             file.truncate(SIZE_BYTES)
 
 
-def _run(*command: str) -> None:
+def _run_tool(*command: str) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if ended.returncode:
         raise BadInput(f"{command[0]} failed: {ended.stderr.strip()[-400:]}")

@@ -2,7 +2,7 @@
 
 Everything runs in the namespaces that `run.py` has made (network, mounts, processes): libvirt's
 folders are empty file systems of our own, and when the first process of the namespace ends, the
-kernel ends the others. KVM is never used: /dev/kvm may be there and not work.
+kernel ends the others. KVM is never used, because /dev/kvm may exist and not work.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pathlib import Path
 import bcrypt
 
 from images.locks import BadInput
-from provisioner.sim.hardware.serve_tls import certificate
+from provisioner.sim.hardware.serve_tls import make_certificate
 
-NETWORK = "198.51.100"  # TEST-NET-2 (RFC 5737): on nobody's network
+NETWORK = "198.51.100"  # TEST-NET-2 (RFC 5737), which no real network uses
 GATEWAY = f"{NETWORK}.1"
 REDFISH_PORT, AGENT_PORT, FILE_PORT = 8000, 6385, 8070
 MAC = "52:54:00:aa:00:01"
 UUID = "5f0c2c8e-2a52-4a7b-9a5e-0d6f0c6a0001"
 DISK_SERIAL, NVME_SERIAL = "PROVISIONER-OS", "PROVISIONER-NVME"
 DISK_BYTES, NVME_BYTES = 4 << 30, 64 << 20
-MEMORY_MIB = 4096  # the unpacked ramdisk needs 1.5 GB as a file system of half the memory at most
+MEMORY_MIB = 4096  # the ramdisk unpacks to 1.5 GB, into a file system of at most half the memory
 START_LIMIT_S = 120
 OVMF = "/usr/share/OVMF"
 
-# folders that libvirt writes to: empty ones of our own
+# folders that libvirt writes to, replaced by empty ones
 PRIVATE = ("/run", "/etc/libvirt", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt")
 QEMU_CONF = """\
 user = "root"
@@ -51,7 +51,7 @@ NETWORK_XML = f"""\
 
 @dataclass(frozen=True)
 class Login:
-    """How to reach the Redfish service."""
+    """Address and login of the Redfish service."""
 
     url: str
     username: str
@@ -59,7 +59,7 @@ class Login:
 
 
 class Lab:
-    """One machine, made by `start`. Ends with the namespace, or by `stop`."""
+    """One machine, made by `start`. It ends with the namespace, or by `stop`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,26 +67,28 @@ class Lab:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> Login:
-        """Mounts, libvirt, network, machine (off), Redfish service. Raises BadInput."""
+        """Set up mounts, libvirt, network, machine (off) and Redfish service. Raises BadInput."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._own_folders()
-        call("ip", "link", "set", "lo", "up")
+        self._mount_private_folders()
+        run_tool("ip", "link", "set", "lo", "up")
         self._spawn("libvirtd", "libvirtd")
-        until("libvirtd answers", lambda: quiet("virsh", "version"))
+        wait_until("libvirtd answers", lambda: succeeds("virsh", "version"))
         self._define("net", NETWORK_XML)
-        call("virsh", "net-start", "provisioner")
+        run_tool("virsh", "net-start", "provisioner")
         images = self.folder / "pool"
         images.mkdir(exist_ok=True)
-        call("virsh", "pool-define-as", "default", "dir", "--target", str(images))
-        call("virsh", "pool-start", "default")
+        run_tool("virsh", "pool-define-as", "default", "dir", "--target", str(images))
+        run_tool("virsh", "pool-start", "default")
         for name, size in (("os", DISK_BYTES), ("nvme", NVME_BYTES)):
-            call("qemu-img", "create", "-q", "-f", "raw", str(images / f"{name}.img"), str(size))
-        self._define("", self._domain())
-        return self._redfish()
+            run_tool(
+                "qemu-img", "create", "-q", "-f", "raw", str(images / f"{name}.img"), str(size)
+            )
+        self._define("", self._render_domain())
+        return self._start_redfish()
 
     def stop(self) -> None:
         """End every process that `start` has started, the machine first."""
-        quiet("virsh", "destroy", "provisioner")
+        succeeds("virsh", "destroy", "provisioner")
         for process in reversed(self.processes):
             process.terminate()
         for process in self.processes:
@@ -96,7 +98,7 @@ class Lab:
                 process.kill()
 
     def cpu_s(self) -> float:
-        """CPU seconds that the machine's QEMU has used so far; 0 while it is off."""
+        """Return the CPU seconds that the machine's QEMU has used so far; 0 while it is off."""
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 text = stat.read_text()
@@ -107,15 +109,15 @@ class Lab:
                 return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return 0.0
 
-    def said(self) -> str:
-        """What the machine has written to its serial line."""
+    def read_console(self) -> str:
+        """Return the machine's output on its serial line."""
         return self.console.read_text(errors="replace") if self.console.exists() else ""
 
-    def _own_folders(self) -> None:
+    def _mount_private_folders(self) -> None:
         for folder in PRIVATE:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            call("mount", "-t", "tmpfs", "-o", "mode=0755", "provisioner-vm", folder)
-        call("mount", "-t", "sysfs", "provisioner-vm", "/sys")  # of this network namespace
+            run_tool("mount", "-t", "tmpfs", "-o", "mode=0755", "provisioner-vm", folder)
+        run_tool("mount", "-t", "sysfs", "provisioner-vm", "/sys")  # of this network namespace
         for part in ("/etc/libvirt/qemu", "/var/lib/libvirt/dnsmasq", "/var/lib/libvirt/qemu"):
             Path(part).mkdir(parents=True)
         Path("/etc/libvirt/qemu.conf").write_text(QEMU_CONF)
@@ -124,9 +126,9 @@ class Lab:
     def _define(self, kind: str, xml: str) -> None:
         file = self.folder / "defined.xml"
         file.write_text(xml)
-        call("virsh", f"{kind}-define" if kind else "define", str(file))
+        run_tool("virsh", f"{kind}-define" if kind else "define", str(file))
 
-    def _domain(self) -> str:
+    def _render_domain(self) -> str:
         pool = self.folder / "pool"
         loader = (
             f"<loader readonly='yes' type='pflash'>{OVMF}/OVMF_CODE_4M.fd</loader>"
@@ -161,10 +163,10 @@ class Lab:
 </domain>
 """
 
-    def _redfish(self) -> Login:
-        """sushy-tools' emulator on libvirt, over HTTPS with a password."""
+    def _start_redfish(self) -> Login:
+        """Start sushy-tools' emulator on libvirt, over HTTPS with a password."""
         password = secrets.token_urlsafe(16)
-        cert, key = certificate("sushy", GATEWAY)
+        cert, key = make_certificate("sushy", GATEWAY)
         digest = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
         files = {
             "cert.pem": cert,
@@ -206,43 +208,45 @@ class Lab:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=os.environ | {"PYTHONPATH": str(bindings(self.folder))},
+                    env=os.environ | {"PYTHONPATH": str(link_bindings(self.folder))},
                 )
             )
 
 
-def bindings(folder: Path) -> Path:
-    """A folder with Debian's libvirt bindings and nothing else: python3-libvirt is built for the
-    same Python 3.11, and its version is that of the library."""
+def link_bindings(folder: Path) -> Path:
+    """Make a folder with only Debian's libvirt bindings.
+
+    python3-libvirt is built for the same Python 3.11, and its version is that of the library.
+    """
     own = folder / "bindings"
     own.mkdir(exist_ok=True)
-    found = list(Path("/usr/lib/python3/dist-packages").glob("libvirt*"))
-    if not found or sys.version_info[:2] != (3, 11):
+    sources = list(Path("/usr/lib/python3/dist-packages").glob("libvirt*"))
+    if not sources or sys.version_info[:2] != (3, 11):
         raise BadInput("needs python3-libvirt of Debian 12 and Python 3.11")
-    for source in found:
+    for source in sources:
         target = own / source.name
         if not target.is_symlink():
             target.symlink_to(source)
     return own
 
 
-def until(what: str, so: object, limit_s: float = START_LIMIT_S) -> None:
+def wait_until(event: str, condition: object, limit_s: float = START_LIMIT_S) -> None:
     """Wait until `so()` is true. Raises BadInput with `what` if that takes too long."""
-    assert callable(so)
+    assert callable(condition)
     ends = time.monotonic() + limit_s
-    while not so():
+    while not condition():
         if time.monotonic() > ends:
-            raise BadInput(f"not within {limit_s:.0f} s: {what}")
+            raise BadInput(f"not within {limit_s:.0f} s: {event}")
         time.sleep(0.2)
 
 
-def quiet(*command: str) -> bool:
-    """Whether a command succeeds."""
+def succeeds(*command: str) -> bool:
+    """Return whether a command succeeds."""
     return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
 
 
-def call(*command: str) -> None:
-    """Run a command. Raises BadInput with its words if it fails."""
+def run_tool(*command: str) -> None:
+    """Run a command. Raises BadInput with its output if it fails."""
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if ended.returncode:
         raise BadInput(f"{' '.join(command[:3])} failed: {ended.stderr.strip()[-400:]}")

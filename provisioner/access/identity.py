@@ -1,4 +1,4 @@
-"""From a request's Authorization header to a caller, or nobody (RFC 6750).
+"""From a request's Authorization header, or a session's secret, to a caller or nobody (RFC 6750).
 
 Rule: fails closed. An unknown, expired or revoked token, an unreachable provider, a role that
 nobody declared: all of them are nobody, and the log has the reason without the token.
@@ -10,8 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from provisioner.access.sessions import SECRET, SessionBook, caller_of_session, use_is_due
 from provisioner.access.tokens import TOKEN, sha256_of
-from provisioner.model.access import Caller, Role, Token
+from provisioner.model.access import Caller, Role, SessionLimits, Token
 from provisioner.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -31,10 +32,21 @@ class Provider(Protocol):
 class Identity:
     """Local tokens first; whatever does not look like one goes to the provider, if there is one."""
 
-    def __init__(self, find: FindToken, clock: Clock, provider: Provider | None = None) -> None:
+    def __init__(
+        self,
+        find: FindToken,
+        clock: Clock,
+        provider: Provider | None = None,
+        sessions: SessionBook | None = None,
+        limits: SessionLimits | None = None,
+        issuer: str = "",
+    ) -> None:
         self._find = find
         self._clock = clock
         self._provider = provider
+        self._sessions = sessions
+        self._limits = limits
+        self._issuer = issuer
 
     async def caller(self, authorization: str) -> Caller | None:
         """Who it is, or None."""
@@ -52,7 +64,7 @@ class Identity:
         found = await self._find(sha256_of(token))
         if found is None:
             return None
-        if not found.good(self._clock.now()):
+        if not found.is_valid(self._clock.now()):
             log.info("token %s of %s is no longer good", found.id, found.subject)
             return None
         return Caller(
@@ -60,7 +72,23 @@ class Identity:
             roles=frozenset({found.role}),
             tenant=found.tenant,
             via=f"token {found.id}",
+            token=found.id,
         )
+
+    async def session_caller(self, secret: str, *, attended: bool) -> Caller | None:
+        """Return the holder of a session, or None; `attended` counts as its use."""
+        if self._sessions is None or self._limits is None or not SECRET.fullmatch(secret):
+            return None
+        stored = await self._sessions.find_session(sha256_of(secret))
+        if stored is None:
+            return None
+        now, (session, token) = self._clock.now(), stored
+        caller = caller_of_session(session, token, self._limits, self._issuer, now)
+        if caller is None:
+            log.info("session %s of %s is no longer good", session.id, session.subject)
+        elif attended and use_is_due(session, self._limits, now):
+            await self._sessions.use_session(session.id, now)
+        return caller
 
     async def close(self) -> None:
         """Let go of the provider."""

@@ -105,7 +105,11 @@ class OidcProvider:
         tenant = _claim(claims, self._site.tenant_claim)
         subject = str(claims.get("sub", ""))[:200]
         tenant = tenant if isinstance(tenant, str) else ""
-        return caller_of(subject, frozenset(own), tenant, self._site.issuer)
+        caller = caller_of(subject, frozenset(own), tenant, self._site.issuer)
+        if caller is None:
+            return None
+        proof = {"issuer": self._site.issuer, "expires_at": float(claims["exp"])}
+        return caller.model_copy(update=proof)
 
     async def _key(self, kid: str) -> jwt.PyJWK | None:
         if self._now() - self._fetched_at > KEYS_FRESH_S or kid not in self._keys:
@@ -139,17 +143,15 @@ class OidcProvider:
     async def _document(self, address: str) -> dict[str, Any]:
         if self._session is None:
             trusted = ssl.create_default_context(cafile=self._ca_file)
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=trusted, limit=2)
-            )
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted))
         async with self._session.get(address, allow_redirects=False) as answer:
             if answer.status != 200:
                 raise ValueError(f"{address} answers {answer.status}")
-            body = await answer.content.read(DOCUMENT_MAX + 1)
-            while len(body) <= DOCUMENT_MAX and not answer.content.at_eof():
-                body += await answer.content.read(DOCUMENT_MAX + 1 - len(body))
-        if len(body) > DOCUMENT_MAX:
-            raise ValueError(f"{address} answers with more than {DOCUMENT_MAX} bytes")
+            body = b""
+            async for part in answer.content.iter_any():
+                body += part
+                if len(body) > DOCUMENT_MAX:
+                    raise ValueError(f"{address} answers with more than {DOCUMENT_MAX} bytes")
         found = json.loads(body)
         if not isinstance(found, dict):
             raise ValueError(f"{address} is no JSON object")

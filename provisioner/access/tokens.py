@@ -25,8 +25,21 @@ def sha256_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
+def make_token() -> str:
+    """Return a new token, to be shown once."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
 def new_token(subject: str, role: Role, tenant: str, days: float, now: float) -> tuple[str, Token]:
-    """The token, to be shown once, and its record. Raises InputError."""
+    """Return a token, to be shown once, and its record. Raises InputError."""
+    token = make_token()
+    return token, new_record(sha256_of(token), subject, role, tenant, days, now)
+
+
+def new_record(
+    sha256: str, subject: str, role: Role, tenant: str, days: float, now: float
+) -> Token:
+    """Return the record of a new token with this SHA-256. Raises InputError."""
     if not SUBJECT.fullmatch(subject):
         remedy = "Name the person or program: letters, digits and . _ @ + -, at most 100."
         raise InputError("--subject", subject[:100], "this is no name", remedy)
@@ -36,14 +49,12 @@ def new_token(subject: str, role: Role, tenant: str, days: float, now: float) ->
     if not 0.0 < days <= DAYS_MAX:
         remedy = f"Say at most {DAYS_MAX:.0f} days; make a new one in time."
         raise InputError("--days", f"{days:g}", "a token cannot live that long", remedy)
-    token = PREFIX + secrets.token_urlsafe(32)
-    record = Token(
+    return Token(
         id=secrets.token_hex(4),
-        sha256=sha256_of(token),
+        sha256=sha256,
         subject=subject,
         role=role,
         tenant=tenant,
         made_at=now,
         expires_at=now + days * DAY_S,
     )
-    return token, record

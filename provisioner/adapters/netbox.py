@@ -50,6 +50,7 @@ class _Bounded(requests.adapters.HTTPAdapter):
         super().__init__()
         self._origin = _origin(url)
 
+    # the options are passed on, so that they are not written out again
     def send(  # type: ignore[override]
         self, request: requests.PreparedRequest, **given: Any
     ) -> requests.Response:

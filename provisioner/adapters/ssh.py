@@ -21,6 +21,7 @@ import asyncssh
 
 from provisioner.ports import (
     CertificateChanged,
+    HostKeyUnknown,
     LoginRefused,
     PortError,
     Remote,
@@ -154,6 +155,9 @@ class SshShell:
                     options=self._options(host, known),
                 )
         except asyncssh.HostKeyNotVerifiable as error:
+            if not any(known.match(host, "", None)[:3]):
+                detail = f"no SSH host key of {host} at {address} is given, and none is learned"
+                raise HostKeyUnknown(detail) from None
             detail = f"the SSH host key of {host} at {address} is not the pinned one"
             raise CertificateChanged(f"{detail}: {error.reason}") from None
         except (asyncssh.PermissionDenied, asyncssh.KeyImportError) as error:

@@ -169,6 +169,13 @@ class UfmIsolation:
         found = partitions.networks(guids.values(), tenants, seen)
         return {member: found[guid] for member, guid in guids.items()}
 
+    async def read_members(
+        self, tenants: Sequence[Tenant]
+    ) -> Mapping[str, frozenset[str]] | Blocker:
+        """Return the networks of every GUID that is in any partition but the default one."""
+        seen = await self._look()
+        return seen if isinstance(seen, Blocker) else partitions.list_members(tenants, seen)
+
     async def place(
         self, members: Sequence[Member], vrf: str, tenants: Sequence[Tenant]
     ) -> tuple[Blocker, ...]:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from provisioner.adapters.bounded_http import FAILURES, open_session, time_limit
-from provisioner.model.webhook import Happened, PostOutcome, Webhook
+from provisioner.model.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.planning.watch import webhooks as form
 from provisioner.ports import Clock, Secret
 
@@ -38,7 +38,7 @@ class HttpPosts:
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def post(
-        self, webhook: Webhook, row: Happened, secrets: Sequence[Secret], timeout_s: float
+        self, webhook: Webhook, row: JournalRow, secrets: Sequence[Secret], timeout_s: float
     ) -> PostOutcome:
         """One try. The body is the same each time, the timestamp and the signature are not."""
         body = form.cloud_event(row, self._site)

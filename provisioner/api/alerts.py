@@ -14,6 +14,7 @@ from provisioner.api.route import ANYBODY, OPERATORS, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.alert import ANY, Alert, Override
 from provisioner.model.base import Record
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.planning.watch import alerts as rules
 from provisioner.store.repositories import alert_rows
 
@@ -37,6 +38,11 @@ class AlertView(Record):
     active: bool
     flapping: bool
     overridden_until: float = Field(0.0, description="0: it has its effect.")
+    overridden_by: str = ""
+    overridden_why: str = ""
+    raises: tuple[float, ...] = Field((), description="The latest times at which it was raised.")
+    cleared_at: float = Field(0.0, description="0: it is active.")
+    cleared_why: str = ""
 
 
 class AlertPage(Record):
@@ -99,6 +105,11 @@ def _view(alert: Alert, overrides: tuple[Override, ...], now: float) -> AlertVie
         active=alert.active,
         flapping=alert.flapping,
         overridden_until=over.until if over else 0.0,
+        overridden_by=over.by if over else "",
+        overridden_why=over.why if over else "",
+        raises=alert.raises,
+        cleared_at=alert.cleared_at,
+        cleared_why=alert.cleared_why,
     )
 
 
@@ -122,23 +133,28 @@ async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out."""
     now, told, store = parts.clock.now(), asked.arguments, parts.store
     ident, target, why = str(told["id"]), str(told["target"]), str(told["why"])
-    detail = {"request": asked.kind.value, "by": asked.asked_by, "id": ident, "target": target}
-    detail |= {"why": why}
+    event = RequestCarriedOut(
+        about=asked.subject,
+        request=asked.kind.value,
+        by=asked.asked_by,
+        id=ident,
+        target=target,
+        why=why,
+    )
     if asked.kind is ChangeKind.ALERT_OVERRIDE:
         made = Override(
             node=asked.subject, id=ident, target=target, by=asked.asked_by, why=why, made_at=now,
             until=now + float(told["hours"]) * 3600,
         )  # fmt: skip
         await store.write(partial(alert_rows.put_override, override=made))
-        await store.journal("request", asked.subject, detail, now)
+        await store.journal(event, now)
         return Outcome(RequestState.DONE, {"until": made.until})
     rows = await store.read(partial(alert_rows.read_alerts, node=asked.subject))
     chosen = [a for a in rows if ident in (ANY, a.id) and target in (ANY, a.target)]
     over = [c for a in chosen if (c := rules.cleared(a, now, f"{asked.asked_by}: {why}"))]
     if not over:
         return objection(asked.subject, "no such alert stands", "Look at the list of alerts.")
-    row = [("request", asked.subject, detail)]
-    await store.write(partial(alert_rows.put_alerts, changed=over, journal=row, now=now))
+    await store.write(partial(alert_rows.put_alerts, changed=over, events=[event], now=now))
     return Outcome(RequestState.DONE, {"cleared": len(over)})
 
 

@@ -17,7 +17,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from provisioner.api import idempotency
-from provisioner.api.console_cookie import authorization
+from provisioner.api.console_cookie import identify
 from provisioner.api.console_pages import add_console
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, answered, no
@@ -50,6 +50,7 @@ def application(parts: ApiParts, routes: Sequence[Route]) -> web.Application:
 
     async def close(_app: web.Application) -> None:
         await parts.feed.close()
+        await parts.callers.close()
         await parts.works.close()
         await parts.identity.close()
 
@@ -61,6 +62,9 @@ def application(parts: ApiParts, routes: Sequence[Route]) -> web.Application:
 async def _guard(request: web.Request, handler: idempotency.Handler) -> web.StreamResponse:
     """Every failure becomes a problem; every answer has the headers that browsers want."""
     try:
+        endpoint = getattr(handler, "__self__", None)
+        if not (isinstance(endpoint, _Endpoint) and endpoint.protected):
+            request.app[PARTS].callers.charge_stranger(request)
         answer = await handler(request)
     except Refused as refused:
         answer = answered(refused)
@@ -105,28 +109,55 @@ class _Endpoint:
         self._route = route
         self._words = re.findall(r"\{(\w+)\}", route.path)
 
+    @property
+    def protected(self) -> bool:
+        """Whether it needs a token."""
+        return bool(self._route.roles)
+
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        route, caller = self._route, NOBODY
-        if route.roles:
-            caller = await self._admitted(request)
+        route = self._route
+        if not self.protected:
+            return await self._serve(request, NOBODY)
+        caller = await self._admitted(request)
+        callers = self._parts.callers
+        if route.endless:  # holds a stream instead
+            return await self._serve(request, caller)
+        with callers.hold_request(caller):
+            if not route.heavy:
+                return await self._serve(request, caller)
+            async with callers.hold_heavy(caller):
+                return await self._serve(request, caller)
+
+    async def _serve(self, request: web.Request, caller: Caller) -> web.StreamResponse:
+        route = self._route
         if any(not PATH_WORD.fullmatch(request.match_info[w]) for w in self._words):
             raise no(400, "path", "The path is not readable", "Send what a list answered.")
         query, body = self._query(request), None
-        raw = b"" if route.verb == "GET" else await _read(request)
+        raw = b"" if route.verb == "GET" else await _read(request, route.body_max)
         if route.body is not None:
             body = _checked(route.body, raw, request)
         ask = Ask(self._parts, request, caller, query, body, self._parts.clock.now())
-        if not route.changes:
+        if route.changes:
+            self._parts.callers.charge_change(caller, route.name)
+        else:
             return _conditional(request, await self._answer(ask))
         return await idempotency.once(ask, raw, lambda: self._answer(ask))
 
     async def _admitted(self, request: web.Request) -> Caller:
-        caller = await self._parts.identity.caller(authorization(request))
+        callers, given = self._parts.callers, request.headers.get("Authorization", "")
+        if given:
+            callers.check_login(request, given)
+        caller = await identify(self._parts, request, attended=not self._route.endless)
+        if given:
+            callers.record_login(request, given, good=caller is not None)
+        elif caller is None:
+            callers.charge_stranger(request)
         if caller is None:
             unblock = "Send `Authorization: Bearer TOKEN`; `provisioner token create` makes one."
             refused = no(401, "token", "A good bearer token is needed", unblock)
             refused.headers["WWW-Authenticate"] = 'Bearer realm="provisioner"'
             raise refused
+        callers.charge_request(caller)
         if not caller.roles & self._route.roles:
             wanted = " or ".join(sorted(r.value for r in self._route.roles))
             log.info("%s (%s) may not: %s", caller.subject, caller.via, self._route.name)
@@ -174,10 +205,10 @@ def _conditional(request: web.Request, answer: web.StreamResponse) -> web.Stream
     return web.Response(status=304, headers={"ETag": tag})
 
 
-async def _read(request: web.Request) -> bytes:
+async def _read(request: web.Request, most: int) -> bytes:
     try:
         async with asyncio.timeout(BODY_S):
-            return await request.read()
+            return await request.clone(client_max_size=most).read()
     except TimeoutError:
         refused = no(408, "slow", "The body did not come", "Send it at once.")
         refused.headers["Connection"] = "close"

@@ -21,7 +21,7 @@ from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequ
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
-from provisioner.planning.campaigns.campaign_report import Report, report
+from provisioner.planning.campaigns.campaign_report import Report, build_report
 from provisioner.ports.rehearsals import RehearsalFailed
 from provisioner.store.repositories.campaign_rows import CampaignRows
 
@@ -54,7 +54,7 @@ class Rehearsal(Record):
 async def show_report(ask: Ask) -> Reply:
     """What became of it so far."""
     found = await campaign_of(ask)
-    made = report(found, await CampaignRows(ask.parts.store).campaign_rows(found.id))
+    made = build_report(found, await CampaignRows(ask.parts.store).campaign_rows(found.id))
     return Reply(CampaignReport(**dict(made)))
 
 

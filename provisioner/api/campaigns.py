@@ -8,19 +8,21 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import Field
 
-from provisioner.api.changes import Outcome, failed, objection
+from provisioner.api.changes import Forecast, Outcome, failed, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import missing
 from provisioner.api.route import OPERATORS, VIEWERS, Paging, Route, tag_of
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
+from provisioner.control.context import Context
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, NodeProgress
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.input_error import InputError
 from provisioner.planning.campaigns.campaign_preview import Preview
+from provisioner.planning.path.rollback import RollbackPreview
 from provisioner.store.repositories.campaign_rows import CampaignRows
 
 TAG = "campaigns"
@@ -76,8 +78,19 @@ class Because(Record):
 def requests_of(parts: ApiParts) -> CampaignRequests:
     book = CampaignRows(parts.store)
     return CampaignRequests(
-        parts.store, book, parts.clock, parts.settings, parts.matrix, plan=parts.plan
+        Context(parts.store, parts.clock, parts.settings),
+        book,
+        parts.matrix,
+        _held(parts),
+        parts.plan,
     )
+
+
+def _held(parts: ApiParts) -> frozenset[str] | None:
+    """Return the firmware files that are kept here; None where another server has them."""
+    if parts.outside is not None or not parts.artifacts.is_dir():
+        return None
+    return frozenset(file.name for file in parts.artifacts.iterdir())
 
 
 async def list_all(ask: Ask) -> Reply:
@@ -105,6 +118,12 @@ async def preview(ask: Ask) -> Reply:
     """What would happen."""
     found = await campaign_of(ask)
     return Reply(await requests_of(ask.parts).preview(found.id))
+
+
+async def preview_rollback(ask: Ask) -> Reply:
+    """Return what its way back means now; changes nothing."""
+    campaign = await campaign_of(ask)
+    return Reply(await requests_of(ask.parts).preview_rollback(campaign.id))
 
 
 async def campaign_of(ask: Ask) -> Campaign:
@@ -150,6 +169,24 @@ async def change_campaign(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     assert answer.campaign is not None
     told = {"campaign": answer.campaign.id, "state": answer.campaign.state.value}
     return Outcome(RequestState.DONE, told)
+
+
+async def foresee_campaign(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return what a start or a way back does to the campaign's nodes."""
+    requests, name = requests_of(parts), asked.subject
+    try:
+        if asked.kind is ChangeKind.CAMPAIGN_ROLLBACK:
+            planned = await requests.preview_rollback(name)
+            return Forecast(() if planned.refused else planned.format_lines(), planned.refused)
+        found = await requests.preview(name)
+    except InputError as error:
+        return Forecast(blockers=objection(name, error.problem, error.remedy).blockers)
+    blast = found.blast
+    first = (
+        f"{blast.hosts + blast.switches} nodes are upgraded: {found.steps} steps, "
+        f"{found.resets} resets, {found.minutes} node minutes."
+    )
+    return Forecast((first, "`provisioner campaign preview` shows waves and refusals."))
 
 
 async def _do(requests: CampaignRequests, asked: ChangeRequest) -> Answer:
@@ -201,7 +238,10 @@ ROUTES = (
           "One campaign, and how far each of its nodes is.", VIEWERS, show, {200: CampaignView}),
     Route("GET", "/campaigns/{campaign}/preview", "preview_campaign", TAG,
           "Waves, steps, resets, blast radius, and every node that is refused, with reasons.",
-          VIEWERS, preview, {200: Preview}),
+          VIEWERS, preview, {200: Preview}, heavy=True),
+    Route("GET", "/campaigns/{campaign}/rollback", "preview_campaign_rollback", TAG,
+          "What its way back would move now: nodes, steps, resets, tenants, and what refuses it.",
+          VIEWERS, preview_rollback, {200: RollbackPreview}, heavy=True),
     _move("start", _KIND.CAMPAIGN_START, "From now on nodes are upgraded.", Start, confirm=[]),
     _move("pause", _KIND.CAMPAIGN_PAUSE, "Begin with no further node.", Because, reason="lunch"),
     _move("resume", _KIND.CAMPAIGN_RESUME, "Go on after a pause or a stop.", None),

@@ -7,6 +7,7 @@ A tenant may agree to its own node's repair or put it off, and reads its own not
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from pydantic import Field
 
 from provisioner.api.campaign_nodes import Deferral
 from provisioner.api.cases import TAG, case_of, desk_of
-from provisioner.api.changes import Outcome, objection
+from provisioner.api.changes import Forecast, Outcome, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
 from provisioner.api.pages import Page
@@ -35,7 +36,7 @@ from provisioner.control.repairs.repair_figures import figures
 from provisioner.execution.repair.bundling import Bundler
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.case import Case, Ending, Notice, Spare
+from provisioner.model.case import Case, Ending, Spare, TenantNotice
 from provisioner.model.inventory import DeviceKind
 from provisioner.planning.repair.repair_report import RepairReport
 from provisioner.store.repositories.case_rows import CaseRows, notices_page
@@ -93,7 +94,7 @@ class SparePart(Record):
 class NoticePage(Record):
     """What tenants were told, the newest first."""
 
-    items: tuple[Notice, ...]
+    items: tuple[TenantNotice, ...]
     next: str = ""
 
 
@@ -102,6 +103,14 @@ class NoticeQuery(Paging):
 
     kind: Literal["", "failure", "maintenance", "returned", "retirement", "replacement"] = Field(
         "", description="Of this kind only."
+    )
+
+
+class BundleQuery(Record):
+    """Which archive."""
+
+    fresh: Literal["true", "false"] = Field(
+        "false", description="As the case is now, not as its ticket has it."
     )
 
 
@@ -160,13 +169,35 @@ async def _do(
         case ChangeKind.CASE_RETURNED if not told["cards"]:
             return await desk.returned(case, by, told["work"])
     if parts.vault is None:
-        return "this process has no credentials: use the command line"
+        return "this process has no credentials: ask the daemon"
     vault = parts.vault
     exchanges = Exchanges(parts.store, desk, vault, parts.clock, kept_factory(vault))
     if kind is ChangeKind.CASE_RETURNED:
         return await exchanges.returned(case, by, told["work"], told["cards"])
     assert kind is ChangeKind.CASE_REPLACE
     return await exchanges.replace(case, by, told["why"])
+
+
+async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return what happens to a node that is retired or whose host is replaced."""
+    case, told = await CaseRows(parts.store).case(asked.subject), asked.arguments
+    if case is None or not case.open:
+        closed = objection(asked.subject, "it is closed, or there is none", "See the list.")
+        return Forecast(blockers=closed.blockers)
+    if asked.kind is ChangeKind.CASE_REPLACE:
+        line = f"{case.node}: its logins and parts are forgotten; the host that stands there now "
+        return Forecast((line + "is taken in as a stranger with the factory logins.",))
+    at = parts.clock.now() + float(told["days"]) * DAY_S
+    goes = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    heard = f"{case.tenant} is told now that" if case.tenant else "No tenant has it:"
+    erased = f"not erased ({told['disks']})" if told["disks"] else "erased"
+    return Forecast(
+        (
+            f"{heard} {case.node} goes for good at {goes}.",
+            f"Then it is drained, {erased}, and its logins are given up (`retire_credentials`).",
+            "It can come back only as a new node of the expected-hardware list.",
+        )
+    )
 
 
 async def bundle(ask: Ask) -> web.Response:
@@ -176,7 +207,9 @@ async def bundle(ask: Ask) -> web.Response:
         raise missing("archive")
     book = CaseRows(parts.store)
     bundler = Bundler(parts.store, book, parts.vault, parts.signer, parts.settings.site)
-    content = await bundler.kept(found) or await bundler.make(found, ask.now)
+    fresh = ask.query.fresh == "true"
+    content = b"" if fresh else await bundler.kept(found)
+    content = content or await bundler.make(found, ask.now)
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in found.id)
     headers = {
         "Content-Disposition": f'attachment; filename="{name}.tar.gz"',
@@ -252,7 +285,7 @@ ROUTES = (
     _verb("tell", _KIND.CASE_TELL, "Its ticket could not be told: try it again now."),
     Route("GET", "/cases/{case}/bundle", "show_case_bundle", TAG,
           "The case's evidence as one signed archive for the vendor (tar.gz).", VIEWERS, bundle,
-          {200: Page}, media="application/gzip"),
+          {200: Page}, media="application/gzip", query=BundleQuery),
     Route("GET", "/notices", "list_notices", TAG,
           "What tenants were told: failures, maintenance, returns, retirement.", ANYBODY, notices,
           {200: NoticePage}, query=NoticeQuery),

@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from provisioner.api.changes import Outcome, objection
+from provisioner.api.changes import Forecast, Outcome, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import missing, no
 from provisioner.api.route import ANYBODY, OPERATORS, OPERATORS_AND_TENANTS, Paging, Route, tag_of
+from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -40,7 +41,11 @@ class CaseLine(Record):
     opened_at: float
     drain_at: float
     closed_at: float
+    ending: str = ""
     reason: str = ""
+    suspect: str = Field("", description="What the evidence blames most, for the staff.")
+    confidence: float = Field(0.0, description="How sure that is, from 0 to 1.")
+    note: str = Field("", description="What it waits for, for the staff.")
 
 
 class CasePage(Record):
@@ -73,6 +78,9 @@ class FaultReport(Record):
     )
     maintenance: bool = Field(
         default=False, description="Planned work, no fault; the staff's to say."
+    )
+    tenant: bool = Field(
+        default=False, description="Its tenant reports it, and the staff writes it down."
     )
     begins_at: float = Field(0.0, ge=0, description="Of planned work; 0: after the site's notice.")
     ends_at: float = Field(0.0, ge=0, description="Of planned work, as expected; 0: not known.")
@@ -131,6 +139,7 @@ def _may_see(ask: Ask, case: Case) -> bool:
 
 def _line(case: Case, *, staff: bool) -> CaseLine:
     own_words = staff or case.origin is Origin.TENANT
+    suspect = case.suspect if staff else None
     return CaseLine(
         id=case.id,
         node=case.node,
@@ -140,16 +149,24 @@ def _line(case: Case, *, staff: bool) -> CaseLine:
         opened_at=case.opened_at,
         drain_at=case.drain_at,
         closed_at=case.closed_at,
+        ending=case.ending.value if case.ending is not None else "",
         reason=case.reason if own_words else "",
+        suspect=f"{suspect.kind} {suspect.part}" if suspect else "",
+        confidence=suspect.confidence if suspect else 0.0,
+        note=case.note if staff else "",
     )
 
 
 async def report(ask: Ask) -> Reply:
     """A fault of a node."""
     node = await ask.node()
-    origin = Origin.OPERATOR if ask.caller.staff else Origin.TENANT
+    by_tenant = ask.body.tenant or not ask.caller.staff
+    origin = Origin.TENANT if by_tenant else Origin.OPERATOR
     told = {"reason": ask.body.reason, "origin": origin.value}
     if ask.body.maintenance:
+        if ask.body.tenant:
+            unblock = "Leave one of the two out."
+            raise no(400, "service", "Planned work is the site's, not a tenant's", unblock)
         if not ask.caller.staff:
             unblock = "Report a fault, or ask the site's operators for maintenance."
             raise no(403, "service", "Planned work is not a tenant's to announce", unblock)
@@ -181,7 +198,7 @@ async def _hosts(parts: ApiParts, rack: str) -> list[Node]:
 def desk_of(parts: ApiParts) -> CaseDesk:
     """What people ask of cases, on this store."""
     book, alerts = CaseRows(parts.store), AlertRows(parts.store)
-    return CaseDesk(parts.store, book, alerts, parts.clock, parts.settings)
+    return CaseDesk(Context(parts.store, parts.clock, parts.settings), book, alerts)
 
 
 async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
@@ -209,6 +226,17 @@ async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 def _work_of(told: Mapping[str, Any]) -> PlannedWork:
     begins_at, ends_at = float(told.get("begins_at", 0.0)), float(told.get("ends_at", 0.0))
     return PlannedWork(begins_at=begins_at, ends_at=ends_at)
+
+
+async def foresee_rack(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the hosts of a rack whose tenants would be told."""
+    service = asked.arguments["service"]
+    return Forecast(
+        tuple(
+            f"{n.id}: a case is opened ({service}); tenant {n.tenant or 'none'}."
+            for n in await _hosts(parts, asked.subject)
+        )
+    )
 
 
 async def _open_rack(parts: ApiParts, asked: ChangeRequest) -> Outcome:

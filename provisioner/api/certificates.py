@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from pydantic import Field
 
-from provisioner.api.changes import Outcome
+from provisioner.api.changes import Forecast, Outcome, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
@@ -17,6 +18,7 @@ from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
+from provisioner.model.node import State
 from provisioner.store.rows import page_rows
 from provisioner.store.rows.request_writes import write_revocation
 from provisioner.store.signing import envelope_of
@@ -113,7 +115,11 @@ async def attestation(ask: Ask) -> Reply:
 
 async def _certificate(ask: Ask) -> Certificate:
     """A tenant sees the certificates that are in force of its own nodes."""
-    found = await ask.parts.store.certificate(ask.word("certificate"))
+    named = ask.word("certificate")
+    found = await ask.parts.store.certificate(named)
+    if found is None:  # a node stands for the certificate that it has now
+        of = await ask.parts.store.node(named)
+        found = await ask.parts.store.certificate(of.certificate) if of and of.certificate else None
     if found is not None and not ask.caller.staff:
         node = await ask.parts.store.node(found.node)
         if node is None or not ask.may_see(node) or node.certificate != found.id:
@@ -145,12 +151,41 @@ async def revoke(ask: Ask) -> Reply:
     return await ask.parts.works.ask(ask, kind, found.id, tenant, arguments)
 
 
+async def foresee_revocation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return what a revocation means for the node and its tenant."""
+    found = await parts.store.certificate(asked.subject)
+    assert found is not None, "certificates are never deleted"
+    if await parts.store.revoked(found.id):
+        return Forecast(blockers=_revoked(found.id).blockers)
+    node = await parts.store.node(found.node)
+    issued = datetime.fromtimestamp(found.issued_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    first = f"Certificate {found.id} of {issued} is revoked, for good."
+    if node is None:
+        return Forecast((first, f"{found.node} is no node of this site any more."))
+    if node.state is State.RELEASED:
+        then = (
+            f"{node.id} serves {node.tenant} and goes on serving it without a valid certificate. "
+            f"`provisioner node reclaim {node.id}` takes it back."
+        )
+    else:
+        then = f"{node.id} is {node.state}. It reaches no tenant before it is proved anew."
+    return Forecast((first, then))
+
+
+def _revoked(name: str) -> Outcome:
+    return objection(name, "it is revoked already", "See `provisioner certificate show`.")
+
+
 async def change_certificate(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out."""
     found, now = await parts.store.certificate(asked.subject), parts.clock.now()
     assert found is not None, "certificates are never deleted"
-    why, detail = str(asked.arguments["reason"]), {"id": asked.id, "by": asked.asked_by}
-    await parts.store.write(lambda c: write_revocation(c, found.id, found.node, why, detail, now))
+    if await parts.store.revoked(found.id):
+        return _revoked(found.id)
+    why = str(asked.arguments["reason"])
+    await parts.store.write(
+        lambda c: write_revocation(c, found.id, found.node, why, asked.asked_by, now, asked.id)
+    )
     return Outcome(RequestState.DONE, {"certificate": found.id})
 
 

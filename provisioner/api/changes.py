@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from aiohttp import web
 
+from provisioner.api.console_cookie import require_proof
 from provisioner.api.operations import OperationView, approvable, view_of_request
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import blocked, no
@@ -27,6 +29,10 @@ from provisioner.runtime import permit
 from provisioner.store.rows import request_rows
 
 log = logging.getLogger(__name__)
+# what settles a restore, and what sends nothing to any device
+WHILE_CLOSED = frozenset(
+    {ChangeKind.RECOVERY_SETTLE, ChangeKind.RECOVERY_FINISH, ChangeKind.TOKEN_CREATE}
+)
 SAVES_MAX = 5  # tries to write an outcome: nobody writes such a row more than once or twice
 WORKS_MAX = 64  # changes under way at once; a person makes one at a time
 
@@ -41,7 +47,17 @@ class Outcome:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Forecast:
+    """What a change would do: sentences for the person who decides, and what stands in its way."""
+
+    lines: tuple[str, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
 Execute = Callable[["ApiParts", ChangeRequest], Awaitable[Outcome]]
+Foresee = Callable[["ApiParts", ChangeRequest], Awaitable[Forecast]]
 
 
 def failed(*blockers: Blocker) -> Outcome:
@@ -58,17 +74,25 @@ def objection(subject: str, detail: str, unblock: str) -> Outcome:
 class Works:
     """Carries changes out; one task each, at most WORKS_MAX."""
 
-    def __init__(self, executors: Mapping[ChangeKind, Execute]) -> None:
+    def __init__(
+        self,
+        executors: Mapping[ChangeKind, Execute],
+        forecasts: Mapping[ChangeKind, Foresee] | None = None,
+    ) -> None:
         assert set(executors) == set(ChangeKind), "every kind of change has its executor"
         self._executors = executors
+        self._forecasts = forecasts or {}
         self._tasks: set[asyncio.Task[ChangeRequest]] = set()
+        self._places = 0  # of changes under way, and of those whose row is being written
 
     async def ask(
         self, ask: Ask, kind: ChangeKind, subject: str, tenant: str, arguments: Mapping[str, Any]
     ) -> Reply:
         """Write it down, and do it unless another person must approve it first."""
         parts = ask.parts
-        self._admit()
+        if ask.dry_run:
+            return await self.foresee(ask, kind, subject, arguments)
+        require_proof(ask, kind)
         waits = approvable(kind, parts.settings.api_four_eyes)
         asked = ChangeRequest(
             kind=kind,
@@ -80,20 +104,49 @@ class Works:
             state=RequestState.WAITING if waits else RequestState.RUNNING,
             note="another person has to approve it" if waits else "",
         )
-        stored = await parts.store.write(partial(request_rows.add_request, asked=asked))
-        if waits:
-            return await self.told(ask, stored)
-        return await self.run(ask, stored)
+        with self.reserve(ask, kind) as place:
+            if waits:
+                await _check_waiting(ask)
+            stored = await parts.store.write(partial(request_rows.add_request, asked=asked))
+            if waits:
+                return await self.told(ask, stored)
+            return await self.run(ask, stored, place.pop_all())
 
-    async def run(self, ask: Ask, asked: ChangeRequest) -> Reply:
+    async def foresee(
+        self, ask: Ask, kind: ChangeKind, subject: str, arguments: Mapping[str, Any]
+    ) -> Reply:
+        """Answer what a change would do. Nothing is written, nothing leaves for a device."""
+        asked = ChangeRequest(
+            kind=kind,
+            subject=subject,
+            arguments=dict(arguments),
+            asked_by=ask.caller.subject,
+            asked_at=ask.now,
+        )
+        find = self._forecasts.get(kind)
+        forecast = Forecast() if find is None else await find(ask.parts, asked)
+        shown = OperationView(
+            id="",
+            kind=kind.value,
+            subject=subject,
+            state="dry_run",
+            asked_by=asked.asked_by,
+            opened_at=ask.now,
+            result={"lines": list(forecast.lines), **forecast.result},
+            blockers=forecast.blockers,
+        )
+        return Reply(shown, etag=ask.tag)
+
+    async def run(self, ask: Ask, asked: ChangeRequest, place: ExitStack) -> Reply:
         """Carry out a row that is RUNNING; told when it is over, or when the caller waited enough.
 
-        `Prefer: respond-async` (RFC 7240) asks not to wait at all.
+        `place` is what `reserve` returned. `Prefer: respond-async` (RFC 7240) asks not to wait at
+        all.
         """
-        self._admit()
         task = asyncio.create_task(self._carry_out(ask.parts, asked), name=f"request {asked.id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: place.close())
         waits = 0.0 if _async(ask.request) else ask.parts.settings.api_wait_s
         await asyncio.wait({task}, timeout=waits)
         return await self.told(ask, task.result() if task.done() else asked)
@@ -137,20 +190,48 @@ class Works:
         by = asked.decided_by or asked.asked_by
         return await _keep(parts, ended, by, now)
 
-    def _admit(self) -> None:
-        if why := permit.why_closed():
+    def reserve(self, ask: Ask, kind: ChangeKind) -> ExitStack:
+        """Return a place for a change, before its row is written; closing it gives it back.
+
+        Refused if nothing may be changed now, or if too many changes are under way: the caller's,
+        or all together.
+        """
+        if (why := permit.get_closing_reason()) and kind not in WHILE_CLOSED:
             remedy = "Settle it first: `provisioner recovery list` (docs/disaster-recovery.md)."
             raise no(503, "look_only", f"Nothing is changed now: {why}", remedy)
-        if len(self._tasks) >= WORKS_MAX:
-            refused = no(503, "busy", "Too many changes are under way", "Ask again in a minute.")
-            refused.headers["Retry-After"] = "60"
-            raise refused
+        with ExitStack() as place:
+            place.enter_context(ask.parts.callers.hold_change(ask.caller))
+            if self._places >= WORKS_MAX:
+                refused = no(
+                    503, "busy", "Too many changes are under way", "Ask again in a minute."
+                )
+                refused.headers["Retry-After"] = "60"
+                raise refused
+            self._places += 1
+            place.callback(self._leave)
+            return place.pop_all()
+
+    def _leave(self) -> None:
+        self._places -= 1
 
     async def close(self) -> None:
         """What is under way is cut off; its rows are found as lost at the next start."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _check_waiting(ask: Ask) -> None:
+    """Refuse a change of a caller that has too many which wait for another person's approval."""
+    parts = ask.parts
+    since = ask.now - parts.settings.api_approval_h * 3600
+    counted = partial(request_rows.count_waiting, asked_by=ask.caller.subject, asked_after=since)
+    most = parts.settings.api_waiting_per_caller
+    if await parts.store.read(counted) >= most:
+        unblock = "Ask an approver to decide on them: GET /v1/requests?waiting=true."
+        refused = no(429, "waiting", f"{most} changes of yours wait for an approval", unblock)
+        refused.headers["Retry-After"] = "600"
+        raise refused
 
 
 async def _keep(parts: ApiParts, ended: ChangeRequest, by: str, now: float) -> ChangeRequest:

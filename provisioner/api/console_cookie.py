@@ -1,4 +1,4 @@
-"""The console's cookie: a token that a browser keeps where no script can read it.
+"""The console's cookie: the secret of a session, which a browser keeps where no script can read it.
 
 Rule: a cookie is sent by the browser whoever wrote the page, so it alone never carries a change. It
 counts for a change only with a header that a foreign page cannot send (no preflight is ever
@@ -7,65 +7,83 @@ answered here), beside SameSite=Strict; see docs/console.md.
 
 from __future__ import annotations
 
-import re
 from http.cookies import CookieError, SimpleCookie
 
 from aiohttp import web
 
+from provisioner.access.sessions import SECRET, is_fresh
+from provisioner.api.local_peer import find_local_caller
+from provisioner.api.parts import ApiParts, Ask
 from provisioner.api.problem import no
+from provisioner.model.access import PROOF_KINDS, Caller, ChangeKind
 
 # "__Host-": a browser takes it over TLS only, from this host for this host (RFC 6265bis section
-# 4.1.3.2)
+# 4.1.3.2). To browsers the API speaks nothing but TLS.
 COOKIE = "__Host-provisioner"
 PROOF = "X-Provisioner-Console"
+UNATTENDED = "X-Provisioner-Unattended"  # a page asks by itself: that is no use of the session
 READING = ("GET", "HEAD")
-VALUE = re.compile(r"[A-Za-z0-9._~+/=-]{1,3500}")  # browsers keep 4,096 bytes of a cookie
 
 
-def authorization(request: web.Request) -> str:
-    """The Authorization header, or what the console's cookie stands for; "" is nobody.
+async def identify(
+    parts: ApiParts, request: web.Request, *, attended: bool = True
+) -> Caller | None:
+    """Return who sent a request: by its Authorization header, its cookie, or the unix socket.
 
     Refused if a cookie alone asks for a change.
     """
     given = request.headers.get("Authorization", "")
     if given:
-        return given
-    token = _cookie(request)
-    if not token:
-        return ""
+        return await parts.identity.caller(given)
+    secret = read_secret(request)
+    if not secret:
+        return find_local_caller(request)
     if request.method not in READING and not _own_page(request):
         unblock = f"Send the token in the Authorization header, or `{PROOF}: 1` from our own page."
         raise no(403, "cross-site", "A cookie alone changes nothing", unblock)
-    return f"Bearer {token}"
+    attended = attended and request.headers.get(UNATTENDED) != "1"
+    return await parts.identity.session_caller(secret, attended=attended)
 
 
-def token_of(request: web.Request) -> str:
-    """The bearer token of a request that was let in; "" if it cannot be in a cookie."""
-    token = authorization(request).partition(" ")[2].strip()
-    return token if VALUE.fullmatch(token) else ""
+def require_proof(ask: Ask, kind: ChangeKind) -> None:
+    """Refuse a destructive change to a session whose holder did not sign in shortly before.
+
+    The challenge is that of RFC 9470 (step-up authentication).
+    """
+    limits = ask.parts.settings.session_limits()
+    if kind not in PROOF_KINDS or is_fresh(ask.caller, limits, ask.now):
+        return
+    unblock = "Sign in again with your token, then ask again."
+    detail = f"{kind.value} is made within {limits.proof_s:.0f} s of a sign-in"
+    refused = no(401, "fresh-sign-in", "A fresh sign-in is needed", unblock, detail)
+    refused.headers["WWW-Authenticate"] = (
+        'Bearer realm="provisioner", error="insufficient_user_authentication", '
+        f'max_age="{limits.proof_s:.0f}"'
+    )
+    raise refused
 
 
-def set_cookie(answer: web.StreamResponse, token: str) -> None:
+def set_cookie(answer: web.StreamResponse, secret: str) -> None:
     """Keep it until the browser is closed; "" forgets it."""
     answer.set_cookie(
         COOKIE,
-        token,
+        secret,
         path="/",
         secure=True,
         httponly=True,
         samesite="Strict",
-        max_age=None if token else 0,
+        max_age=None if secret else 0,
     )
 
 
-def _cookie(request: web.Request) -> str:
-    """Its value, if there is exactly one that is readable."""
+def read_secret(request: web.Request) -> str:
+    """Return the cookie's value, if there is exactly one that can be a session's secret."""
     try:
         jar = SimpleCookie(request.headers.get("Cookie", ""))
     except CookieError:
         return ""
-    found = jar.get(COOKIE)
-    return found.value if found is not None and VALUE.fullmatch(found.value) else ""
+    kept = jar.get(COOKIE)
+    return kept.value if kept is not None and SECRET.fullmatch(kept.value) else ""
 
 
 def _own_page(request: web.Request) -> bool:

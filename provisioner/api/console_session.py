@@ -1,45 +1,162 @@
-"""Routes of the console's session: a token goes in once, and the browser keeps it as a cookie."""
+"""Routes of browsers' sessions: begin one with a token, end it, list them, end another one."""
 
 from __future__ import annotations
 
-from aiohttp import web
+from functools import partial
 
+from aiohttp import web
+from pydantic import Field
+
+from provisioner.access.sessions import new_session
+from provisioner.access.tokens import sha256_of
 from provisioner.api.app import response
-from provisioner.api.console_cookie import set_cookie, token_of
+from provisioner.api.changes import Outcome, objection
+from provisioner.api.console_cookie import read_secret, set_cookie
 from provisioner.api.matters import Me, me
-from provisioner.api.parts import Ask, Reply
-from provisioner.api.problem import no
-from provisioner.api.route import ANYBODY, Route
+from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.problem import missing, no
+from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Route
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
+from provisioner.model.base import Record
+from provisioner.store.rows import session_rows
 
 TAG = "access"
 
 
+class SessionView(Record):
+    """A browser's session, without what opens it."""
+
+    id: str
+    subject: str
+    roles: tuple[Role, ...]
+    tenant: str
+    token: str
+    issuer: str
+    made_at: float
+    used_at: float
+    expires_at: float
+
+
+class SessionList(Record):
+    """Those that are not over; the one that was used last comes first."""
+
+    items: tuple[SessionView, ...]
+
+
 async def begin(ask: Ask) -> web.Response:
-    """Keep the token that this request came with."""
-    token = token_of(ask.request)
-    if not token:
-        unblock = "Make a shorter token: `provisioner token create`."
-        raise no(400, "cookie", "The token does not fit into a cookie", unblock)
-    return await _answer(ask, token)
+    """Begin a session for the holder of this request's token; end the one that it had."""
+    caller = ask.caller
+    if caller.session or not (caller.token or caller.issuer):  # a stolen cookie prolongs nothing
+        refused = no(401, "token", "A session begins with a token", "Send it as Authorization.")
+        refused.headers["WWW-Authenticate"] = 'Bearer realm="provisioner"'
+        raise refused
+    parts, limits = ask.parts, ask.parts.settings.session_limits()
+    secret, session = new_session(ask.caller, limits, ask.now)
+    before = await parts.store.read(
+        partial(session_rows.find_session, digest=sha256_of(read_secret(ask.request)))
+    )
+    work = partial(
+        session_rows.begin_session,
+        session=session,
+        limits=limits,
+        replaces=before.id if before is not None else "",
+    )
+    if not await parts.store.write(work):
+        refused = no(429, "sign-ins", "Too many sign-ins within a minute", "Wait a minute.")
+        refused.headers["Retry-After"] = "60"
+        raise refused
+    return await _answer(ask, secret)
 
 
 async def end(ask: Ask) -> web.Response:
-    """Forget it."""
+    """End the session of this request, wherever its cookie was copied to."""
+    if ask.caller.session:
+        work = partial(
+            session_rows.end_session,
+            session_id=ask.caller.session,
+            why=f"{ask.caller.subject} signed out",
+            now=ask.now,
+        )
+        await ask.parts.store.write(work)
     return await _answer(ask, "")
 
 
-async def _answer(ask: Ask, token: str) -> web.Response:
+async def _answer(ask: Ask, secret: str) -> web.Response:
     told = await me(ask)
     answer = response(Reply(told.body))
     answer.headers["Cache-Control"] = "no-store"
-    set_cookie(answer, token)
+    set_cookie(answer, secret)
     return answer
+
+
+async def list_all(ask: Ask) -> Reply:
+    """All sessions that are not over."""
+    limits = ask.parts.settings.session_limits()
+    read = partial(session_rows.read_sessions, limits=limits, now=ask.now)
+    items = tuple(
+        SessionView(
+            **s.model_dump(exclude={"sha256", "ended_at", "roles"}), roles=tuple(sorted(s.roles))
+        )
+        for s in await ask.parts.store.read(read)
+    )
+    return Reply(SessionList(items=items))
+
+
+async def end_another(ask: Ask) -> Reply:
+    """End any session, at once."""
+    name = ask.word("session")
+    limits = ask.parts.settings.session_limits()
+    read = partial(session_rows.read_sessions, limits=limits, now=ask.now)
+    if not any(s.id == name for s in await ask.parts.store.read(read)):
+        raise missing("session")
+    return await ask.parts.works.ask(ask, ChangeKind.SESSION_END, name, "", {})
+
+
+class Person(Record):
+    """The body of an end to all sessions of one person."""
+
+    subject: str = Field(min_length=1, max_length=200, description="As sessions are listed.")
+
+
+async def end_all(ask: Ask) -> Reply:
+    """End every session of one person, at once."""
+    told = {"every": True}
+    return await ask.parts.works.ask(ask, ChangeKind.SESSION_END, ask.body.subject, "", told)
+
+
+async def change_session(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry it out."""
+    if asked.arguments.get("every"):
+        every = partial(
+            session_rows.end_sessions_of_subject,
+            subject=asked.subject,
+            why=f"{asked.asked_by} ended it",
+            now=parts.clock.now(),
+        )
+        ended = await parts.store.write(every)
+        return Outcome(RequestState.DONE, {"sessions": len(ended)})
+    why = f"{asked.asked_by} ended it"
+    now = parts.clock.now()
+    work = partial(session_rows.end_session, session_id=asked.subject, why=why, now=now)
+    if not await parts.store.write(work):
+        return objection(asked.subject, "there is no such session", "Look at the list of them.")
+    return Outcome(RequestState.DONE, {"session": asked.subject})
 
 
 ROUTES = (
     Route("POST", "/session", "begin_session", TAG,
-          "Keep this request's token as a cookie of the browser, for the console.", ANYBODY, begin,
+          "Begin a browser's session with this request's token, for the console.", ANYBODY, begin,
+          {200: Me}, refusals={401: "It came with a session instead of a token.",
+                               429: "Too many sign-ins within a minute."}),
+    Route("DELETE", "/session", "end_session", TAG, "End this browser's session.", ANYBODY, end,
           {200: Me}),
-    Route("DELETE", "/session", "end_session", TAG, "Forget that cookie.", ANYBODY, end,
-          {200: Me}),
+    Route("GET", "/sessions", "list_sessions", TAG,
+          "Browsers' sessions, without what opens them.", VIEWERS, list_all, {200: SessionList}),
+    Route("POST", "/sessions/end", "end_sessions", TAG,
+          "End every browser's session of one person, at once.", OPERATORS, end_all,
+          {200: OperationView, 202: OperationView}, body=Person, example={"subject": "ada"}),
+    Route("POST", "/sessions/{session}/end", "end_other_session", TAG,
+          "End a browser's session, at once.", OPERATORS, end_another,
+          {200: OperationView, 202: OperationView}),
 )  # fmt: skip

@@ -7,6 +7,7 @@ nothing of what our words say about it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,18 +16,31 @@ from typing import Any
 from aiohttp import web
 from pydantic import Field
 
-from provisioner.api.console_cookie import authorization
+from provisioner.api.console_cookie import identify
 from provisioner.api.cursor import cursor, place
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import no
 from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.model.base import Record
+from provisioner.model.events import list_names, name_kind
+from provisioner.model.events.event import EventKind
 from provisioner.store.rows import page_rows
 
 TAG = "events"
 PAGE = 200  # rows that a stream reads at once
 ALIVE_S = 15.0  # a comment this often: proxies cut silent connections after a minute
-AUDIT = ("asked", "request", "token", "tenant")  # what people did
+# what people did
+AUDIT = (
+    EventKind.ASKED,
+    EventKind.REQUEST,
+    EventKind.TOKEN,
+    EventKind.SESSION,
+    EventKind.TENANT,
+    EventKind.LIMITED,
+    EventKind.JOURNAL_ARCHIVED,
+    EventKind.JOURNAL_PRUNED,
+)
+STALLED_S = 30.0  # a listener that takes nothing for so long does not listen
 SEQ_MAX = 2**53  # what JSON's readers can hold
 
 
@@ -90,7 +104,7 @@ async def page(ask: Ask) -> Reply:
     """A part of it."""
     started = place(ask.query.cursor, int)
     after = int(started[0]) if started else 0
-    node, kinds = ask.query.node, {ask.query.kind} - {""}
+    node, kinds = ask.query.node, list_names(ask.query.kind)
     read = partial(
         page_rows.journal_page, after=after, limit=ask.query.limit, kinds=kinds, node=node
     )
@@ -111,13 +125,13 @@ async def _seen(ask: Ask, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
             nodes[name] = await ask.parts.store.node(name)
         node = nodes.get(name)
         if node is not None and ask.may_see(node) and row["at"] >= node.entered_at:
-            shown.append(Event(seq=row["seq"], at=row["at"], kind=row["kind"], node=name))
+            shown.append(_event(row).model_copy(update={"detail": {}}))
     return shown
 
 
 def _event(row: Mapping[str, Any]) -> Event:
     fields = ("seq", "at", "kind", "node", "detail")
-    return Event(**{name: row[name] for name in fields})
+    return Event(**{name: row[name] for name in fields} | {"kind": name_kind(row["kind"])})
 
 
 async def audit(ask: Ask) -> Reply:
@@ -144,33 +158,47 @@ async def head(ask: Ask) -> Reply:
 
 async def stream(ask: Ask) -> web.StreamResponse:
     """Server-sent events: what was missed since the cursor, then what happens."""
-    feed = ask.parts.feed
     after = await _beginning(ask)
-    if not feed.admit(ask.parts.settings.api_streams_max):
-        refused = no(503, "busy", "Too many event streams are open", "Ask again in a minute.")
-        refused.headers["Retry-After"] = "60"
-        raise refused
-    answer = web.StreamResponse(
-        headers={
-            "Content-Type": "text/event-stream",
-            "Cache-Control": "no-store",
-            "X-Accel-Buffering": "no",
-        }
-    )
-    try:
-        await answer.prepare(ask.request)
-        await answer.write(f"id: {after}\nevent: cursor\ndata: {after}\n\n".encode())
-        while await _still_good(ask):
-            after, text = await _next(ask, after)
-            if text:
-                await answer.write(text)
-            elif not await feed.newer(after, ALIVE_S):
-                await answer.write(b": alive\n\n")
-    except (ConnectionError, TimeoutError):
-        pass  # whoever listened is gone
-    finally:
-        feed.leave()
+    with ask.parts.callers.hold_stream(ask.caller):
+        answer = web.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",
+            }
+        )
+        try:
+            async with asyncio.timeout(ask.parts.settings.api_stream_life_s):
+                await _follow(ask, answer, after)
+        except (ConnectionError, TimeoutError):
+            pass  # the listener is gone, or goes on with a new stream
+        if ask.request.transport is not None and answer.prepared:
+            answer.force_close()
     return answer
+
+
+async def _follow(ask: Ask, answer: web.StreamResponse, after: int) -> None:
+    """Write events until the token is no longer good."""
+    feed = ask.parts.feed
+    await answer.prepare(ask.request)
+    await _write(ask, answer, f"id: {after}\nevent: cursor\ndata: {after}\n\n".encode())
+    while await _still_good(ask):
+        after, text = await _next(ask, after)
+        if text:
+            await _write(ask, answer, text)
+        elif not await feed.newer(after, ALIVE_S):
+            await _write(ask, answer, b": alive\n\n")
+
+
+async def _write(ask: Ask, answer: web.StreamResponse, text: bytes) -> None:
+    """Write to a listener; one that takes nothing for STALLED_S is cut off."""
+    try:
+        async with asyncio.timeout(STALLED_S):
+            await answer.write(text)
+    except TimeoutError:
+        if ask.request.transport is not None:
+            ask.request.transport.abort()
+        raise ConnectionError("the listener takes nothing") from None
 
 
 async def _beginning(ask: Ask) -> int:
@@ -187,14 +215,13 @@ async def _beginning(ask: Ask) -> int:
 
 
 async def _still_good(ask: Ask) -> bool:
-    """A token that expired or was revoked meanwhile ends its streams."""
-    caller = await ask.parts.identity.caller(authorization(ask.request))
-    return caller == ask.caller
+    """A token or a session that is over ends its streams; an open stream is no use of a session."""
+    return await identify(ask.parts, ask.request, attended=False) == ask.caller
 
 
 async def _next(ask: Ask, after: int) -> tuple[int, bytes]:
     """The rows after a number, as text, and the number that was looked at last."""
-    kinds = {ask.query.kind} - {""}
+    kinds = list_names(ask.query.kind)
     read = partial(
         page_rows.journal_page, after=after, limit=PAGE, kinds=kinds, node=ask.query.node
     )
@@ -218,7 +245,7 @@ ROUTES = (
     Route("GET", "/events/stream", "stream_events", TAG,
           "The same as server-sent events, with replay: send `Last-Event-ID`, or `after`.",
           ANYBODY, stream, {200: Event}, query=StreamQuery, media="text/event-stream",
-          refusals={503: "Too many streams are open."}),
+          refusals={429: "The caller has too many streams.", 503: "Too many streams are open."}),
     Route("GET", "/audit", "list_audit", "audit", "What people asked for, the newest first.",
           VIEWERS, audit, {200: AuditPage}, query=Paging),
     Route("GET", "/audit/head", "show_audit_head", "audit",

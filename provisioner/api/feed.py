@@ -20,18 +20,6 @@ class Feed:
         self._news = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self.listeners = 0  # that wait now
-        self._open = 0  # streams
-
-    def admit(self, most: int) -> bool:
-        """Whether one more stream may be open; whoever was admitted leaves."""
-        if self._open >= most:
-            return False
-        self._open += 1
-        return True
-
-    def leave(self) -> None:
-        """A stream is over."""
-        self._open -= 1
 
     async def newer(self, than: int, timeout_s: float) -> bool:
         """Whether there is a row after `than` within this time."""

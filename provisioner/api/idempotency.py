@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -46,8 +47,15 @@ async def once(ask: Ask, raw: bytes, answer: Answer) -> web.StreamResponse:
         fingerprint=_fingerprint(ask.request, raw),
         now=ask.now,
         keep_s=keep_s,
+        keys_max=parts.settings.api_keys_per_caller,
     )
-    kept = await parts.store.write(begin)
+    try:
+        kept = await parts.store.write(begin)
+    except answer_rows.TooManyKeys as error:
+        unblock = "Wait (Retry-After), or send changes that may be made twice without a key."
+        refused = no(429, "keys", "Too many idempotency keys of yours are kept", unblock)
+        refused.headers["Retry-After"] = f"{math.ceil(error.free_in_s)}"
+        raise refused from None
     if kept is not None:
         return _replayed(kept, _fingerprint(ask.request, raw))
     # whoever hangs up does not stop what he asked for, nor the keeping of its answer
@@ -59,7 +67,8 @@ async def _made(ask: Ask, caller: str, key: str, answer: Answer) -> web.StreamRe
     try:
         told = await answer()
     except Refused as refused:
-        if refused.problem.status >= 500:  # nothing was begun, or it may be tried again
+        # nothing was begun, or it may be tried again: also after a fresh sign-in
+        if refused.problem.status >= 500 or refused.problem.status == 401:
             await store.write(partial(answer_rows.release, caller=caller, key=key))
             raise
         told = answered(refused)

@@ -17,9 +17,9 @@ from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, Role
 from provisioner.model.base import Record
 from provisioner.model.matrix import Pin, Release, Requirement
-from provisioner.planning.lifecycle.overload import Strain, level, strains
-from provisioner.planning.matrix.diff import ProfileDiff, diff
-from provisioner.planning.matrix.review import Readiness, readiness
+from provisioner.planning.lifecycle.overload import Strain, find_strains, highest_level
+from provisioner.planning.matrix.diff import ProfileDiff, compare_releases
+from provisioner.planning.matrix.review import Readiness, judge_readiness
 
 
 class ReleaseLine(Record):
@@ -125,14 +125,16 @@ class Health(Record):
     level: str = Field(description="CALM; STRAINED: routine looks wait; SEVERE: new work waits.")
     strained_by: tuple[Strain, ...]
     notices: tuple[str, ...] = Field(
-        (), description="A clock that differs from the database's, daemons that work differently."
+        (),
+        description="A time that is in doubt, a clock that differs from the database's, daemons "
+        "that work differently.",
     )
 
 
 async def list_releases(ask: Ask) -> Reply:
     """All of them."""
     matrix = ask.parts.matrix
-    states = readiness(matrix)
+    states = judge_readiness(matrix)
     items = tuple(
         ReleaseLine(
             name=name,
@@ -149,7 +151,7 @@ async def show_release(ask: Ask) -> Reply:
     """What it pins."""
     name = ask.word("release")
     release = _release(ask, name)
-    states = {s.profile: s for s in readiness(ask.parts.matrix) if s.release == name}
+    states = {s.profile: s for s in judge_readiness(ask.parts.matrix) if s.release == name}
     profiles = tuple(
         ProfileView(name=p, pins=profile.pins, readiness=states[p])
         for p, profile in release.profiles.items()
@@ -166,7 +168,9 @@ async def moves(ask: Ask) -> Reply:
     _release(ask, older)
     _release(ask, newer)
     production = ask.parts.settings.production
-    found = await asyncio.to_thread(diff, ask.parts.matrix, older, newer, production=production)
+    found = await asyncio.to_thread(
+        compare_releases, ask.parts.matrix, older, newer, production=production
+    )
     return Reply(Moves(older=older, newer=newer, profiles=tuple(found)))
 
 
@@ -254,8 +258,8 @@ async def health(ask: Ask) -> Reply:
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.sleep(0)
-    found = strains(measured(ask.parts.store, loop.time() - began))
-    return Reply(Health(level=level(found).name, strained_by=found, notices=notices()))
+    found = find_strains(measured(ask.parts.store, loop.time() - began))
+    return Reply(Health(level=highest_level(found).name, strained_by=found, notices=notices()))
 
 
 ROUTES = (
@@ -266,12 +270,12 @@ ROUTES = (
           show_release, {200: ReleaseView}),
     Route("GET", "/releases/{release}/moves/{newer}", "show_moves", "releases",
           "What a move to another release means: changes, steps, resets, minutes.", VIEWERS, moves,
-          {200: Moves}),
+          {200: Moves}, heavy=True),
     Route("GET", "/checks", "list_checks", "checks", "Health checks, in their order.", VIEWERS,
           list_checks, {200: CheckList}),
     Route("GET", "/artifacts", "list_artifacts", "artifacts",
           "Files that the matrix names, and whether they are there.", VIEWERS, list_artifacts,
-          {200: ArtifactList}),
+          {200: ArtifactList}, heavy=True),
     Route("GET", "/health", "show_health", "access",
           "Whether the daemon is overloaded, and by what.", ANYBODY, health, {200: Health}),
     Route("GET", "/me", "show_me", "access", "Who I am, as my token says.", ANYBODY, me, {200: Me}),

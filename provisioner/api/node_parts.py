@@ -18,7 +18,7 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Gap
 from provisioner.model.plan import Plan
-from provisioner.planning.path.history import history
+from provisioner.planning.path.history import build_history
 from provisioner.planning.path.pins import judge_pin
 from provisioner.planning.path.planner import PlanningNode
 from provisioner.store.rows import page_rows
@@ -126,7 +126,7 @@ async def plan(ask: Ask) -> Reply:
     seen = await store.inventory(node.id)
     if seen is None:
         raise missing("inventory of this node yet: there is nothing to plan on")
-    past = history(await store.entries(node.id), await _newest(ask, node))
+    past = build_history(await store.entries(node.id), await _newest(ask, node))
     posed = PlanningNode(seen, node.release, node.profile, past, await neighbours(store, node))
     # milliseconds for a situation that was planned before, tenths of a second for a new one
     return Reply(await asyncio.to_thread(ask.parts.plans.plan, posed))
@@ -187,7 +187,7 @@ ROUTES = (
           VIEWERS, parts, {200: PartsView}),
     Route("GET", "/nodes/{node}/plan", "show_plan", "plans",
           "What would be done to it now: steps with reasons, or what blocks and unblocks.",
-          VIEWERS, plan, {200: Plan}),
+          VIEWERS, plan, {200: Plan}, heavy=True),
     Route("GET", "/nodes/{node}/report", "show_report", TAG,
           "Results of its last validation, with digests of the evidence.", ANYBODY, report,
           {200: Report}),

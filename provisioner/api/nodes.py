@@ -6,10 +6,11 @@ A tenant sees its own nodes, without the addresses of their BMCs and without our
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from pydantic import Field
 
-from provisioner.api.changes import Outcome, failed, objection
+from provisioner.api.changes import Forecast, Outcome, failed, objection
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
@@ -18,12 +19,13 @@ from provisioner.api.problem import missing
 from provisioner.api.route import ANYBODY, OPERATORS, OPERATORS_AND_TENANTS, Paging, Route, tag_of
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.erasure.erasure import policy_of
-from provisioner.planning.lifecycle.operator_requests import reclaim, retry
-from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
+from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
+from provisioner.planning.lifecycle.reclaiming import describe_reclaim, find_return_obstacles
 from provisioner.store.rows import page_rows
 from provisioner.store.rows.request_writes import write_node_request
 
@@ -167,7 +169,7 @@ async def summary(ask: Ask) -> Reply:
     tenant = None if ask.caller.staff else ask.caller.tenant
     rows = await ask.parts.store.read(partial(page_rows.summary, tenant=tenant))
     names = ("kind", "state", "release", "tenant", "nodes")
-    counts = tuple(Count(**dict(zip(names, row, strict=True))) for row in rows)
+    counts = tuple(Count(**dict[str, Any](zip(names, row, strict=True))) for row in rows)
     return Reply(Summary(nodes=sum(c.nodes for c in counts), counts=counts))
 
 
@@ -200,30 +202,62 @@ async def _ask(ask: Ask, kind: ChangeKind, arguments: dict[str, object]) -> Repl
 
 async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out a request on a node: one transaction with the journal's row of it."""
-    node, now = await parts.store.node(asked.subject), parts.clock.now()
+    now = parts.clock.now()
+    planned = await _plan(parts, asked, now)
+    if isinstance(planned, Outcome):
+        return planned
+    _node, changed, obstacles = planned
+    # a tenant's data is erased when it says so; whether the host serves again is not its concern
+    agreed = asked.arguments.get("accept_no_return") or "tenant" in asked.arguments
+    if obstacles and not agreed:
+        return failed(*obstacles)
+    word = asked.kind.value.partition(".")[2]
+    event = RequestCarriedOut(
+        request=word, by=asked.asked_by, id=asked.id, approved=asked.decided_by
+    )
+    await parts.store.write(lambda c: write_node_request(c, changed, event, now))
+    return Outcome(RequestState.UNDER_WAY, {"state": changed.state.value})
+
+
+async def foresee_node(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return what the request does to the node, and to the tenant that it serves."""
+    now = parts.clock.now()
+    planned = await _plan(parts, asked, now)
+    if isinstance(planned, Outcome):
+        return Forecast(blockers=planned.blockers)
+    node, changed, obstacles = planned
+    if asked.kind is ChangeKind.NODE_RETRY:
+        return Forecast((f"{node.id} leaves {node.state} and goes on as {changed.state}.",))
+    lines = describe_reclaim(node, changed, policy_of(parts.settings), now)
+    if asked.arguments.get("accept_no_return"):
+        return Forecast((*lines, *(f"{b.subject}: {b.detail}" for b in obstacles)))
+    return Forecast(lines, obstacles)
+
+
+async def _plan(
+    parts: ApiParts, asked: ChangeRequest, now: float
+) -> tuple[Node, Node, tuple[Blocker, ...]] | Outcome:
+    """Return the node, how the request would leave it, and why it could not serve again then.
+
+    An outcome says why the request cannot be carried out at all.
+    """
+    node, told = await parts.store.node(asked.subject), asked.arguments
     if node is None:
         return objection(asked.subject, "there is no such node any more", "Look at the list.")
-    told = asked.arguments
     if told.get("generation", node.generation) != node.generation:
         return objection(node.id, "it changed since it was asked for", "Look, then ask again.")
     if told.get("tenant", node.tenant) != node.tenant:
         return objection(node.id, "it is another tenant's now", "Ask for your own nodes.")
-    word = asked.kind.value.partition(".")[2]
     if asked.kind is ChangeKind.NODE_RETRY:
-        changed = retry(node, now)
+        changed = retry_node(node, now)
     else:
-        changed = reclaim(node, now, for_repair=bool(told.get("for_repair")))
+        changed = reclaim_node(node, now, for_repair=bool(told.get("for_repair")))
     if isinstance(changed, str):
-        return objection(node.id, changed, "See what it waits for: GET it.")
-    # a tenant's data is erased when it says so; whether the host serves again is not its concern
-    agreed = told.get("accept_no_return") or "tenant" in told
-    if asked.kind is ChangeKind.NODE_RECLAIM and not agreed:
-        obstacles = find_return_obstacles(changed, parts.matrix, policy_of(parts.settings))
-        if obstacles:
-            return failed(*obstacles)
-    detail = {"request": word, "by": asked.asked_by, "id": asked.id, "approved": asked.decided_by}
-    await parts.store.write(lambda c: write_node_request(c, changed, detail, now))
-    return Outcome(RequestState.UNDER_WAY, {"state": changed.state.value})
+        return objection(node.id, changed, "See what it waits for: `provisioner explain`.")
+    if asked.kind is ChangeKind.NODE_RETRY:
+        return node, changed, ()
+    policy = policy_of(parts.settings)
+    return node, changed, find_return_obstacles(changed, parts.matrix, policy)
 
 
 ROUTES = (

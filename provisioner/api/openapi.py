@@ -11,12 +11,12 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from provisioner.api.app import BODY_MAX, models
+from provisioner.api.app import models
+from provisioner.api.event_schemas import REF, list_schemas, list_webhooks
 from provisioner.api.pages import Document, Page
 from provisioner.api.problem import MEDIA, Problem
 from provisioner.api.route import PREFIX, Route
 
-REF = "#/components/schemas/{model}"
 WORDS = {
     "node": "Name of a node.",
     "switch": "Name of a switch.",
@@ -30,6 +30,8 @@ WORDS = {
     "operation": "Id of an operation: r12, or su0-n03:7.",
     "request": "Id of a request: r12.",
     "token": "Id of a token, as listed.",
+    "session": "Id of a session, as a list says.",
+    "webhook": "Name of a webhook: small letters, digits and dashes.",
     "file": "Name of a file of the page.",
 }
 _KEY = {
@@ -76,9 +78,10 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "security": [{"bearer": []}],
         "tags": [{"name": t} for t in dict.fromkeys(r.tag for r in routes)],
         "paths": paths,
+        "webhooks": list_webhooks(),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-            "schemas": schemas["$defs"],
+            "schemas": {**list_schemas(), **schemas["$defs"]},
         },
     }
 
@@ -169,8 +172,9 @@ def _responses(route: Route) -> dict[str, Any]:
 
 
 def _refusals(route: Route) -> dict[int, str]:
-    found: dict[int, str] = {}
-    if route.query.model_fields or "{" in route.path or route.changes:
+    found = {429: "More than one caller may take; Retry-After says when to ask again."}
+    takes = route.query.model_fields or "{" in route.path or route.body is not None
+    if takes or route.changes:
         found[400] = "A parameter or the body is not what this takes."
     if route.roles:
         found[401] = "No good bearer token."
@@ -179,12 +183,13 @@ def _refusals(route: Route) -> dict[int, str]:
         found[404] = "There is no such thing, or it is not yours."
     if route.changes:
         found[409] = "It cannot be done now; each blocker has its remedy."
-        found[413] = f"The body is larger than {BODY_MAX} bytes."
+        found[413] = f"The body is larger than {route.body_max} bytes."
         found[422] = "The idempotency key was used for another request."
         found[503] = "A device, or the daemon, is not able to now."
         if route.entity:
             found[412] = "It changed since the ETag that you name."
-        if route.body is not None:
-            found[408] = "The body did not come."
-            found[415] = "The body is not JSON."
+    if route.body is not None:
+        found[408] = "The body did not come."
+        found[413] = f"The body is larger than {route.body_max} bytes."
+        found[415] = "The body is not JSON."
     return found

@@ -7,7 +7,8 @@ caller may see.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,9 +16,11 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from provisioner.access.identity import Identity
+from provisioner.api.callers import Callers
 from provisioner.api.feed import Feed
 from provisioner.api.fleet_atlas import Atlas
 from provisioner.api.problem import missing, no
+from provisioner.checks.threshold_data import Limits
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, ChangeKind, ChangeRequest
@@ -25,9 +28,10 @@ from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
+from provisioner.model.watch import WatchStatus
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Clock, Credentials
+from provisioner.ports import BmcTransport, Clock, Credentials
 from provisioner.ports.rehearsals import Rehearsals
 from provisioner.settings import Settings
 from provisioner.store.database.sql_store import SqlStore
@@ -53,7 +57,13 @@ class ChangeRunner(Protocol):
         self, ask: Ask, kind: ChangeKind, subject: str, tenant: str, arguments: Mapping[str, Any]
     ) -> Reply: ...
 
-    async def run(self, ask: Ask, asked: ChangeRequest) -> Reply: ...
+    def reserve(self, ask: Ask, kind: ChangeKind) -> ExitStack: ...
+
+    async def run(self, ask: Ask, asked: ChangeRequest, place: ExitStack) -> Reply: ...
+
+    async def foresee(
+        self, ask: Ask, kind: ChangeKind, subject: str, arguments: Mapping[str, Any]
+    ) -> Reply: ...
 
     async def close(self) -> None: ...
 
@@ -72,12 +82,18 @@ class ApiParts:
     plans: PlanCache
     works: ChangeRunner
     feed: Feed
+    callers: Callers
     static: Mapping[str, tuple[str, bytes]]  # path -> (type, content) of pages
     vault: Credentials | None = None  # None: nothing that needs a login is done here
     signer: Signer | None = None  # None: archives are only given as they are stored
     rehearsals: Rehearsals | None = None  # None: there is no simulator in this process
     plan: AddressPlan | None = None  # of the fabric's addresses: tells switches' planes
     outside: OutsideArtifacts | None = None  # None: devices pull from us, or we do not know
+    transport: BmcTransport | None = None  # None: no BMC is reached, and nothing is taken in
+    directory: Path | None = None  # the data directory
+    read_watch: Callable[[], tuple[WatchStatus, float]] | None = None  # newest report, age in s
+    exchange_key: Callable[[float, bool], Awaitable[str]] | None = None  # (now, compromised): key
+    thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map
 
 
@@ -91,6 +107,12 @@ class Ask:
     query: Any
     body: Any
     now: float
+    tag: str = ""  # of the thing that is to be changed, once `check_match` compared it
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the caller only wants to know what would be done."""
+        return getattr(self.query, "dry_run", "false") == "true"
 
     def word(self, name: str) -> str:
         """A variable part of the path."""
@@ -117,6 +139,7 @@ class Ask:
 
     def check_match(self, tag: str) -> None:
         """If-Match (RFC 9110 section 13.1.1): Refused if the caller decided on something older."""
+        self.tag = tag
         wanted = self.request.headers.get("If-Match", "*").strip()
         if not MATCH.fullmatch(wanted):
             raise no(400, "match", "If-Match is not readable", "Send the ETag as it was given.")

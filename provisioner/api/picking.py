@@ -16,8 +16,8 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.planning.campaigns.select_expression import (
     NODE_FIELDS,
     Expression,
-    facts_of,
     parse,
+    read_fields,
 )
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import page_rows
@@ -49,7 +49,7 @@ async def pick(
     rows = await store.read(read)
     found: list[Node] = []
     for row in rows[:looks]:
-        if expression is None or expression.matches(facts_of(row)):
+        if expression is None or expression.matches(read_fields(row)):
             found.append(row)
             if len(found) == limit:
                 return tuple(found), "" if row is rows[-1] else row.id

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from provisioner.api.changes import operation_view
+from provisioner.api.console_cookie import require_proof
 from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import (
     OperationView,
@@ -124,8 +125,12 @@ async def _request(ask: Ask, public: str) -> ChangeRequest:
 
 async def approve(ask: Ask) -> Reply:
     """Yes: it is carried out now."""
-    decided = await _decide(ask, RequestState.RUNNING)
-    return await ask.parts.works.run(ask, decided)
+    found = await _request(ask, ask.word("request"))
+    if ask.dry_run:
+        return await ask.parts.works.foresee(ask, found.kind, found.subject, found.arguments)
+    with ask.parts.works.reserve(ask, found.kind) as place:
+        decided = await _decide(ask, RequestState.RUNNING)
+        return await ask.parts.works.run(ask, decided, place.pop_all())
 
 
 async def refuse(ask: Ask) -> Reply:
@@ -136,6 +141,8 @@ async def refuse(ask: Ask) -> Reply:
 
 async def _decide(ask: Ask, state: RequestState) -> ChangeRequest:
     found = await _request(ask, ask.word("request"))
+    if state is RequestState.RUNNING:
+        require_proof(ask, found.kind)
     if found.asked_by.casefold() == ask.caller.subject.casefold():
         unblock = "Ask another person who has the role approver."
         raise no(403, "four-eyes", "Nobody decides on what he asked for himself", unblock)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from aiohttp import web
 from pydantic import Field
@@ -38,6 +38,14 @@ class Paging(Record):
     cursor: str = Field("", max_length=400, description="`next` of the page before.")
 
 
+class Dry(Record):
+    """Whether a change is made, or only described."""
+
+    dry_run: Literal["true", "false"] = Field(
+        "false", description="true: answer what would be done, and do nothing."
+    )
+
+
 Handler = Callable[[Ask], Awaitable[Reply | web.StreamResponse]]
 
 
@@ -59,11 +67,29 @@ class Route:
     example: Mapping[str, Any] | None = None  # of the body
     entity: bool = False  # has an ETag of its own: takes If-Match where it changes
     media: str = "application/json"
+    heavy: bool = False  # costs much to compute: a caller has few of them at a time
+    reads: bool = False  # a POST that changes nothing: its question is too long for a query
+    body_max: int = 256 * 1024  # bytes; 64 sessions of 512 prefixes are some 500 KB
+
+    def __post_init__(self) -> None:
+        """Let every change that is recorded be tried without being made."""
+        if self.recorded and self.query is Nothing:
+            object.__setattr__(self, "query", Dry)
+
+    @property
+    def endless(self) -> bool:
+        """Whether its answer is a stream of events."""
+        return self.media == "text/event-stream"
 
     @property
     def changes(self) -> bool:
         """Whether it changes something."""
-        return self.verb != "GET"
+        return self.verb != "GET" and not self.reads
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it is a change that is written down before it is made."""
+        return self.changes and 202 in self.answers
 
 
 Item = TypeVar("Item", bound=Record)

@@ -8,7 +8,7 @@ goes on.
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from provisioner.api.cursor import cursor, place
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import blocked
-from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, Nothing, Paging, Route
+from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, VIEWERS, Paging, Route
 from provisioner.control.fabric.tenant_keeper import Answer
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -53,14 +53,6 @@ class Fewer(Record):
     )
 
 
-class Dry(Record):
-    """Whether to do it."""
-
-    dry_run: Literal["true", "false"] = Field(
-        "false", description="true: show the change of each device, and do nothing."
-    )
-
-
 class TenantView(Record):
     """A tenant, and what it uses of its quota."""
 
@@ -68,10 +60,16 @@ class TenantView(Record):
     usage: Usage
 
 
+class TenantRow(Tenant):
+    """A tenant in a list."""
+
+    nodes: int = Field(0, description="Nodes that are its own now.")
+
+
 class TenantPage(Record):
     """A part of the list, by name."""
 
-    items: tuple[Tenant, ...]
+    items: tuple[TenantRow, ...]
     next: str = ""
 
 
@@ -84,7 +82,10 @@ async def list_all(ask: Ask) -> Reply:
         for t in await ask.parts.store.tenants()
         if (ask.caller.staff or t.name == ask.caller.tenant) and t.name > after
     ]
-    shown = tuple(rows[: ask.query.limit])
+    nodes = await ask.parts.store.nodes()
+    shown = tuple(
+        TenantRow(**dict(t), nodes=usage(t, nodes).nodes) for t in rows[: ask.query.limit]
+    )
     more = len(rows) > len(shown)
     return Reply(TenantPage(items=shown, next=cursor(shown[-1].name) if more else ""))
 
@@ -94,6 +95,27 @@ async def show(ask: Ask) -> Reply:
     row = await ask.tenant()
     used = usage(row, await ask.parts.store.nodes())
     return Reply(TenantView(tenant=row, usage=used), etag=_tag(row, used))
+
+
+class DeviceLines(Record):
+    """What one device would be sent."""
+
+    device: str
+    lines: tuple[str, ...]
+
+
+class TenantAudit(Record):
+    """What of tenants' networks is not as it is written down, device by device."""
+
+    steps: tuple[DeviceLines, ...]
+    blockers: tuple[Blocker, ...]
+
+
+async def audit(ask: Ask) -> Reply:
+    """Compare every tenant's network with every device."""
+    answer = await ask.parts.keeper.audit()
+    steps = tuple(DeviceLines(device=s.device, lines=tuple(s.lines)) for s in answer.steps)
+    return Reply(TenantAudit(steps=steps, blockers=answer.blockers))
 
 
 async def put(ask: Ask) -> Reply:
@@ -124,11 +146,13 @@ async def _change(ask: Ask, kind: ChangeKind, arguments: dict[str, Any]) -> Repl
         tag = _tag(row, usage(row, await ask.parts.store.nodes())) if row is not None else ""
         ask.check_match(tag)
         arguments["generation"] = row.generation if row is not None else -1
-    if getattr(ask.query, "dry_run", "false") == "true":
+    if ask.dry_run and kind is not ChangeKind.TENANT_SETTLE:
+        row = next((t for t in await ask.parts.store.tenants() if t.name == name), None)
+        tag = _tag(row, usage(row, await ask.parts.store.nodes())) if row is not None else ""
         asked = ChangeRequest(
             kind=kind, subject=name, arguments=arguments, asked_by="", asked_at=ask.now
         )
-        return _dry(asked, await _do(ask.parts, asked, dry_run=True))
+        return _dry(asked, await _do(ask.parts, asked, dry_run=True), tag)
     return await ask.parts.works.ask(ask, kind, name, name, arguments)
 
 
@@ -137,7 +161,7 @@ def _tag(row: Tenant, used: Usage) -> str:
     return f'"g{row.generation}-n{used.nodes}"'
 
 
-def _dry(asked: ChangeRequest, answer: Answer) -> Reply:
+def _dry(asked: ChangeRequest, answer: Answer, tag: str) -> Reply:
     if answer.blockers:
         raise blocked(answer.blockers)
     shown = OperationView(
@@ -148,7 +172,7 @@ def _dry(asked: ChangeRequest, answer: Answer) -> Reply:
         opened_at=asked.asked_at,
         result=told(answer),
     )
-    return Reply(shown, location=f"{PREFIX}{PATH}/{asked.subject}")
+    return Reply(shown, etag=tag, location=f"{PREFIX}{PATH}/{asked.subject}")
 
 
 async def change_tenant(parts: ApiParts, asked: ChangeRequest) -> Outcome:
@@ -222,17 +246,20 @@ ROUTES = (
           {200: TenantPage}, query=Paging),
     Route("GET", PATH + "/{tenant}", "show_tenant", TAG, "One, with what it uses of its quota.",
           ANYBODY, show, {200: TenantView}),
+    Route("GET", "/fabric/audit", "audit_tenants", TAG,
+          "What of tenants' networks is not as it is written down; every device is read.",
+          VIEWERS, audit, {200: TenantAudit}, heavy=True),
     Route("PUT", PATH + "/{tenant}", "put_tenant", TAG,
-          "What the tenant is to be: it is made, or changed.", OPERATORS, put, _DONE, query=Dry,
+          "What the tenant is to be: it is made, or changed.", OPERATORS, put, _DONE,
           body=Wanted, entity=True, refusals=_REFUSED,
           example={"nodes": 4, "units": [[0, 0]], "quota": {"nodes": 8}}),
     Route("POST", PATH + "/{tenant}/shrink", "shrink_tenant", TAG,
           "Take nodes from it: they are drained, fenced and erased.", OPERATORS, shrink, _DONE,
-          query=Dry, body=Fewer, entity=True, refusals=_REFUSED, example={"to": 6, "nodes": []}),
+          body=Fewer, entity=True, refusals=_REFUSED, example={"to": 6, "nodes": []}),
     Route("POST", PATH + "/{tenant}/settle", "settle_tenant", TAG,
           "Bring the fabric to what is written down, after an interruption or a silence.",
-          OPERATORS, settle, _DONE, query=Nothing, entity=True, refusals=_REFUSED),
+          OPERATORS, settle, _DONE, entity=True, refusals=_REFUSED),
     Route("DELETE", PATH + "/{tenant}", "delete_tenant", TAG,
           "Take its network away everywhere; refused while a node is in it.", OPERATORS, delete,
-          _DONE, query=Dry, entity=True, refusals=_REFUSED),
+          _DONE, entity=True, refusals=_REFUSED),
 )  # fmt: skip

@@ -1,4 +1,8 @@
-"""What proves health: one file per check; `ALL` is the table of contents. Pure: outputs in."""
+"""Health checks of a node: one file per check, listed in `ALL`.
+
+Each check names the commands that it needs and judges their raw outputs. Pure: outputs come in,
+verdicts go out; nothing here reads a device.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -60,7 +64,7 @@ from provisioner.checks.fabric import dcgm_mndiag, fabric_checks, nccl_collectiv
 from provisioner.model.health import Gate
 from provisioner.model.node import NodeKind
 
-# In the order in which they run and are shown.
+# In the order in which the checks run and are shown.
 ALL: tuple[Check, ...] = (
     gpu_inventory.CHECK,
     versions.CHECK,
@@ -124,36 +128,41 @@ ALL: tuple[Check, ...] = (
 )
 
 
-# Gates that every validation passes. Fabric tests (C) need partners and long burns (D) hours:
-# they run where they are asked for.
+# Gates that every validation passes. Fabric tests (C) need partners and long burns (D) take hours,
+# so they run only on request.
 PLAIN = frozenset({Gate.A, Gate.B})
 
 
-def plain(kind: NodeKind) -> frozenset[str]:
-    """Names of the checks of every validation."""
+def list_standard_checks(kind: NodeKind) -> frozenset[str]:
+    """Return the names of the checks that every validation of this kind of node runs."""
     mine = (check for check in ALL if check.kind is kind and check.gate in PLAIN)
     return frozenset(check.name for check in mine if not check.on_request)
 
 
-def required(kind: NodeKind, selected: Collection[str] | None = None) -> tuple[str, ...]:
-    """Names of all results that a report of such a node must have, in the order they are made.
+def list_required_results(
+    kind: NodeKind, selected: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """Return the names of all results that a node's report must have, in the order of the run.
 
-    `selected`: names of the checks that were asked for; None: those of every validation. After
-    every load test the checks for faults that load brings are judged again.
+    `selected` names the requested checks; None selects those of every validation. After every load
+    test, the checks marked `after_load` are judged again, and each gives a further result.
     """
-    names = plain(kind) if selected is None else selected
+    names = list_standard_checks(kind) if selected is None else selected
     mine = [check for check in ALL if check.kind is kind and check.name in names]
-    return results_of(mine)
+    return list_results(mine)
 
 
-def results_of(mine: Sequence[Check]) -> tuple[str, ...]:
-    """Names of all results that a run of these checks gives."""
+def list_results(mine: Sequence[Check]) -> tuple[str, ...]:
+    """Return the names of all results that a run of these checks gives."""
     names = [check.name for check in mine if not check.load]
     for load in (check for check in mine if check.load):
-        names += [load.name, *(after(c.name, load.name) for c in mine if c.after_load)]
+        names += [
+            load.name,
+            *(name_result_after_load(c.name, load.name) for c in mine if c.after_load),
+        ]
     return tuple(names)
 
 
-def after(check: str, load: str) -> str:
-    """Name of the result of a check that was judged again after a load test."""
+def name_result_after_load(check: str, load: str) -> str:
+    """Return the name of the result of a check that is judged again after a load test."""
     return f"{check} after {load}"

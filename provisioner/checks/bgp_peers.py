@@ -1,9 +1,9 @@
-"""Every BGP peer of a routing DPU or switch is established, in every address family it speaks.
+"""Every BGP peer of a routing DPU or switch is established in every address family that it uses.
 
-FRR's `show bgp vrf default summary json`, as NICo reads it on DPUs. Nothing here logs in there: a
-person brings the output; peers of leaf switches are judged over NVUE when tenants are moved. Peers
-by interface are the switches above (NICo judges those); peers by address may be a tenant's own, and
-count only where there are no others.
+The check reads FRR's `show bgp vrf default summary json`, as NICo does on DPUs. The daemon does not
+log in to the DPU: a person supplies the output. Peers of leaf switches are judged over the switch's
+API when tenants are moved. Peers by interface are the switches above (NICo judges those); peers by
+address may belong to a tenant, so they count only where no peer by interface exists.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.reading import json_of, mapping, text_of, word
+from provisioner.checks.readers.tool_output import (
+    parse_json,
+    read_output,
+    require_object,
+    require_text,
+)
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 BGP_PEERS = Command(
@@ -22,23 +27,25 @@ _FAMILIES = ("ipv4Unicast", "ipv6Unicast", "l2VpnEvpn")
 
 
 def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
-    document = mapping(json_of(text_of(evidence, BGP_PEERS), "bgp"), "bgp")
-    families = {name: mapping(document[name], name) for name in _FAMILIES if name in document}
+    document = require_object(parse_json(read_output(evidence, BGP_PEERS), "bgp"), "bgp")
+    families = {
+        name: require_object(document[name], name) for name in _FAMILIES if name in document
+    }
     if not families:
         raise Unreadable("bgp: no address family in it")
     for family, facts in families.items():
-        peers = mapping(facts.get("peers"), "peers")
+        peers = require_object(facts.get("peers"), "peers")
         if not peers:
             yield fault(family, Severity.ISOLATE, "no BGP peer")
         if facts.get("totalPeers", len(peers)) != len(peers):
             raise Unreadable(f"bgp: {family} does not list all of its peers")
-        states = {name: mapping(listed, name) for name, listed in peers.items()}
+        states = {name: require_object(listed, name) for name, listed in peers.items()}
         ours = {n: p for n, p in states.items() if p.get("idType") == "interface"}
         for name, peer in (ours or states).items():
-            state = word(peer.get("state"), "state")
+            state = require_text(peer.get("state"), "state")
             if state != "Established":
-                words = "the BGP peer is not established"
-                yield fault(f"{name} {family}", Severity.ISOLATE, words, state, "Established")
+                detail = "the BGP peer is not established"
+                yield fault(f"{name} {family}", Severity.ISOLATE, detail, state, "Established")
 
 
 CHECK = Check("bgp_peers", Gate.A, (BGP_PEERS,), _findings, on_request=True)

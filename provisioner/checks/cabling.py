@@ -1,8 +1,8 @@
-"""Cables as they are, held against cables as they should be. Pure.
+"""Compares the cables that LLDP reports with the cabling plan. Pure.
 
-Each end tells by LLDP whom it sees. A cable is known by both ends: where two are exchanged, each is
-named with the port that it is in and the port that it belongs into, so that a person moves two
-plugs once.
+Each end reports its neighbour by LLDP, so a cable is visible from both ends. Where two cables are
+exchanged, the fault names the current and the planned port of each plug, so that a person moves
+each plug once.
 """
 
 from __future__ import annotations
@@ -12,99 +12,113 @@ from enum import StrEnum
 
 from provisioner.model.base import Record
 
-End = tuple[str, str]  # (name of the device, name of its port), as LLDP tells them
+End = tuple[str, str]  # (name of the device, name of its port), as LLDP reports them
 
 
-class Fault(StrEnum):
-    """What is wrong with one cable."""
+class CableFault(StrEnum):
+    """The kind of fault that one cable has."""
 
     SWAPPED = "swapped"  # two planned ports carry each other's cables
-    WRONG_PORT = "wrong_port"  # it is in a port that is not planned for it
-    MISSING = "missing"  # neither end sees the other, nor anything else
-    ONE_SIDED = "one_sided"  # one end sees what it should, the other sees nothing
-    DISAGREE = "disagree"  # the two ends tell different things: one of them is out of date
-    FOREIGN = "foreign"  # something that is in no plan is plugged in
+    WRONG_PORT = "wrong_port"  # the plug is in a port that the plan does not give it
+    MISSING = "missing"  # neither end reports the other or any other neighbour
+    ONE_SIDED = "one_sided"  # one end reports the planned neighbour, the other end reports none
+    DISAGREE = "disagree"  # the two ends report different neighbours: one report is out of date
+    FOREIGN = "foreign"  # a device that is not in the plan is plugged in
 
 
 class Miscabling(Record):
-    """One fault: the port where it is, what should be there, what is, and what to do."""
+    """One cabling fault: the port, its planned and its reported neighbour, and the remedy."""
 
-    fault: Fault
+    fault: CableFault
     at: End
     planned: End | None
-    seen: End | None
+    neighbour: End | None
     remedy: str
 
     def __str__(self) -> str:
         planned = "/".join(self.planned) if self.planned else "nothing"
-        seen = "/".join(self.seen) if self.seen else "nothing"
-        return f"{self.fault}: {'/'.join(self.at)} should see {planned} and sees {seen}"
+        neighbour = "/".join(self.neighbour) if self.neighbour else "nothing"
+        return f"{self.fault}: {'/'.join(self.at)} should see {planned} and sees {neighbour}"
 
 
-def compare(planned: Mapping[End, End], seen: Mapping[End, End]) -> tuple[Miscabling, ...]:
-    """Every fault of the cables of `planned` (each cable once, either end first).
+def compare(planned: Mapping[End, End], reported: Mapping[End, End]) -> tuple[Miscabling, ...]:
+    """Return every fault of the cables of `planned` (each cable once, either end first).
 
-    `seen`: what each end reports as its neighbour; an end that reports nothing is not in it. Ends
-    of other devices may be in it, and are looked at only where a planned end names them.
+    `reported` maps each end to the neighbour that it reports; an end that reports none is absent.
+    Ends of other devices may be included; they matter only where a planned end names them.
     """
-    wanted = {**planned, **{b: a for a, b in planned.items()}}
-    cables = dict(seen)
-    for a, b in sorted(seen.items()):
-        cables.setdefault(b, a)  # an end that is silent is told of by the other
-    found = []
-    done: set[End] = set()
-    for at, other in (*sorted(planned.items()), *((b, a) for a, b in sorted(planned.items()))):
-        fault = None if at in done else _fault(at, other, wanted, seen, cables)
+    peer_of = {**planned, **{b: a for a, b in planned.items()}}
+    cables = dict(reported)
+    for a, b in sorted(reported.items()):
+        cables.setdefault(b, a)  # the other end of the cable speaks for an end that is silent
+    faults = []
+    handled: set[End] = set()
+    for at, peer in (*sorted(planned.items()), *((b, a) for a, b in sorted(planned.items()))):
+        fault = None if at in handled else _find_fault(at, peer, peer_of, reported, cables)
         if fault is not None:
-            found.append(fault)
-            # one cable, one fault: both plugs of the cable that is really there are dealt with
-            done |= {at, fault.seen or other}
-    return tuple(found)
+            faults.append(fault)
+            # one cable, one fault: both plugs of the cable that is actually there are handled
+            handled |= {at, fault.neighbour or peer}
+    return tuple(faults)
 
 
-def _fault(
+def _find_fault(
     at: End,
-    other: End,
-    wanted: Mapping[End, End],
-    seen: Mapping[End, End],
+    peer: End,
+    peer_of: Mapping[End, End],
+    reported: Mapping[End, End],
     cables: Mapping[End, End],
 ) -> Miscabling | None:
-    sees = cables.get(at)
-    if sees is None:
-        there = cables.get(other)
-        if there is not None and there not in wanted:
-            return None  # the stranger in the other end's port is the fault
-        remedy = f"Plug a cable between {_name(at)} and {_name(other)}, or replace it."
-        return _told(Fault.MISSING, at, other, None, remedy)
-    if cables[sees] != at:
-        return _told(Fault.DISAGREE, at, other, sees, "Ask both ends again: one is out of date.")
-    if sees == other:
-        if at in seen:
-            return None
-        return _told(Fault.ONE_SIDED, at, other, None, f"{_name(at)} reports nothing: see LLDP.")
-    if sees not in wanted:
-        remedy = f"Unplug {_name(sees)} from {_name(at)}; {_name(other)} belongs there."
-        return _told(Fault.FOREIGN, at, other, sees, remedy)
-    return _moved(at, other, sees, wanted, cables)
-
-
-def _moved(
-    at: End, other: End, sees: End, wanted: Mapping[End, End], cables: Mapping[End, End]
-) -> Miscabling:
-    """The cable of another planned port: exchanged with ours, or just in the wrong place."""
-    owner = wanted[sees]  # who should see what we see
-    if cables.get(owner) == other:
-        remedy = (
-            f"Exchange the plugs at {_name(sees)} and {_name(other)}: "
-            f"{_name(at)} belongs into {_name(other)}, {_name(owner)} into {_name(sees)}."
+    neighbour = cables.get(at)
+    if neighbour is None:
+        peer_neighbour = cables.get(peer)
+        if peer_neighbour is not None and peer_neighbour not in peer_of:
+            return None  # the fault is the unplanned device in the other end's port
+        remedy = f"Plug a cable between {_name(at)} and {_name(peer)}, or replace it."
+        return _miscabling(CableFault.MISSING, at, peer, None, remedy)
+    if cables[neighbour] != at:
+        return _miscabling(
+            CableFault.DISAGREE,
+            at,
+            peer,
+            neighbour,
+            "Read both ends again: one report is out of date.",
         )
-        return _told(Fault.SWAPPED, at, other, sees, remedy)
-    remedy = f"Move the plug from {_name(sees)} to {_name(other)}."
-    return _told(Fault.WRONG_PORT, at, other, sees, remedy)
+    if neighbour == peer:
+        if at in reported:
+            return None
+        return _miscabling(
+            CableFault.ONE_SIDED,
+            at,
+            peer,
+            None,
+            f"{_name(at)} reports no neighbour: check its LLDP.",
+        )
+    if neighbour not in peer_of:
+        remedy = f"Unplug {_name(neighbour)} from {_name(at)}; {_name(peer)} belongs there."
+        return _miscabling(CableFault.FOREIGN, at, peer, neighbour, remedy)
+    return _classify_misplaced(at, peer, neighbour, peer_of, cables)
 
 
-def _told(fault: Fault, at: End, planned: End, seen: End | None, remedy: str) -> Miscabling:
-    return Miscabling(fault=fault, at=at, planned=planned, seen=seen, remedy=remedy)
+def _classify_misplaced(
+    at: End, peer: End, neighbour: End, peer_of: Mapping[End, End], cables: Mapping[End, End]
+) -> Miscabling:
+    """Return the fault of a port that has another planned port's cable: swapped or misplaced."""
+    owner = peer_of[neighbour]  # the end that should report this neighbour
+    if cables.get(owner) == peer:
+        remedy = (
+            f"Exchange the plugs at {_name(neighbour)} and {_name(peer)}: "
+            f"{_name(at)} belongs into {_name(peer)}, {_name(owner)} into {_name(neighbour)}."
+        )
+        return _miscabling(CableFault.SWAPPED, at, peer, neighbour, remedy)
+    remedy = f"Move the plug from {_name(neighbour)} to {_name(peer)}."
+    return _miscabling(CableFault.WRONG_PORT, at, peer, neighbour, remedy)
+
+
+def _miscabling(
+    fault: CableFault, at: End, planned: End, neighbour: End | None, remedy: str
+) -> Miscabling:
+    return Miscabling(fault=fault, at=at, planned=planned, neighbour=neighbour, remedy=remedy)
 
 
 def _name(end: End) -> str:

@@ -1,7 +1,8 @@
-"""What a check is: the commands it needs, and a pure judgement of their raw outputs.
+"""A health check: the commands that it needs, and a pure function that judges their raw outputs.
 
-Rule: nothing unread is a pass. A judge raises `Unreadable` for an output that it cannot read and
-`NotJudged` where no threshold is known; both become a verdict here, never a traceback.
+An output that cannot be read never passes. A judge raises `Unreadable` for such an output and
+`NotJudged` where it has no threshold; `Check.judge` turns both into a verdict, so that a device
+cannot cause a traceback.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from provisioner.model.base import Record
 from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict
 from provisioner.model.node import NodeKind
 
-# The output of a command before a load test is in the evidence under its name with this behind it.
+# Evidence holds a command's output from before a load test under the command's name plus this.
 BEFORE = "@before"
-# A hostile output with a million faults is one fault as well as any other.
+# Bounds the findings of one result: a hostile output with a million faults is still one fault.
 FINDINGS_MAX = 64
-DETAIL_MAX = 300  # characters of what a device said that a finding repeats
+DETAIL_MAX = 300  # characters of device output that a finding repeats
 
 
 class Unreadable(Exception):
-    """An output is not what its tool prints: garbled, cut short, or not there at all."""
+    """Raised when an output is not in its tool's format: garbled, cut short or absent."""
 
 
 class NotJudged(Exception):
-    """There is nothing to judge against: no threshold is published for this GPU."""
+    """Raised when no threshold is published for this GPU, so that the output cannot be judged."""
 
 
-def _compiles(pattern: str) -> str:
+def _require_regex(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
@@ -42,7 +43,7 @@ def _compiles(pattern: str) -> str:
     return pattern
 
 
-Pattern = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_compiles)]
+Pattern = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_require_regex)]
 
 
 class Command(Record):
@@ -51,53 +52,53 @@ class Command(Record):
     name: str
     line: str
     limit_s: float
-    bmc: bool = False  # read from the host's BMC; `line` says what
+    bmc: bool = False  # read from the host's BMC; `line` names the resources
 
 
 class CheckContext(Record):
-    """What the outputs are held against: the node's parts, pins and cables."""
+    """What outputs are compared with: the node's parts, pins, cables and thresholds."""
 
     gpu_model: str = ""  # "H100", "H200", "B200"; "": not recognised
-    profile: str = ""  # of the matrix; a threshold may be given for it alone
+    profile: str = ""  # the node's profile in the matrix, to which a threshold may be specific
     gpus: int = 8  # an HGX baseboard has eight
-    gpu_serials: tuple[str, ...] = ()  # from Redfish; (): it gives none
+    gpu_serials: tuple[str, ...] = ()  # from Redfish; () where it gives none
     pins: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)  # kind -> approved versions
     nic_parameters: Mapping[str, str] = Field(default_factory=dict)  # NV-config of SuperNICs
-    nic_runtime: Mapping[str, str] = Field(default_factory=dict)  # theirs after every boot
+    nic_runtime: Mapping[str, str] = Field(default_factory=dict)  # SuperNIC settings after a boot
     rails: int = 0  # east-west ports
     dpu_pci: tuple[str, ...] = ()  # north-south cards, which have an NV-config of their own
     neighbours: tuple[tuple[str, str], ...] = ()  # (leaf, interface) that the ports are cabled to
-    # "leaf/interface" -> PCI address of the card at the node's end; "": not known
+    # "leaf/interface" -> PCI address of the card at the node's end; "" where it is unknown
     cabled_pci: Mapping[str, str] = Field(default_factory=dict)
     # "leaf/interface" -> "node/card" of other nodes' cables on the same leaves
     port_owners: Mapping[str, str] = Field(default_factory=dict)
     # PCI address of a GPU or NVSwitch, with and without its function -> its slot
     slot_of_pci: Mapping[str, str] = Field(default_factory=dict)
-    # kind -> versions that the pinned bundle brings
+    # kind -> versions that the pinned bundle contains
     bundled: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
-    rail_pci: tuple[str, ...] = ()  # cards that carry the east-west ports, as far as known
+    rail_pci: tuple[str, ...] = ()  # cards that carry the east-west ports, where known
     grammars: Mapping[str, str] = Field(default_factory=dict)  # kind -> grammar of its versions
-    sockets: int = 0  # CPUs of the bill of materials, or that Redfish lists; 0: not known
-    drives: int = 0  # NVMe drives of it; 0: it does not say
-    # a site's own thresholds, which beat the published ones (docs/thresholds.md)
+    sockets: int = 0  # CPUs by the bill of materials or by Redfish; 0: unknown
+    drives: int = 0  # NVMe drives by the bill of materials; 0: unknown
+    # the site's own thresholds, which take precedence over published ones (docs/thresholds.md)
     overrides: Mapping[str, Limits] = Field(default_factory=dict)
-    # a site's own patterns of kernel messages that mean nothing, beside kernel_harmless.csv
+    # the site's own patterns of harmless kernel messages, in addition to kernel_harmless.csv
     harmless_lines: tuple[Pattern, ...] = ()
-    # threshold -> (value, how it was learned from the fleet), used where nobody published one
+    # threshold -> (value, how the fleet taught it), used where no value is published
     learned: Mapping[str, tuple[float, str]] = Field(default_factory=dict)
 
 
 Judge = Callable[[Mapping[str, Evidence], CheckContext], Iterable[Finding]]
-# The commands for one node, where a limit must be passed to the tool (DCGM's own are too low).
+# Builds a node's commands, where a limit must be passed to the tool (DCGM's own are too low).
 Lines = Callable[[CheckContext], tuple[Command, ...]]
-# What an output measured, by "name/part"; raises Unreadable as a judge does.
+# Reads what an output measured, by "name/part"; raises `Unreadable` as a judge does.
 Measure = Callable[[Mapping[str, Evidence], CheckContext], Mapping[str, float]]
 MEASURED_MAX = 512  # numbers of one result
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check. `after_load`: judged again after every load test, for faults that load brings."""
+    """One check. `after_load`: it is judged again after every load test."""
 
     name: str
     gate: Gate
@@ -108,40 +109,40 @@ class Check:
     after_load: bool = False
     measure: Measure | None = None
     lines: Lines | None = None
-    thresholds: tuple[str, ...] = ()  # names of those that it is judged by
-    on_request: bool = False  # never part of a plain validation, whatever its gate
+    thresholds: tuple[str, ...] = ()  # names of the thresholds that the check applies
+    on_request: bool = False  # never part of a standard validation, whatever its gate
 
     def commands_of(self, context: CheckContext) -> tuple[Command, ...]:
-        """The commands as they are run on a node of this context."""
+        """Return the commands as they run on a node with this context."""
         return self.lines(context) if self.lines is not None else self.commands
 
     def judge(self, evidence: Mapping[str, Evidence], context: CheckContext) -> CheckResult:
-        """The verdict on these outputs; `evidence` is by command name."""
-        found: list[Finding] = []
+        """Return the verdict on these outputs; `evidence` maps a command's name to its output."""
+        findings: list[Finding] = []
         verdict = Verdict.FAIL
         try:
             for finding in self.findings(evidence, context):
-                found.append(finding)
-                if len(found) == FINDINGS_MAX:
+                findings.append(finding)
+                if len(findings) == FINDINGS_MAX:
                     break
         except Unreadable as problem:
-            found.append(fault("host", Severity.CONFIG, f"cannot be judged: {problem}"))
+            findings.append(fault("host", Severity.CONFIG, f"cannot be judged: {problem}"))
         except NotJudged as problem:
-            if not found:
+            if not findings:
                 verdict = Verdict.SKIPPED
-            found.append(fault("host", Severity.CONFIG, f"not judged: {problem}"))
+            findings.append(fault("host", Severity.CONFIG, f"not judged: {problem}"))
         return CheckResult(
             check=self.name,
             gate=self.gate,
-            verdict=verdict if found else Verdict.PASS,
-            findings=tuple(found),
-            measured=self._measured(evidence, context),
+            verdict=verdict if findings else Verdict.PASS,
+            findings=tuple(findings),
+            measured=self._read_measurements(evidence, context),
         )
 
-    def _measured(
+    def _read_measurements(
         self, evidence: Mapping[str, Evidence], context: CheckContext
     ) -> Mapping[str, float]:
-        """The finite numbers that these outputs measured; none where they cannot be read."""
+        """Return the finite numbers that these outputs measured; {} where they cannot be read."""
         if self.measure is None:
             return {}
         try:
@@ -151,8 +152,8 @@ class Check:
         finite = {_printable(n): v for n, v in numbers.items() if isfinite(v)}
         return dict(sorted(finite.items())[:MEASURED_MAX])
 
-    def skipped(self, why: str) -> CheckResult:
-        """This check was not run; that is never a pass."""
+    def report_skipped(self, why: str) -> CheckResult:
+        """Return a result that says why this check was not run; it never counts as a pass."""
         return CheckResult(
             check=self.name,
             gate=self.gate,
@@ -162,18 +163,18 @@ class Check:
 
 
 def fault(
-    part: str, severity: Severity, detail: str, measured: object = "", wanted: object = ""
+    part: str, severity: Severity, detail: str, measured: object = "", expected: object = ""
 ) -> Finding:
-    """A finding whose texts are bounded and printable: they may repeat what a device said."""
+    """Return a finding whose texts are bounded and printable, as they may repeat device output."""
     return Finding(
         part=_printable(part)[:80],
         severity=severity,
         detail=_printable(detail),
         measured=_printable(str(measured)),
-        wanted=_printable(str(wanted)),
+        wanted=_printable(str(expected)),
     )
 
 
-def _printable(words: str) -> str:
-    """No control characters: a device must not write to a person's terminal."""
-    return "".join(c if c.isprintable() else " " for c in words[:DETAIL_MAX])
+def _printable(text: str) -> str:
+    """Replace control characters, so that a device cannot write to a person's terminal."""
+    return "".join(c if c.isprintable() else " " for c in text[:DETAIL_MAX])

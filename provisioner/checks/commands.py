@@ -1,7 +1,8 @@
-"""The commands that checks run inside a host, word for word as in docs/in-band.md.
+"""The commands that checks run inside a host, exactly as docs/in-band.md lists them.
 
-A test holds this table and the document equal. Limits are seconds: a few times what the vendors
-and clouds report for the command, so that a hung tool ends the check and not the day.
+A test keeps this table and the document equal. Limits are in seconds: a few times the duration that
+vendors and clouds report for the command, so that a hung tool fails one check and not the whole
+validation.
 """
 
 from __future__ import annotations

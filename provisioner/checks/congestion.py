@@ -1,7 +1,8 @@
-"""N9: the lossless network loses nothing: no discards, no storm of pauses, during a load test.
+"""N9: the lossless network drops no packet and has no pause storm during a load test.
 
-`ethtool -S` of every port. Pauses and marks are measured, they are how congestion is controlled;
-packets that the port threw away, and a receiver that never stops pausing its sender, are faults.
+The check reads `ethtool -S` of every port. Pauses and marks are how congestion is controlled, so
+they are only measured. Packets that the port dropped, and a receiver that pauses its sender without
+end, are faults.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.counters import earlier, per_device
-from provisioner.checks.readers.reading import END, lines_of, text_of, whole
+from provisioner.checks.counter_growth import compute_growth_per_device, find_before_load
+from provisioner.checks.readers.tool_output import END, parse_whole, read_output, split_lines
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 CONGESTION = Command(
@@ -21,7 +22,7 @@ CONGESTION = Command(
     limit_s=60.0,
 )
 
-# mlx5's names (kernel documentation, mlx5 ethtool counters); RoCE runs in priority 3
+# counter names of mlx5 (kernel documentation, mlx5 ethtool counters); RoCE runs in priority 3
 LOST = ("rx_discards_phy", "tx_discards_phy", "rx_prio3_discards", "rx_prio3_buf_discard")
 STORMS = ("tx_pause_storm_warning_events", "tx_pause_storm_error_events")
 MEASURED = ("rx_prio3_pause", "tx_prio3_pause", "rx_discards_phy")
@@ -32,31 +33,35 @@ _HEADS = ("NIC statistics:",)
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    grew = _growth(evidence, context)
+    grew = _read_growth(evidence, context)
     for port, deltas in sorted((grew or {}).items()):
         for name in LOST:
             if deltas.get(name):
-                words = f"{name}: packets were lost during a load test"
-                yield fault(port, Severity.MONITOR, words, deltas[name], 0)
+                detail = f"{name}: packets were lost during a load test"
+                yield fault(port, Severity.MONITOR, detail, deltas[name], 0)
         for name in STORMS:
             if deltas.get(name):
-                words = f"{name}: the receiver is stuck"
-                yield fault(port, Severity.ISOLATE, words, deltas[name], 0)
+                detail = f"{name}: the receiver is stuck"
+                yield fault(port, Severity.ISOLATE, detail, deltas[name], 0)
 
 
-def _growth(
+def _read_growth(
     evidence: Mapping[str, Evidence], context: CheckContext
 ) -> dict[str, dict[str, int]] | None:
     now = _read(evidence, context)
-    before = earlier(evidence, CONGESTION)
-    return None if before is None else per_device(_read(before, context), now, "ethtool")
+    before = find_before_load(evidence, CONGESTION)
+    return (
+        None
+        if before is None
+        else compute_growth_per_device(_read(before, context), now, "ethtool")
+    )
 
 
 def _read(evidence: Mapping[str, Evidence], context: CheckContext) -> dict[str, dict[str, int]]:
-    """Port -> the counters that are judged or measured."""
+    """Return port -> the counters that are judged or measured."""
     ports: dict[str, dict[str, int]] = {}
     current: dict[str, int] | None = None
-    for line in lines_of(text_of(evidence, CONGESTION, any_exit=True)):
+    for line in split_lines(read_output(evidence, CONGESTION, any_exit=True)):
         if match := _DEVICE.match(line.strip()):
             if match[1] in ports:
                 raise Unreadable(f"ethtool: {match[1]} is listed twice")
@@ -68,7 +73,7 @@ def _read(evidence: Mapping[str, Evidence], context: CheckContext) -> dict[str, 
         elif match[1] in (*LOST, *STORMS, *MEASURED):
             if match[1] in current:
                 raise Unreadable(f"ethtool: {match[1]} is listed twice")
-            current[match[1]] = whole(match[2], match[1])
+            current[match[1]] = parse_whole(match[2], match[1])
     if not ports or len(ports) < context.rails:
         raise Unreadable(f"ethtool: {len(ports)} ports, {context.rails} are rails")
     for port, counters in ports.items():
@@ -78,7 +83,7 @@ def _read(evidence: Mapping[str, Evidence], context: CheckContext) -> dict[str, 
 
 
 def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
-    grew = _growth(evidence, context) or {}
+    grew = _read_growth(evidence, context) or {}
     return {f"{name}/{port}": d[name] for port, d in grew.items() for name in MEASURED if name in d}
 
 

@@ -1,13 +1,13 @@
-"""What one node's outputs are held against, from its record, its inventory and the matrix."""
+"""Builds a node's check context from its record, its inventory and the matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from provisioner.checks.check import CheckContext
-from provisioner.checks.readers.reading import pci
+from provisioner.checks.readers.tool_output import normalize_pci
 from provisioner.checks.threshold_data import MODELS, Limits
-from provisioner.checks.xid.xid_events import slots_of
+from provisioner.checks.xid.xid_events import index_slots
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
@@ -15,7 +15,7 @@ from provisioner.model.node import Node
 NIC_CONFIG_KIND = "nic.config"  # its pinned "version" is the name of an NV-config profile
 
 
-def context_of(
+def build_context(
     node: Node,
     inventory: Inventory,
     matrix: Matrix,
@@ -26,12 +26,13 @@ def context_of(
     harmless_lines: Sequence[str] = (),
     port_owners: Mapping[str, str] | None = None,
 ) -> CheckContext:
-    """The context of a node under its release and profile. A missing release pins nothing.
+    """Return the context of a node under its target release and profile.
 
-    `overrides`: the site's own thresholds; `learned`: what the fleet taught (checks/check.py);
-    `grammars`: component kind -> grammar of its versions; what has none is compared as text;
-    `harmless_lines`: the site's patterns of kernel messages that mean nothing; `port_owners`:
-    whose the other ports of its leaves are.
+    A release that the matrix does not have pins nothing. `overrides` are the site's own thresholds,
+    `learned` those learned from the fleet (checks/check.py), `grammars` maps a component kind to
+    the grammar of its versions (a kind without one is compared as text), `harmless_lines` are the
+    site's patterns of harmless kernel messages, and `port_owners` names the other nodes' ports on
+    this node's leaves.
     """
     release = matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release else None
@@ -46,10 +47,10 @@ def context_of(
         parameters = dict(matrix.nic_profiles.get(name, {}))
         runtime = dict(matrix.nic_runtime.get(name, {}))
     counted = profile.match.devices if profile else {}
-    slots = {d.slot: pci(d.pci) for d in inventory.devices if d.pci}
+    slots = {d.slot: normalize_pci(d.pci) for d in inventory.devices if d.pci}
     gpus = inventory.devices_of(DeviceKind.GPU)
     return CheckContext(
-        gpu_model=gpu_model(inventory, node.profile),
+        gpu_model=identify_gpu_model(inventory, node.profile),
         profile=node.profile,
         gpus=counted.get(DeviceKind.GPU.value) or 8,
         sockets=counted.get(DeviceKind.CPU.value) or len(inventory.devices_of(DeviceKind.CPU)),
@@ -59,15 +60,15 @@ def context_of(
         nic_parameters=parameters,
         nic_runtime=runtime,
         rails=sum(p.rail >= 0 for p in node.ports),
-        dpu_pci=_dpu_pci(node, inventory),
+        dpu_pci=_find_dpu_addresses(node, inventory),
         neighbours=tuple((p.switch, p.interface) for p in node.ports),
         cabled_pci={f"{p.switch}/{p.interface}": slots.get(p.nic_slot, "") for p in node.ports},
         rail_pci=tuple(
             sorted(slots[p.nic_slot] for p in node.ports if p.rail >= 0 and p.nic_slot in slots)
         ),
-        bundled=_bundled(pins, matrix),
+        bundled=_find_bundled_versions(pins, matrix),
         grammars=grammars or {},
-        slot_of_pci=slots_of(
+        slot_of_pci=index_slots(
             (d.pci, d.slot) for d in (*gpus, *inventory.devices_of(DeviceKind.NVSWITCH))
         ),
         overrides=overrides or {},
@@ -77,30 +78,32 @@ def context_of(
     )
 
 
-def _bundled(pins: Mapping[str, tuple[str, ...]], matrix: Matrix) -> dict[str, tuple[str, ...]]:
-    """Component kind -> versions that the approved bundles bring."""
-    found: dict[str, tuple[str, ...]] = {}
+def _find_bundled_versions(
+    pins: Mapping[str, tuple[str, ...]], matrix: Matrix
+) -> dict[str, tuple[str, ...]]:
+    """Return component kind -> versions that the approved bundles contain."""
+    versions_of: dict[str, tuple[str, ...]] = {}
     for kind, versions in pins.items():
         for version in versions:
             for part, brought in matrix.bundles.get(kind, {}).get(version, {}).items():
-                found[part] = (*found.get(part, ()), brought)
-    return found
+                versions_of[part] = (*versions_of.get(part, ()), brought)
+    return versions_of
 
 
-def gpu_model(inventory: Inventory, profile: str = "") -> str:
-    """The GPU model that every GPU of the inventory has; "" if they differ or none is known.
+def identify_gpu_model(inventory: Inventory, profile: str = "") -> str:
+    """Return the GPU model that all GPUs of the inventory have; "" if they differ or it is unknown.
 
-    An inventory whose GPUs carry no model is known by its profile's name ("hgx-h100-bf3").
+    Where the GPUs report no model, the profile's name gives it ("hgx-h100-bf3").
     """
     names = {d.model.upper() for d in inventory.devices_of(DeviceKind.GPU) if d.model}
-    found = {model for name in names for model in MODELS if model in name}
+    models = {model for name in names for model in MODELS if model in name}
     if not names:
-        found = {model for model in MODELS if model in profile.upper().split("-")}
-    return found.pop() if len(found) == 1 else ""
+        models = {model for model in MODELS if model in profile.upper().split("-")}
+    return models.pop() if len(models) == 1 else ""
 
 
-def _dpu_pci(node: Node, inventory: Inventory) -> tuple[str, ...]:
-    """Cards that carry no rail: their NV-config is not the SuperNICs'."""
+def _find_dpu_addresses(node: Node, inventory: Inventory) -> tuple[str, ...]:
+    """Return the cards that carry no rail: the SuperNICs' NV-config does not apply to them."""
     rails = {p.nic_slot for p in node.ports if p.rail >= 0}
     cards = inventory.devices_of(DeviceKind.DPU) + inventory.devices_of(DeviceKind.NIC)
-    return tuple(sorted(pci(d.pci) for d in cards if d.pci and d.slot not in rails))
+    return tuple(sorted(normalize_pci(d.pci) for d in cards if d.pci and d.slot not in rails))

@@ -1,7 +1,7 @@
-"""T11: processors and memory compute rightly under load (stress-ng), and memory is fast (STREAM).
+"""T11: CPUs and memory compute correctly under load (stress-ng), and memory is fast (STREAM).
 
-stress-ng verifies what it computes (`--verify`) and needs no floor. STREAM's triad has none that is
-published: until the fleet has taught one, that part is skipped and says so.
+stress-ng verifies its results (`--verify`) and needs no floor. No floor is published for STREAM's
+triad: until one is learned from the fleet, that part is skipped and the result says so.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.reading import lines_of, number, text_of
-from provisioner.checks.thresholds import misses
+from provisioner.checks.readers.tool_output import parse_number, read_output, split_lines
+from provisioner.checks.thresholds import check_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 STRESS = Command(
@@ -32,14 +32,16 @@ _VALID = re.compile(
 _INVALID = re.compile(r"Failed Validation on array")
 
 
-def _stress(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
-    said = [
-        m for line in lines_of(text_of(evidence, STRESS, any_exit=True)) if (m := _SAID.match(line))
+def _judge_stress(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
+    messages = [
+        m
+        for line in split_lines(read_output(evidence, STRESS, any_exit=True))
+        if (m := _SAID.match(line))
     ]
-    ended = [m for line in said if (m := _ENDED.match(line[2]))]
+    ended = [m for line in messages if (m := _ENDED.match(line[2]))]
     if not ended:
-        raise Unreadable("stress-ng: it does not say that its run completed")
-    for line in said:
+        raise Unreadable("stress-ng: it does not report that its run completed")
+    for line in messages:
         failed = _FAILED.match(line[2])
         if line[1] in ("fail", "error") or (failed and int(failed[1])):
             yield fault("host", Severity.ISOLATE, f"stress-ng: {line[2]}")
@@ -48,35 +50,41 @@ def _stress(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterato
         yield fault("host", Severity.ISOLATE, "the run was not successful", f"exit code {code}", 0)
 
 
-def _triad(evidence: Mapping[str, Evidence]) -> tuple[float, bool]:
-    """(GB/s, whether the results were right)."""
-    lines = [line.strip() for line in lines_of(text_of(evidence, STREAM))]
-    found = [m for line in lines if (m := _TRIAD.match(line))]
+def _read_triad(evidence: Mapping[str, Evidence]) -> tuple[float, bool]:
+    """Return (GB/s, whether the results were correct)."""
+    lines = [line.strip() for line in split_lines(read_output(evidence, STREAM))]
+    triads = [m for line in lines if (m := _TRIAD.match(line))]
     valid = [
         bool(_VALID.match(line)) for line in lines if _VALID.match(line) or _INVALID.search(line)
     ]
-    if len(found) != 1 or not valid:
+    if len(triads) != 1 or not valid:
         raise Unreadable("STREAM: not exactly one triad with its validation in it")
     rules = [line for line in lines if set(line) == {"-"}]
-    if not rules or lines[-1] != rules[0]:  # its last line is the same rule as its first
+    if not rules or lines[-1] != rules[0]:  # the last line repeats the rule of the first line
         raise Unreadable("STREAM: it ends early")
-    return number(found[0][1], "Triad") / 1000, all(valid)
+    return parse_number(triads[0][1], "Triad") / 1000, all(valid)
 
 
-def _stream(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    gb_s, right = _triad(evidence)
+def _judge_stream(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    gb_s, right = _read_triad(evidence)
     if not right:
         yield fault("host", Severity.ISOLATE, "STREAM gave wrong values")
-    low = misses(context, _THRESHOLD, gb_s)
+    low = check_threshold(context, _THRESHOLD, gb_s)
     if low is not None:
         yield fault("host", Severity.ISOLATE, "the memory bandwidth is below its floor", *low)
 
 
 def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mapping[str, float]:
-    return {f"{_THRESHOLD}/host": _triad(evidence)[0]}
+    return {f"{_THRESHOLD}/host": _read_triad(evidence)[0]}
 
 
-CHECK = Check("cpu_stress", Gate.D, (STRESS,), _stress, load=True)
+CHECK = Check("cpu_stress", Gate.D, (STRESS,), _judge_stress, load=True)
 CHECK_STREAM = Check(
-    "cpu_stream", Gate.D, (STREAM,), _stream, load=True, measure=_measure, thresholds=(_THRESHOLD,)
+    "cpu_stream",
+    Gate.D,
+    (STREAM,),
+    _judge_stream,
+    load=True,
+    measure=_measure,
+    thresholds=(_THRESHOLD,),
 )

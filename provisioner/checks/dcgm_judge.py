@@ -1,7 +1,8 @@
-"""Judges DCGM's tests by what they say: exit codes and DCGM's own "Pass" are not enough.
+"""Judges DCGM's tests by their content: exit codes and DCGM's own "Pass" are not sufficient.
 
-A skipped test is not a pass; a failure without a severity is treated as the worst; a failure of
-severity CONFIG asks to repair the host and run again (persistence mode off fails every GPU so).
+A skipped test does not pass. A failure without a severity counts as the worst. A failure of
+severity CONFIG means that the host must be repaired and the test repeated (with persistence mode
+off, every GPU fails in this way).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from provisioner.checks.check import CheckContext, fault
-from provisioner.checks.readers.dcgm_document import Result, Test, Warned
+from provisioner.checks.readers.dcgm_document import DcgmWarning, Result, Test
 from provisioner.model.health import Finding, Severity
 
-# dcgm_errors.h: 0 NONE, 3 UNKNOWN; whatever is not listed is the worst
+# dcgm_errors.h: 0 NONE, 3 UNKNOWN; a severity that is not listed here counts as the worst
 _SEVERITY = {
     1: Severity.MONITOR,
     2: Severity.ISOLATE,
@@ -21,7 +22,7 @@ _SEVERITY = {
     5: Severity.CONFIG,
     6: Severity.RESET_GPU,
 }
-# plugins of each level (NvidiaValidationSuite.cpp); others that a version adds are judged too
+# plugins of each level (NvidiaValidationSuite.cpp); plugins that a version adds are judged too
 LEVELS: Mapping[int, tuple[str, ...]] = {
     1: ("software",),
     2: ("software", "memory", "pcie"),
@@ -38,7 +39,7 @@ LEVELS: Mapping[int, tuple[str, ...]] = {
 LEVELS = {**LEVELS, 4: (*LEVELS[3], "memtest", "pulse_test")}
 
 _SKIPPED = ("skip", "skipped", "not run", "notrun")
-# a test that could not do its work may still say "Pass" (NVIDIA/DCGM issue 284)
+# a test that could not do its work may still report "Pass" (NVIDIA/DCGM issue 284)
 _TROUBLE = re.compile(
     r"(?<!\b0 )(?<!\bno )\berrors?\b(?!\s*[:=]?\s*0\b)"
     r"|\bskip|\bunable\b|\bcould not\b|\bcannot\b|\bfail",
@@ -50,73 +51,73 @@ _BANDWIDTH = re.compile(
 
 
 def judge_tests(
-    tests: Sequence[Test], wanted: Collection[str], context: CheckContext
+    tests: Sequence[Test], required: Collection[str], context: CheckContext
 ) -> Iterator[Finding]:
-    """Every fault, and every wanted test that did not give a result for all GPUs."""
+    """Yield every fault, and a finding for each required test without a result for all GPUs."""
     for test in tests:
         yield from judge_test(test)
-    for name in wanted:
+    for name in required:
         mine = [test for test in tests if test.name == name]
         if not mine:
             yield fault("host", Severity.CONFIG, f"DCGM did not run {name}")
             continue
-        # a GPU whose result is no pass has its own finding, with DCGM's own severity
-        told = {p for t in mine for r in t.results for p in r.parts if "GPU " in p}
+        # a GPU that did not pass has a finding of its own, with DCGM's severity
+        parts = {p for t in mine for r in t.results for p in r.parts if "GPU " in p}
         silent = all(not r.parts for t in mine for r in t.results)
         if silent and name == "software":
             continue  # 3.x judges the host as a whole
-        if len(told) != context.gpus:
+        if len(parts) != context.gpus:
             detail = f"GPUs with a result of {name}"
-            yield fault("host", Severity.ISOLATE, detail, len(told), context.gpus)
+            yield fault("host", Severity.ISOLATE, detail, len(parts), context.gpus)
 
 
 def judge_test(test: Test) -> Iterator[Finding]:
-    """The faults of one test: of its results, and those that stand in its summary alone."""
+    """Yield the faults of one test: of its results, and those that only its summary has."""
     for result in test.results:
         yield from _judge_result(test.title, result)
     if test.summary != "pass":
-        yield fault("host", Severity.CONFIG, f"{test.title}: summary says {test.summary}")
-    told = {w.words for r in test.results for w in r.warnings}
-    for words in test.said:
-        if words not in told and _TROUBLE.search(words):
-            yield fault("host", Severity.CONFIG, f"{test.title}: {words}")
+        yield fault("host", Severity.CONFIG, f"{test.title}: the summary is {test.summary}")
+    warned = {w.words for r in test.results for w in r.warnings}
+    for text in test.messages:
+        if text not in warned and _TROUBLE.search(text):
+            yield fault("host", Severity.CONFIG, f"{test.title}: {text}")
 
 
 def _judge_result(title: str, result: Result) -> Iterator[Finding]:
     part = ", ".join(result.parts) or "GPU all"
     skipped = result.status in _SKIPPED
-    faults = [f for w in result.warnings if (f := _warning(title, part, w, skipped=skipped))]
+    faults = [f for w in result.warnings if (f := _judge_warning(title, part, w, skipped=skipped))]
     yield from faults
     if skipped:
         yield fault(part, Severity.CONFIG, f"{title}: skipped, which is no pass")
     elif result.status == "pass":
-        for words in result.info:
-            if _TROUBLE.search(words):
-                yield fault(part, Severity.CONFIG, f"{title}: {words}")
+        for text in result.info:
+            if _TROUBLE.search(text):
+                yield fault(part, Severity.CONFIG, f"{title}: {text}")
     elif not faults:
         # no severity is given: the worst is assumed, except where DCGM itself only warns
         worst = Severity.MONITOR if result.status in ("warn", "warning") else Severity.ISOLATE
         yield fault(part, worst, f"{title}: {result.status}, without a severity")
 
 
-def _warning(title: str, part: str, warned: Warned, *, skipped: bool) -> Finding | None:
-    """One warning as a finding; None for severity NONE."""
+def _judge_warning(title: str, part: str, warned: DcgmWarning, *, skipped: bool) -> Finding | None:
+    """Return a warning as a finding; None for severity NONE."""
     if warned.severity == 0:
         return None
-    # why a test was skipped is a matter of the host, unless DCGM says more
-    unsaid = Severity.CONFIG if skipped and warned.severity is None else Severity.ISOLATE
-    severity = _SEVERITY.get(warned.severity, unsaid) if warned.severity is not None else unsaid
-    said = f"error {warned.error_id}" if warned.error_id else ""
-    return fault(part, severity, f"{title}: {warned.words}", said)
+    # the reason for a skipped test is the host's configuration, unless DCGM gives a severity
+    default = Severity.CONFIG if skipped and warned.severity is None else Severity.ISOLATE
+    severity = _SEVERITY.get(warned.severity, default) if warned.severity is not None else default
+    measured = f"error {warned.error_id}" if warned.error_id else ""
+    return fault(part, severity, f"{title}: {warned.words}", measured)
 
 
-def bandwidths(tests: Sequence[Test], name: str) -> Mapping[str, float]:
-    """Part -> MB/s that a test says it measured; of several figures of a part the lowest."""
-    found: dict[str, float] = {}
+def read_bandwidths(tests: Sequence[Test], name: str) -> Mapping[str, float]:
+    """Return part -> MB/s that a test measured; the lowest where a part has several figures."""
+    lowest: dict[str, float] = {}
     for result in (r for t in tests if t.name == name for r in t.results):
-        for words in result.info:
-            if match := _BANDWIDTH.search(words):
+        for text in result.info:
+            if match := _BANDWIDTH.search(text):
                 value = float(match[1]) * (1000.0 if match[2].upper() == "GB/S" else 1.0)
                 for part in result.parts:
-                    found[part] = min(value, found.get(part, value))
-    return found
+                    lowest[part] = min(value, lowest.get(part, value))
+    return lowest

@@ -1,4 +1,4 @@
-"""E16: every file system that can be written has space left."""
+"""E16: every writable file system has free space."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.reading import END, lines_of, text_of
-from provisioner.checks.thresholds import misses
+from provisioner.checks.readers.tool_output import END, read_output, split_lines
+from provisioner.checks.thresholds import check_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 DISK_SPACE = Command(name="disk_space", line=f"df -PT -k 2>/dev/null; {END}", limit_s=30.0)
@@ -16,29 +16,29 @@ _ROW = re.compile(
     r"^(\S.{0,200}?)\s+(?:([a-z][a-z0-9._-]{0,30})\s+)?(\d{1,18})\s+(\d{1,18})\s+(-?\d{1,18})"
     r"\s+(\d{1,3}%|-)\s+(/.{0,400})$"
 )
-# images are full by their nature; the others hold no data
+# images are always full; the other types hold no data
 _NOT_WRITTEN = frozenset(
     {"squashfs", "iso9660", "erofs", "devtmpfs", "efivarfs", "overlay", "udf", "cramfs"}
 )
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    # a mount that cannot be asked makes df's exit code 1; the others are told
-    lines = lines_of(text_of(evidence, DISK_SPACE, any_exit=True))
+    # df exits with 1 for a mount that does not answer, and still prints the other mounts
+    lines = split_lines(read_output(evidence, DISK_SPACE, any_exit=True))
     if not lines or not lines[0].startswith("Filesystem"):
         raise Unreadable("df: no table in it")
-    seen = set()
+    mount_points = set()
     for line in lines[1:]:
         match = _ROW.match(line)
         if match is None:
             raise Unreadable(f"df: cannot read {line[:80]!r}")
         kind, total, free, place = match[2], int(match[3]), int(match[5]), match[7]
-        seen.add(place)
+        mount_points.add(place)
         if kind in _NOT_WRITTEN or match[1].startswith("/dev/loop") or total == 0:
             continue
-        if missed := misses(context, "disk_free", max(free, 0) / total):
+        if missed := check_threshold(context, "disk_free", max(free, 0) / total):
             yield fault(place, Severity.CONFIG, "too little space is left", *missed)
-    if "/" not in seen:
+    if "/" not in mount_points:
         raise Unreadable("df: the root is not in it")
 
 

@@ -1,8 +1,8 @@
-"""E13: the BMC's system event log holds no hardware fault that still stands, and none is new.
+"""E13: the BMC's system event log holds no open hardware fault, and a load test adds no event.
 
-`ipmitool sel elist` has one line an event: number, date, time, sensor, what happened, Asserted or
-Deasserted. A fault stands until the same sensor deasserts the same event, or a person clears the
-log. After a load test every new assertion counts, whatever it says.
+`ipmitool sel elist` prints one line per event: number, date, time, sensor, event, Asserted or
+Deasserted. A fault is open until the same sensor deasserts the same event or a person clears the
+log. After a load test every new assertion counts, whatever its event.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.counters import earlier
-from provisioner.checks.readers.reading import END, lines_of, text_of
+from provisioner.checks.counter_growth import find_before_load
+from provisioner.checks.readers.tool_output import END, read_output, split_lines
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 EVENT_LOG = Command(name="event_log", line=f"ipmitool sel elist 2>&1 && {END}", limit_s=120.0)
@@ -21,10 +21,10 @@ _EVENT = re.compile(
     r"^\s*([0-9a-fA-F]{1,8})\s*\|([^|]{1,40})\|([^|]{1,40})\|([^|]{1,80})\|([^|]{0,120})"
     r"(?:\|([^|]{0,40}))?(?:\|.{0,200})?$"
 )
-# a maker's own record has no sensor and no words: "3 | OEM record dd | 000137 | 0c0000000000"
+# a vendor-specific record has no sensor and no text: "3 | OEM record dd | 000137 | 0c0000000000"
 _OEM = re.compile(r"^\s*([0-9a-fA-F]{1,8})\s*\|\s*(OEM record \w{1,4})\s*\|(.{0,200})$")
 _EMPTY = re.compile(r"^SEL has no entries", re.IGNORECASE)
-# IPMI 2.0, tables 42-1 to 42-3: the words of events that mean a part is bad
+# IPMI 2.0, tables 42-1 to 42-3: texts of events that mean a part is bad
 _FAULTS = re.compile(
     r"uncorrectable|uncorrected|IERR|machine check|fatal|bus error|system error|PERR|SERR"
     r"|non-?recoverable|(?<!non-)critical going|failure detected|failure asserted"
@@ -33,53 +33,59 @@ _FAULTS = re.compile(
     re.IGNORECASE,
 )
 _FULL = re.compile(r"\blog\b.{0,20}\bfull\b", re.IGNORECASE)
-Event = tuple[str, str, str, str]  # number, when, sensor, what
+Event = tuple[str, str, str, str]  # number, time, sensor, event
 
 
 def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
-    events = _read(text_of(evidence, EVENT_LOG))
+    events = _parse_events(read_output(evidence, EVENT_LOG))
     standing: dict[tuple[str, str], Event] = {}
     for event, asserted in events:
         key = (event[2], event[3])
         if _FULL.search(event[3]):
-            words = "the event log is full: newer events are lost"
-            yield fault(event[2], Severity.MONITOR, words, event[3])
+            detail = "the event log is full: newer events are lost"
+            yield fault(event[2], Severity.MONITOR, detail, event[3])
         elif not asserted:
             standing.pop(key, None)
         elif _FAULTS.search(event[3]):
             standing[key] = event
-    for number, when, sensor, what in standing.values():
-        yield fault(sensor, Severity.ISOLATE, f"event {number}: {what}", when)
-    before = earlier(evidence, EVENT_LOG)
+    for number, when, sensor, event_text in standing.values():
+        yield fault(sensor, Severity.ISOLATE, f"event {number}: {event_text}", when)
+    before = find_before_load(evidence, EVENT_LOG)
     if before is None:
         return
-    had = [event for event, _ in _read(text_of(before, EVENT_LOG))]
+    had = [event for event, _ in _parse_events(read_output(before, EVENT_LOG))]
     if [event for event, _ in events][: len(had)] != had:
         raise Unreadable("ipmitool: the event log was cleared, or ran over, during the load test")
     for event, asserted in events[len(had) :]:
         if asserted and event not in standing.values():
-            words = f"a new event {event[0]}: {event[3]}"
-            yield fault(event[2], Severity.MONITOR, words, event[1])
+            detail = f"a new event {event[0]}: {event[3]}"
+            yield fault(event[2], Severity.MONITOR, detail, event[1])
 
 
-def _read(text: str) -> list[tuple[Event, bool]]:
-    """Every event in its order, and whether it was asserted."""
-    found = []
-    lines = lines_of(text)
+def _parse_events(text: str) -> list[tuple[Event, bool]]:
+    """Return every event in order, and whether it was asserted."""
+    events = []
+    lines = split_lines(text)
     if not lines:
-        raise Unreadable("ipmitool: it does not even say that the log is empty")
+        raise Unreadable("ipmitool: it printed neither events nor that the log is empty")
     for line in lines:
         if _EMPTY.match(line.strip()):
             continue
         if maker := _OEM.match(line):
-            found.append(((maker[1], maker[3].strip(), maker[2], "a maker's own record"), True))
+            events.append(
+                ((maker[1], maker[3].strip(), maker[2], "a vendor-specific record"), True)
+            )
             continue
         match = _EVENT.match(line)
         if match is None:
             raise Unreadable(f"ipmitool: cannot read {line[:80]!r}")
-        number, day, time, sensor, what, state = ((cell or "").strip() for cell in match.groups())
-        found.append(((number, f"{day} {time}", sensor, what), state.lower() != "deasserted"))
-    return found
+        number, day, time, sensor, event_text, state = (
+            (cell or "").strip() for cell in match.groups()
+        )
+        events.append(
+            ((number, f"{day} {time}", sensor, event_text), state.lower() != "deasserted")
+        )
+    return events
 
 
 CHECK = Check("event_log", Gate.A, (EVENT_LOG,), _findings, after_load=True)

@@ -1,9 +1,9 @@
-"""N4: no codeword came close to what the code can still correct (15 symbols of RS-FEC 544,514).
+"""N4: no codeword came close to the correction limit of the code (15 symbols of RS-FEC 544,514).
 
-Bins count codewords by how many symbols were corrected in them. Low bins fill on every link; the
-tail tells of a failing one. A real healthy port showed three hits in bin 8 in 81 hours and none
-above, so that from bin 9 on a hit counts, and under load from bin 8 on. These two limits are our
-own; nobody publishes any.
+Bins count codewords by the number of symbols that were corrected in them. Low bins fill on every
+link; the tail shows a failing one. A real healthy port had three hits in bin 8 in 81 hours and none
+above it. So a hit counts from bin 9 on, and under load from bin 8 on. These two limits are our own;
+no source publishes any.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.counters import earlier, grown
-from provisioner.checks.readers.mlxlink_reading import MLXLINK, PortFacts, ports
-from provisioner.checks.readers.reading import mapping, sequence, whole
-from provisioner.checks.thresholds import floor
+from provisioner.checks.counter_growth import compute_growth, find_before_load
+from provisioner.checks.readers.mlxlink_ports import MLXLINK, PortFacts, read_ports
+from provisioner.checks.readers.tool_output import parse_whole, require_list, require_object
+from provisioner.checks.thresholds import require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 BINS_MIN = 10  # a histogram with fewer does not reach the tail
@@ -28,55 +28,61 @@ _RANGE = re.compile(r"^\[?(\d{1,3})(?:\s*[:,-]\s*(\d{1,3}))?\]?$")  # "[8]", "[8
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    now = _all(ports(evidence, context), context)
-    before = earlier(evidence, MLXLINK)
-    had = _all(ports(before, context), context) if before is not None else {}
+    now = _read_histograms(read_ports(evidence, context), context)
+    before = find_before_load(evidence, MLXLINK)
+    earlier_bins = (
+        _read_histograms(read_ports(before, context), context) if before is not None else {}
+    )
     for part, bins in now.items():
         names = {str(symbols): hits for symbols, hits in bins.items()}
-        most, counted, when = floor(context, "fec_symbols"), bins, "since they were cleared"
+        most, counted, when = (
+            require_threshold(context, "fec_symbols"),
+            bins,
+            "since they were cleared",
+        )
         if before is not None:
-            if part not in had:
+            if part not in earlier_bins:
                 raise Unreadable(f"mlxlink: {part} was not there before the load test")
-            old = {str(symbols): hits for symbols, hits in had[part].items()}
-            growth = grown(old, names, part)
-            most, when = floor(context, "fec_symbols_in_a_load"), "during a load test"
+            old = {str(symbols): hits for symbols, hits in earlier_bins[part].items()}
+            growth = compute_growth(old, names, part)
+            most, when = require_threshold(context, "fec_symbols_in_a_load"), "during a load test"
             counted = {symbols: growth[str(symbols)] for symbols in bins}
         tail = {symbols: hits for symbols, hits in counted.items() if symbols > most and hits}
         if tail:
             worst = max(tail)
             severity = Severity.ISOLATE if worst >= LAST_BIN else Severity.MONITOR
-            words = f"codewords with more than {most:.0f} corrected symbols {when}, up to {worst}"
-            yield fault(part, severity, words, sum(tail.values()), 0)
+            detail = f"codewords with more than {most:.0f} corrected symbols {when}, up to {worst}"
+            yield fault(part, severity, detail, sum(tail.values()), 0)
 
 
-def _all(listed: list[PortFacts], context: CheckContext) -> dict[str, dict[int, int]]:
-    """Port -> corrected symbols -> codewords, of ports of rails."""
-    found = {}
+def _read_histograms(listed: list[PortFacts], context: CheckContext) -> dict[str, dict[int, int]]:
+    """Return port -> corrected symbols -> codewords, of the ports of rails."""
+    histograms = {}
     for port in listed:
-        if port.pci in context.dpu_pci and not port.section(_SECTION):
-            continue  # ports of 200 Gb/s and below may have no such histogram
+        if port.pci in context.dpu_pci and not port.get_section(_SECTION):
+            continue  # ports of 200 Gb/s and less may have no such histogram
         if port.failure:
             raise Unreadable(f"mlxlink: {port.part}: {port.failure}")
-        found[port.part] = _bins(port)
-    return found
+        histograms[port.part] = _read_bins(port)
+    return histograms
 
 
-def _bins(port: PortFacts) -> dict[int, int]:
+def _read_bins(port: PortFacts) -> dict[int, int]:
     bins: dict[int, int] = {}
-    for name, cell in port.section(_SECTION).items():
+    for name, cell in port.get_section(_SECTION).items():
         if not _BIN.match(name):
             continue
-        values = sequence(mapping(cell, name).get("values"), name)
+        values = require_list(require_object(cell, name).get("values"), name)
         if len(values) != 2:
             raise Unreadable(f"mlxlink: {name} is no range with a number")
-        bins[_symbols(values[0], name)] = whole(str(values[1]), name)
+        bins[_parse_symbols(values[0], name)] = parse_whole(str(values[1]), name)
     if not bins or max(bins) < BINS_MIN:
         raise Unreadable(f"mlxlink: {port.part} has no histogram of corrected symbols")
     return bins
 
 
-def _symbols(cell: Any, name: str) -> int:
-    """The most symbols that a bin stands for."""
+def _parse_symbols(cell: Any, name: str) -> int:
+    """Return the largest number of symbols that a bin covers."""
     match = _RANGE.match(str(cell).strip())
     if match is None:
         raise Unreadable(f"mlxlink: {name} has no range")
@@ -84,10 +90,10 @@ def _symbols(cell: Any, name: str) -> int:
 
 
 def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
-    found = _all(ports(evidence, context), context)
+    histograms = _read_histograms(read_ports(evidence, context), context)
     return {
         f"fec_tail_codewords/{part}": sum(h for s, h in bins.items() if s >= TAIL_BIN)
-        for part, bins in found.items()
+        for part, bins in histograms.items()
     }
 
 

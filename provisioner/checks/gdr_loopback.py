@@ -1,7 +1,7 @@
-"""T6: every rail's NIC writes out of GPU memory and back into it at the speed of its port.
+"""T6: every rail's NIC writes from GPU memory and back to it at the speed of its port.
 
-One loop over the cards by PCI address, so that the n-th rail is beside the n-th GPU: names sort
-mlx5_10 before mlx5_2. Cards below 400 Gbit/s are no rails.
+One loop goes through the cards by PCI address, so that the n-th rail is beside the n-th GPU; by
+name, mlx5_10 would come before mlx5_2. Cards below 400 Gbit/s are not rails.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.perftest_output import bandwidths, largest
-from provisioner.checks.readers.reading import text_of
-from provisioner.checks.thresholds import floor, misses
+from provisioner.checks.readers.perftest_output import read_bandwidths, select_largest_message
+from provisioner.checks.readers.tool_output import read_output
+from provisioner.checks.thresholds import check_threshold, require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 MESSAGE_BYTES = 8 * 1024 * 1024
@@ -20,8 +20,8 @@ _TEST = (
     f"ib_write_bw -d $d -x 3 -p 18515 -s {MESSAGE_BYTES} -n 5000 -F --report_gbits"
     " --perform_warm_up --use_cuda=$i"
 )
-# the server is the background half; a hung one must not outlive its turn
-_LINE = (  # RATE: a rail's, in Gbit/s
+# the server is the background half; `timeout` ends a hung one with its turn
+_LINE = (  # RATE: the rate of a rail, in Gbit/s
     "i=0; export CUDA_DEVICE_ORDER=PCI_BUS_ID;"
     " for p in /sys/bus/pci/devices/*/infiniband/*; do d=${p##*/};"
     " if grep -q '^RATE ' $p/ports/1/rate && [ ! -e $p/device/physfn ]; then"
@@ -30,31 +30,31 @@ _LINE = (  # RATE: a rail's, in Gbit/s
 )
 
 
-def _lines(context: CheckContext) -> tuple[Command, ...]:
-    line = _LINE.replace("RATE", f"{floor(context, 'rail_gbit_s'):.0f}")
+def _build_commands(context: CheckContext) -> tuple[Command, ...]:
+    line = _LINE.replace("RATE", f"{require_threshold(context, 'rail_gbit_s'):.0f}")
     return (Command(name="gdr_loopback", line=line, limit_s=1200.0),)
 
 
-(GDR,) = _lines(CheckContext())
+(GDR,) = _build_commands(CheckContext())
 _THRESHOLD = "gdr_loopback_gbit_s"
 _BEGIN = re.compile(r"^== rail (\d{1,3}) ([A-Za-z0-9_-]{1,32})$", re.MULTILINE)
 _END = re.compile(r"^== end ([A-Za-z0-9_-]{1,32}) (\d{1,3})$", re.MULTILINE)
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    found = evidence.get(GDR.name)
-    text = text_of(evidence, GDR)
-    assert found is not None
+    output = evidence.get(GDR.name)
+    text = read_output(evidence, GDR)
+    assert output is not None
     measured: dict[str, float] = {}
-    for part, said, code in _sections(text):
+    for part, section, code in _split_sections(text):
         try:
-            rows = bandwidths(said, found.source)
+            rows = read_bandwidths(section, output.source)
         except Unreadable as problem:
             if not code:
                 raise
             yield fault(part, Severity.ISOLATE, f"the loopback gave no result: {problem}", code, 0)
             continue
-        row = largest(rows)
+        row = select_largest_message(rows)
         measured[part] = row.gbit_s
         if row.size < MESSAGE_BYTES:
             detail = "the message is not the one that the floor is for"
@@ -65,13 +65,13 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         rails = len(_BEGIN.findall(text))
         yield fault("host", Severity.ISOLATE, "rails that were tested", rails, context.rails)
     for part, gbit_s in measured.items():
-        low = misses(context, _THRESHOLD, gbit_s)
+        low = check_threshold(context, _THRESHOLD, gbit_s)
         if low is not None:
             yield fault(part, Severity.ISOLATE, "the loopback is below its floor", *low)
 
 
-def _sections(text: str) -> Iterator[tuple[str, str, int | None]]:
-    """(part, output, exit code) of each card; one without a name for an output of one test."""
+def _split_sections(text: str) -> Iterator[tuple[str, str, int | None]]:
+    """Yield (part, output, exit code) of each card; "host" and None for the output of one test."""
     begins = list(_BEGIN.finditer(text))
     if not begins:
         yield "host", text, None
@@ -81,22 +81,24 @@ def _sections(text: str) -> Iterator[tuple[str, str, int | None]]:
         raise Unreadable("ib_write_bw: one device is tested twice")
     for number, match in enumerate(begins):
         end = begins[number + 1].start() if number + 1 < len(begins) else len(text)
-        said = text[match.end() : end]
-        closing = _END.search(said)
+        section = text[match.end() : end]
+        closing = _END.search(section)
         if closing is None or closing[1] != match[2]:
             raise Unreadable(f"ib_write_bw: the output of {match[2]} is cut short")
-        yield f"rail{match[1]} {match[2]}", said[: closing.start()], int(closing[2])
+        yield f"rail{match[1]} {match[2]}", section[: closing.start()], int(closing[2])
 
 
 def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mapping[str, float]:
     source = evidence[GDR.name].source if GDR.name in evidence else ""
-    found = {}
-    for part, said, _ in _sections(text_of(evidence, GDR)):
+    measured = {}
+    for part, section, _ in _split_sections(read_output(evidence, GDR)):
         try:
-            found[f"{_THRESHOLD}/{part}"] = largest(bandwidths(said, source)).gbit_s
+            measured[f"{_THRESHOLD}/{part}"] = select_largest_message(
+                read_bandwidths(section, source)
+            ).gbit_s
         except Unreadable:
             continue
-    return found
+    return measured
 
 
 CHECK = Check(
@@ -106,6 +108,6 @@ CHECK = Check(
     _findings,
     load=True,
     measure=_measure,
-    lines=_lines,
+    lines=_build_commands,
     thresholds=(_THRESHOLD, "rail_gbit_s"),
 )

@@ -1,7 +1,7 @@
-"""T8: every GPU computes without an error under full load, as fast as the others of its node.
+"""T8: every GPU computes without errors under full load, as fast as the others of its node.
 
-The short burn is part of every validation, the long one of gate D. No absolute floor is published
-for gpu_burn; the siblings in the node are the control.
+The short burn is part of every validation, the long one belongs to gate D. No absolute floor is
+published for gpu_burn, so each GPU is compared with the others of its node.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from statistics import median
 
 from provisioner.checks.check import Check, CheckContext, Command, Judge, Measure, fault
 from provisioner.checks.readers.gpu_burn_output import read
-from provisioner.checks.readers.reading import text_of
-from provisioner.checks.thresholds import floor
+from provisioner.checks.readers.tool_output import read_output
+from provisioner.checks.thresholds import require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 # -tc: tensor cores; seconds (facts: 900 s in SuperBench)
@@ -20,9 +20,9 @@ SHORT = Command(name="gpu_burn", line="gpu_burn -tc 120", limit_s=300.0)
 LONG = Command(name="gpu_burn_long", line="gpu_burn -tc 900", limit_s=1200.0)
 
 
-def _judged(command: Command) -> Judge:
+def _make_judge(command: Command) -> Judge:
     def findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-        burned = read(text_of(evidence, command, any_exit=True))
+        burned = read(read_output(evidence, command, any_exit=True))
         if len(burned) != context.gpus:
             yield fault("host", Severity.ISOLATE, "GPUs that burned", len(burned), context.gpus)
         for gpu in burned:
@@ -37,7 +37,7 @@ def _judged(command: Command) -> Judge:
         if code != 0 and all(g.ok for g in burned):
             yield fault("host", Severity.CONFIG, "the burn ended with an error", code, 0)
         middle = median(gpu.gflop_s for gpu in burned)
-        share = floor(context, "burn_of_median")
+        share = require_threshold(context, "burn_of_median")
         for gpu in burned:
             if gpu.gflop_s < share * middle or gpu.gflop_s <= 0:
                 yield fault(
@@ -51,9 +51,9 @@ def _judged(command: Command) -> Judge:
     return findings
 
 
-def _measured(command: Command) -> Measure:
+def _make_measure(command: Command) -> Measure:
     def measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mapping[str, float]:
-        burned = read(text_of(evidence, command, any_exit=True))
+        burned = read(read_output(evidence, command, any_exit=True))
         return {f"burn_gflop_s/GPU {g.gpu}": float(g.gflop_s) for g in burned}
 
     return measure
@@ -63,17 +63,17 @@ CHECK = Check(
     "gpu_burn",
     Gate.B,
     (SHORT,),
-    _judged(SHORT),
+    _make_judge(SHORT),
     load=True,
-    measure=_measured(SHORT),
+    measure=_make_measure(SHORT),
     thresholds=("burn_of_median",),
 )
 CHECK_LONG = Check(
     "gpu_burn_long",
     Gate.D,
     (LONG,),
-    _judged(LONG),
+    _make_judge(LONG),
     load=True,
-    measure=_measured(LONG),
+    measure=_make_measure(LONG),
     thresholds=("burn_of_median",),
 )

@@ -1,9 +1,9 @@
 """I9: every part of the HGX baseboard runs the pinned firmware, and its background copy is done.
 
-Read from the BMC: the firmware inventory, and the chassis of the roots of trust, which tell of the
-copies into the golden slots (a power cycle before they end leaves an old golden image). A report of
-`nvfwupd show_version` is read too; its column "Up-To-Date" is not: it says "No" beside equal
-versions in NVIDIA's own example, and for everything that the package at hand does not hold.
+The BMC gives the firmware inventory and the chassis of the roots of trust, which report the copies
+into the golden slots (a power cycle before they end leaves an old golden image). A report of
+`nvfwupd show_version` is read too, except for its column "Up-To-Date": that is "No" beside equal
+versions in NVIDIA's own example, and for every part that the package does not contain.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.bmc_reading import Resources, resources_of
-from provisioner.checks.readers.reading import json_of, lines_of, mapping, sequence, text_of, word
+from provisioner.checks.readers.bmc_resources import Resources, read_resources
+from provisioner.checks.readers.tool_output import (
+    parse_json,
+    read_output,
+    require_list,
+    require_object,
+    require_text,
+    split_lines,
+)
 from provisioner.model.health import Evidence, Finding, Gate, Severity
-from provisioner.model.versions import equal
+from provisioner.model.versions import is_same_version
 
 BMC_FIRMWARE = Command(name="bmc_firmware", line="firmware of /redfish/v1", limit_s=900.0, bmc=True)
 
 _PREFIX = re.compile(r"^HGX_(?:FW_)?")
-# how the rest of an item's Id begins -> its kind (components/hgx.py has the slots too)
+# how an item's Id begins after the prefix -> its kind (components/hgx.py also has the slots)
 _KINDS = {
     "BMC": "hgx.bmc",
     "ERoT": "hgx.erot",
@@ -35,61 +42,63 @@ _KINDS = {
     "CPU": "hgx.cpu",
     "InfoROM": "hgx.inforom",
 }
-_ONE_VERSION = frozenset({"hgx.gpu", "hgx.nvswitch", "hgx.retimer"})  # the same on every part
+_ONE_VERSION = frozenset({"hgx.gpu", "hgx.nvswitch", "hgx.retimer"})  # equal on all parts
 _ROW = re.compile(r"^(\S{1,80})\s+(\S{1,80})\s+(\S{1,80})\s+(Yes|No)$")
 _DONE = "Completed"
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    text = text_of(evidence, BMC_FIRMWARE)
-    resources = resources_of(text) if '"resources"' in text[:200] else None
-    versions = _of_nvfwupd(text) if resources is None else _of_redfish(resources)
+    text = read_output(evidence, BMC_FIRMWARE)
+    resources = read_resources(text) if '"resources"' in text[:200] else None
+    versions = _read_nvfwupd(text) if resources is None else _read_redfish(resources)
     kinds: dict[str, dict[str, str]] = {}
     for name, version in versions.items():
-        kind = _kind(name)
+        kind = _classify_item(name)
         if kind is not None:
             kinds.setdefault(kind, {})[name] = version
     if not kinds:
         raise Unreadable("no firmware of an HGX baseboard in it")
     for kind, parts in sorted(kinds.items()):
-        yield from _pinned(kind, parts, context)
-        seen = sorted(set(parts.values()))
-        if kind in _ONE_VERSION and len(seen) > 1:
-            words = f"parts of one kind run different firmware ({kind})"
-            yield fault("HGX", Severity.CONFIG, words, ", ".join(seen), "one")
+        yield from _judge_versions(kind, parts, context)
+        distinct = sorted(set(parts.values()))
+        if kind in _ONE_VERSION and len(distinct) > 1:
+            detail = f"parts of one kind run different firmware ({kind})"
+            yield fault("HGX", Severity.CONFIG, detail, ", ".join(distinct), "one")
     if resources is not None:
-        yield from _copies(resources)
+        yield from _judge_copies(resources)
 
 
-def _kind(name: str) -> str | None:
+def _classify_item(name: str) -> str | None:
     prefix = _PREFIX.match(name)
-    rest = name[prefix.end() :] if prefix else ""
-    return next((kind for begin, kind in _KINDS.items() if rest.startswith(begin)), None)
+    suffix = name[prefix.end() :] if prefix else ""
+    return next((kind for begin, kind in _KINDS.items() if suffix.startswith(begin)), None)
 
 
-def _pinned(kind: str, parts: Mapping[str, str], context: CheckContext) -> Iterator[Finding]:
+def _judge_versions(
+    kind: str, parts: Mapping[str, str], context: CheckContext
+) -> Iterator[Finding]:
     approved = context.pins.get(kind) or context.bundled.get(kind, ())
     grammar = context.grammars.get(kind, "opaque")
     for name, version in sorted(parts.items()):
         if not version:
-            yield fault(name, Severity.POWER_CYCLE, "the part gives no firmware version")
-        elif approved and not any(equal(grammar, version, pin) for pin in approved):
-            words = "the firmware is not the pinned one"
-            yield fault(name, Severity.CONFIG, words, version, " or ".join(approved))
+            yield fault(name, Severity.POWER_CYCLE, "the part reports no firmware version")
+        elif approved and not any(is_same_version(grammar, version, pin) for pin in approved):
+            detail = "the firmware differs from its pin"
+            yield fault(name, Severity.CONFIG, detail, version, " or ".join(approved))
 
 
-def _of_redfish(resources: Resources) -> dict[str, str]:
-    """Id -> version of every item of the firmware inventory."""
-    found = {}
+def _read_redfish(resources: Resources) -> dict[str, str]:
+    """Return Id -> version of every item of the firmware inventory."""
+    versions = {}
     for path, body in resources.items():
         if "/FirmwareInventory/" in path:
             version = body.get("Version")
-            found[str(body.get("Id", ""))[:80]] = version if isinstance(version, str) else ""
-    return found
+            versions[str(body.get("Id", ""))[:80]] = version if isinstance(version, str) else ""
+    return versions
 
 
-def _copies(resources: Resources) -> Iterator[Finding]:
-    told = 0
+def _judge_copies(resources: Resources) -> Iterator[Finding]:
+    reported = 0
     for path, body in sorted(resources.items()):
         if "/Chassis/" not in path:
             continue
@@ -98,45 +107,45 @@ def _copies(resources: Resources) -> Iterator[Finding]:
         state = nvidia.get("BackgroundCopyStatus") if isinstance(nvidia, dict) else None
         if state is None:
             continue
-        told += 1
+        reported += 1
         if state != _DONE:
             name = path.rpartition("/")[2]
-            words = "the copy into its golden slot is not done"
-            yield fault(name, Severity.CONFIG, words, state, _DONE)
-    if not told:
-        raise Unreadable("no root of trust tells of its background copy")
+            detail = "the copy into its golden slot is not done"
+            yield fault(name, Severity.CONFIG, detail, state, _DONE)
+    if not reported:
+        raise Unreadable("no root of trust reports its background copy")
 
 
-def _of_nvfwupd(text: str) -> dict[str, str]:
-    """AP name -> system version, of the JSON and of the table."""
+def _read_nvfwupd(text: str) -> dict[str, str]:
+    """Return AP name -> system version, from the JSON or from the table."""
     if "{" not in text.partition("Firmware Devices")[0]:
-        return _of_table(text)
-    document = mapping(json_of(text, "nvfwupd"), "nvfwupd")
+        return _read_table(text)
+    document = require_object(parse_json(text, "nvfwupd"), "nvfwupd")
     if document.get("Error Code") != 0 or document.get("Connection Status") != "Successful":
         raise Unreadable(f"nvfwupd: {str(document.get('Connection Status'))[:40]}")
-    found: dict[str, str] = {}
-    for listed in sequence(document.get("Firmware Devices"), "Firmware Devices"):
-        device: Mapping[str, Any] = mapping(listed, "device")
-        name = word(device.get("AP Name"), "AP Name")
-        if name in found:
+    versions: dict[str, str] = {}
+    for listed in require_list(document.get("Firmware Devices"), "Firmware Devices"):
+        device: Mapping[str, Any] = require_object(listed, "device")
+        name = require_text(device.get("AP Name"), "AP Name")
+        if name in versions:
             raise Unreadable(f"nvfwupd: {name[:40]} is listed twice")
-        version = word(device.get("Sys Version"), "Sys Version")
-        found[name] = "" if version == "N/A" else version
-    return found
+        version = require_text(device.get("Sys Version"), "Sys Version")
+        versions[name] = "" if version == "N/A" else version
+    return versions
 
 
-def _of_table(text: str) -> dict[str, str]:
+def _read_table(text: str) -> dict[str, str]:
     head, mark, table = text.partition("Firmware Devices:")
     if not mark or not head.lstrip().startswith("System Model"):
         raise Unreadable("nvfwupd: no list of firmware in it")
-    found: dict[str, str] = {}
-    for line in lines_of(table):
+    versions: dict[str, str] = {}
+    for line in split_lines(table):
         match = _ROW.match(line.strip())
         if match is None and not line.startswith(("AP Name", "---")):
             raise Unreadable(f"nvfwupd: cannot read {line[:60]!r}")
         if match is not None:
-            found[match[1]] = "" if match[2] == "N/A" else match[2]
-    return found
+            versions[match[1]] = "" if match[2] == "N/A" else match[2]
+    return versions
 
 
 CHECK = Check("hgx_inventory", Gate.A, (BMC_FIRMWARE,), _findings)

@@ -1,9 +1,9 @@
-"""E14: every kernel message of level "err" and above is one that is known to mean nothing.
+"""E14: every kernel message of level "err" and above is one that is known to be harmless.
 
-The whole ring buffer's first line is asked for as well: if it is not the kernel's own greeting,
-the oldest messages are gone, and what they said nobody can tell. Xid and SXid are judged by
-`kernel_log`. Where lines tell their level (`journalctl -k -o json`, `dmesg -x`), the others are
-left alone. After a load test every line that was not there before counts.
+The check also reads the first line of the ring buffer: if that is not the kernel's greeting, the
+oldest messages are gone and may have been faults. `kernel_log` judges Xids and SXids. Where lines
+carry their level (`journalctl -k -o json`, `dmesg -x`), less serious ones are ignored. After a load
+test every new line counts.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.counters import earlier
+from provisioner.checks.counter_growth import find_before_load
 from provisioner.checks.readers.kernel_lines import (
     ERR,
     REACHES_BACK,
     begins_at_boot,
-    harmless,
     is_greeting,
+    is_harmless,
     kernel_lines,
-    level_of,
+    read_level,
 )
-from provisioner.checks.readers.reading import END, text_of
-from provisioner.checks.readers.xid_lines import log_line
+from provisioner.checks.readers.log_lines import parse_log_line
+from provisioner.checks.readers.tool_output import END, read_output
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 KERNEL_ERRORS = Command(
@@ -41,32 +41,34 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    lines = _read(text_of(evidence, KERNEL_ERRORS))
-    whole = begins_at_boot(lines)
-    if not whole:
-        yield fault("host", Severity.CONFIG, REACHES_BACK, log_line(lines[0]).words)
-    before = earlier(evidence, KERNEL_ERRORS)
-    had = set(_read(text_of(before, KERNEL_ERRORS))) if before is not None else set()
-    # one finding for a message, however often it came and whatever numbers it held
-    seen: dict[str, list[str]] = {}
+    lines = _read_lines(read_output(evidence, KERNEL_ERRORS))
+    complete = begins_at_boot(lines)
+    if not complete:
+        yield fault("host", Severity.CONFIG, REACHES_BACK, parse_log_line(lines[0]).words)
+    before = find_before_load(evidence, KERNEL_ERRORS)
+    earlier_lines = (
+        set(_read_lines(read_output(before, KERNEL_ERRORS))) if before is not None else set()
+    )
+    # one finding per message, however often it came and whatever numbers it contained
+    messages: dict[str, list[str]] = {}
     for number, line in enumerate(lines):
-        level, words = level_of(line), log_line(line).words
-        # the first line of all is there to say where the log begins
-        judged = level <= ERR if level is not None else number > 0 or not whole
-        if not judged or line in had or is_greeting(words):
+        level, text = read_level(line), parse_log_line(line).words
+        # the very first line only shows where the log begins
+        judged = level <= ERR if level is not None else number > 0 or not complete
+        if not judged or line in earlier_lines or is_greeting(text):
             continue
-        if not harmless(words, context.harmless_lines):
-            seen.setdefault(_NUMBER.sub("#", words), []).append(words)
-    for listed in sorted(seen.values(), key=lambda listed: not _SERIOUS.search(listed[0])):
+        if not is_harmless(text, context.harmless_lines):
+            messages.setdefault(_NUMBER.sub("#", text), []).append(text)
+    for listed in sorted(messages.values(), key=lambda listed: not _SERIOUS.search(listed[0])):
         severity = Severity.ISOLATE if _SERIOUS.search(listed[0]) else Severity.MONITOR
         times = f" ({len(listed)} times)" if len(listed) > 1 else ""
         yield fault("host", severity, f"kernel{times}: {listed[0]}")
 
 
-def _read(text: str) -> list[str]:
+def _read_lines(text: str) -> list[str]:
     lines = kernel_lines(text)
-    # a message of several lines has one stamp
-    if not log_line(lines[0]).known or not log_line(lines[0]).words.strip():
+    # only the first line of a multi-line message carries a time stamp
+    if not parse_log_line(lines[0]).known or not parse_log_line(lines[0]).words.strip():
         raise Unreadable(f"dmesg: cannot read {lines[0][:80]!r}")
     return lines
 

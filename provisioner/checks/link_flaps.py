@@ -1,7 +1,7 @@
-"""N6: no port of a rail loses its carrier; not once during a load test.
+"""N6: no port of a rail loses its carrier repeatedly, or even once during a load test.
 
-Five losses are what Azure's health checks fail on (in 24 hours, from the system's log); here they
-are counted by the kernel since the port came up. A log of networkd ("lost carrier") is read too.
+Azure's health checks fail on five losses (in 24 hours, from the system's log); this check uses the
+kernel's count since the port came up. It also reads a log of networkd ("lost carrier").
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.counters import earlier, grown
-from provisioner.checks.readers.reading import END, lines_of, text_of, whole
-from provisioner.checks.readers.sysfs import files_of, matching, one
-from provisioner.checks.thresholds import misses
+from provisioner.checks.counter_growth import compute_growth, find_before_load
+from provisioner.checks.readers.sysfs import match_files, parse_files, read_single_line
+from provisioner.checks.readers.tool_output import END, parse_whole, read_output, split_lines
+from provisioner.checks.thresholds import check_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -32,41 +32,44 @@ _LOST = re.compile(r": ([\w.-]{1,32}): (?i:lost carrier)")
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    text = text_of(evidence, LINK_FLAPS, any_exit=True)
+    text = read_output(evidence, LINK_FLAPS, any_exit=True)
     if _LOG.match(text.lstrip()):
-        losses = _logged(text)
+        losses = _read_logged_losses(text)
     else:
-        _, losses = _counted(text)
+        _, losses = _read_counted_losses(text)
         if len(losses) < context.rails:
             yield fault("host", Severity.ISOLATE, "ports that count", len(losses), context.rails)
     for port, lost in sorted(losses.items()):
-        if missed := misses(context, "carrier_losses", lost):
-            words = "the link lost its carrier again and again"
-            yield fault(port, Severity.ISOLATE, words, *missed)
-    before = earlier(evidence, LINK_FLAPS)
+        if missed := check_threshold(context, "carrier_losses", lost):
+            detail = "the link lost its carrier repeatedly"
+            yield fault(port, Severity.ISOLATE, detail, *missed)
+    before = find_before_load(evidence, LINK_FLAPS)
     if before is None:
         return
-    boot, had = _counted(text_of(before, LINK_FLAPS, any_exit=True))
-    if _counted(text)[0] != boot:
-        raise Unreadable("the host was booted between two looks")
-    for port, new in grown(had, losses, "carrier_down_count").items():
+    boot, earlier_losses = _read_counted_losses(read_output(before, LINK_FLAPS, any_exit=True))
+    if _read_counted_losses(text)[0] != boot:
+        raise Unreadable("the host was rebooted between the two readings")
+    for port, new in compute_growth(earlier_losses, losses, "carrier_down_count").items():
         if new:
-            words = "the link lost its carrier during a load test"
-            yield fault(port, Severity.ISOLATE, words, new, 0)
+            detail = "the link lost its carrier during a load test"
+            yield fault(port, Severity.ISOLATE, detail, new, 0)
 
 
-def _counted(text: str) -> tuple[str, dict[str, int]]:
-    """Boot id, and port -> losses."""
-    files = files_of(text)
-    found = {groups[0]: whole(line, groups[0]) for groups, line in matching(files, _FILE).items()}
-    if not found:
+def _read_counted_losses(text: str) -> tuple[str, dict[str, int]]:
+    """Return the boot id, and port -> losses."""
+    files = parse_files(text)
+    losses = {
+        groups[0]: parse_whole(line, groups[0])
+        for groups, line in match_files(files, _FILE).items()
+    }
+    if not losses:
         raise Unreadable("sysfs: no port counts its losses of carrier")
-    return one(files, BOOT_ID), found
+    return read_single_line(files, BOOT_ID), losses
 
 
-def _logged(text: str) -> dict[str, int]:
-    """Port -> losses, of a log of one day."""
-    lines = lines_of(text)
+def _read_logged_losses(text: str) -> dict[str, int]:
+    """Return port -> losses, from a log of one day."""
+    lines = split_lines(text)
     if not all(_LOG.match(line) for line in lines):
         raise Unreadable("log: a line of it is not one of a log")
     return dict(Counter(match[1] for line in lines if (match := _LOST.search(line))))

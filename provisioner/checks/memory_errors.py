@@ -1,9 +1,9 @@
 """E13: the memory controllers count no uncorrectable error (EDAC in sysfs, or rasdaemon's records).
 
-A kernel without an EDAC driver for its CPUs counts nothing, and then there is no verdict to give:
-the driver must be loaded. Corrected errors are measured for comparison with the fleet; nobody
-publishes a limit. rasdaemon's records outlive a restart: what it has of machine checks and PCIe
-errors that were not corrected counts as well.
+A kernel without an EDAC driver for its CPUs counts nothing, and no verdict is possible until the
+driver is loaded. Corrected errors are measured for comparison with the fleet; no source publishes a
+limit. rasdaemon's records survive a restart: its uncorrected machine checks and PCIe errors count
+as well.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.counters import earlier, per_device
-from provisioner.checks.readers.ras_records import RasEvent, looks_like_ras, ras_events
-from provisioner.checks.readers.reading import END, text_of
-from provisioner.checks.readers.sysfs import counts, files_of, grouped, matching
+from provisioner.checks.counter_growth import compute_growth_per_device, find_before_load
+from provisioner.checks.readers.ras_records import RasEvent, looks_like_ras, read_ras_events
+from provisioner.checks.readers.sysfs import group_by_device, match_files, parse_counts, parse_files
+from provisioner.checks.readers.tool_output import END, read_output
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _MC = "/sys/devices/system/edac/mc/mc*/"
@@ -33,78 +33,90 @@ _NO_DRIVER = (
 
 
 def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
-    text = text_of(evidence, MEMORY_ERRORS, any_exit=True)
-    before = earlier(evidence, MEMORY_ERRORS)
+    text = read_output(evidence, MEMORY_ERRORS, any_exit=True)
+    before = find_before_load(evidence, MEMORY_ERRORS)
     if looks_like_ras(text):
-        had = text_of(before, MEMORY_ERRORS, any_exit=True) if before is not None else None
-        yield from _recorded(text, had)
+        had = read_output(before, MEMORY_ERRORS, any_exit=True) if before is not None else None
+        yield from _judge_records(text, had)
         return
-    controllers = _read(text)
+    controllers = _read_controllers(text)
     if not controllers:
         yield fault("host", Severity.CONFIG, _NO_DRIVER)
     for name, counted in sorted(controllers.items()):
         for kind in ("ue_count", "ue_noinfo_count"):
             if counted.get(kind):
-                words = "uncorrectable memory errors"
-                yield fault(f"memory {name}", Severity.ISOLATE, words, counted[kind], 0)
+                detail = "uncorrectable memory errors"
+                yield fault(f"memory {name}", Severity.ISOLATE, detail, counted[kind], 0)
     if before is not None:
-        per_device(_read(text_of(before, MEMORY_ERRORS, any_exit=True)), controllers, "EDAC")
+        compute_growth_per_device(
+            _read_controllers(read_output(before, MEMORY_ERRORS, any_exit=True)),
+            controllers,
+            "EDAC",
+        )
 
 
-def _recorded(text: str, had: str | None) -> Iterator[Finding]:
-    loaded, events = ras_events(text)
+def _judge_records(text: str, had: str | None) -> Iterator[Finding]:
+    loaded, events = read_ras_events(text)
     if not loaded:
         yield fault("host", Severity.CONFIG, _NO_DRIVER)
-    if had is not None and sum(e.count for e in events) < sum(e.count for e in ras_events(had)[1]):
+    if had is not None and sum(e.count for e in events) < sum(
+        e.count for e in read_ras_events(had)[1]
+    ):
         raise Unreadable("ras-mc-ctl: records were removed during the load test")
     for event in events:
         if event.corrected is False:
-            yield fault(_part(event), Severity.ISOLATE, _words(event), event.count, 0)
+            yield fault(_name_part(event), Severity.ISOLATE, _describe(event), event.count, 0)
         elif event.corrected is None:
-            yield fault(_part(event), Severity.MONITOR, _words(event), event.count, 0)
+            yield fault(_name_part(event), Severity.MONITOR, _describe(event), event.count, 0)
 
 
-def _part(event: RasEvent) -> str:
+def _name_part(event: RasEvent) -> str:
     return f"memory {event.words}" if event.memory else "host"
 
 
-def _words(event: RasEvent) -> str:
+def _describe(event: RasEvent) -> str:
     if event.memory and event.corrected is False:
         return "uncorrectable memory errors (rasdaemon)"
     return f"rasdaemon, {event.kind}: {event.words}"
 
 
-def _read(text: str) -> dict[str, dict[str, int]]:
-    """Controller -> its counts; {} where the kernel has no controller at all."""
-    if all(_absent(line) for line in text.splitlines()):
+def _read_controllers(text: str) -> dict[str, dict[str, int]]:
+    """Return controller -> its counts; {} where the kernel has no controller at all."""
+    if all(_is_absent(line) for line in text.splitlines()):
         return {}
-    files = files_of(text)
-    found = {name: counts(facts) for name, facts in grouped(matching(files, _FILE)).items()}
-    if not found:
+    files = parse_files(text)
+    controllers = {
+        name: parse_counts(facts)
+        for name, facts in group_by_device(match_files(files, _FILE)).items()
+    }
+    if not controllers:
         raise Unreadable("EDAC: no memory controller in it")
-    for name, counted in found.items():
+    for name, counted in controllers.items():
         if not {"ce_count", "ue_count"} <= set(counted):
             raise Unreadable(f"EDAC: {name} does not count both kinds")
-    return found
+    return controllers
 
 
-def _absent(line: str) -> bool:
-    """ "grep: /sys/.../ce_count: No such file or directory", or nothing at all."""
+def _is_absent(line: str) -> bool:
+    """Match "grep: /sys/.../ce_count: No such file or directory", or an empty line."""
     return not line.strip() or (
         line.startswith("grep: /sys/devices/system/edac/") and "No " in line
     )
 
 
 def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mapping[str, float]:
-    text = text_of(evidence, MEMORY_ERRORS, any_exit=True)
+    text = read_output(evidence, MEMORY_ERRORS, any_exit=True)
     if looks_like_ras(text):
-        listed = [e for e in ras_events(text)[1] if e.memory and e.corrected]
-        found: dict[str, float] = {}
+        listed = [e for e in read_ras_events(text)[1] if e.memory and e.corrected]
+        corrected: dict[str, float] = {}
         for event in listed:
             name = f"memory_ce/{event.words[:60]}"
-            found[name] = found.get(name, 0.0) + event.count
-        return found
-    return {f"memory_ce/{name}": counted["ce_count"] for name, counted in _read(text).items()}
+            corrected[name] = corrected.get(name, 0.0) + event.count
+        return corrected
+    return {
+        f"memory_ce/{name}": counted["ce_count"]
+        for name, counted in _read_controllers(text).items()
+    }
 
 
 CHECK = Check(

@@ -1,10 +1,10 @@
-"""N3: every port's link is active at full speed with the strong code, without errors, module well.
+"""N3: every link is active at full speed with the strong FEC code, without errors, module healthy.
 
 An effective bit error rate (after correction) up to 1e-15 is healthy and above 1e-12 is a fault
-(NVSentinel's limits for NICs); between the two the link is to be watched. What mlxlink itself
-recommends counts too. Speed, width and code are asked of the ports of rails only. Counters stand
-since somebody cleared them, so that before a load their faults are to be watched and cleared; after
-it only what came during the load counts.
+(NVSentinel's limits for NICs); between the two the link is monitored. mlxlink's own recommendation
+counts too. Speed, width and code are required only of the ports of rails. Counters grow from their
+last clearing, so that before a load their faults are only monitored; after a load, the growth
+during it counts.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.counters import earlier, grown
-from provisioner.checks.readers.mlxlink_reading import MLXLINK, PortFacts, ports
-from provisioner.checks.readers.reading import whole
-from provisioner.checks.thresholds import floor, misses
+from provisioner.checks.counter_growth import compute_growth, find_before_load
+from provisioner.checks.readers.mlxlink_ports import MLXLINK, PortFacts, read_ports
+from provisioner.checks.readers.tool_output import parse_whole
+from provisioner.checks.thresholds import check_threshold, require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _OPERATION = "Operational Info"
 _COUNTERS = "Physical Counters and BER Info"
 _MODULE = "Module Info"
 _ADVICE = "Troubleshooting Info"
-_SPEED = re.compile(r"^(?:[A-Z]{2,6}-)?(\d{1,4})G")  # "400G", "400G_4X", "IB-NDR" is no Ethernet
+_SPEED = re.compile(r"^(?:[A-Z]{2,6}-)?(\d{1,4})G")  # "400G", "400G_4X"; "IB-NDR" is not Ethernet
 _ZERO_COUNTS = ("Effective Physical Errors", "Link Down Counter", "Link Error Recovery Counter")
 _ZERO_LANES = (
     "Module FW Fault",
@@ -39,114 +39,117 @@ _NO_ISSUE = "No issue was observed"
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    before = earlier(evidence, MLXLINK)
-    had = {p.part: p for p in ports(before, context)} if before is not None else None
-    for port in ports(evidence, context):
+    before = find_before_load(evidence, MLXLINK)
+    had = {p.part: p for p in read_ports(before, context)} if before is not None else None
+    for port in read_ports(evidence, context):
         if port.failure:
-            words = "mlxlink cannot read this port"
-            yield fault(port.part, Severity.POWER_CYCLE, words, port.failure)
+            detail = "mlxlink cannot read this port"
+            yield fault(port.part, Severity.POWER_CYCLE, detail, port.failure)
             continue
-        state = port.word(_OPERATION, "State")
+        state = port.get_text(_OPERATION, "State")
         if state is None:
-            raise Unreadable(f"mlxlink: {port.part} does not say its state")
-        advice = port.word(_ADVICE, "Recommendation")
+            raise Unreadable(f"mlxlink: {port.part} does not report its state")
+        advice = port.get_text(_ADVICE, "Recommendation")
         if state != "Active":
-            words = f"the link is not active: {advice or 'no advice'}"
-            yield fault(port.part, Severity.ISOLATE, words, state, "Active")
+            detail = f"the link is not active: {advice or 'no advice'}"
+            yield fault(port.part, Severity.ISOLATE, detail, state, "Active")
             continue
         if advice is not None and not advice.startswith(_NO_ISSUE):
             yield fault(port.part, Severity.ISOLATE, "mlxlink's own advice", advice, _NO_ISSUE)
         if port.pci not in context.dpu_pci:
-            yield from _operation(port, context)
-        yield from _rate(port, context)
-        yield from _counted(port, had, context)
-        yield from _module(port)
+            yield from _judge_operation(port, context)
+        yield from _judge_error_rate(port, context)
+        yield from _judge_counters(port, had, context)
+        yield from _judge_module(port)
 
 
-def _operation(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
-    speed, rail = port.word(_OPERATION, "Speed") or "", floor(context, "rail_gbit_s")
+def _judge_operation(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
+    speed, rail = (
+        port.get_text(_OPERATION, "Speed") or "",
+        require_threshold(context, "rail_gbit_s"),
+    )
     match = _SPEED.match(speed)
     if match is None or int(match[1]) < rail:
         yield fault(port.part, Severity.ISOLATE, "the link's speed", speed, f"{rail:g}G")
-    code = port.word(_OPERATION, "FEC") or ""
+    code = port.get_text(_OPERATION, "FEC") or ""
     if "544,514" not in code.replace(" ", ""):
-        yield fault(port.part, Severity.CONFIG, "the link's code", code, "RS-FEC (544,514)")
-    loop = port.word(_OPERATION, "Loopback Mode")
+        yield fault(port.part, Severity.CONFIG, "the link's FEC code", code, "RS-FEC (544,514)")
+    loop = port.get_text(_OPERATION, "Loopback Mode")
     if loop is not None and loop != "No Loopback":
         yield fault(port.part, Severity.CONFIG, "the port is looped back", loop, "No Loopback")
 
 
-def _rate(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
-    rate = port.figure(_COUNTERS, "Effective Physical BER")
+def _judge_error_rate(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
+    rate = port.get_number(_COUNTERS, "Effective Physical BER")
     if rate is None or rate < 0:
-        raise Unreadable(f"mlxlink: {port.part} does not say its effective bit error rate")
-    if missed := misses(context, "link_effective_ber", rate):
-        bad = misses(context, "link_effective_ber_bad", rate)
+        raise Unreadable(f"mlxlink: {port.part} does not report its effective bit error rate")
+    if missed := check_threshold(context, "link_effective_ber", rate):
+        bad = check_threshold(context, "link_effective_ber_bad", rate)
         severity = Severity.ISOLATE if bad else Severity.MONITOR
         yield fault(port.part, severity, "effective bit error rate", *missed)
 
 
-def _counted(
+def _judge_counters(
     port: PortFacts, had: Mapping[str, PortFacts] | None, context: CheckContext
 ) -> Iterator[Finding]:
-    now = _counts(port)
+    now = _read_counters(port)
     if had is None:
         for name, count in now.items():
-            if missed := misses(context, "link_faults_since_clear", count):
-                words = f"{name}, since it was cleared (`mlxlink -d {port.pci or 'CARD'} --pc`)"
-                yield fault(port.part, Severity.MONITOR, words, *missed)
+            if missed := check_threshold(context, "link_faults_since_clear", count):
+                detail = f"{name}, since it was cleared (`mlxlink -d {port.pci or 'CARD'} --pc`)"
+                yield fault(port.part, Severity.MONITOR, detail, *missed)
         return
     if port.part not in had or had[port.part].failure:
         raise Unreadable(f"mlxlink: {port.part} was not there before the load test")
-    for name, count in grown(_counts(had[port.part]), now, port.part).items():
+    for name, count in compute_growth(_read_counters(had[port.part]), now, port.part).items():
         if count:
             yield fault(port.part, Severity.MONITOR, f"{name}, during a load test", count, 0)
 
 
-def _counts(port: PortFacts) -> dict[str, int]:
-    found = {}
+def _read_counters(port: PortFacts) -> dict[str, int]:
+    counters = {}
     for name in _ZERO_COUNTS:
-        text = port.word(_COUNTERS, name)
+        text = port.get_text(_COUNTERS, name)
         if text is not None:
-            found[name] = whole(text, name)
-        # a BlueField-3 tells neither link downs nor recoveries (scitix/sichek, pull request 125):
-        # its losses of carrier are counted by the kernel (`link_flaps`)
+            counters[name] = parse_whole(text, name)
+        # a BlueField-3 reports neither link downs nor recoveries (scitix/sichek, pull request
+        # 125); the kernel counts its losses of carrier (`link_flaps`)
         elif name == _ZERO_COUNTS[0]:
-            raise Unreadable(f"mlxlink: {port.part} does not say {name}")
-    return found
+            raise Unreadable(f"mlxlink: {port.part} does not report {name}")
+    return counters
 
 
-def _module(port: PortFacts) -> Iterator[Finding]:
-    if not port.section(_MODULE):
-        raise Unreadable(f"mlxlink: {port.part} does not tell its module")
+def _judge_module(port: PortFacts) -> Iterator[Finding]:
+    if not port.get_section(_MODULE):
+        raise Unreadable(f"mlxlink: {port.part} does not report its module")
     for name in _ZERO_LANES:
-        lanes = port.values(_MODULE, name) or []
+        lanes = port.get_values(_MODULE, name) or []
         bad = [v for v in lanes if v not in ("0", "N/A", "No", "False")]
         if bad:
             yield fault(port.part, Severity.ISOLATE, f"the module: {name}", ", ".join(lanes), 0)
-    lanes = port.values(_MODULE, "DataPath state [per lane]") or []
+    lanes = port.get_values(_MODULE, "DataPath state [per lane]") or []
     if any(state not in ("DPActivated", "N/A") for state in lanes):
-        words = "the module's lanes are not all active"
-        yield fault(port.part, Severity.ISOLATE, words, ", ".join(lanes), "DPActivated")
-    state = port.word(_MODULE, "Module State")
+        detail = "the module's lanes are not all active"
+        yield fault(port.part, Severity.ISOLATE, detail, ", ".join(lanes), "DPActivated")
+    state = port.get_text(_MODULE, "Module State")
     if state is not None and "ready" not in state.lower():
         yield fault(port.part, Severity.ISOLATE, "the module's state", state, "Ready state")
 
 
 def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
-    found: dict[str, float] = {}
-    for port in ports(evidence, context):
+    measured: dict[str, float] = {}
+    for port in read_ports(evidence, context):
         for name, key in (
             ("raw_ber", "Raw Physical BER"),
             ("effective_ber", "Effective Physical BER"),
         ):
-            value = port.figure(_COUNTERS, key)
+            value = port.get_number(_COUNTERS, key)
             if value is not None:
-                found[f"{name}/{port.part}"] = value
-        downs = port.figure(_COUNTERS, "Link Down Counter")
+                measured[f"{name}/{port.part}"] = value
+        downs = port.get_number(_COUNTERS, "Link Down Counter")
         if downs is not None:
-            found[f"link_downs_since_clear/{port.part}"] = downs
-    return found
+            measured[f"link_downs_since_clear/{port.part}"] = downs
+    return measured
 
 
 CHECK = Check(

@@ -1,8 +1,9 @@
-"""N2: every card of a rail has one RDMA device and one network interface, both its own, up.
+"""N2: every card of a rail has exactly one RDMA device and one network interface, and both are up.
 
-By PCI address, which stays where names move: a card whose driver bound another way, or that came up
-under a second name, is seen here (the verdicts of facebookresearch/gcm: MISBIND, LINK_OPERSTATE,
-FIRMWARE_MISMATCH; the last one is the running firmware, as the kernel has it).
+The check identifies cards by PCI address, which does not change when names do. It finds a card
+whose driver bound in another way, or that came up under a second name (the verdicts of
+facebookresearch/gcm: MISBIND, LINK_OPERSTATE, FIRMWARE_MISMATCH; the last compares the running
+firmware that the kernel reports).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.reading import END, pci, text_of
-from provisioner.checks.readers.sysfs import Files, files_of, matching
+from provisioner.checks.readers.sysfs import Files, match_files, parse_files
+from provisioner.checks.readers.tool_output import END, normalize_pci, read_output
 from provisioner.model.health import Evidence, Finding, Gate, Severity
-from provisioner.model.versions import equal
+from provisioner.model.versions import is_same_version
 
 _CLASS = "/sys/class/infiniband/*/"
 NIC_BINDING = Command(
@@ -32,12 +33,12 @@ _KEY = "PCI_SLOT_NAME="
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    files = files_of(text_of(evidence, NIC_BINDING, any_exit=True))
-    devices = _slots(files)
+    files = parse_files(read_output(evidence, NIC_BINDING, any_exit=True))
+    devices = _read_slots(files)
     interfaces: dict[str, list[tuple[str, str]]] = {}
-    for (device, name), state in matching(files, _STATE).items():
+    for (device, name), state in match_files(files, _STATE).items():
         interfaces.setdefault(device, []).append((name, state))
-    firmware = {groups[0]: line for groups, line in matching(files, _FIRMWARE).items()}
+    firmware = {groups[0]: line for groups, line in match_files(files, _FIRMWARE).items()}
     if len(devices) < context.rails:
         yield fault("host", Severity.ISOLATE, "RDMA devices", len(devices), context.rails)
     by_slot: dict[str, list[str]] = {}
@@ -46,44 +47,44 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     for slot in context.rail_pci:
         bound = sorted(by_slot.get(slot, ()))
         if len(bound) != 1:
-            words = "RDMA devices of this card"
-            yield fault(slot, Severity.CONFIG, words, ", ".join(bound) or "none", "one")
+            detail = "RDMA devices of this card"
+            yield fault(slot, Severity.CONFIG, detail, ", ".join(bound) or "none", "one")
             continue
         listed = interfaces.get(bound[0], [])
         if len(listed) != 1:
-            words = "network interfaces of this card"
-            yield fault(slot, Severity.CONFIG, words, len(listed), 1)
+            detail = "network interfaces of this card"
+            yield fault(slot, Severity.CONFIG, detail, len(listed), 1)
         for name, state in listed:
             if state != "up":
-                words = f"{name} is not operational"
-                yield fault(slot, Severity.ISOLATE, words, state, "up")
-        yield from _running(slot, firmware.get(bound[0]), context)
+                detail = f"{name} is not operational"
+                yield fault(slot, Severity.ISOLATE, detail, state, "up")
+        yield from _judge_firmware(slot, firmware.get(bound[0]), context)
 
 
-def _slots(files: Files) -> dict[str, str]:
-    """RDMA device -> PCI address."""
-    found = {}
+def _read_slots(files: Files) -> dict[str, str]:
+    """Return RDMA device -> PCI address."""
+    slot_of = {}
     for path, lines in files.items():
         if match := _SLOT.fullmatch(path):
             slots = [line.removeprefix(_KEY) for line in lines if line.startswith(_KEY)]
             if len(slots) != 1:
-                raise Unreadable(f"sysfs: {match[1]} does not say its PCI address")
-            found[match[1]] = pci(slots[0])
-    if not found:
+                raise Unreadable(f"sysfs: {match[1]} does not report its PCI address")
+            slot_of[match[1]] = normalize_pci(slots[0])
+    if not slot_of:
         raise Unreadable("sysfs: no RDMA device in it")
-    return found
+    return slot_of
 
 
-def _running(slot: str, version: str | None, context: CheckContext) -> Iterator[Finding]:
+def _judge_firmware(slot: str, version: str | None, context: CheckContext) -> Iterator[Finding]:
     if version is None:
-        raise Unreadable(f"sysfs: {slot} does not say its firmware")
+        raise Unreadable(f"sysfs: {slot} does not report its firmware")
     for kind in ("supernic.nic", "bluefield.nic"):
         approved = context.pins.get(kind, ())
         if approved:
             grammar = context.grammars.get(kind, "dotted")
-            if not any(equal(grammar, version, pin) for pin in approved):
-                words = "the firmware that runs is not the pinned one"
-                yield fault(slot, Severity.CONFIG, words, version, " or ".join(approved))
+            if not any(is_same_version(grammar, version, pin) for pin in approved):
+                detail = "the running firmware differs from its pin"
+                yield fault(slot, Severity.CONFIG, detail, version, " or ".join(approved))
             return
 
 

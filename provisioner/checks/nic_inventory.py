@@ -1,6 +1,6 @@
-"""I6: every card answers, runs pinned firmware, and nothing is burned that does not run.
+"""I6: every card answers and runs pinned firmware, and no burned firmware waits for a reset.
 
-mlxfwmanager's exit code 1 is allowed (a DPU that does not open for the host): what it says counts.
+mlxfwmanager's exit code 1 is allowed (a DPU that does not open for the host): its output counts.
 """
 
 from __future__ import annotations
@@ -9,46 +9,46 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import NICS
-from provisioner.checks.readers.nic_listing import ListedNic, cards_of
-from provisioner.checks.readers.reading import text_of
+from provisioner.checks.readers.nic_listing import ListedNic, read_cards
+from provisioner.checks.readers.tool_output import read_output
 from provisioner.model.health import Evidence, Finding, Gate, Severity
-from provisioner.model.versions import equal
+from provisioner.model.versions import is_same_version
 
 _CONNECTX = {"ConnectX7": "nic.cx7", "ConnectX8": "nic.cx8"}
 _LOCKED = "Failed to open device"
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    cards = cards_of(text_of(evidence, NICS, any_exit=True))
-    wanted = context.rails + len(context.dpu_pci)
-    if len(cards) < wanted:
-        yield fault("host", Severity.ISOLATE, "network cards that answer", len(cards), wanted)
+    cards = read_cards(read_output(evidence, NICS, any_exit=True))
+    expected = context.rails + len(context.dpu_pci)
+    if len(cards) < expected:
+        yield fault("host", Severity.ISOLATE, "network cards that answer", len(cards), expected)
     for card in cards:
         part = card.pci or "a card without an address"
         if card.burned is None:
             if part in context.dpu_pci and card.status == _LOCKED:
-                continue  # a DPU in restricted mode; its own BMC tells its versions
-            words = "the card gives no firmware version"
-            yield fault(part, Severity.POWER_CYCLE, words, card.status)
+                continue  # a DPU in restricted mode; its own BMC reports its versions
+            detail = "the card reports no firmware version"
+            yield fault(part, Severity.POWER_CYCLE, detail, card.status)
             continue
         if card.running is not None and card.running != card.burned:
-            words = "firmware is burned but does not run"
-            yield fault(part, Severity.CONFIG, words, card.running, card.burned)
-        kind = _kind(card, context)
+            detail = "firmware is burned but does not run"
+            yield fault(part, Severity.CONFIG, detail, card.running, card.burned)
+        kind = _classify_card(card, context)
         approved = context.pins.get(kind, ())
         grammar = context.grammars.get(kind, "dotted")
-        if approved and not any(equal(grammar, card.burned, pin) for pin in approved):
+        if approved and not any(is_same_version(grammar, card.burned, pin) for pin in approved):
             yield fault(
                 part,
                 Severity.CONFIG,
-                "the firmware is not the pinned one",
+                "the firmware differs from its pin",
                 card.burned,
                 " or ".join(approved),
             )
 
 
-def _kind(card: ListedNic, context: CheckContext) -> str:
-    """Which pins are a card's; a BlueField in NIC mode is a SuperNIC, with pins of its own."""
+def _classify_card(card: ListedNic, context: CheckContext) -> str:
+    """Return the kind whose pins apply; a BlueField in NIC mode is a SuperNIC with its own pins."""
     if card.type in _CONNECTX:
         return _CONNECTX[card.type]
     if card.type != "BlueField3":

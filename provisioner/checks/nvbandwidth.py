@@ -1,4 +1,4 @@
-"""T2, T3: every GPU to and from the host, and every GPU to every other, above the floors."""
+"""T2, T3: every GPU to and from the host, and every GPU to every other, reaches its floor."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import NVBANDWIDTH
-from provisioner.checks.readers.nvbandwidth_output import Case, cases_of
-from provisioner.checks.readers.reading import text_of
-from provisioner.checks.thresholds import misses
+from provisioner.checks.readers.nvbandwidth_output import Case, read_cases
+from provisioner.checks.readers.tool_output import read_output
+from provisioner.checks.thresholds import check_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 # test case -> its threshold
@@ -18,24 +18,24 @@ _HOST = {
     "device_to_host_memcpy_ce": "host_gpu_gb_s",
 }
 _PAIRS = {"device_to_device_memcpy_read_ce": "gpu_gpu_gb_s"}
-Low = tuple[str, str]  # measured, wanted
+Low = tuple[str, str]  # (measured, required)
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    cases = cases_of(text_of(evidence, NVBANDWIDTH))
+    cases = read_cases(read_output(evidence, NVBANDWIDTH))
     if not cases:
         raise Unreadable("nvbandwidth: no test case in it")
-    # what did not run is said before a missing threshold ends the judgement
+    # cases that did not run are reported before a missing threshold ends the judgement
     for name in (*_HOST, *_PAIRS):
-        yield from _ran(name, cases.get(name), context)
+        yield from _judge_completeness(name, cases.get(name), context)
     for name, threshold in _HOST.items():
-        yield from _host(name, threshold, cases.get(name), context)
+        yield from _judge_host_links(name, threshold, cases.get(name), context)
     for name, threshold in _PAIRS.items():
-        yield from _pairs(name, threshold, cases.get(name), context)
+        yield from _judge_pairs(name, threshold, cases.get(name), context)
 
 
-def _ran(name: str, case: Case | None, context: CheckContext) -> Iterator[Finding]:
-    """The case passed, with one row of all GPUs, or one for each."""
+def _judge_completeness(name: str, case: Case | None, context: CheckContext) -> Iterator[Finding]:
+    """Yield a finding unless the case passed, with one row of all GPUs or one row per GPU."""
     if case is None or case.status != "Passed":  # "Waived" is no pass
         status = case.status if case is not None else "not run"
         yield fault("host", Severity.CONFIG, f"{name}: not passed", status, "Passed")
@@ -47,55 +47,57 @@ def _ran(name: str, case: Case | None, context: CheckContext) -> Iterator[Findin
     if len(case.matrix) != rows:
         yield fault("host", Severity.CONFIG, f"{name}: rows", len(case.matrix), rows)
     holes = sum(cell is None for row in case.matrix for cell in row)
-    if holes != (rows if name in _PAIRS else 0):  # N/A stands on the diagonal alone
+    if holes != (rows if name in _PAIRS else 0):  # N/A is correct only on the diagonal
         yield fault("host", Severity.CONFIG, f"{name}: cells without a value", holes)
 
 
-def _host(name: str, threshold: str, case: Case | None, context: CheckContext) -> Iterator[Finding]:
+def _judge_host_links(
+    name: str, threshold: str, case: Case | None, context: CheckContext
+) -> Iterator[Finding]:
     for row in case.matrix if case is not None else ():
         for gpu, cell in enumerate(row):
-            low = misses(context, threshold, cell) if cell is not None else None
+            low = check_threshold(context, threshold, cell) if cell is not None else None
             if low is not None:
                 yield fault(f"GPU {gpu}", Severity.ISOLATE, f"{name} is below its floor", *low)
 
 
-def _pairs(
+def _judge_pairs(
     name: str, threshold: str, case: Case | None, context: CheckContext
 ) -> Iterator[Finding]:
-    """A GPU that is slow with most of the others is named alone; else the pairs are."""
+    """Name a GPU alone if it is slow with most other GPUs; otherwise name the slow pairs."""
     low: dict[tuple[int, int], Low] = {}
     for a, row in enumerate(case.matrix if case is not None else ()):
         for b, cell in enumerate(row):
-            missed = misses(context, threshold, cell) if cell is not None else None
+            missed = check_threshold(context, threshold, cell) if cell is not None else None
             if missed is not None:
                 low[min(a, b), max(a, b)] = missed
     while low:
         counted = Counter(gpu for pair in low for gpu in pair)
         worst, partners = counted.most_common(1)[0]
         if partners > 1 and partners >= context.gpus // 2:
-            measured, wanted = next(said for pair, said in low.items() if worst in pair)
+            measured, required = next(said for pair, said in low.items() if worst in pair)
             detail = f"{name} is below its floor with {partners} other GPUs"
-            yield fault(f"GPU {worst}", Severity.ISOLATE, detail, measured, wanted)
-            low = {pair: said for pair, said in low.items() if worst not in pair}
+            yield fault(f"GPU {worst}", Severity.ISOLATE, detail, measured, required)
+            low = {pair: figures for pair, figures in low.items() if worst not in pair}
             continue
-        for (a, b), (measured, wanted) in low.items():
+        for (a, b), (measured, required) in low.items():
             detail = f"{name} is below its floor"
-            yield fault(f"GPU {a} GPU {b}", Severity.ISOLATE, detail, measured, wanted)
+            yield fault(f"GPU {a} GPU {b}", Severity.ISOLATE, detail, measured, required)
         return
 
 
 def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
-    """The worst of each GPU, as host and as peer."""
-    found: dict[str, float] = {}
-    cases = cases_of(text_of(evidence, NVBANDWIDTH))
+    """Return each GPU's lowest figure, to the host and to other GPUs."""
+    lowest: dict[str, float] = {}
+    cases = read_cases(read_output(evidence, NVBANDWIDTH))
     for name, threshold in (*_HOST.items(), *_PAIRS.items()):
         case = cases.get(name)
         for row in case.matrix if case is not None else ():
             for gpu, cell in enumerate(row):
                 key = f"{threshold}/GPU {gpu}"
                 if cell is not None:
-                    found[key] = min(cell, found.get(key, cell))
-    return found
+                    lowest[key] = min(cell, lowest.get(key, cell))
+    return lowest
 
 
 CHECK = Check(

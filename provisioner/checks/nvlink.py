@@ -7,34 +7,34 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import NVLINK
-from provisioner.checks.readers.reading import lines_of, number, text_of
-from provisioner.checks.thresholds import floor
+from provisioner.checks.readers.tool_output import parse_number, read_output, split_lines
+from provisioner.checks.thresholds import require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _GPU = re.compile(r"GPU (\d{1,3}): .{1,200}\(UUID: GPU-[0-9A-Za-z-]{1,64}\)$")
 _LINK = re.compile(r"Link (\d{1,3}): ([0-9.]{1,12}) GB/s$")
 _DOWN = re.compile(r"Link (\d{1,3}): .{0,60}(inactive|disabled|off)", re.IGNORECASE)
 _DCGMI_GPU = re.compile(r"gpuId (\d{1,3}):$")
-# up, down, disabled, not there
+# up, down, disabled, absent
 _DCGMI_LINKS = re.compile(r"[UDX_](?: [UDX_]){0,63}$")
 _DCGMI_OTHER = re.compile(r"(?:[+|]|GPUs:|No NvSwitches|Key:|[UDX_](?: [UDX_]){0,63}$|\w+=)")
 _ALL_DOWN = "all links are inactive"
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    text = text_of(evidence, NVLINK)
-    links = _of_dcgmi(text) if "gpuId" in text else _read(text)
+    text = read_output(evidence, NVLINK)
+    links = _parse_dcgmi(text) if "gpuId" in text else _parse_smi(text)
     if len(links) != context.gpus:
         yield fault("host", Severity.ISOLATE, "GPUs with NVLinks", len(links), context.gpus)
     down = {gpu: [n for n, speed in speeds.items() if speed <= 0] for gpu, speeds in links.items()}
     for gpu, listed in down.items():
         for link in listed:
             yield fault(f"GPU {gpu} link {link}", Severity.ISOLATE, "the NVLink is down")
-    wanted = int(floor(context, "nvlinks"))
+    required = int(require_threshold(context, "nvlinks"))
     for gpu, speeds in links.items():
         up = len(speeds) - len(down[gpu])
-        if up < wanted:
-            yield fault(f"GPU {gpu}", Severity.ISOLATE, "NVLinks that are up", up, wanted)
+        if up < required:
+            yield fault(f"GPU {gpu}", Severity.ISOLATE, "NVLinks that are up", up, required)
     rates = {speed for speeds in links.values() for speed in speeds.values() if speed > 0}
     if len(rates) > 1:
         common = max(rates)
@@ -50,11 +50,11 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
                     )
 
 
-def _of_dcgmi(text: str) -> dict[int, dict[int, float]]:
-    """`dcgmi nvlink -s`: a letter a link. It knows no speeds: a link that is up counts as 1."""
+def _parse_dcgmi(text: str) -> dict[int, dict[int, float]]:
+    """Parse `dcgmi nvlink -s`: one letter per link, no speeds; a link that is up counts as 1."""
     links: dict[int, dict[int, float]] = {}
     gpu: int | None = None
-    for line in lines_of(text):
+    for line in split_lines(text):
         bare = line.strip()
         if match := _DCGMI_GPU.match(bare):
             gpu = int(match[1])
@@ -75,11 +75,11 @@ def _of_dcgmi(text: str) -> dict[int, dict[int, float]]:
     return links
 
 
-def _read(text: str) -> dict[int, dict[int, float]]:
-    """GPU -> link -> GB/s; 0 for a link that is down."""
+def _parse_smi(text: str) -> dict[int, dict[int, float]]:
+    """Return GPU -> link -> GB/s; 0 for a link that is down."""
     links: dict[int, dict[int, float]] = {}
     current: dict[int, float] | None = None
-    for line in lines_of(text):
+    for line in split_lines(text):
         bare = line.strip()
         if match := _GPU.match(bare):
             gpu = int(match[1])
@@ -91,7 +91,7 @@ def _read(text: str) -> dict[int, dict[int, float]]:
         elif match := _LINK.match(bare):
             if int(match[1]) in current:
                 raise Unreadable("nvidia-smi nvlink: one link is listed twice")
-            current[int(match[1])] = number(match[2], "link speed")
+            current[int(match[1])] = parse_number(match[2], "link speed")
         elif match := _DOWN.match(bare):
             current[int(match[1])] = 0.0
         elif _ALL_DOWN not in bare.lower():  # "... as all links are inActive"

@@ -1,9 +1,9 @@
-"""E9: NVLinks carried what they carried without errors; none is new after a load test.
+"""E9: NVLinks have carried their traffic without errors, and a load test adds none.
 
-Before a load, fewer than ten of a kind are let pass: that is facebookresearch/gcm's limit, Imbue
-warns from five on. During a load not one may come. What FEC corrected is no error, and is left
-alone; a link that had to recover, or an effective bit error rate that the code did not correct, is.
-Counters are named as drivers name them: three up to Hopper's first drivers, a dozen since.
+Before a load, fewer than ten errors of a kind pass: that is facebookresearch/gcm's limit; Imbue
+warns from five on. During a load none may occur. Errors that FEC corrected do not count; a link
+recovery does, and so does an effective bit error rate, which remains after correction. Drivers
+differ in their counters: three in Hopper's first drivers, a dozen since.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.counters import earlier, per_device
-from provisioner.checks.readers.reading import (
-    documents_of,
-    lines_of,
-    mapping,
-    number,
-    sequence,
-    text_of,
-    whole,
-)
+from provisioner.checks.counter_growth import compute_growth_per_device, find_before_load
 from provisioner.checks.readers.smi_query import NOT_THERE
-from provisioner.checks.thresholds import floor, misses
+from provisioner.checks.readers.tool_output import (
+    parse_documents,
+    parse_number,
+    parse_whole,
+    read_output,
+    require_list,
+    require_object,
+    split_lines,
+)
+from provisioner.checks.thresholds import check_threshold, require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 NVLINK_ERRORS = Command(name="nvlink_errors", line="nvidia-smi nvlink -e", limit_s=60.0)
@@ -31,7 +31,7 @@ NVLINK_ERRORS = Command(name="nvlink_errors", line="nvidia-smi nvlink -e", limit
 _GPU = re.compile(r"GPU (\d{1,3}): ")
 _LINK = re.compile(r"Link (\d{1,3}): ([A-Za-z][A-Za-z /]{1,60}?)(?: - (\d{1,3}))?: (\S{1,40})$")
 _DOWN = re.compile(r"Link (\d{1,3}): <?(?:inactive|disabled|off)>?$", re.IGNORECASE)
-_TRAFFIC = ("packets", "bytes", "blocks", "codewords")  # they grow on a link that works
+_TRAFFIC = ("packets", "bytes", "blocks", "codewords")  # these grow on a working link
 _CORRECTED = "FEC"
 _RATE = "BER"
 
@@ -39,8 +39,8 @@ Link = tuple[dict[str, int], dict[str, float]]  # counters and rates, by name
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    text = text_of(evidence, NVLINK_ERRORS)
-    for gpu, link in _down(text):
+    text = read_output(evidence, NVLINK_ERRORS)
+    for gpu, link in _find_down_links(text):
         yield fault(f"GPU {gpu} link {link}", Severity.ISOLATE, "the NVLink is down")
     links = _read(text)
     gpus = {part.partition(" link ")[0] for part in links}
@@ -50,54 +50,56 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         for name, rate in rates.items():
             if not name.startswith("Effective"):
                 continue
-            if missed := misses(context, "nvlink_effective_ber", rate):
+            if missed := check_threshold(context, "nvlink_effective_ber", rate):
                 yield fault(part, Severity.ISOLATE, name, *missed)
-    before = earlier(evidence, NVLINK_ERRORS)
+    before = find_before_load(evidence, NVLINK_ERRORS)
     counted = {part: counters for part, (counters, _) in links.items()}
     if before is None:
-        most, what = floor(context, "nvlink_errors"), ""
+        most, prefix = require_threshold(context, "nvlink_errors"), ""
     else:
-        had = _read(text_of(before, NVLINK_ERRORS))
-        counted = per_device({p: c for p, (c, _) in had.items()}, counted, "nvidia-smi nvlink -e")
-        most, what = 0.0, "new "
+        had = _read(read_output(before, NVLINK_ERRORS))
+        counted = compute_growth_per_device(
+            {p: c for p, (c, _) in had.items()}, counted, "nvidia-smi nvlink -e"
+        )
+        most, prefix = 0.0, "new "
     for part, counters in counted.items():
         for name, value in counters.items():
-            if value > most and not _harmless(name):
-                yield fault(part, Severity.ISOLATE, what + name, value, f"at most {most:.0f}")
+            if value > most and not _is_harmless(name):
+                yield fault(part, Severity.ISOLATE, prefix + name, value, f"at most {most:.0f}")
 
 
-def _harmless(name: str) -> bool:
+def _is_harmless(name: str) -> bool:
     return name.startswith(_CORRECTED) or name.lower().endswith(_TRAFFIC)
 
 
 def _read(text: str) -> dict[str, Link]:
-    """ "GPU 0 link 3" -> its counters and rates; every link of a GPU has the same ones."""
-    links = _of_dcgmi(text) if text.lstrip().startswith("{") else _of_smi(text)
+    """Return "GPU 0 link 3" -> its counters and rates; all links must have the same ones."""
+    links = _parse_dcgmi(text) if text.lstrip().startswith("{") else _parse_smi(text)
     names = {(frozenset(counters), frozenset(rates)) for counters, rates in links.values()}
     per_gpu: dict[str, int] = {}
     for part in links:
         gpu = part.partition(" link ")[0]
         per_gpu[gpu] = per_gpu.get(gpu, 0) + 1
-    bare = any(all(map(_harmless, counters)) for counters, _ in links.values())
+    bare = any(all(map(_is_harmless, counters)) for counters, _ in links.values())
     if not links or bare or len(names) != 1 or len(set(per_gpu.values())) != 1:
-        raise Unreadable("nvidia-smi nvlink -e: the links do not all tell the same")
+        raise Unreadable("nvidia-smi nvlink -e: the links do not all report the same counters")
     return links
 
 
-def _down(text: str) -> Iterator[tuple[str, str]]:
-    """(GPU, link) of links that are told to be down, and so count nothing."""
+def _find_down_links(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (GPU, link) of links that are reported as down, and so have no counters."""
     gpu = ""
-    for line in lines_of(text):
+    for line in split_lines(text):
         if match := _GPU.match(line.strip()):
             gpu = match[1]
         elif match := _DOWN.match(line.strip()):
             yield gpu, match[1]
 
 
-def _of_smi(text: str) -> dict[str, Link]:
+def _parse_smi(text: str) -> dict[str, Link]:
     links: dict[str, Link] = {}
     gpu = ""
-    for line in lines_of(text):
+    for line in split_lines(text):
         bare = line.strip()
         if match := _GPU.match(bare):
             gpu = f"GPU {match[1]}"
@@ -111,33 +113,33 @@ def _of_smi(text: str) -> dict[str, Link]:
             if name in counters or name in rates:
                 raise Unreadable("nvidia-smi nvlink -e: one counter is listed twice")
             if match[2].endswith(_RATE):
-                rates[name] = number(match[4], name)
+                rates[name] = parse_number(match[4], name)
             else:
-                counters[name] = whole(match[4], name)
+                counters[name] = parse_whole(match[4], name)
         elif not (gpu and _DOWN.match(bare)):
             raise Unreadable(f"nvidia-smi nvlink -e: cannot read {bare[:60]!r}")
     return links
 
 
-def _of_dcgmi(text: str) -> dict[str, Link]:
-    """`dcgmi nvlink -e -j -g N`: one document a GPU."""
+def _parse_dcgmi(text: str) -> dict[str, Link]:
+    """Parse `dcgmi nvlink -e -j -g N`: one document per GPU."""
     links: dict[str, Link] = {}
-    for _, document in documents_of(text, "dcgmi nvlink"):
-        whole_one = mapping(document, "dcgmi nvlink")
-        heads = [str(h) for h in sequence(whole_one.get("header"), "header")]
+    for _, document in parse_documents(text, "dcgmi nvlink"):
+        whole_one = require_object(document, "dcgmi nvlink")
+        heads = [str(h) for h in require_list(whole_one.get("header"), "header")]
         gpu = next((h for h in heads if re.fullmatch(r"GPU \d{1,3}", h)), None)
         if gpu is None:
-            raise Unreadable("dcgmi nvlink: it does not say which GPU")
-        for link, facts in mapping(whole_one.get("body"), "body").items():
-            children = mapping(mapping(facts, link).get("children"), "children")
+            raise Unreadable("dcgmi nvlink: it does not report which GPU")
+        for link, facts in require_object(whole_one.get("body"), "body").items():
+            children = require_object(require_object(facts, link).get("children"), "children")
             part = f"{gpu} link {link.removeprefix('Link ')}"
             if part in links:
                 raise Unreadable(f"dcgmi nvlink: {part[:40]} is listed twice")
             links[part] = (
                 {
-                    name: whole(str(mapping(value, name).get("value")), name)
+                    name: parse_whole(str(require_object(value, name).get("value")), name)
                     for name, value in children.items()
-                    if mapping(value, name).get("value") not in NOT_THERE
+                    if require_object(value, name).get("value") not in NOT_THERE
                 },
                 {},
             )

@@ -1,9 +1,9 @@
 """N5: every optical module is within its own limits of temperature, voltage, current and light.
 
-The limits are those that the module itself gives: in brackets behind each reading of `mlxlink`, as
-alarm thresholds in `ethtool -m -j`. Light received is measured for every lane: an outlier in its
-cohort tells of a dirty connector long before the module's limit. A copper cable needs no readings;
-those that it has are judged.
+The module itself gives the limits: in brackets behind each reading of `mlxlink`, as alarm
+thresholds in `ethtool -m -j`. Received light is measured for every lane: an outlier in its cohort
+indicates a dirty connector long before the module's limit. A copper cable needs no readings; those
+that it has are judged.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.readers.mlxlink_reading import MLXLINK
-from provisioner.checks.readers.optic_modules import Module, modules
+from provisioner.checks.readers.mlxlink_ports import MLXLINK
+from provisioner.checks.readers.optic_modules import OpticModule, read_modules
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    for module in modules(evidence, context):
+    for module in read_modules(evidence, context):
         if module.missing and not module.copper:
             raise Unreadable(f"{module.part} does not give {module.missing[0]} and its limits")
-        yield from _module(module)
+        yield from _judge_module(module)
 
 
-def _module(module: Module) -> Iterator[Finding]:
+def _judge_module(module: OpticModule) -> Iterator[Finding]:
     for name in module.faults:
         yield fault(module.part, Severity.ISOLATE, f"the module: {name}", "raised", "not raised")
     for reading in module.readings:
@@ -32,20 +32,20 @@ def _module(module: Module) -> Iterator[Finding]:
             if not reading.low <= value <= reading.high:
                 part = f"{module.part} lane {lane}" if many else module.part
                 measured = f"{value:g} {reading.unit}"
-                wanted = f"{reading.low:g} to {reading.high:g} {reading.unit}"
+                limits = f"{reading.low:g} to {reading.high:g} {reading.unit}"
                 yield fault(
-                    part, Severity.ISOLATE, f"the optic's {reading.words}", measured, wanted
+                    part, Severity.ISOLATE, f"the optic's {reading.words}", measured, limits
                 )
 
 
 def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
-    found: dict[str, float] = {}
-    for module in modules(evidence, context):
+    measured: dict[str, float] = {}
+    for module in read_modules(evidence, context):
         for lane, value in enumerate(module.received_dbm):
-            found[f"rx_power_dbm/{module.part} lane {lane}"] = value
+            measured[f"rx_power_dbm/{module.part} lane {lane}"] = value
         if (heat := module.temperature_c) is not None:
-            found[f"optic_temperature_c/{module.part}"] = heat
-    return found
+            measured[f"optic_temperature_c/{module.part}"] = heat
+    return measured
 
 
 CHECK = Check("optics", Gate.A, (MLXLINK,), _findings, after_load=True, measure=_measure)

@@ -1,8 +1,8 @@
-"""I5: NICs, NVMe drives and PCIe switches run their links at what they can, read from sysfs.
+"""I5: links of NICs, NVMe drives and PCIe switches run at their maximum, read from sysfs.
 
-GPUs are judged by `pcie_link`. A link belongs to the device at its lower end: a bridge is judged
-where it is the upper port of a switch, that is a bridge with a bridge above and bridges below it;
-its lower ports run at what is plugged into them.
+`pcie_link` judges GPUs. A link belongs to the device at its lower end. A bridge is judged where it
+is the upper port of a switch, that is, a bridge with a bridge above and bridges below it; the lower
+ports run at the speed of the device below them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.reading import END, text_of
-from provisioner.checks.readers.sysfs import files_of, matching
+from provisioner.checks.readers.sysfs import match_files, parse_files
+from provisioner.checks.readers.tool_output import END, read_output
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _FILES = (
@@ -23,7 +23,7 @@ _FILES = (
     "max_link_speed",
     "max_link_width",
 )
-# the links in /sys/bus/pci/devices lead to paths that say which bridge a device is below
+# the links in /sys/bus/pci/devices lead to paths that show which bridge a device is below
 PCI_TREE = Command(
     name="pci_tree",
     line="for f in " + " ".join(_FILES) + "; do grep -H . $(readlink -f /sys/bus/pci/devices/*"
@@ -40,12 +40,12 @@ _SPEED = re.compile(r"^(\d{1,3}(?:\.\d{1,2})?) GT/s(?: PCIe)?$")  # "32.0 GT/s P
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _BRIDGE, _NVME, _NETWORK = "0x0604", "0x0108", ("0x0200", "0x0207")
 _MELLANOX = "0x15b3"
-RAIL_GEN, RAIL_WIDTH = 5, 16  # what a 400 Gb/s port needs
+RAIL_GEN, RAIL_WIDTH = 5, 16  # the link that a 400 Gb/s port needs
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    devices = _read(text_of(evidence, PCI_TREE, any_exit=True))
-    upper = _upper_ports(devices)
+    devices = _read_devices(read_output(evidence, PCI_TREE, any_exit=True))
+    upper = _find_upper_ports(devices)
     full: set[str] = set()  # cards, however many functions they have
     drives = 0
     for path, facts in sorted(devices.items(), key=lambda item: _address(item[0])):
@@ -53,9 +53,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         nic = kind in _NETWORK and facts["vendor"] == _MELLANOX
         if not (nic or kind == _NVME or path in upper):
             continue
-        link = _link(facts)
+        link = _read_link(facts)
         if link is None:
-            continue  # a virtual function: it has no link
+            continue  # a virtual function, which has no link
         gen, gen_max, width, width_max = link
         if nic and gen >= RAIL_GEN and width >= RAIL_WIDTH:
             full.add(_address(path)[:-2])
@@ -76,20 +76,20 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         yield fault("host", Severity.ISOLATE, "NVMe drives with a link", drives, context.drives)
 
 
-def _read(text: str) -> dict[str, dict[str, str]]:
+def _read_devices(text: str) -> dict[str, dict[str, str]]:
     devices: dict[str, dict[str, str]] = {}
-    for (path, name), value in matching(files_of(text), _FILE).items():
+    for (path, name), value in match_files(parse_files(text), _FILE).items():
         devices.setdefault(path, {})[name] = value
     if not devices:
         raise Unreadable("sysfs: no PCI device in it")
     for path, facts in devices.items():
         if "class" not in facts or "vendor" not in facts:
-            raise Unreadable(f"sysfs: {_address(path)} does not say its class and vendor")
+            raise Unreadable(f"sysfs: {_address(path)} does not report its class and vendor")
     return devices
 
 
-def _upper_ports(devices: Mapping[str, Mapping[str, str]]) -> set[str]:
-    """Bridges with a bridge above and a bridge below."""
+def _find_upper_ports(devices: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the bridges that have a bridge above and a bridge below them."""
     bridges = {path for path, facts in devices.items() if facts["class"].startswith(_BRIDGE)}
     below = {path.rpartition("/")[0] for path in bridges}
     return {path for path in bridges if path in below and path.rpartition("/")[0] in bridges}
@@ -99,28 +99,33 @@ def _address(path: str) -> str:
     return path.rpartition("/")[2].lower()
 
 
-def _link(facts: Mapping[str, str]) -> tuple[int, int, int, int] | None:
-    """(generation, its maximum, width, its maximum); None for a function without a link.
+def _read_link(facts: Mapping[str, str]) -> tuple[int, int, int, int] | None:
+    """Return (generation, its maximum, width, its maximum); None for a function without a link.
 
-    Virtual functions say "Unknown" and 0; so does a card that has fallen off, which then misses in
-    the count of its kind.
+    Virtual functions print "Unknown" and 0. So does a card that has fallen off the bus, which is
+    then missing from the count of its kind.
     """
     cells = [facts.get(name, "Unknown") for name in _FILES[2:]]
     if cells[0].startswith("Unknown") or cells[2].startswith("Unknown") or cells[1] == "0":
         return None
     speed, width, speed_max, width_max = cells
-    return _generation(speed), _generation(speed_max), _lanes(width), _lanes(width_max)
+    return (
+        _parse_generation(speed),
+        _parse_generation(speed_max),
+        _parse_lanes(width),
+        _parse_lanes(width_max),
+    )
 
 
-def _generation(cell: str) -> int:
+def _parse_generation(cell: str) -> int:
     match = _SPEED.match(cell)
-    found = _GENERATIONS.get(float(match[1])) if match else None
-    if found is None:
+    generation = _GENERATIONS.get(float(match[1])) if match else None
+    if generation is None:
         raise Unreadable(f"sysfs: a link speed of {cell[:40]!r}")
-    return found
+    return generation
 
 
-def _lanes(cell: str) -> int:
+def _parse_lanes(cell: str) -> int:
     if not (cell.isascii() and cell.isdecimal() and len(cell) <= 3 and 0 < int(cell) <= 32):
         raise Unreadable(f"sysfs: a link width of {cell[:40]!r}")
     return int(cell)

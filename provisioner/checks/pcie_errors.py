@@ -1,8 +1,8 @@
 """E12: no PCIe device had an uncorrectable error; corrected ones hardly grow under load.
 
-The kernel counts them for every device with Advanced Error Reporting (sysfs, `aer_dev_*`; the
-totals are lines of their own). DCGM isolates for uncorrectable ones (errors 98, 104, 107). For
-corrected ones the rule is "about none under load"; nobody publishes a number.
+The kernel counts them for every device with Advanced Error Reporting (sysfs, `aer_dev_*`; totals
+have lines of their own). DCGM isolates for uncorrectable ones (errors 98, 104, 107). For corrected
+ones the rule is "about none under load"; no source publishes a number.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.counters import earlier, per_device
-from provisioner.checks.readers.reading import END, text_of, whole
-from provisioner.checks.readers.sysfs import files_of
-from provisioner.checks.thresholds import misses
+from provisioner.checks.counter_growth import compute_growth_per_device, find_before_load
+from provisioner.checks.readers.sysfs import parse_files
+from provisioner.checks.readers.tool_output import END, parse_whole, read_output
+from provisioner.checks.thresholds import check_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _AER = "/sys/bus/pci/devices/*/aer_dev_"
@@ -35,33 +35,33 @@ _TOTALS = {
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    devices = _read(text_of(evidence, PCIE_ERRORS, any_exit=True))
+    devices = _read_totals(read_output(evidence, PCIE_ERRORS, any_exit=True))
     for address, counted in devices.items():
         for kind in ("fatal", "nonfatal"):
             if counted[kind]:
-                words = f"uncorrectable PCIe errors ({kind})"
-                yield fault(f"PCI {address}", Severity.ISOLATE, words, counted[kind], 0)
-    before = earlier(evidence, PCIE_ERRORS)
+                detail = f"uncorrectable PCIe errors ({kind})"
+                yield fault(f"PCI {address}", Severity.ISOLATE, detail, counted[kind], 0)
+    before = find_before_load(evidence, PCIE_ERRORS)
     if before is None:
         return
-    had = _read(text_of(before, PCIE_ERRORS, any_exit=True))
-    for address, growth in per_device(had, devices, "AER").items():
-        if missed := misses(context, "pcie_corrected_in_a_load", growth["correctable"]):
-            words = "corrected PCIe errors during a load test"
-            yield fault(f"PCI {address}", Severity.ISOLATE, words, *missed)
+    had = _read_totals(read_output(before, PCIE_ERRORS, any_exit=True))
+    for address, growth in compute_growth_per_device(had, devices, "AER").items():
+        if missed := check_threshold(context, "pcie_corrected_in_a_load", growth["correctable"]):
+            detail = "corrected PCIe errors during a load test"
+            yield fault(f"PCI {address}", Severity.ISOLATE, detail, *missed)
 
 
-def _read(text: str) -> dict[str, dict[str, int]]:
-    """PCI address -> kind of error -> total."""
+def _read_totals(text: str) -> dict[str, dict[str, int]]:
+    """Return PCI address -> kind of error -> total."""
     devices: dict[str, dict[str, int]] = {}
-    for path, lines in files_of(text).items():
+    for path, lines in parse_files(text).items():
         match = _FILE.fullmatch(path)
         if match is None or match[2] not in _TOTALS:
             continue
         totals = [line.split() for line in lines if line.startswith(_TOTALS[match[2]])]
         if len(totals) != 1 or len(totals[0]) != 2:
-            raise Unreadable(f"sysfs: {path[-60:]} has not one total")
-        devices.setdefault(match[1].lower(), {})[match[2]] = whole(totals[0][1], path[-60:])
+            raise Unreadable(f"sysfs: {path[-60:]} does not have exactly one total")
+        devices.setdefault(match[1].lower(), {})[match[2]] = parse_whole(totals[0][1], path[-60:])
     if not devices:
         raise Unreadable("sysfs: no device counts PCIe errors")
     for address, counted in devices.items():

@@ -1,9 +1,10 @@
-"""I5: every GPU's PCIe link can do and does what the profile asks: Gen5 x16.
+"""I5: every GPU's PCIe link supports and runs at the link of its profile: Gen5 x16.
 
 DCGM's own floor for these parts is generation 3 (its diag-skus.yaml), so that a link trained down
-to Gen4 passes there; the floor here is the profile's. An idle GPU lowers its link to the first
-generation to save power: the generation in use is judged after a load, and there the first one
-still only says that the GPU is idle again. A link that truly fell to it misses the bandwidth floor.
+to Gen4 passes DCGM; this check uses the profile's floor. An idle GPU lowers its link to the first
+generation to save power. So the current generation is judged after a load only, and generation 1
+there still means that the GPU is idle again. A link that really fell to it misses the bandwidth
+floor.
 """
 
 from __future__ import annotations
@@ -12,9 +13,15 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import PCIE
-from provisioner.checks.counters import earlier
-from provisioner.checks.readers.smi_table import count, once, part_of, silent, table
-from provisioner.checks.thresholds import floor
+from provisioner.checks.counter_growth import find_before_load
+from provisioner.checks.readers.smi_table import (
+    find_unresponsive,
+    name_part,
+    parse_count,
+    read_table,
+    require_unique,
+)
+from provisioner.checks.thresholds import require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _COLUMNS = ("gen.current", "gen.max", "width.current", "width.max")
@@ -23,25 +30,28 @@ IDLE_GENERATION = 1
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     names = [f"pcie.link.{column}" for column in _COLUMNS]
-    rows = table(evidence, PCIE, "index", "pci.bus_id", *names)
-    once(rows, "index", "pci.bus_id")
-    gen_min, width_min = floor(context, "pcie_gen"), floor(context, "pcie_width")
-    wanted = f"Gen{gen_min:g} x{width_min:g}"
-    loaded = earlier(evidence, PCIE) is not None
+    rows = read_table(evidence, PCIE, "index", "pci.bus_id", *names)
+    require_unique(rows, "index", "pci.bus_id")
+    gen_min, width_min = (
+        require_threshold(context, "pcie_gen"),
+        require_threshold(context, "pcie_width"),
+    )
+    required = f"Gen{gen_min:g} x{width_min:g}"
+    loaded = find_before_load(evidence, PCIE) is not None
     if len(rows) != context.gpus:
         yield fault("host", Severity.ISOLATE, "links of GPUs", len(rows), context.gpus)
     for row in rows:
-        part = f"{part_of(row)} at {row['pci.bus_id']}"
-        if (gone := silent(row, part)) is not None:
-            yield gone
+        part = f"{name_part(row)} at {row['pci.bus_id']}"
+        if (unresponsive := find_unresponsive(row, part)) is not None:
+            yield unresponsive
             continue
-        gen, gen_max, width, width_max = (count(row, name) for name in names)
+        gen, gen_max, width, width_max = (parse_count(row, name) for name in names)
         measured = f"Gen{gen} x{width} of Gen{gen_max} x{width_max}"
         slow = loaded and IDLE_GENERATION < gen < gen_max
         if gen_max < gen_min or width_max < width_min:
-            yield fault(part, Severity.CONFIG, "the slot limits the PCIe link", measured, wanted)
+            yield fault(part, Severity.CONFIG, "the slot limits the PCIe link", measured, required)
         elif width < width_max or slow:
-            yield fault(part, Severity.ISOLATE, "the PCIe link trained down", measured, wanted)
+            yield fault(part, Severity.ISOLATE, "the PCIe link trained down", measured, required)
 
 
 CHECK = Check(

@@ -1,7 +1,7 @@
-"""N7: the errors that RDMA ports count do not grow: some not at all, others only slowly.
+"""N7: the error counters of RDMA ports do not grow: some not at all, others only slowly.
 
-Limits are NVSentinel's for NICs, on what grew between two looks; before the first load test the
-counters are only read, for what stood there before says nothing of now.
+The limits are NVSentinel's for NICs, on the growth between two readings. Before the first load test
+the counters are only read, because their earlier values do not describe the present.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.readers.rdma_reading import RDMA_COUNTERS, growth, look
-from provisioner.checks.thresholds import misses
+from provisioner.checks.readers.rdma_port_counters import RDMA_COUNTERS, read_counters, read_growth
+from provisioner.checks.thresholds import check_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
-# counters that may not grow at all
+# counters that must not grow at all
 FATAL = (
     "link_downed",
     "excessive_buffer_overrun_errors",
     "local_link_integrity_errors",
     "rnr_nak_retry_err",
 )
-# counters that may grow slowly: a threshold of each name, with "_per_s" behind it
+# counters that may grow slowly: the threshold is the name with "_per_s" appended
 SLOW = (
     "symbol_error",
     "link_error_recovery",
@@ -29,15 +29,15 @@ SLOW = (
     "roce_slow_restart",
     "local_ack_timeout_err",
 )
-# what every mlx5 port counts: without these nothing was told
+# counters that every mlx5 port has: without them the output is not usable
 _NEEDED = frozenset({"rnr_nak_retry_err", "local_ack_timeout_err", "out_of_sequence"})
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    for port, counters in look(evidence, context).ports.items():
+    for port, counters in read_counters(evidence, context).ports.items():
         if not set(counters) >= _NEEDED:
             raise Unreadable(f"{port} does not count {', '.join(sorted(_NEEDED - set(counters)))}")
-    grew = growth(evidence, context)
+    grew = read_growth(evidence, context)
     if grew is None:
         return
     for port, deltas in sorted(grew.ports.items()):
@@ -46,7 +46,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
                 yield fault(port, Severity.ISOLATE, f"{name} grew", deltas[name], 0)
         for name in SLOW:
             rate = deltas.get(name, 0) / grew.seconds
-            if missed := misses(context, f"{name}_per_s", rate):
+            if missed := check_threshold(context, f"{name}_per_s", rate):
                 yield fault(port, Severity.MONITOR, f"{name} grows too fast", *missed)
 
 

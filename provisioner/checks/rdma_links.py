@@ -1,7 +1,7 @@
 """N1: every RDMA port is active Ethernet with frames of 9,000 bytes, one per rail at full rate.
 
-`ip -j link`, with `ethtool` of every interface, is read too; alone it tells no rates, and is no
-pass.
+`ip -j link`, with `ethtool` of every interface, is read too; without ethtool it has no rates and
+does not pass.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.link_listing import judged, looks_like_links
-from provisioner.checks.readers.reading import END, text_of, whole
-from provisioner.checks.readers.sysfs import Files, files_of, grouped, matching
-from provisioner.checks.thresholds import floor, misses
+from provisioner.checks.readers.link_listing import judge_links, looks_like_links
+from provisioner.checks.readers.sysfs import Files, group_by_device, match_files, parse_files
+from provisioner.checks.readers.tool_output import END, parse_whole, read_output
+from provisioner.checks.thresholds import check_threshold, require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _PORT = "/sys/class/infiniband/*/ports/1/"
@@ -34,51 +34,51 @@ _RATE = re.compile(r"^(\d{1,4})(?:\.\d+)? Gb/sec")
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    text = text_of(evidence, RDMA_LINKS, any_exit=True)
+    text = read_output(evidence, RDMA_LINKS, any_exit=True)
     if looks_like_links(text):
-        yield from judged(text, context)
+        yield from judge_links(text, context)
         return
-    files = files_of(text)
-    ports = grouped(matching(files, _FILE))
+    files = parse_files(text)
+    ports = group_by_device(match_files(files, _FILE))
     if not ports:
         raise Unreadable("sysfs: no RDMA port in it")
-    frames = _frames(files)
-    full, rail = 0, floor(context, "rail_gbit_s")
+    frames = _read_mtus(files)
+    full, rail = 0, require_threshold(context, "rail_gbit_s")
     for name, facts in sorted(ports.items()):
         if set(facts) != set(_FACTS):
-            raise Unreadable(f"sysfs: {name} does not say its {', '.join(_FACTS)}")
+            raise Unreadable(f"sysfs: {name} does not report its {', '.join(_FACTS)}")
         rate = _RATE.match(facts["rate"])
         if rate is None:
             raise Unreadable(f"sysfs: {name} has rate {facts['rate'][:40]!r}")
         if facts["state"] != "4: ACTIVE":
             yield fault(name, Severity.ISOLATE, "the port is not up", facts["state"], "4: ACTIVE")
         elif facts["phys_state"] != "5: LinkUp":
-            words = "the port's physical state"
-            yield fault(name, Severity.ISOLATE, words, facts["phys_state"], "5: LinkUp")
+            detail = "the port's physical state"
+            yield fault(name, Severity.ISOLATE, detail, facts["phys_state"], "5: LinkUp")
         elif facts["link_layer"] != "Ethernet":
             yield fault(
                 name, Severity.CONFIG, "the port's link layer", facts["link_layer"], "Ethernet"
             )
         elif int(rate[1]) >= rail:
             full += 1
-            yield from _frame(name, frames.get(name), context)
+            yield from _judge_mtu(name, frames.get(name), context)
     if full < context.rails:
         yield fault("host", Severity.ISOLATE, f"ports at {rail:g} Gb/s", full, context.rails)
 
 
-def _frames(files: Files) -> dict[str, int]:
-    """RDMA device -> the smallest MTU of its network interfaces."""
-    found: dict[str, int] = {}
-    for (device, _), line in matching(files, _MTU).items():
-        mtu = whole(line, "mtu")
-        found[device] = min(mtu, found.get(device, mtu))
-    return found
+def _read_mtus(files: Files) -> dict[str, int]:
+    """Return RDMA device -> the smallest MTU of its network interfaces."""
+    mtus: dict[str, int] = {}
+    for (device, _), line in match_files(files, _MTU).items():
+        mtu = parse_whole(line, "mtu")
+        mtus[device] = min(mtu, mtus.get(device, mtu))
+    return mtus
 
 
-def _frame(name: str, mtu: int | None, context: CheckContext) -> Iterator[Finding]:
+def _judge_mtu(name: str, mtu: int | None, context: CheckContext) -> Iterator[Finding]:
     if mtu is None:
-        raise Unreadable(f"sysfs: {name} does not say its MTU")
-    if missed := misses(context, "mtu", mtu):
+        raise Unreadable(f"sysfs: {name} does not report its MTU")
+    if missed := check_threshold(context, "mtu", mtu):
         yield fault(name, Severity.CONFIG, "the port's MTU", *missed)
 
 

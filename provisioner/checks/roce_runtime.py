@@ -1,8 +1,8 @@
-"""I7b: what a SuperNIC loses at every boot is set: trust, PFC, adaptive routing, the algorithm.
+"""I7b: the settings that a SuperNIC loses at every boot are set: trust, PFC, adaptive routing, ...
 
-The play `bluefield_runtime` sets it through DOCA's management service; this reads it with other
-tools, by those that NVIDIA's documents name: `mlxreg` (register ROCE_ACCL), `mlnx_qos`, and the
-service that runs the congestion control. Parameters of the algorithm are read back by the play.
+The play `bluefield_runtime` sets them through DOCA's management service. This check reads them with
+the other tools that NVIDIA's documents name: `mlxreg` (register ROCE_ACCL), `mlnx_qos`, and the
+service that runs the congestion control. The play itself reads back the algorithm's parameters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.reading import END, lines_of, pci, text_of
+from provisioner.checks.readers.tool_output import END, normalize_pci, read_output, split_lines
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 ROCE_RUNTIME = Command(
@@ -38,46 +38,46 @@ _ENABLED = re.compile(r"\s*enabled((?:\s+[01]){8})\s*")
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    cards = _cards(text_of(evidence, ROCE_RUNTIME))
-    told = [address for address in cards if address not in context.dpu_pci]
-    if len(told) < context.rails:
-        words = "SuperNICs that tell their run-time settings"
-        yield fault("host", Severity.ISOLATE, words, len(told), context.rails)
+    cards = _read_cards(read_output(evidence, ROCE_RUNTIME))
+    reporting = [address for address in cards if address not in context.dpu_pci]
+    if len(reporting) < context.rails:
+        detail = "SuperNICs that report run-time settings"
+        yield fault("host", Severity.ISOLATE, detail, len(reporting), context.rails)
     if not context.nic_runtime:
         return
-    for address in context.rail_pci or tuple(told):
-        found = cards.get(address)
-        if found is None:
-            yield fault(address, Severity.ISOLATE, "the card tells no run-time settings")
+    for address in context.rail_pci or tuple(reporting):
+        settings = cards.get(address)
+        if settings is None:
+            yield fault(address, Severity.ISOLATE, "the card reports no run-time settings")
             continue
-        yield from _card(address, found, context.nic_runtime)
+        yield from _judge_card(address, settings, context.nic_runtime)
 
 
-def _card(
-    address: str, found: Mapping[str, list[str]], wanted: Mapping[str, str]
+def _judge_card(
+    address: str, settings: Mapping[str, list[str]], pinned: Mapping[str, str]
 ) -> Iterator[Finding]:
-    for path, what in (*_FIELDS.items(), (_TRUST, _TRUST), (_PFC, _PFC)):
-        if path not in wanted:
+    for path, field in (*_FIELDS.items(), (_TRUST, _TRUST), (_PFC, _PFC)):
+        if path not in pinned:
             continue
-        should = {"true": "1", "false": "0"}.get(wanted[path], wanted[path])
-        values = sorted(set(found.get(what, ())))
-        if values != [should]:
-            shown = ", ".join(values) or "not told"
-            words = "run-time setting is not as pinned (lost at a boot)"
-            yield fault(f"{address} {path}", Severity.CONFIG, words, shown, should)
-    state = found.get("algorithm", [])
+        expected = {"true": "1", "false": "0"}.get(pinned[path], pinned[path])
+        values = sorted(set(settings.get(field, ())))
+        if values != [expected]:
+            shown = ", ".join(values) or "not reported"
+            detail = "the run-time setting differs from its pin (lost at every boot)"
+            yield fault(f"{address} {path}", Severity.CONFIG, detail, shown, expected)
+    state = settings.get("algorithm", [])
     if state != ["active"]:
-        words = "the congestion-control algorithm does not run"
-        yield fault(address, Severity.CONFIG, words, ", ".join(state) or "not told", "active")
+        detail = "the congestion-control algorithm does not run"
+        yield fault(address, Severity.CONFIG, detail, ", ".join(state) or "not reported", "active")
 
 
-def _cards(text: str) -> dict[str, dict[str, list[str]]]:
-    """PCI address -> what -> values: one of the register, one of every interface."""
+def _read_cards(text: str) -> dict[str, dict[str, list[str]]]:
+    """Return PCI address -> field -> values: one of the register, one of every interface."""
     cards: dict[str, dict[str, list[str]]] = {}
     card: dict[str, list[str]] | None = None
-    for line in lines_of(text):
+    for line in split_lines(text):
         if match := _DEVICE.fullmatch(line.strip()):
-            address = pci(match[1])
+            address = normalize_pci(match[1])
             if address in cards:
                 raise Unreadable(f"{address} is there twice")
             card = cards[address] = {}

@@ -1,8 +1,9 @@
-"""N8: how often RoCE had to repeat itself: measured for comparison with the fleet.
+"""N8: how often RoCE had to retransmit, measured for comparison with the fleet.
 
-Meta's three (out_of_sequence, local_ack_timeout_err and, in `link_flaps`, flaps) and their kin. No
-limit is published for any; only damaged packets (`rx_icrc_encapsulated`) may not come at all. An
-acknowledgement that does not come may be the other side's death: pairs tell which.
+The counters are Meta's three (out_of_sequence, local_ack_timeout_err and, in `link_flaps`, flaps)
+and related ones. No limit is published for any; only damaged packets (`rx_icrc_encapsulated`) are
+always a fault. A missing acknowledgement may be the other side's failure: tests of pairs show
+which side it is.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.readers.rdma_reading import RDMA_COUNTERS, growth, look
+from provisioner.checks.readers.rdma_port_counters import RDMA_COUNTERS, read_counters, read_growth
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 WATCHED = (
@@ -26,18 +27,18 @@ _DAMAGED = "rx_icrc_encapsulated"
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    for port, counters in look(evidence, context).ports.items():
+    for port, counters in read_counters(evidence, context).ports.items():
         if not set(counters) >= set(WATCHED[:2]):
             raise Unreadable(f"{port} does not count what RoCE repeats")
-    grew = growth(evidence, context)
+    grew = read_growth(evidence, context)
     for port, deltas in sorted(grew.ports.items() if grew else ()):
         if deltas.get(_DAMAGED):
-            words = "packets with a wrong checksum during a load test"
-            yield fault(port, Severity.ISOLATE, words, deltas[_DAMAGED], 0)
+            detail = "packets with a wrong checksum during a load test"
+            yield fault(port, Severity.ISOLATE, detail, deltas[_DAMAGED], 0)
 
 
 def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
-    grew = growth(evidence, context)
+    grew = read_growth(evidence, context)
     return {
         f"{name}_per_s/{port}": deltas[name] / grew.seconds
         for port, deltas in (grew.ports.items() if grew else ())

@@ -10,9 +10,14 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import REMAP
-from provisioner.checks.readers.reading import whole
-from provisioner.checks.readers.smi_table import count, once, silent, table
-from provisioner.checks.thresholds import misses
+from provisioner.checks.readers.smi_table import (
+    find_unresponsive,
+    parse_count,
+    read_table,
+    require_unique,
+)
+from provisioner.checks.readers.tool_output import parse_whole
+from provisioner.checks.thresholds import check_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 _COLUMNS = tuple(
@@ -22,29 +27,29 @@ _FLAGS = {"No": 0, "Yes": 1}  # some drivers print words, others counts
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    rows = table(evidence, REMAP, "gpu_uuid", *_COLUMNS)
-    once(rows, "gpu_uuid")
+    rows = read_table(evidence, REMAP, "gpu_uuid", *_COLUMNS)
+    require_unique(rows, "gpu_uuid")
     if len(rows) != context.gpus:
         yield fault("host", Severity.ISOLATE, "GPUs that report remapping", len(rows), context.gpus)
     for row in rows:
         part = row["gpu_uuid"]
-        if (gone := silent(row, part)) is not None:
-            yield gone
+        if (unresponsive := find_unresponsive(row, part)) is not None:
+            yield unresponsive
             continue
-        count(row, _COLUMNS[0])
-        uncorrectable = count(row, _COLUMNS[1])
+        parse_count(row, _COLUMNS[0])
+        uncorrectable = parse_count(row, _COLUMNS[1])
         pending, failure = row[_COLUMNS[2]], row[_COLUMNS[3]]
-        if _flag(failure) > 0:
+        if _parse_flag(failure) > 0:
             yield fault(part, Severity.ISOLATE, "a row remapping failed", failure, 0)
-        if _flag(pending) > 0:
+        if _parse_flag(pending) > 0:
             yield fault(part, Severity.RESET_GPU, "a row waits to be remapped", pending, 0)
-        if missed := misses(context, "remapped_uncorrectable", uncorrectable):
-            words = "rows remapped for uncorrectable errors"
-            yield fault(part, Severity.ISOLATE, words, *missed)
+        if missed := check_threshold(context, "remapped_uncorrectable", uncorrectable):
+            detail = "rows remapped for uncorrectable errors"
+            yield fault(part, Severity.ISOLATE, detail, *missed)
 
 
-def _flag(cell: str) -> int:
-    return _FLAGS[cell] if cell in _FLAGS else whole(cell, "remapped_rows")
+def _parse_flag(cell: str) -> int:
+    return _FLAGS[cell] if cell in _FLAGS else parse_whole(cell, "remapped_rows")
 
 
 CHECK = Check(

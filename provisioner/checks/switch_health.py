@@ -1,11 +1,11 @@
-"""A switch says that it is healthy: the only check of a switch in itself (NVUE /system/health)."""
+"""The only check of a switch itself: the switch reports good health (NVUE /system/health)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, fault
-from provisioner.checks.readers.reading import json_of, mapping, text_of
+from provisioner.checks.readers.tool_output import parse_json, read_output, require_object
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.node import NodeKind
 
@@ -13,11 +13,11 @@ HEALTH = Command(name="system_health", line="/nvue_v1/system/health?rev=operatio
 
 
 def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:
-    health = mapping(json_of(text_of(evidence, HEALTH), "health"), "health")
-    issues = mapping(health.get("issues", {}), "issues")
+    health = require_object(parse_json(read_output(evidence, HEALTH), "health"), "health")
+    issues = require_object(health.get("issues", {}), "issues")
     for name, issue in issues.items():
-        words = issue.get("issue", issue) if isinstance(issue, dict) else issue
-        yield fault(name, Severity.MONITOR, "the switch reports an issue", words)
+        issue_text = issue.get("issue", issue) if isinstance(issue, dict) else issue
+        yield fault(name, Severity.MONITOR, "the switch reports an issue", issue_text)
     if health.get("status") != "OK" and not issues:
         yield fault("switch", Severity.MONITOR, "not healthy", health.get("status"), "OK")
 

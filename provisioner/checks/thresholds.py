@@ -1,6 +1,6 @@
-"""Looks thresholds up for one node: a site's own, then the published one, then a learned one.
+"""Looks up thresholds for one node: the site's own, then the published one, then a learned one.
 
-A check that finds none is skipped with that reason, and a skipped check is never a pass.
+A check without a threshold is skipped with that reason, and a skipped check is never a pass.
 """
 
 from __future__ import annotations
@@ -10,59 +10,62 @@ from provisioner.checks.threshold_data import ANY, THRESHOLDS, Bound, Limit, Lim
 
 
 def find(context: CheckContext, name: str) -> Limit:
-    """The limit that holds for a node, with its source; value None: there is none yet.
+    """Return the limit that applies to a node, with its source; its value is None if there is none.
 
-    A learned value stands in only where nobody gives one: a fleet that is bad as a whole must not
-    lower what a vendor promises.
+    A learned value applies only where no value is published or set: a fleet that is bad as a whole
+    must not lower a vendor's figure.
     """
-    given = _first(context.overrides.get(name, {}), context)
-    published = _first(THRESHOLDS[name].values, context)
-    found = given if given is not None else published
-    if found is not None and found.value is not None:
-        return found
+    own = _find_first(context.overrides.get(name, {}), context)
+    published = _find_first(THRESHOLDS[name].values, context)
+    chosen = own if own is not None else published
+    if chosen is not None and chosen.value is not None:
+        return chosen
     if name in context.learned:
         value, how = context.learned[name]
         return Limit(value=value, source=f"learned: {how}"[:300], learned=True)
-    return found or Limit(
+    return chosen or Limit(
         value=None, source=f"none for GPU model {context.gpu_model or 'unknown'!r}"
     )
 
 
-def floor(context: CheckContext, name: str) -> float:
-    """The value that holds for a node; `NotJudged` if there is none yet."""
+def require_threshold(context: CheckContext, name: str) -> float:
+    """Return the value that applies to a node. Raises `NotJudged` if there is none yet."""
     limit = find(context, name)
     if limit.value is None:
-        what = f"{THRESHOLDS[name].about} on {context.gpu_model or 'an unknown GPU model'}"
+        subject = f"{THRESHOLDS[name].about} on {context.gpu_model or 'an unknown GPU model'}"
         remedy = "learned baseline needed" if limit.learned else "give one in a thresholds file"
-        raise NotJudged(f"no published floor of {what} ({name}); {remedy}")
+        raise NotJudged(f"no published floor of {subject} ({name}); {remedy}")
     return limit.value
 
 
-def misses(context: CheckContext, name: str, measured: float) -> tuple[str, str] | None:
-    """None if a figure is good enough, else (measured, wanted) for a person.
+def check_threshold(context: CheckContext, name: str, measured: float) -> tuple[str, str] | None:
+    """Return None if a figure is good enough, else (measured, required) as text for a person.
 
     Raises `NotJudged` if there is no threshold yet.
     """
-    wanted, row = floor(context, name), THRESHOLDS[name]
-    good = measured >= wanted if row.bound is Bound.MIN else measured <= wanted
+    required, row = require_threshold(context, name), THRESHOLDS[name]
+    good = measured >= required if row.bound is Bound.MIN else measured <= required
     if good:
         return None
-    return f"{_figure(measured)} {row.unit}", f"{row.bound} {_figure(wanted)} {row.unit}"
+    return (
+        f"{_format_figure(measured)} {row.unit}",
+        f"{row.bound} {_format_figure(required)} {row.unit}",
+    )
 
 
-def _figure(value: float) -> str:
+def _format_figure(value: float) -> str:
     return f"{value:.0f}" if value >= 1e5 else f"{value:.6g}"
 
 
-def _first(limits: Limits, context: CheckContext) -> Limit | None:
+def _find_first(limits: Limits, context: CheckContext) -> Limit | None:
     for key in (context.profile, context.gpu_model, ANY):
         if key and key in limits:
             return limits[key]
     return None
 
 
-def markdown() -> str:
-    """The table in docs/thresholds.md, from the data itself."""
+def render_markdown() -> str:
+    """Return the table of docs/thresholds.md, made from the data itself."""
     rows = ["| threshold | unit | for | value | source |", "|---|---|---|---|---|"]
     for name, row in THRESHOLDS.items():
         for model, limit in row.values.items():

@@ -1,8 +1,8 @@
 """I4: every GPU reaches every other over all its NVLinks, and has a NIC of its own close by.
 
 PIX and PXB are paths that do not leave the PCIe switches: only there GPUDirect reaches its rate
-(AWS's health checks compare the same matrix). As many GPUs as there are rails must have a NIC each,
-no two the same one.
+(AWS's health checks compare the same matrix). As many GPUs as there are rails must each have a NIC
+that no other GPU uses.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.reading import END, lines_of, text_of
-from provisioner.checks.thresholds import floor
+from provisioner.checks.readers.tool_output import END, read_output, split_lines
+from provisioner.checks.thresholds import require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 TOPOLOGY = Command(name="topology", line=f"nvidia-smi topo -m && {END}", limit_s=120.0)
@@ -26,43 +26,43 @@ DEVICES_MAX = 128
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    matrix = _read(text_of(evidence, TOPOLOGY))
+    matrix = _parse_matrix(read_output(evidence, TOPOLOGY))
     gpus = [name for name in matrix if _GPU.match(name)]
     if len(gpus) != context.gpus:
         yield fault("host", Severity.ISOLATE, "GPUs in the matrix", len(gpus), context.gpus)
-    least = floor(context, "nvlinks")
+    least = require_threshold(context, "nvlinks")
     for at, gpu in enumerate(gpus):
-        for other in gpus[at + 1 :]:
-            path = matrix[gpu][other]
-            if _links(path) < least or matrix[other][gpu] != path:
-                yield fault(f"{gpu} to {other}", Severity.ISOLATE, "NVLinks", path, f"NV{least:g}")
+        for peer in gpus[at + 1 :]:
+            path = matrix[gpu][peer]
+            if _count_links(path) < least or matrix[peer][gpu] != path:
+                yield fault(f"{gpu} to {peer}", Severity.ISOLATE, "NVLinks", path, f"NV{least:g}")
     if context.rails:
-        yield from _nics(matrix, gpus, context)
+        yield from _judge_nics(matrix, gpus, context)
 
 
-def _links(path: str) -> int:
-    """NVLinks of a path; 0 for one over PCIe."""
+def _count_links(path: str) -> int:
+    """Return the NVLinks of a path; 0 for a path over PCIe."""
     return int(path[2:]) if path.startswith("NV") else 0
 
 
-def _nics(
+def _judge_nics(
     matrix: Mapping[str, Mapping[str, str]], gpus: list[str], context: CheckContext
 ) -> Iterator[Finding]:
     near = {
         gpu: [n for n, path in matrix[gpu].items() if _NIC.match(n) and path in _CLOSE]
         for gpu in gpus
     }
-    served = _each_its_own(near)
+    served = _match_gpus_to_nics(near)
     if len(served) < min(context.rails, len(gpus)):
         for gpu in gpus:
             if gpu not in served:
-                seen = ", ".join(near[gpu]) or "none"
+                nearby = ", ".join(near[gpu]) or "none"
                 detail = "no NIC of its own below the same PCIe switch"
-                yield fault(gpu, Severity.CONFIG, detail, seen, "PIX or PXB")
+                yield fault(gpu, Severity.CONFIG, detail, nearby, "PIX or PXB")
 
 
-def _each_its_own(near: Mapping[str, list[str]]) -> set[str]:
-    """GPUs that get a NIC of their own when as many as possible do (bipartite matching)."""
+def _match_gpus_to_nics(near: Mapping[str, list[str]]) -> set[str]:
+    """Return the GPUs that get a NIC of their own in a maximum bipartite matching."""
     taken: dict[str, str] = {}
 
     def place(gpu: str, tried: set[str]) -> bool:
@@ -77,9 +77,9 @@ def _each_its_own(near: Mapping[str, list[str]]) -> set[str]:
     return {gpu for gpu in near if place(gpu, set())}
 
 
-def _read(text: str) -> dict[str, dict[str, str]]:
-    """Row -> column -> path, for the rows and columns that are GPUs and NICs."""
-    lines = [_ESCAPE.sub("", line) for line in lines_of(text)]
+def _parse_matrix(text: str) -> dict[str, dict[str, str]]:
+    """Return row -> column -> path, for the rows and columns that are GPUs and NICs."""
+    lines = [_ESCAPE.sub("", line) for line in split_lines(text)]
     columns: list[str] = []
     matrix: dict[str, dict[str, str]] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""I2: what the host itself says it runs equals the pins; Fabric Manager equals the driver."""
+"""I2: the versions that the host reports equal the pins; Fabric Manager equals the driver."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import GPUS, PACKAGES
-from provisioner.checks.readers.reading import lines_of, text_of
-from provisioner.checks.readers.smi_table import table
+from provisioner.checks.readers.smi_table import read_table
+from provisioner.checks.readers.tool_output import read_output, split_lines
 from provisioner.model import host_packages
 from provisioner.model.health import Evidence, Finding, Gate, Severity
-from provisioner.model.versions import equal
+from provisioner.model.versions import is_same_version
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    rows = table(evidence, GPUS, "driver_version")
+    rows = read_table(evidence, GPUS, "driver_version")
     drivers = sorted({row["driver_version"] for row in rows})
     if len(rows) != context.gpus:
-        yield fault("host", Severity.ISOLATE, "GPUs that tell a version", len(rows), context.gpus)
-    found = _packages(text_of(evidence, PACKAGES, any_exit=True))
+        yield fault("host", Severity.ISOLATE, "GPUs that report a version", len(rows), context.gpus)
+    versions_of = _read_packages(read_output(evidence, PACKAGES, any_exit=True))
     for driver in drivers:
-        yield from _compare("host.driver", driver, context)
+        yield from _judge_version("host.driver", driver, context)
     for kind in (*host_packages.NEEDED, *host_packages.PER_SITE):
-        if kind in context.pins and kind not in found:
+        if kind in context.pins and kind not in versions_of:
             yield fault(
                 kind, Severity.CONFIG, f"{kind} is not installed", "", context.pins[kind][0]
             )
-        for version in found.get(kind, ()):
-            yield from _compare(kind, version, context)
+        for version in versions_of.get(kind, ()):
+            yield from _judge_version(kind, version, context)
     # the fabric does not initialise when the two differ (NVIDIA's Fabric Manager guide)
-    for version in found.get("host.fabric_manager", ()):
-        if not all(_same("host.fabric_manager", version, driver, context) for driver in drivers):
+    for version in versions_of.get("host.fabric_manager", ()):
+        if not all(_is_same("host.fabric_manager", version, driver, context) for driver in drivers):
             yield fault(
                 "host.fabric_manager",
                 Severity.CONFIG,
@@ -38,14 +38,14 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
                 version,
                 ", ".join(drivers),
             )
-    if "host.fabric_manager" not in found and "host.fabric_manager" not in context.pins:
+    if "host.fabric_manager" not in versions_of and "host.fabric_manager" not in context.pins:
         yield fault("host.fabric_manager", Severity.CONFIG, "no Fabric Manager is installed")
 
 
-def _packages(text: str) -> dict[str, list[str]]:
-    """Component kind -> versions of installed packages ("ii" in dpkg's status column)."""
-    found: dict[str, list[str]] = {}
-    for line in lines_of(text):
+def _read_packages(text: str) -> dict[str, list[str]]:
+    """Return component kind -> versions of installed packages ("ii" in dpkg's status column)."""
+    versions_of: dict[str, list[str]] = {}
+    for line in split_lines(text):
         cells = line.split()
         if line.startswith("dpkg-query:"):
             continue  # "no packages found matching ...", on the error stream
@@ -55,24 +55,24 @@ def _packages(text: str) -> dict[str, list[str]]:
             raise Unreadable(f"dpkg-query: cannot read {line[:80]!r}")
         if cells[2] != "ii":
             continue
-        if (known := host_packages.component(cells[0], cells[1])) is not None:
-            found.setdefault(known[0], []).append(known[1])
-    return found
+        if (package := host_packages.classify_package(cells[0], cells[1])) is not None:
+            versions_of.setdefault(package[0], []).append(package[1])
+    return versions_of
 
 
-def _compare(kind: str, version: str, context: CheckContext) -> Iterator[Finding]:
+def _judge_version(kind: str, version: str, context: CheckContext) -> Iterator[Finding]:
     approved = context.pins.get(kind, ())
-    if approved and not any(_same(kind, version, pin, context) for pin in approved):
+    if approved and not any(_is_same(kind, version, pin, context) for pin in approved):
         yield fault(
-            kind, Severity.CONFIG, f"{kind} is not the pinned one", version, " or ".join(approved)
+            kind, Severity.CONFIG, f"{kind} differs from its pin", version, " or ".join(approved)
         )
 
 
-def _same(kind: str, installed: str, pin: str, context: CheckContext) -> bool:
-    """Equal by the grammar of the kind; Debian's epoch and revision are not part of a pin."""
+def _is_same(kind: str, installed: str, pin: str, context: CheckContext) -> bool:
+    """Compare by the grammar of the kind; Debian's epoch and revision are not part of a pin."""
     grammar = context.grammars.get(kind, "opaque")
     bare = installed.split(":", 1)[-1]
-    return equal(grammar, bare, pin) or bare.startswith((pin + "-", pin + "+"))
+    return is_same_version(grammar, bare, pin) or bare.startswith((pin + "-", pin + "+"))
 
 
 CHECK = Check("versions", Gate.A, (GPUS, PACKAGES), _findings)

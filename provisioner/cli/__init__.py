@@ -1,6 +1,7 @@
-"""The command line: tables for people, `--json` for machines, exit code 2 for bad input.
+"""The command line: a client of the daemon, with tables for people and JSON or YAML for machines.
 
-One module per noun, each with a typer `app` or plain commands; commands.py lists them.
+A noun's verbs are made of the API's table of routes (client/surface.py). What needs no daemon, and
+what is the daemon, has modules of its own; commands.py lists everything.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import typer
 
 from provisioner.cli.commands import Commands
 from provisioner.model.input_error import InputError
-from provisioner.ports import PortError, StaleWrite, StoreFailed
 
 app = typer.Typer(
     name="provisioner",
@@ -40,12 +40,22 @@ def options(
 
 
 def main() -> None:
-    """Entry point: bad input is one clear line and exit code 2, a failing world exit code 1."""
+    """Run the program: bad input is one clear line and exit code 2, a failing world exit code 1."""
     try:
         app()
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except (PortError, StaleWrite, StoreFailed) as error:
+    except Exception as error:
+        if not _is_promised(error):
+            raise
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
+
+
+def _is_promised(error: Exception) -> bool:
+    """Return whether the world failed as it may; loaded only then, to start fast."""
+    from provisioner.cli.client.connection import NoAnswer
+    from provisioner.ports import PortError, StaleWrite, StoreFailed
+
+    return isinstance(error, NoAnswer | PortError | StaleWrite | StoreFailed)

@@ -15,6 +15,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+ROUTES = "routes"  # in place of a module: made of the table of routes
+
 
 @dataclass(frozen=True)
 class Command:
@@ -32,26 +34,78 @@ COMMANDS = {
         "Take a simulated rack from just cabled to two tenants, "
         "with three nodes broken on purpose.",
     ),
+    "serve": Command(
+        "serve.serve",
+        "serve",
+        "Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.",
+    ),
     "doctor": Command(
         "serve.doctor",
         "doctor",
         "Look at a site before go-live, and tell what to do: nothing is changed anywhere.",
     ),
+    "context": Command("client.context", "app", "Contexts: the daemons that commands go to."),
+    "intake": Command(
+        ROUTES, "", "Take racked nodes in: they are stored, and the daemon goes on from there."
+    ),
+    "explain": Command(
+        ROUTES, "", "What a node is, why it is there, what comes next, and what unblocks it."
+    ),
+    "node": Command(ROUTES, "", "Nodes: where each is on its journey, why, and what to do."),
+    "switch": Command(ROUTES, "", "Switches."),
+    "tenant": Command(ROUTES, "", "Tenants: their networks, quotas and nodes."),
+    "campaign": Command(
+        ROUTES, "", "Campaigns: upgrades in waves, with limits, stops and a way back."
+    ),
+    "pin": Command(ROUTES, "", "Releases of single nodes and racks, and the fleet's own."),
     "drift": Command(
-        "client.drift",
-        "drift",
+        ROUTES,
+        "",
         "Nodes that do not run what they are to run: by campaign, pin, or the fleet's release.",
     ),
     "debt": Command(
-        "client.drift",
-        "debt",
-        "What is written and does not run yet, and which reset it waits for.",
+        ROUTES, "", "What is written and does not run yet, and which reset it waits for."
     ),
-    "explain": Command(
-        "client.explain",
-        "explain",
-        "Tell in plain words what a node is, why it is there, what comes next, what unblocks it.",
+    "cohort": Command(ROUTES, "", "The fleet's comparison: outliers, learned floors, changes."),
+    "case": Command(ROUTES, "", "Repairs: cases, what is suspected, what was done."),
+    "alert": Command(ROUTES, "", "Alerts of nodes: list, override for a time, clear."),
+    "notice": Command(ROUTES, "", "Notices to tenants: failures, maintenance, returns."),
+    "watch": Command(ROUTES, "", "The watch over nodes that serve."),
+    "certificate": Command(
+        ROUTES, "", "Certificates: show, export, verify, revoke; the keys that sign them."
     ),
+    "release": Command(ROUTES, "", "Releases of the matrix that the daemon runs."),
+    "artifact": Command(ROUTES, "", "Firmware files that the matrix names."),
+    "operation": Command(ROUTES, "", "Operations that are under way, or were."),
+    "request": Command(ROUTES, "", "Changes that people asked for: list, approve, refuse."),
+    "event": Command(ROUTES, "", "What happened: list it, or follow it as it happens."),
+    "audit": Command(ROUTES, "", "The audit log: list, verify, archive and prune it."),
+    "token": Command(ROUTES, "", "Tokens for the REST API: create, list, revoke."),
+    "session": Command(ROUTES, "", "Browsers that are signed in: list, end."),
+    "webhook": Command(ROUTES, "", "Webhooks: receivers of events, and what was not delivered."),
+    "recovery": Command(
+        ROUTES, "", "After a restore: what differs between rows and leaves, and what settles it."
+    ),
+    "agents": Command(
+        ROUTES, "", "Maintenance agents, and the certificate authority that their images trust."
+    ),
+    "clock": Command(ROUTES, "", "The clock: say that it is right after a step."),
+    "health": Command(ROUTES, "", "Whether the daemon is overloaded, and by what."),
+    "whoami": Command(ROUTES, "", "Who I am, as my token says."),
+    "netbox": Command(
+        "client.netbox", "app", "NetBox: hardware lists from it, the fleet shown in it."
+    ),
+    "backup": Command(
+        "serve.backup",
+        "backup",
+        "Write a backup of a site's database and learned keys to one file, while daemons run.",
+    ),
+    "restore": Command(
+        "serve.backup",
+        "restore",
+        "Restore a backup into an empty data directory, or into an empty PostgreSQL database.",
+    ),
+    "db": Command("serve.backup", "db", "The database: its schema."),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "plan": Command(
         "offline.plan",
@@ -59,22 +113,9 @@ COMMANDS = {
         "Print the steps to a release with their reasons, "
         "or what blocks and what would unblock it.",
     ),
-    "intake": Command(
-        "serve.intake",
-        "intake",
-        "Take racked nodes in: they are stored as `discovered`, and the daemon goes on from there.",
-    ),
-    "serve": Command(
-        "serve.serve",
-        "serve",
-        "Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.",
-    ),
-    "api": Command(
-        "serve.api",
-        "api",
-        "Serve the REST API alone (docs/api.md). `provisioner serve` serves it too: "
-        "it needs no other.",
-    ),
+    "matrix": Command("offline.matrix", "app", "The pinned matrix: check, show, compare, draw."),
+    "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
+    "xid": Command("offline.xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
     "where": Command(
         "offline.places",
         "where",
@@ -83,74 +124,8 @@ COMMANDS = {
     "address": Command(
         "offline.places", "address", "The addresses of a place: the inverse of `where`."
     ),
-    "certify": Command(
-        "offline.certify",
-        "certify",
-        "Judge the stored evidence of a node, or of all, again: `certify --rejudge NODE|--all`.",
-    ),
-    "xid": Command("offline.xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
-    "node": Command("client.node", "app", "Nodes: where each is on its journey, and why."),
-    "agents": Command(
-        "client.agents",
-        "app",
-        "Maintenance agents, and the certificate authority that their images trust.",
-    ),
-    "case": Command("client.case", "app", "Repairs: cases, what is suspected, what was done."),
-    "alert": Command(
-        "client.alert", "app", "Alerts of nodes: list, show, override for a time, clear."
-    ),
-    "audit": Command(
-        "client.audit", "app", "The audit log: list it, and verify its chain of digests."
-    ),
-    "backup": Command(
-        "serve.backup",
-        "backup",
-        "Write a backup of a site's database and learned keys to one file, while daemons run.",
-    ),
     "bundle": Command("offline.bundle", "app", "Air-gap bundles: create, verify, unpack."),
-    "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
-    "campaign": Command(
-        "client.campaign", "app", "Campaigns: upgrades in waves, with limits, stops and a way back."
-    ),
-    "certificate": Command(
-        "client.certificate",
-        "app",
-        "Certificates: show, export, verify offline, revoke; the keys that sign them.",
-    ),
-    "clock": Command("client.clock", "app", "The clock: say that it is right after a step."),
-    "cohort": Command(
-        "client.cohort",
-        "app",
-        "The fleet's comparison: outliers, learned floors, before and after.",
-    ),
-    "db": Command("serve.backup", "db", "The database: its schema."),
-    "matrix": Command("offline.matrix", "app", "The pinned matrix: check, show, compare, draw."),
-    "netbox": Command(
-        "client.netbox", "app", "NetBox: hardware lists from it, the fleet shown in it."
-    ),
-    "release": Command("client.release", "app", "Releases: the proof of each."),
-    "recovery": Command(
-        "client.recovery",
-        "app",
-        "After a restore: what differs between rows and leaves, and what settles it.",
-    ),
-    "restore": Command(
-        "serve.backup",
-        "restore",
-        "Restore a backup into an empty data directory, or into an empty PostgreSQL database.",
-    ),
-    "remote": Command(
-        "client.remote",
-        "app",
-        "Every verb of the REST API, on a daemon anywhere. Exit code 0: done; 1: refused or "
-        "failed; 2: the input is wrong; 3: written down, another person has to approve it.",
-    ),
-    "pin": Command("client.pin", "app", "Releases of single nodes and racks, and the fleet's own."),
     "sim": Command("serve.sim", "app", "A simulated site."),
-    "tenant": Command("client.tenant", "app", "Tenants: their networks, quotas and nodes."),
-    "token": Command("client.token", "app", "Tokens for the REST API: create, list, revoke."),
-    "watch": Command("client.watch", "app", "The watch over nodes that serve."),
-    "webhook": Command("client.webhook", "app", "Webhooks: add, list, and what could not be told."),
 }
 
 
@@ -181,6 +156,9 @@ class Loading(MutableMapping[str, Any]):
 def load(name: str) -> Any:
     """The command itself, as typer makes it of its function. Raises KeyError."""
     where = COMMANDS[name]
+    if where.module == ROUTES:
+        surface = import_module("provisioner.cli.client.surface")
+        return surface.load(name, where.about)
     found = getattr(import_module(f"provisioner.cli.{where.module}"), where.name)
     around = typer.Typer()
     if isinstance(found, typer.Typer):

@@ -1,6 +1,6 @@
-"""What has a version: one file per family, one table of contents. Pure: no I/O, no clock.
+"""Component kinds: everything that has a version, one file per family. Pure: no I/O, no clock.
 
-`ALL` is in order of recognition: copies of images first, the general rules of hosts last.
+`ALL` is in order of recognition: copies of images come first, the general rules of hosts last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from provisioner.components import (
     nic,
     switch_os,
 )
-from provisioner.components.kind import UNCLASSIFIED, ComponentKind, Item, Rule, matches
+from provisioner.components.kind import UNCLASSIFIED, ComponentKind, Item, Rule, match_rule
 
 ALL: dict[str, ComponentKind] = {
     kind.name: kind
@@ -27,15 +27,16 @@ ALL: dict[str, ComponentKind] = {
 }
 
 
-@lru_cache(maxsize=16384)  # a fleet has few distinct items: 60 a node, the same on each
+@lru_cache(maxsize=16384)  # a fleet has few distinct items: 60 per node, the same on each
 def classify(item: Item, bmc: str) -> tuple[str, str, str]:
-    """(kind, slot, expression for the Id it is a copy of) of one inventory item.
+    """Return (kind, slot, expression for the Id that it is a copy of) of one inventory item.
 
-    `bmc` is the name of the BMC that lists it. Unknown items are "unclassified", with their Id.
+    `bmc` is the name of the BMC that lists the item. Unknown items are "unclassified", with their
+    Id as the slot.
     """
     for kind in ALL.values():
         for rule in kind.rules:
-            if (groups := matches(rule, item)) is not None:
+            if (groups := match_rule(rule, item)) is not None:
                 values = {"id": item.id, "bmc": bmc, **groups}
                 quoted = {name: re.escape(value) for name, value in values.items()}
                 return kind.name, rule.slot.format(**values), rule.of.format(**quoted)

@@ -1,6 +1,6 @@
-"""BlueField-3 cards, as their own BMC lists them (facts: hardware 4.3), and in-band NIC firmware.
+"""BlueField-3 cards as their own BMC lists them (facts: hardware 4.3), and in-band NIC firmware.
 
-The slot of everything on a card is the name of the card's BMC within the node ("DPU_1", "NIC_3").
+The slot of every item of a card is the name of the card's BMC within the node ("DPU_1", "NIC_3").
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KINDS = (
         name="bluefield.erot",
         title="BlueField root of trust",
         grammar="erot",
-        activation=Activation.COLD_BOOT,  # old CEC answers its own reset with 400 (facts 3.3)
+        activation=Activation.COLD_BOOT,  # an old CEC refuses its own reset with 400 (facts 3.3)
         duration_s=240,
         rules=(Rule(id=r"^Bluefield_FW_ERoT", slot="{bmc}"),),
     ),
@@ -59,7 +59,7 @@ KINDS = (
         name="bluefield.nic",
         title="BlueField NIC firmware",
         grammar="nic",
-        method="playbook_nic_firmware",  # or inside a bundle; the BMC says Updateable: false
+        method="playbook_nic_firmware",  # or in a bundle; the BMC reports Updateable: false
         activation=Activation.COLD_BOOT,
         duration_s=300,
         rules=(
@@ -68,7 +68,7 @@ KINDS = (
         ),
     ),
     ComponentKind(
-        name="supernic.nic",  # a card in NIC mode: its BMC gives no version, the host does
+        name="supernic.nic",  # a card in NIC mode: the host reports its version, its BMC does not
         title="BlueField SuperNIC firmware",
         grammar="nic",
         method="playbook_nic_firmware",

@@ -1,8 +1,8 @@
-"""Other copies of an image, which services list beside the one that runs: never what runs now.
+"""Copies of an image that services list beside the running one; never the running version.
 
-Dell lists what was before ("Previous-...") and lists some items twice ("Current-" beside
-"Installed-"); Supermicro has backup, golden and staging slots; Lenovo and BlueField-4 list what is
-pending (facts: redfish 2.1, hardware 4.5).
+Dell lists the previous version ("Previous-...") and lists some items twice ("Current-" beside
+"Installed-"); Supermicro has backup, golden and staging slots; Lenovo and BlueField-4 list pending
+versions (facts: redfish 2.1, hardware 4.5).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The HGX baseboard: everything that its one firmware package updates (facts: hardware 4.1, 4.2).
+"""The HGX baseboard: all items that its one firmware package updates (facts: hardware 4.1, 4.2).
 
-Supermicro, Dell and others pass the HGX BMC's own inventory through with the same Ids.
+Supermicro, Dell and others pass on the HGX BMC's own inventory with the same Ids.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from provisioner.model.plan import Disruption
 _BUNDLED = "with_bundle"
 
 
-def _part(pattern: str) -> tuple[Rule, ...]:
-    """`HGX_FW_<part>_<n>`: the slot is what follows the prefix."""
+def _match_part(pattern: str) -> tuple[Rule, ...]:
+    """Return the rule for `HGX_FW_<part>_<n>`; the slot is the text after the prefix."""
     return (Rule(id=rf"^HGX_FW_(?P<slot>{pattern})$", slot="{slot}"),)
 
 
@@ -42,7 +42,7 @@ KINDS = (
         method=_BUNDLED,
         activation=Activation.BMC_RESET,
         disruption=Disruption.BMC,
-        rules=_part(r"BMC_\d+"),
+        rules=_match_part(r"BMC_\d+"),
     ),
     ComponentKind(
         name="hgx.gpu",
@@ -50,7 +50,7 @@ KINDS = (
         grammar="dotted_hex",
         method=_BUNDLED,
         activation=Activation.COLD_BOOT,
-        rules=_part(r"GPU_(SXM_)?\d+"),
+        rules=_match_part(r"GPU_(SXM_)?\d+"),
     ),
     ComponentKind(
         name="hgx.nvswitch",
@@ -58,7 +58,7 @@ KINDS = (
         grammar="dotted_hex",
         method=_BUNDLED,
         activation=Activation.COLD_BOOT,
-        rules=_part(r"NVSwitch_\d+"),
+        rules=_match_part(r"NVSwitch_\d+"),
     ),
     ComponentKind(
         name="hgx.fpga",
@@ -66,7 +66,7 @@ KINDS = (
         grammar="dotted_hex",
         method=_BUNDLED,
         activation=Activation.COLD_BOOT,
-        rules=_part(r"FPGA_\d+"),
+        rules=_match_part(r"FPGA_\d+"),
     ),
     ComponentKind(
         name="hgx.pcieswitch",
@@ -75,7 +75,7 @@ KINDS = (
         method=_BUNDLED,
         activation=Activation.COLD_BOOT,
         rules=(
-            *_part(r"PCIeSwitch_\d+"),
+            *_match_part(r"PCIeSwitch_\d+"),
             Rule(id=r"^HGX_(?P<slot>PCIeSwitchConfig_\d+)$", slot="{slot}"),
         ),
     ),
@@ -85,7 +85,7 @@ KINDS = (
         grammar="dotted",
         method=_BUNDLED,
         activation=Activation.COLD_BOOT,
-        rules=_part(r"PCIeRetimer_\d+"),
+        rules=_match_part(r"PCIeRetimer_\d+"),
     ),
     ComponentKind(
         name="hgx.cpu",
@@ -93,7 +93,7 @@ KINDS = (
         grammar="dotted",
         method=_BUNDLED,
         activation=Activation.AC_CYCLE,
-        rules=_part(r"CPU_\d+"),
+        rules=_match_part(r"CPU_\d+"),
     ),
     ComponentKind(
         name="hgx.inforom",
@@ -108,7 +108,7 @@ KINDS = (
         grammar="dotted_hex",
         method=_BUNDLED,
         activation=Activation.AC_CYCLE,
-        rules=_part(r"CPLD_\d+"),
+        rules=_match_part(r"CPLD_\d+"),
     ),
     ComponentKind(
         name="hgx.driver",

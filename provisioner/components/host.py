@@ -10,8 +10,8 @@ from provisioner.components.kind import ComponentKind, Rule
 from provisioner.model.inventory import Activation
 
 
-def _dell(fqdd: str) -> Rule:
-    """Dell: "Installed-<component>-<version>__<FQDD>"; only the FQDD is an identity."""
+def _match_dell(fqdd: str) -> Rule:
+    """Return a rule for Dell's "Installed-<component>-<version>__<FQDD>": the FQDD identifies."""
     return Rule(id=rf"^(Installed|Current)-.*__(?P<fqdd>{fqdd}.*)$", slot="{fqdd}")
 
 
@@ -36,7 +36,7 @@ KINDS = (
         rules=(
             Rule(id=r"^Host(?P<slot>BMC_\d+)$", slot="{slot}"),
             Rule(id=r"^(MGX_)?FW_(?P<slot>BMC_\d+)$", slot="{slot}"),
-            _dell(r"iDRAC\."),
+            _match_dell(r"iDRAC\."),
             Rule(id=r"^BMC(-Primary|_\d+|Firmware|_Firmware|\d*)?$", dpu=False),
             Rule(name=r"^iLO \d"),
             Rule(related=r"/Managers/[^/ ]+$", name=r"\bBMC\b|Management Controller"),
@@ -47,7 +47,7 @@ KINDS = (
         title="management engine, microcode and other firmware inside the BIOS",
         method="none",
         rules=(
-            # Supermicro's "Capsule_BIOS 1.0" stands beside "BIOS ... Ver 1.4": no second BIOS
+            # Supermicro lists "Capsule_BIOS 1.0" beside "BIOS ... Ver 1.4": not a second BIOS
             Rule(id=r"^(Capsule_\w+|BIOS_ME|ME)$"),
             Rule(name=r"Server Platform Services|Innovation Engine"),
             Rule(name=r"Intelligent Platform Abstraction"),
@@ -61,7 +61,7 @@ KINDS = (
         rules=(
             Rule(id=r"^Host(?P<slot>BIOS_\d+)$", slot="{slot}"),
             Rule(id=r"^MGX_FW_(?P<slot>CPU_\d+)$", slot="{slot}"),
-            _dell(r"BIOS\."),
+            _match_dell(r"BIOS\."),
             Rule(id=r"^(BIOS|UEFI|Bios|BIOS_\d+|BIOSFirmware)$"),
             Rule(name=r"^(System ROM|BIOS|System BIOS|UEFI)\b"),
             Rule(name=r"\bBIOS\b", related=r"/Bios$|/Systems/[^/ ]+$"),
@@ -73,7 +73,7 @@ KINDS = (
         activation=Activation.AC_CYCLE,
         rules=(
             Rule(id=r"^(MGX_)?(FW_)?(?P<slot>CPLD(MB|MID)?_\d+)$", slot="{slot}"),
-            _dell(r"CPLD\."),
+            _match_dell(r"CPLD\."),
             Rule(id=r"CPLD"),
             Rule(name=r"Programmable Logic Device|\bCPLD\b"),
         ),
@@ -82,7 +82,7 @@ KINDS = (
         name="host.fpga",
         title="host FPGA",
         activation=Activation.AC_CYCLE,
-        rules=(Rule(id=r"^(MGX_)?FW_(?P<slot>FPGA_\d+)$", slot="{slot}"), _dell(r"FPGA\.")),
+        rules=(Rule(id=r"^(MGX_)?FW_(?P<slot>FPGA_\d+)$", slot="{slot}"), _match_dell(r"FPGA\.")),
     ),
     ComponentKind(
         name="host.nvswitch",
@@ -95,7 +95,7 @@ KINDS = (
         title="power supply",
         duration_s=900,
         rules=(
-            _dell(r"PSU\."),
+            _match_dell(r"PSU\."),
             Rule(id=r"^(PSU|PowerSupply)[_-]?\d+$"),
             Rule(name=r"^Power ?Supply\b|^POWER-PSU"),
         ),
@@ -120,7 +120,7 @@ KINDS = (
         method="none",
         rules=(
             Rule(id=r"^GPU[_-]?\d+$"),
-            _dell(r"Video\.Slot"),
+            _match_dell(r"Video\.Slot"),
             Rule(related=r"/Processors/GPU[^/ ]*$"),
             Rule(software_id=r"^DEVICE-10DE"),  # Lenovo: PCI vendor 10DE is NVIDIA
         ),
@@ -129,7 +129,7 @@ KINDS = (
         name="host.raid",
         title="storage controller, backplane or boot device",
         rules=(
-            _dell(r"(RAID|NonRAID|AHCI|BOSS|Enclosure)\."),
+            _match_dell(r"(RAID|NonRAID|AHCI|BOSS|Enclosure)\."),
             Rule(name=r"Smart ?Array|\bMR\d+i|RAID|Backplane|\bUBM\d|HBA"),
             Rule(name=r"Smart Storage Energy Pack"),
             Rule(id=r"^NVMeController\d+$"),
@@ -140,7 +140,7 @@ KINDS = (
         name="host.nvme",
         title="drive",
         rules=(
-            _dell(r"Disk\."),
+            _match_dell(r"Disk\."),
             Rule(id=r"^(NVMe|Disk|SSD|HDD|Drive)"),
             Rule(name=r"NVMe (Drive|SSD)|\bS(ATA|AS) (SSD|HDD)|^Firmware:DISK"),
             Rule(related=r"/Drives/"),
@@ -150,14 +150,14 @@ KINDS = (
         name="host.tpm",
         title="trusted platform module",
         method="none",
-        rules=(_dell(r"TPM\."), Rule(id=r"^TPM"), Rule(name=r"^TPM\b")),
+        rules=(_match_dell(r"TPM\."), Rule(id=r"^TPM"), Rule(name=r"^TPM\b")),
     ),
     ComponentKind(
         name="host.tools",
         title="provisioning tools and driver packs in the BMC's flash",
         method="none",
         rules=(
-            _dell(r"(DriverPack|Diagnostics|USC|ServiceModule|OSCollector)\."),
+            _match_dell(r"(DriverPack|Diagnostics|USC|ServiceModule|OSCollector)\."),
             Rule(id=r"^LXPM"),
             Rule(name=r"^Intelligent Provisioning"),
         ),

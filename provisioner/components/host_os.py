@@ -1,7 +1,7 @@
-"""The host's operating system as one image: a component like any other, written by the agent.
+"""The host's operating system as one image, a component like any other; the agent writes it.
 
-Its version is the label that the matrix pins, as the stamp file in the running system says; a
-system without our stamp is named after its os-release, and is never equal to a pin by chance.
+Its version is the label that the matrix pins, read from the stamp file in the running system. A
+system without our stamp is named after its os-release, so that it never equals a pin by chance.
 """
 
 from __future__ import annotations

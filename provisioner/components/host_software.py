@@ -1,4 +1,4 @@
-"""Software in the host's operating system, seen and installed in-band; no BMC lists it."""
+"""Software in the host's operating system, read and installed in-band; no BMC lists it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = (
         title="Fabric Manager",
         grammar="driver",
         method=_METHOD,
-        activation=Activation.WARM_REBOOT,  # it loads only with the driver of its own version
+        activation=Activation.WARM_REBOOT,  # it loads only with a driver of the same version
         duration_s=120,
     ),
     ComponentKind(
@@ -44,7 +44,7 @@ KINDS = (
         duration_s=120,
     ),
     ComponentKind(
-        name="host.nvlsm",  # NVLink 5 platforms only; which version goes with which is unpublished
+        name="host.nvlsm",  # NVLink 5 platforms only; which versions match is unpublished
         title="NVLink subnet manager",
         method=_METHOD,
         activation=Activation.WARM_REBOOT,

@@ -1,7 +1,7 @@
-"""What a component kind is: how its versions read, how it is updated, and how it is recognised.
+"""Component kinds: how versions of a kind compare, how it is updated, and how it is recognised.
 
-A rule recognises by what an item *is*, never by its position: inventory Ids contain versions
-(Dell), are bare numbers (HPE) or get renamed by an update (BlueField), so several fields are tried.
+A rule recognises an item by its fields, never by its position: inventory Ids contain versions
+(Dell), are bare numbers (HPE) or change with an update (BlueField), so several fields are tried.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNCLASSIFIED = "unclassified"
 
 
 class Item(Record):
-    """One member of a firmware or software inventory, as far as recognition needs it."""
+    """One member of a firmware or software inventory, with the fields that rules match."""
 
     id: str
     name: str = ""
@@ -25,13 +25,13 @@ class Item(Record):
     version: str = ""
     related: str = ""  # paths of related items, separated by blanks
     software: bool = False  # from SoftwareInventory
-    dpu: bool = False  # the BMC that lists it is a DPU's own
+    dpu: bool = False  # the BMC that lists it belongs to a DPU
 
 
 class Rule(Record):
-    """Regular expressions, searched without regard to case; all that are given must match.
+    """Regular expressions, searched case-insensitively; all that are set must match.
 
-    `slot` is a template over the named groups, plus `id` and `bmc`. `of`, in kinds of copies, names
+    `slot` is a template over the named groups, plus `id` and `bmc`. `of`, in kinds of copies, is
     the Id of the item that this one is a copy of.
     """
 
@@ -47,14 +47,13 @@ class Rule(Record):
 
 
 class ComponentKind(Record):
-    """One kind of thing with a version. Durations are estimates in seconds.
+    """One kind of component. Durations are estimates in seconds.
 
     `method` names how it is written: "redfish_push", "bluefield_bfb", "playbook_host_software",
     "playbook_nic_firmware", "playbook_nic_config", "nvue_image", "nvue_packages", "onie",
-    "sonic_installer",
-    "with_bundle" (never by itself)
-    or "none" (not an update target at all). `target` is the push target under the inventory
-    collection when it is not the item's own path; "*" means the whole package, without targets.
+    "sonic_installer", "with_bundle" (only as part of a bundle) or "none" (not an update target).
+    `target` is the push target under the inventory collection where it is not the item's own path;
+    "*" means the whole package, without targets.
     """
 
     name: str
@@ -65,24 +64,24 @@ class ComponentKind(Record):
     disruption: Disruption = Disruption.NONE
     duration_s: int = 600
     target: str = ""
-    derived: bool = False  # no device reports it by name; known by its contents
+    derived: bool = False  # no device reports it by name; its contents identify it
     rules: tuple[Rule, ...] = ()
 
 
-@lru_cache(maxsize=1024)  # as many expressions as there are rules; far below
-def _compiled(pattern: str) -> re.Pattern[str]:
+@lru_cache(maxsize=1024)  # one entry per expression; there are far fewer
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-def matches(rule: Rule, item: Item) -> dict[str, str] | None:
-    """The named groups if the rule fits the item, else None."""
+def match_rule(rule: Rule, item: Item) -> dict[str, str] | None:
+    """Return the named groups if the rule matches the item, else None."""
     if rule.software != item.software or (rule.dpu is not None and rule.dpu != item.dpu):
         return None
     groups: dict[str, str] = {}
     for field in ("id", "name", "software_id", "version", "related"):
         if pattern := getattr(rule, field):
-            found = _compiled(pattern).search(getattr(item, field))
-            if found is None:
+            match = _compile(pattern).search(getattr(item, field))
+            if match is None:
                 return None
-            groups |= {k: v for k, v in found.groupdict().items() if v is not None}
+            groups |= {k: v for k, v in match.groupdict().items() if v is not None}
     return groups

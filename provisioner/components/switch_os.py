@@ -1,4 +1,4 @@
-"""What has a version on an Ethernet switch; read and written through its own API, not Redfish."""
+"""Components of an Ethernet switch, read and written through the switch's own API, not Redfish."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.input_error import InputError
 from provisioner.ports import Agents, Clock
-from provisioner.runtime.bounded_listener import BoundedListener, Limits, handlers_of
+from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.repositories.vault import Vault
@@ -49,6 +49,28 @@ class ServedAgents:
     url: str = ""
     ca_pem: str = ""
     images: OsImages | None = None
+
+
+def check_hosts_apart(door: AgentDoor, settings: Settings) -> None:
+    """Raise InputError where agents are looked up and nobody said who keeps their hosts apart.
+
+    An address that no other machine reaches serves no agents.
+    """
+    if settings.keeps_hosts_apart or settings.lookup_isolation == "site":
+        return
+    named = urlsplit(door.url).hostname or ""
+    if named in _LOCAL or (not named and door.host in _LOCAL):
+        return
+    remedy = (
+        "Set lookup_networks to the networks in which hosts are then, and lookup_reached to what "
+        "they may reach there (this daemon, gateways, DHCP); or lookup_isolation: site, if the "
+        "site's own switches keep hosts apart."
+    )
+    problem = "agents are looked up there, and nothing keeps hosts apart on that network"
+    raise InputError("--agent-host", named or door.host, problem, remedy)
+
+
+_LOCAL = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def new_token() -> str:
@@ -87,7 +109,7 @@ async def serve_agents(
     limits = Limits(
         settings.agents_connections_max, settings.agents_connections_per_peer, settings.api_idle_s
     )
-    listener = BoundedListener("agents", handlers_of(runner), limits, context)
+    listener = BoundedListener("agents", get_handlers(runner), limits, context)
     wire = HttpsWire()
     try:
         try:

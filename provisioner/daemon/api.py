@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from functools import partial
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache, partial
 from pathlib import Path
 
 from aiohttp import web
@@ -17,26 +17,35 @@ from provisioner.access.oidc import OidcProvider, OidcSite
 from provisioner.adapters.agent.tls import names_of_ours, open_authority
 from provisioner.api import openapi, pages, table
 from provisioner.api.app import application
+from provisioner.api.callers import Callers
 from provisioner.api.changes import Works
 from provisioner.api.feed import Feed
+from provisioner.api.gathered_rows import GatheredRows
 from provisioner.api.parts import ApiParts
+from provisioner.checks.threshold_data import Limits as Thresholds
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.daemon.data import Data
+from provisioner.daemon.watch_status import read_status
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Token
+from provisioner.model.events.request_events import CallerLimited
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Clock, Credentials
+from provisioner.ports import BmcTransport, Clock, Credentials
 from provisioner.ports.rehearsals import Rehearsals
-from provisioner.runtime.bounded_listener import Limits, listening
+from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.settings import Settings
-from provisioner.store.database.data_directory import lock_api
 from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.session_book import SessionRows
+from provisioner.store.repositories.signing_rows import exchange_signing_key
 from provisioner.store.rows import page_rows, request_rows, token_rows
 from provisioner.store.signing import Signer
 
 log = logging.getLogger(__name__)
+SOCKET = "api.sock"  # in the data directory
+LOCAL_MAX = 256  # connections of the daemon's own user at once; a command makes one
 PEERS_S = 3600.0  # a request that a peer has been at for this long is not at it any more
 SHUTDOWN_S = 2.0  # streams are cut after it
 
@@ -55,8 +64,14 @@ def api_parts(
     rehearsals: Rehearsals | None = None,
     plan: AddressPlan | None = None,
     outside: OutsideArtifacts | None = None,
+    transport: BmcTransport | None = None,
+    thresholds: Mapping[str, Thresholds] | None = None,
+    opened: tuple[Path, Data] | None = None,
 ) -> ApiParts:
-    """Everything that handlers reach. Raises InputError for settings that cannot be."""
+    """Return everything that handlers reach. Raises InputError for settings that cannot be.
+
+    `opened`: the data directory with its contents, where the process has one.
+    """
 
     async def find(digest: str) -> Token | None:
         return await store.read(partial(token_rows.find_token, digest=digest))
@@ -64,54 +79,79 @@ def api_parts(
     async def head() -> int:
         return (await store.read(page_rows.journal_head))[0]
 
-    provider = None
-    if settings.api_oidc_issuer:
-        site = OidcSite(
-            settings.api_oidc_issuer,
-            settings.api_oidc_audience,
-            settings.api_oidc_roles_claim,
-            settings.api_oidc_tenant_claim,
-            settings.api_oidc_role_prefix,
-        )
-        provider = OidcProvider(site, clock.now, ca_file)
-    document = ("application/json", openapi.text(table.ALL))
+    async def append(event: CallerLimited) -> None:
+        await store.journal(event, clock.now())
+
+    document = ("application/json", _document())
     return ApiParts(
         store=store,
         clock=clock,
         settings=settings,
-        identity=Identity(find, clock, provider),
+        identity=Identity(
+            find,
+            clock,
+            _open_provider(settings, clock, ca_file),
+            SessionRows(store),
+            settings.session_limits(),
+            settings.api_oidc_issuer,
+        ),
         keeper=keeper,
         matrix=matrix,
         artifacts=artifacts,
         plans=PlanCache(matrix, components.ALL, settings.production),
-        works=Works(table.EXECUTORS),
+        works=Works(table.EXECUTORS, table.FORECASTS),
         feed=Feed(head),
+        callers=Callers(settings, GatheredRows(append)),
         vault=vault,
         signer=signer,
         rehearsals=rehearsals,
         plan=plan,
         outside=outside,
+        transport=transport,
+        thresholds=thresholds or {},
+        directory=None if opened is None else opened[0],
+        read_watch=None if opened is None else partial(read_status, opened[0]),
+        exchange_key=None if opened is None else partial(_exchange_key, opened[1]),
         static={**pages.static_files(), pages.OPENAPI: document},
     )
 
 
+def _open_provider(settings: Settings, clock: Clock, ca_file: Path | None) -> OidcProvider | None:
+    """Return who reads the tokens of an OIDC provider; None if the site has none."""
+    if not settings.api_oidc_issuer:
+        return None
+    site = OidcSite(
+        settings.api_oidc_issuer,
+        settings.api_oidc_audience,
+        settings.api_oidc_roles_claim,
+        settings.api_oidc_tenant_claim,
+        settings.api_oidc_role_prefix,
+    )
+    return OidcProvider(site, clock.now, ca_file)
+
+
+@cache
+def _document() -> bytes:
+    """Return the OpenAPI document, which is the same in every process of this version."""
+    return openapi.text(table.ALL)
+
+
+async def _exchange_key(opened: Data, now: float, compromised: bool) -> str:  # noqa: FBT001
+    """Sign with a new key from now on, in this process too; return the key's id."""
+    fresh = await exchange_signing_key(opened.store, opened.master, now, compromised=compromised)
+    opened.signer.become(fresh)
+    return fresh.key_id
+
+
 @asynccontextmanager
 async def serve_api(parts: ApiParts, data: Path) -> AsyncIterator[str]:
-    """Serve it where the settings say; its URL. Raises InputError if it cannot be served there.
+    """Serve it at the directory's socket, and over TLS if the settings say so; yield its URL.
 
-    What the process before left under way is told as lost; on a file, one process serves at a time,
-    so that what another one carries out now is not taken for that.
+    What the process before left under way is reported as lost: the caller holds the directory and
+    its database, so that no other process carries it out now. The URL is "" without TLS. Raises
+    InputError if it cannot be served there.
     """
-    file = parts.store.file
-    with nullcontext() if file is None else lock_api(file):
-        async with _served(parts, data) as url:
-            yield url
-
-
-@asynccontextmanager
-async def _served(parts: ApiParts, data: Path) -> AsyncIterator[str]:
     settings = parts.settings
-    context = tls_context(data, settings)
     now = parts.clock.now()
     before = now - PEERS_S if parts.store.shared else float("inf")
     lost = await parts.store.write(partial(request_rows.give_up, now=now, asked_before=before))
@@ -125,24 +165,47 @@ async def _served(parts: ApiParts, data: Path) -> AsyncIterator[str]:
         shutdown_timeout=SHUTDOWN_S,
     )
     await runner.setup()
+    try:
+        async with AsyncExitStack() as held:
+            await _listen_here(held, runner, data / SOCKET, settings)
+            yield await _listen_outside(held, runner, data, settings) if settings.api_serve else ""
+    finally:
+        await runner.cleanup()
+
+
+async def _listen_here(
+    held: AsyncExitStack, runner: web.AppRunner, file: Path, settings: Settings
+) -> None:
+    """Listen at the unix socket, until `held` is closed."""
+    limits = Limits(LOCAL_MAX, LOCAL_MAX, settings.api_idle_s)
+    try:
+        await held.enter_async_context(serve_at("local api", runner, file, limits))
+    except OSError as error:
+        problem = f"no socket can be made there ({error.strerror or error})"
+        remedy = "Put the data directory on a local file system."
+        raise InputError("--data", str(file), problem, remedy) from None
+
+
+async def _listen_outside(
+    held: AsyncExitStack, runner: web.AppRunner, data: Path, settings: Settings
+) -> str:
+    """Listen over TLS, until `held` is closed; return the URL."""
     place = (settings.api_host, settings.api_port)
     limits = Limits(
         settings.api_connections_max, settings.api_connections_per_peer, settings.api_idle_s
     )
+    context = tls_context(data, settings)
     try:
-        async with AsyncExitStack() as held:
-            try:
-                entered = listening("api", runner, place, limits, context)
-                listener = await held.enter_async_context(entered)
-            except OSError as error:
-                problem = f"the API cannot be served there ({error.strerror or error})"
-                remedy = "Name a free port at an address of this machine: api_host, api_port."
-                where = f"{settings.api_host}:{settings.api_port}"
-                raise InputError("api_host", where, problem, remedy) from None
-            host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
-            yield f"https://{host}:{listener.port}"
-    finally:
-        await runner.cleanup()
+        listener = await held.enter_async_context(
+            serve_runner("api", runner, place, limits, context)
+        )
+    except OSError as error:
+        problem = f"the API cannot be served there ({error.strerror or error})"
+        remedy = "Name a free port at an address of this machine: api_host, api_port."
+        where = f"{settings.api_host}:{settings.api_port}"
+        raise InputError("api_host", where, problem, remedy) from None
+    host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
+    return f"https://{host}:{listener.port}"
 
 
 def tls_context(data: Path, settings: Settings) -> ssl.SSLContext:

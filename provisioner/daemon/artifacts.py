@@ -16,7 +16,10 @@ from provisioner.adapters.artifact_source import HttpArtifactServer
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts, sweep
 from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Pin
 from provisioner.ports import Clock
+from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
+from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +34,12 @@ class ArtifactDoor:
 
 
 def open_artifacts(
-    directory: Path, door: ArtifactDoor, clock: Clock, ca_file: Path | None
+    directory: Path, door: ArtifactDoor, clock: Clock, ca_file: Path | None, settings: Settings
 ) -> AbstractAsyncContextManager[Artifacts]:
     """The artifacts of a daemon, as its options say."""
     if door.url:
         return outside_artifacts(directory, door.url, clock, ca_file)
-    return serve_artifacts(directory, door.host, door.port)
+    return serve_artifacts(directory, door.host, door.port, settings)
 
 
 @asynccontextmanager
@@ -63,26 +66,47 @@ async def outside_artifacts(
 
 
 @asynccontextmanager
-async def serve_artifacts(directory: Path, host: str, port: int) -> AsyncIterator[Artifacts]:
+async def serve_artifacts(
+    directory: Path, host: str, port: int, settings: Settings
+) -> AsyncIterator[Artifacts]:
     """The artifact directory over plain HTTP, for devices that pull (a BFB is pulled, not pushed).
 
     Vendor images are signed, and are verified by digest before they are offered; they hold no
     secret, and BlueField BMCs do not verify our certificate anyway.
     """
     artifacts = Artifacts(directory)
-    runner = web.AppRunner(artifacts.application(), access_log=None)
+    runner = web.AppRunner(
+        artifacts.application(), access_log=None, keepalive_timeout=settings.api_idle_s
+    )
     await runner.setup()
-    site = web.TCPSite(runner, host, port)
+    limits = Limits(
+        settings.artifacts_connections_max,
+        settings.artifacts_connections_per_peer,
+        settings.api_idle_s,
+    )
+    listener = BoundedListener("artifacts", get_handlers(runner), limits, None)
     try:
-        await site.start()
-    except OSError as error:
-        await runner.cleanup()
-        problem = f"cannot serve artifacts there ({error.strerror or error})"
-        remedy = "Name a free port at an address of this machine that BMCs reach."
-        raise InputError("--artifact-host", f"{host}:{port}", problem, remedy) from None
-    bound = runner.addresses[0][1]
-    artifacts.url = f"http://{host}:{bound}"
-    try:
+        try:
+            await listener.start(host, port)
+        except OSError as error:
+            problem = f"cannot serve artifacts there ({error.strerror or error})"
+            remedy = "Name a free port at an address of this machine that BMCs reach."
+            raise InputError("--artifact-host", f"{host}:{port}", problem, remedy) from None
+        artifacts.url = f"http://{host}:{listener.port}"
         yield artifacts
     finally:
+        await listener.stop()
         await runner.cleanup()
+
+
+async def warn_of_boot_token(files: Artifacts, image: Pin | None, settings: Settings) -> None:
+    """Log whether the pinned maintenance image cannot carry the token of its boot."""
+    if image is None or not image.artifact:
+        return
+    if await files.carries_slot(image.artifact) is not False:
+        return
+    if settings.agent_lookup_trusts == "first":
+        log.warning("%s carries no token: the first lookup of a boot gets it", image.artifact)
+    else:
+        words = "%s cannot carry the token of a boot: no node boots it (docs/agent.md)"
+        log.warning(words, image.artifact)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.checks import ALL as CHECKS
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.campaigns.campaigns import Campaigns
+from provisioner.control.context import Context
 from provisioner.control.engine.engine import EmbeddedEngine, Engine, FirstFailure
 from provisioner.control.engine.engine_shared import SharedEngine, WorkQueue
 from provisioner.control.engine.overload import Overload
@@ -27,8 +28,10 @@ from provisioner.control.node.performer import Performer
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
+from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.outbox import Outbox
+from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.time_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.trespasses import Trespasses
@@ -42,6 +45,7 @@ from provisioner.execution.executor import Executor
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.identify import Identifier
 from provisioner.execution.steps.erasure import Eraser
+from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.fabric_tests import FabricTests
@@ -63,6 +67,7 @@ from provisioner.ports import (
 )
 from provisioner.ports.campaigns import CampaignBook
 from provisioner.ports.cases import CaseBook
+from provisioner.ports.recovery import RecoveryBook
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookBook, WebhookPosts
@@ -99,6 +104,7 @@ class Parts:
     cases: CaseBook | None = None  # None: faults are told, and nothing is repaired
     tickets: TicketSystem | None = None  # None: work for people is on the command line and the API
     passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
+    recovery: RecoveryBook | None = None  # None: no restore was ever settled by a person
     fabrics: Fabrics | None = None  # None: tenants' networks are made by whoever asks for them
     telemetry: Telemetry = SILENCE  # who measures what is done
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
@@ -117,16 +123,19 @@ class Daemon:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         reach = Reach(parts.transport, parts.switches, parts.credentials, parts.passwords)
+        context = Context(parts.store, parts.clock, parts.settings, parts.telemetry)
         self.site = _site(parts, reach)
         profiles = parts.matrix.nic_profiles
         collector = Collector(self.site, profiles)
         self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
         self.keeper = keeper_of(self.site, parts.store, parts.fabrics)
-        given = (parts.store, parts.clock, parts.settings, collector, self.tenancy, parts.matrix)
-        self.observer = Observer(*given, parts.alerts, parts.cases, parts.telemetry)
+        self.observer = Observer(
+            context, collector, self.tenancy, parts.matrix, parts.alerts, parts.cases
+        )
         executor = Executor(self.site, profiles, parts.telemetry)
         validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
         self.shop = _shop(
+            context,
             parts,
             self.site,
             observer=self.observer,
@@ -136,50 +145,43 @@ class Daemon:
         )
         trespasses = Trespasses(parts.store, parts.clock, parts.alerts)
         self.performer = Performer(
-            parts.store,
-            parts.clock,
-            parts.settings,
+            context,
             observer=self.observer,
             identifier=Identifier(self.site, collector, parts.matrix),
             executor=executor,
             tenancy=self.tenancy,
             eraser=Eraser(self.site, policy_of(parts.settings)),
             certifier=Certifier(
-                parts.store,
-                parts.clock,
-                parts.settings,
-                observer=self.observer,
-                validator=validator,
-                signer=parts.signer,
+                context, observer=self.observer, validator=validator, signer=parts.signer
             ),
             mender=None if self.shop is None else self.shop.mender,
             rechecks=Rechecks(self.site, parts.store, parts.matrix, parts.thresholds),
             trespasses=trespasses,
         )
         self.time = TimeStanding(parts.store, parts.clock)
-        deciding = DecidingClock(parts.clock, self.time)
-        self.reconciler = Reconciler(
-            parts.store, deciding, parts.settings, self.observer, self.performer, self.time.sure
-        )
+        deciding = context.with_clock(DecidingClock(parts.clock, self.time))
+        self.reconciler = Reconciler(deciding, self.observer, self.performer, self.time.sure)
         self.engine = _engine(parts, self.reconciler)
         self.reconciler.leaves = self.engine.leaves
         self.overload = Overload(parts.store, parts.clock)
-        self.watcher = _watcher(parts, reach, self.engine, self.overload)
+        self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
         self.scheduler = Scheduler(
-            *(parts.store, deciding, parts.settings),
+            deciding,
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper.held,
             self.overload.may_begin,
         )
         self.release_watch = ReleaseWatch(
-            *(parts.store, deciding, parts.settings),
+            deciding,
             self.tenancy,
             self.engine.submit,
             None if self.watcher is None else self.watcher.keeper,
         )
-        self.leaf_watch = _leaf_watch(parts, self.tenancy, trespasses, self.release_watch)
-        self.fabric = _fabric(parts, self.site, self.engine)
-        self.campaigns = _campaigns(parts, deciding)
+        watched = (self.tenancy, trespasses, self.release_watch)
+        self.leaf_watch = _leaf_watch(context, parts, *watched)
+        self.partition_watch = _partition_watch(context, parts, *watched)
+        self.fabric = _fabric(context, parts, self.site, self.engine, self.tenancy)
+        self.campaigns = _campaigns(deciding, parts)
         self._ticking: list[asyncio.Task[None]] = []
         self._failure = FirstFailure()  # of all that ticks, whenever it was begun
         self._measuring: list[asyncio.Task[None]] = []
@@ -220,12 +222,17 @@ class Daemon:
 
     def _lead(self) -> None:
         """Look for work for ever."""
-        if self.watcher is not None and self.parts.watch is not None and self.parts.watch.attach:
-            self.parts.watch.attach(self.watcher)
+        if self.watcher is not None and self.parts.watch is not None:
+            self.watcher.leaf_ports = self.leaf_watch
+            self.watcher.partitions = self.partition_watch
+            if self.parts.watch.attach:
+                self.parts.watch.attach(self.watcher)
         self._begin(self.scheduler.run, "scheduler")
         self._begin(self.fabric.run, "fabric sessions")
         self._begin(self.release_watch.run, "release watch")
         self._begin(self.leaf_watch.run, "leaf watch")
+        if self.partition_watch is not None:
+            self._begin(self.partition_watch.run, "partition watch")
         if self.campaigns is not None:
             self._begin(self.campaigns.run, "campaigns")
         if self.shop is not None:
@@ -293,56 +300,80 @@ def _site(parts: Parts, reach: Reach) -> Site:
     )
 
 
-def _fabric(parts: Parts, site: Site, engine: Engine) -> FabricSessions:
+def _fabric(
+    context: Context, parts: Parts, site: Site, engine: Engine, tenancy: Tenancy
+) -> FabricSessions:
     tests = FabricTests(site, parts.store, parts.matrix, parts.thresholds)
-    return FabricSessions(parts.store, parts.clock, parts.settings, tests, engine.submit)
+    apart = HostsApart(site, parts.store, tenancy)
+    return FabricSessions(context, tests, engine.submit, apart)
 
 
-def _campaigns(parts: Parts, clock: Clock) -> Campaigns | None:
+def _campaigns(context: Context, parts: Parts) -> Campaigns | None:
     if parts.campaigns is None:
         return None
     plan = None if parts.fabrics is None else parts.fabrics.plan
-    return Campaigns(parts.store, parts.campaigns, clock, parts.settings, plan)
+    return Campaigns(context, parts.campaigns, plan)
 
 
 def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
-    given = (parts.store, reconciler.drive, parts.settings.operations_max)
+    most = parts.settings.operations_max
     if parts.shared is None:
-        return EmbeddedEngine(*given)
-    return SharedEngine(*given, *parts.shared)
+        return EmbeddedEngine(parts.store, reconciler.drive, most)
+    cluster, queue = parts.shared
+    return SharedEngine(parts.store, reconciler.drive, most, cluster, queue)
 
 
-def _watcher(parts: Parts, reach: Reach, engine: Engine, overload: Overload) -> Watcher | None:
+def _watcher(
+    context: Context, parts: Parts, reach: Reach, engine: Engine, overload: Overload
+) -> Watcher | None:
     if parts.watch is None:
         return None
-    given = (parts.store, parts.clock, parts.settings, reach, engine.submit)
-    return Watcher(parts.watch, *given, overload.may_watch)
+    return Watcher(context, parts.watch, reach, engine.submit, overload.may_watch)
 
 
 def _leaf_watch(
-    parts: Parts, tenancy: Tenancy, trespasses: Trespasses, released: ReleaseWatch
+    context: Context, parts: Parts, tenancy: Tenancy, trespasses: Trespasses, released: ReleaseWatch
 ) -> LeafWatch:
     plan = None if parts.fabrics is None else parts.fabrics.plan
-    given = (parts.store, parts.clock, parts.settings, tenancy, trespasses)
-    return LeafWatch(*given, released.take_back, plan)
+    apart = HostsApart(tenancy.site, parts.store, tenancy)
+    watch = ApartWatch(parts.store, parts.clock, apart, parts.alerts)
+    return LeafWatch(context, tenancy, trespasses, released.take_back, plan, parts.recovery, watch)
+
+
+def _partition_watch(
+    context: Context, parts: Parts, tenancy: Tenancy, trespasses: Trespasses, released: ReleaseWatch
+) -> PartitionWatch | None:
+    partitions = None if parts.fabrics is None else parts.fabrics.partitions
+    if partitions is None or context.settings.isolation == "vrf":
+        return None
+    return PartitionWatch(context, tenancy, partitions, trespasses, released.take_back)
 
 
 def _outbox(parts: Parts, to: tuple[WebhookBook, WebhookPosts], watcher: Watcher | None) -> Outbox:
     keeper = None if watcher is None else watcher.keeper
-    return Outbox(*to, parts.credentials, parts.clock, parts.settings, keeper)
+    book, posts = to
+    return Outbox(book, posts, parts.credentials, parts.clock, parts.settings, keeper)
 
 
-def _shop(parts: Parts, site: Site, **more: Any) -> RepairShop | None:
+def _shop(
+    context: Context,
+    parts: Parts,
+    site: Site,
+    *,
+    observer: Observer,
+    executor: Executor,
+    validator: Validator,
+    tenancy: Tenancy,
+) -> RepairShop | None:
     if parts.cases is None:
         return None
-    needed = RepairParts(
-        parts.store,
-        parts.cases,
-        parts.alerts,
-        parts.clock,
-        parts.settings,
-        parts.credentials,
-        parts.signer,
-        parts.tickets,
+    return RepairShop(
+        context,
+        RepairParts(parts.cases, parts.alerts, parts.credentials, parts.signer, parts.tickets),
+        site,
+        observer=observer,
+        executor=executor,
+        validator=validator,
+        matrix=parts.matrix,
+        tenancy=tenancy,
     )
-    return RepairShop(needed, site, matrix=parts.matrix, **more)

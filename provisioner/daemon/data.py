@@ -19,7 +19,7 @@ from provisioner.planning.intake import expected_text
 from provisioner.planning.matrix import matrix_text, thresholds_text
 from provisioner.planning.matrix.located_yaml import SIZE_MAX, Located, load
 from provisioner.ports import Secret
-from provisioner.runtime.site_clock import site_clock
+from provisioner.runtime.site_clock import read_clock
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.copying import copier
@@ -137,7 +137,7 @@ async def open_data(
             if needs_key:
                 raise
             keys = error
-        yield Data(store, site_clock(directory), keys)
+        yield Data(store, read_clock(directory), keys)
     finally:
         await store.close()
 
@@ -194,12 +194,12 @@ def read_settings(path: Path | None, **overrides: object) -> Settings:
     if path is not None:
         located = load(str(path), read_text(path))
     if not isinstance(located.tree, dict):
-        raise located.error((), "these are not settings", "Write lines of `name: value`.")
+        raise located.build_error((), "these are not settings", "Write lines of `name: value`.")
     given = {k: v for k, v in overrides.items() if v is not None}
     try:
         return Settings.model_validate({**located.tree, **given})
     except ValidationError as error:
-        raise located.misfit(error, "See docs/settings.md.") from None
+        raise located.build_model_error(error, "See docs/settings.md.") from None
 
 
 def read_secrets(expected: Expected, environ: Mapping[str, str]) -> Secrets:

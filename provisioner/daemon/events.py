@@ -33,7 +33,7 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.watch.pushed_alerts import Source, Told, told
 from provisioner.planning.watch.pushed_nodes import Directory
 from provisioner.ports import Clock, EventStreams, Secret
-from provisioner.runtime.bounded_listener import BoundedListener, Limits, handlers_of
+from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.repositories.alert_rows import AlertRows
@@ -257,7 +257,7 @@ async def open_watch(
     await runner.setup()
     tls = open_authority(data).server_context((host,))
     tls.num_tickets = 0  # made and sent in each handshake, and nobody who posts comes back with one
-    listener = BoundedListener("events", handlers_of(runner), limits, tls)
+    listener = BoundedListener("events", get_handlers(runner), limits, tls)
     try:
         try:
             await listener.start(host, port)

@@ -12,7 +12,7 @@ from provisioner.adapters.playbooks import AnsibleRunner
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner, SimulatedShell
 from provisioner.adapters.ssh import SshShell
 from provisioner.ports import Clock, HostShell, PlaybookRunner, Remote
-from provisioner.runtime.site_clock import keep_clock
+from provisioner.runtime.site_clock import write_clock
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import place_of
@@ -64,7 +64,7 @@ async def kept_clock(runner: SimulatedRunner | None, directory: Path) -> WallClo
     if runner is not None:
         told = await runner.get("/clock")
         clock = WallClock(told["speed"], told["epoch"])
-    keep_clock(directory, clock)
+    write_clock(directory, clock)
     return clock
 
 

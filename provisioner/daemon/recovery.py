@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from sqlalchemy import Connection, true
+
 from provisioner.model.input_error import InputError
-from provisioner.model.recovery import DatabaseLook, HighWater
+from provisioner.model.recovery import DatabasePosition, HighWater
 from provisioner.planning.watch.high_water import judge, waits_for_others
 from provisioner.store.database.data_directory import place_of
 from provisioner.store.database.high_water import (
@@ -21,6 +23,7 @@ from provisioner.store.database.high_water import (
     settle_mark,
 )
 from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.rows import session_rows
 
 log = logging.getLogger(__name__)
 REASON_SIZE_MAX = 2000
@@ -40,12 +43,16 @@ class CountedWrites:
         if not look_only:
             self.act()
 
+    def only_look(self, why: str) -> None:
+        """From now on this daemon writes nothing to devices, and outlives that the rows say so."""
+        self.look_only, self._marking.stop = why, None
+
     def act(self) -> None:
         """From now on this daemon acts, and ends if the database says that none may."""
         self._marking.stop = self._stop
 
 
-async def _look(store: SqlStore, place: str, kept: HighWater | None) -> DatabaseLook:
+async def _look(store: SqlStore, place: str, kept: HighWater | None) -> DatabasePosition:
     """What the database says; after a promotion, once its other daemons had time to say theirs."""
     found = await store.read(lambda c: look(c, place, kept))
     if kept is None or not waits_for_others(kept, found) or _lost_anything(kept, found):
@@ -61,9 +68,9 @@ async def _look(store: SqlStore, place: str, kept: HighWater | None) -> Database
     return found
 
 
-def _lost_anything(kept: HighWater, found: DatabaseLook) -> bool:
+def _lost_anything(kept: HighWater, found: DatabasePosition) -> bool:
     alone = found.model_copy(update={"unconfirmed": ()})
-    return judge(kept, alone) != judge(None, DatabaseLook())
+    return judge(kept, alone) != judge(None, DatabasePosition())
 
 
 @asynccontextmanager
@@ -99,7 +106,14 @@ async def counted_writes(
             "Name the database that it belongs to. If this one is right (a restore): --restored.",
         )
     why = "; ".join(standing.look_only)[:REASON_SIZE_MAX]
-    mark = await store.write(lambda c: settle_mark(c, place, kept, why, now))
+    went_back = bool(restored) or (bool(why) and not found.look_only)
+
+    def settle(connection: Connection) -> HighWater:
+        if went_back:  # one that was signed out since the copy would let its cookie in again
+            session_rows.end_sessions(connection, true(), "the database was restored", now)
+        return settle_mark(connection, place, kept, why, now)
+
+    mark = await store.write(settle)
     file.write(mark)
     left.unlink(missing_ok=True)  # what it says is in the database from here on
     marking = Marking(file, mark, None)

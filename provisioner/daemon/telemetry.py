@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from provisioner.daemon.api import tls_context
@@ -23,11 +23,11 @@ from provisioner.settings import Settings
 from provisioner.store.database import waits
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.telemetry.collecting import FleetMetrics, Queues
-from provisioner.telemetry.logs import set_up
+from provisioner.telemetry.logs import set_up_logging
 from provisioner.telemetry.recording import Recorder
-from provisioner.telemetry.serving import application, checked_place, serve_metrics
-from provisioner.telemetry.several import Several
-from provisioner.telemetry.tracing import Traces, open_traces
+from provisioner.telemetry.serving import build_application, require_private_address, serve_metrics
+from provisioner.telemetry.several import TelemetryFanout
+from provisioner.telemetry.tracing import TraceTelemetry, open_traces
 
 TOKEN_MIN = 16  # characters: shorter ones are guessed
 
@@ -47,12 +47,12 @@ async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Meas
 
     Raises InputError.
     """
-    set_up(settings.log_format)
+    set_up_logging(settings.log_format)
     parts: list[Telemetry] = []
     registry, token = None, None
     if settings.metrics_port is not None:
         token = _token(settings.metrics_token_file)
-        checked_place(settings, token)
+        require_private_address(settings, token)
         registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -64,11 +64,11 @@ async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Meas
         traces = open_traces(settings.trace_endpoint, _headers(settings), built())
         parts.append(traces)
     try:
-        told = parts[0] if len(parts) == 1 else Several(parts) if parts else SILENCE
+        told = parts[0] if len(parts) == 1 else TelemetryFanout(parts) if parts else SILENCE
         yield Measured(told, registry, token)
     finally:
         if traces is not None:
-            await asyncio.to_thread(Traces.close, traces)
+            await asyncio.to_thread(TraceTelemetry.close, traces)
 
 
 @asynccontextmanager
@@ -85,7 +85,7 @@ async def served_metrics(
         yield ""
         return
     fleet = FleetMetrics(store, clock, settings, measured.registry, queues)
-    app = application(measured.registry, fleet, measured.token)
+    app = build_application(measured.registry, fleet, measured.token)
     context = None if measured.token is None else tls_context(data, settings)
     async with serve_metrics(app, settings, context) as url:
         yield url
@@ -110,17 +110,29 @@ class _Build(Collector):
 class _Cluster(Collector):
     """How this daemon stands to its database and its peers."""
 
-    def collect(self) -> list[GaugeMetricFamily]:
+    def collect(self) -> list[Metric]:
         wait = "How long the transaction that waits longest has waited for the database."
         notices = "Notices of this daemon about itself, by subject (docs/high-availability.md)."
         standing = GaugeMetricFamily("provisioner_notices", notices, labels=("subject",))
-        found = process_scope.current().notices
-        for subject in ("clock", "daemons"):
+        found = process_scope.get_scope().notices
+        for subject in ("clock", "daemons", "time", "callers"):
             standing.add_metric((subject,), len(found.get(subject, ())))
         seconds = waits.longest()[1]
+        scope = process_scope.get_scope()
+        limited = CounterMetricFamily(
+            "provisioner_api_limited",
+            "Requests to the API over a limit of one caller, by the limit.",
+            labels=("limit",),
+        )
+        for limit, count in sorted(scope.limited.items()):
+            limited.add_metric((limit,), count)
+        open_now = scope.counts.get("api_streams", 0)
+        text = "Event streams of the API that are open."
         return [
             GaugeMetricFamily("provisioner_database_wait_seconds", wait, value=seconds),
             standing,
+            limited,
+            GaugeMetricFamily("provisioner_api_streams", text, value=open_now),
         ]
 
 

@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,10 @@ from provisioner.daemon.hosts import kept_clock
 from provisioner.demo.settings import settings_of
 from provisioner.demo.site import DemoFiles, prepare
 from provisioner.execution.actions.host_keys import HostLogin
+from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.intake import find, take_in
+from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
 from provisioner.runtime.wall_clock import WallClock
@@ -56,6 +58,7 @@ class Asked:
     nodes: int = 32
     seed: int = 0
     speed: float = 300.0
+    spare: int = 0  # hosts that no tenant asks for; of a demonstration that stays
     limit_s: float = 1800.0  # of real time; a loaded machine takes long, a hung one must end
 
 
@@ -86,6 +89,8 @@ class Summary:
 
 
 Show = Callable[[Progress], None]
+# opens the API on the data, for as long as the daemon runs
+Beside = Callable[[Data, WallClock, Settings, Matrix, Artifacts], AbstractAsyncContextManager[str]]
 Over = Callable[[Sequence[Node], int], bool]  # nodes, operations under way
 
 
@@ -175,13 +180,18 @@ async def drive(
     began: float,
     limit_s: float = Asked.limit_s,
     more: Mapping[str, Any] | None = None,
+    beside: Beside | None = None,
 ) -> None:
     """Take in what answers and run the daemon on it until `over`, or for `limit_s` real seconds.
 
-    `more`: parts of the daemon that a demonstration does without.
+    `more`: parts of the daemon that a demonstration does without. `beside`: what is open meanwhile.
     """
     transport, switches = RedfishTransport(), NvueTransport()
-    async with serve_artifacts(files.artifacts, "127.0.0.1", 0) as artifacts:
+    pinned = read_matrix([matrix, files.overlay])
+    async with (
+        serve_artifacts(files.artifacts, "127.0.0.1", 0, settings) as artifacts,
+        nullcontext() if beside is None else beside(data, clock, settings, pinned, artifacts),
+    ):
         daemon = Daemon(
             Parts(
                 store=data.store,
@@ -194,7 +204,7 @@ async def drive(
                 shell=SimulatedShell(site),
                 agents=simulated(site, data.store, data.vault, clock, settings),
                 artifacts=artifacts,
-                matrix=read_matrix([matrix, files.overlay]),
+                matrix=pinned,
                 signer=data.signer,
                 os_images=OsImages(artifacts, files.artifacts / "raw", artifacts.url),
                 login=HostLogin("provisioner", DEMO_KEY),

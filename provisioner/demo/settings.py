@@ -6,7 +6,9 @@ from provisioner.settings import Settings
 
 DAY_S = 86400.0
 PARTNERS_THERE = 5  # sound nodes and one broken: from here on everybody finds three partners
-WINDOWS = ("send_window_s", "request_max_s", "release_settle_s")
+# a person who waits for a tenant is the first at its leaves, as at a real site's pace
+WINDOWS = ("send_window_s", "request_max_s", "release_settle_s", "tenant_settle_s")
+BROWSER_LIMITS = ("api_session_h", "api_session_idle_s", "api_session_proof_s")
 DEVICE_LIMITS = (
     "bmc_return_limit_s",
     "power_limit_s",
@@ -24,9 +26,9 @@ def settings_of(nodes: int, speed: float) -> Settings:
 
     What is looked at often costs most of a real second. Tenants take every node at once, so that
     who comes late would find no partners: all are gathered for one session of gate C. Requests take
-    real time, whatever the clock's speed: the windows in which they may be sent are kept, and a
-    device, which is asked several times until it is where it should be, is given at least
-    `DEVICE_LIMIT_S`.
+    real time, whatever the clock's speed: the windows in which they may be sent are kept, as are
+    the limits of a browser's session, and a device, which is asked several times until it is where
+    it should be, is given at least `DEVICE_LIMIT_S`.
     """
     settings = Settings(
         site="demo",
@@ -40,6 +42,15 @@ def settings_of(nodes: int, speed: float) -> Settings:
         fabric_wait_s=DAY_S,
         fabric_session_limit_s=DAY_S,
     )
-    kept = {name: getattr(settings, name) * speed for name in WINDOWS}
+    kept = {
+        name: min(getattr(settings, name) * speed, largest_value(name))
+        for name in (*WINDOWS, *BROWSER_LIMITS)
+    }
     waits = {n: max(getattr(settings, n), DEVICE_LIMIT_S * speed) for n in DEVICE_LIMITS}
     return settings.model_copy(update=kept | waits)
+
+
+def largest_value(name: str) -> float:
+    """Return the largest value that a settings file may give to a setting."""
+    bounds = [rule.le for rule in Settings.model_fields[name].metadata if hasattr(rule, "le")]
+    return min(bounds, default=float("inf"))

@@ -27,10 +27,10 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step, StepKind
-from provisioner.planning.path.history import slots_of, step_of
+from provisioner.planning.path.history import read_slots, read_step
 from provisioner.planning.path.hops import NO_FILE
 from provisioner.ports.telemetry import SILENCE, Telemetry
-from provisioner.runtime.log_context import about
+from provisioner.runtime.log_context import set_log_context
 
 
 class Executor:
@@ -51,7 +51,7 @@ class Executor:
     ) -> tuple[Blocker, ...]:
         """Do the step on all its slots, side by side; what went wrong, or nothing."""
         with (
-            about(step=step.title),
+            set_log_context(step=step.title),
             self._telemetry.step(hold.operation.id, node.id, step) as problems,
         ):
             problems += await self._execute(hold, node, step, inventory)
@@ -80,7 +80,7 @@ class Executor:
         self, hold: Hold, node: Node, entry: LedgerEntry, inventory: Inventory
     ) -> Blocker | None:
         """Find out what became of an open ledger row, and see it to its end."""
-        return await self._do(hold, node, step_of(entry), slots_of(entry), inventory, entry)
+        return await self._do(hold, node, read_step(entry), read_slots(entry), inventory, entry)
 
     async def _do(
         self,
@@ -139,7 +139,7 @@ class Executor:
 def precheck(step: Step, inventory: Inventory) -> Blocker | None:
     """Whether everything that the step expects is still so; otherwise: plan again."""
     for expected in step.expected:
-        component = inventory.component(expected.kind, expected.slot)
+        component = inventory.find_component(expected.kind, expected.slot)
         if component is None:
             continue  # derived components (bundles) are not in the inventory
         if component.version != expected.version:
@@ -158,7 +158,7 @@ def slot_groups(step: Step, inventory: Inventory) -> list[tuple[str, ...]]:
         return [step.slots]
     by_bmc: dict[str, list[str]] = {}
     for slot in step.slots:
-        component = inventory.component(step.component, slot)
+        component = inventory.find_component(step.component, slot)
         by_bmc.setdefault(component.bmc if component else "host", []).append(slot)
     return [tuple(slots) for _, slots in sorted(by_bmc.items())]
 

@@ -1,1 +1,1 @@
-"""The words: frozen, closed records and closed lists. Pure: no I/O, no clock, no chance."""
+"""Records and closed lists of the domain. Pure: no I/O, no clock, no randomness."""

@@ -1,7 +1,7 @@
-"""Who may ask, and what was asked: tokens, callers, and requests that may wait for a second person.
+"""Access records: tokens, callers, browser sessions, and requests that may need a second person.
 
-Rule: a token itself is in no record, only its SHA-256; a person is a `subject`, so that two tokens
-of one person are not two people.
+No record contains a token, only its SHA-256. A person is identified by `subject`, so that two
+tokens of one person do not count as two people when a change needs a second approval.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from provisioner.model.outcome import Blocker
 
 
 class Role(StrEnum):
-    """What a caller may do. Operators and approvers see what viewers see."""
+    """The permissions of a caller. Operators and approvers see everything that viewers see."""
 
     VIEWER = "viewer"  # sees everything, changes nothing
     OPERATOR = "operator"  # asks for changes
-    APPROVER = "approver"  # says yes or no to what another person asked for
+    APPROVER = "approver"  # approves or refuses what another person asked for
     TENANT = "tenant"  # sees and touches the nodes of one tenant, and nothing else
 
 
@@ -28,38 +28,89 @@ STAFF = frozenset({Role.VIEWER, Role.OPERATOR, Role.APPROVER})
 
 
 class Token(Record):
-    """A local token. Times are seconds since the epoch."""
+    """A local token. Times are Unix seconds."""
 
     id: str  # shown in lists and logs: no secret
     sha256: str  # of the token, hex
-    subject: str  # the person or program that has it
+    subject: str  # the person or program that holds it
     role: Role
-    tenant: str = ""  # of the role tenant: whose nodes it is for
+    tenant: str = ""  # set for the role tenant: the tenant whose nodes it may see
     made_at: float
     expires_at: float
-    revoked_at: float = 0.0  # 0: it was not
+    revoked_at: float = 0.0  # 0: not revoked
 
-    def good(self, now: float) -> bool:
-        """Whether it lets its holder in."""
+    def is_valid(self, now: float) -> bool:
+        """Return whether the token is in force at `now`: not revoked, begun, not expired."""
         return not self.revoked_at and self.made_at <= now < self.expires_at
 
 
 class Caller(Record):
-    """Who sent a request, as proved by a token."""
+    """The sender of a request, as proved by a token or by a session that a token began."""
 
     subject: str
     roles: frozenset[Role]
-    tenant: str = ""  # set exactly for the role tenant, which stands alone
-    via: str = ""  # "token 3f2a9c" or the issuer of an OIDC token: for the audit
+    tenant: str = ""  # set exactly for the role tenant, which has no second role
+    via: str = (
+        ""  # "token 3f2a9c", "session 81c2d07e" or the issuer of an OIDC token: for the audit
+    )
+    token: str = ""  # id of the local token; "" for a token of a provider
+    issuer: str = ""  # of a provider's token
+    expires_at: float = 0.0  # of a provider's token; that of a local one is in its row
+    session: str = ""  # id of the browser's session; "" for a request with a token
+    signed_in_at: float = 0.0  # when the session's holder presented a token
 
     @property
     def staff(self) -> bool:
-        """Whether it sees the whole site."""
+        """Return whether the caller sees the whole site."""
         return bool(self.roles & STAFF)
 
 
+class SessionLimits(Record):
+    """Limits on the duration of a browser session and on the number of sessions per person."""
+
+    whole_s: float  # from its beginning
+    idle_s: float  # without a request made by a person
+    proof_s: float  # a destructive change must follow the sign-in within this time
+    per_person: int
+
+
+class Session(Record):
+    """A signed-in browser. Its secret is in its cookie; only the secret's SHA-256 is stored.
+
+    With a local token, roles and tenant are read from the token's row at each request. Those of a
+    provider's token are stored here until that token expires.
+    """
+
+    id: str  # shown in lists and logs: no secret
+    sha256: str  # of the secret, hex
+    subject: str
+    roles: frozenset[Role]
+    tenant: str = ""
+    token: str = ""  # id of the local token that began it
+    issuer: str = ""  # of the provider's token that began it
+    made_at: float
+    expires_at: float
+    used_at: float  # at most a minute behind the last request
+    ended_at: float = 0.0  # 0: not ended
+
+    @property
+    def person(self) -> str:
+        """Return the identity by which sessions per person are counted, the same for all tokens."""
+        return f"{self.issuer}\n{self.tenant}\n{self.subject.casefold()}"
+
+    def is_valid(self, limits: SessionLimits, now: float) -> bool:
+        """Return whether the session is in force at `now`: not ended, expired or idle for too
+        long.
+        """
+        end = min(self.expires_at, self.made_at + limits.whole_s)
+        idle = now - self.used_at >= limits.idle_s
+        return not self.ended_at and self.made_at <= now < end and not idle
+
+
 class ChangeKind(StrEnum):
-    """What may be asked for. `docs/access.md` lists who may, and what can need a second person."""
+    """Kinds of changes that a caller may request. `docs/access.md` lists who may request each one
+    and which can need a second person.
+    """
 
     NODE_RETRY = "node.retry"
     NODE_RECLAIM = "node.reclaim"
@@ -92,28 +143,63 @@ class ChangeKind(StrEnum):
     CASE_RMA = "case.rma"
     CASE_SPARE = "case.spare"
     CASE_TELL = "case.tell"
+    NODE_TAKE = "node.take"
+    NODE_INTAKE = "node.intake"
+    PIN_SET = "pin.set"
+    PIN_REMOVE = "pin.remove"
+    WEBHOOK_ADD = "webhook.add"
+    WEBHOOK_REMOVE = "webhook.remove"
+    WEBHOOK_AGAIN = "webhook.again"
+    WEBHOOK_DROP = "webhook.drop"
+    WEBHOOK_PAUSE = "webhook.pause"
+    WEBHOOK_RESUME = "webhook.resume"
+    WEBHOOK_ROTATE = "webhook.rotate"
+    RECOVERY_SETTLE = "recovery.settle"
+    RECOVERY_FINISH = "recovery.finish"
+    CLOCK_ACCEPT = "clock.accept"
+    KEY_ROTATE = "key.rotate"
+    FACTORY_KEEP = "factory.keep"
+    TOKEN_CREATE = "token.create"  # noqa: S105 (a kind of change, not a token)
     TOKEN_REVOKE = "token.revoke"  # noqa: S105 (a kind of change, not a token)
+    SESSION_END = "session.end"
+
+
+# a session alone does not permit these kinds: its holder must have signed in shortly before
+PROOF_KINDS = frozenset(
+    {
+        ChangeKind.NODE_RECLAIM,
+        ChangeKind.TENANT_SHRINK,
+        ChangeKind.TENANT_DELETE,
+        ChangeKind.CERTIFICATE_REVOKE,
+        ChangeKind.CASE_RETIRE,
+        ChangeKind.NODE_TAKE,
+        ChangeKind.KEY_ROTATE,
+        ChangeKind.RECOVERY_SETTLE,
+        ChangeKind.TOKEN_CREATE,  # or a session would prolong itself
+        ChangeKind.TOKEN_REVOKE,
+    }
+)
 
 
 class RequestState(StrEnum):
     WAITING = "waiting"  # for another person's approval
     RUNNING = "running"
-    UNDER_WAY = "under_way"  # written down as asked; the node is on its way
-    UNFINISHED = "unfinished"  # written down, not yet so everywhere: settle, or ask again
+    UNDER_WAY = "under_way"  # recorded; the node is still on its way
+    UNFINISHED = "unfinished"  # recorded, not yet in force everywhere: settle, or ask again
     DONE = "done"
-    FAILED = "failed"  # something stood in the way; `blockers` say what
-    REFUSED = "refused"  # an approver said no
-    EXPIRED = "expired"  # nobody approved it in time
-    LOST = "lost"  # the daemon ended while it was under way: look, then ask again
+    FAILED = "failed"  # something prevented it; `blockers` names it
+    REFUSED = "refused"  # an approver refused it
+    EXPIRED = "expired"  # not approved in time
+    LOST = "lost"  # the daemon ended while it was under way: check the result, then ask again
 
 
 class ChangeRequest(Record):
-    """Something that a person asked for through the API, and what became of it."""
+    """A change that a caller requested through the API, with its progress and result."""
 
-    id: int = 0  # given by the store, from 1
+    id: int = 0  # assigned by the store, from 1
     kind: ChangeKind
-    subject: str  # the node or tenant that it is about
-    tenant: str = ""  # that may see it, beside the staff
+    subject: str  # the node or tenant that it concerns
+    tenant: str = ""  # a tenant that may see it in addition to the staff
     arguments: dict[str, Any] = Field(default_factory=dict)
     asked_by: str
     asked_at: float

@@ -1,4 +1,4 @@
-"""One boot of a node into the maintenance ramdisk, as far as we know its agent."""
+"""Records of one boot of a node into the maintenance ramdisk and of the agent that runs there."""
 
 from __future__ import annotations
 
@@ -6,32 +6,35 @@ from provisioner.model.base import Record
 
 
 class AgentRequest(Record):
-    """A command that was about to be sent; kept until the next one, or until the node leaves.
+    """A command that was about to be sent; stored until the next one, or until the node leaves.
 
-    An agent's list of commands has names and identifiers, no parameters: what is in the list now
-    and was not in `known` came after this was written.
+    An agent lists its commands by names and identifiers, without parameters. An entry in the list
+    that is not in `known` appeared after this record was written, so it is the command that was
+    sent.
     """
 
     command: str  # SHA-256 of name and parameters
     name: str  # "clean.execute_clean_step"
     known: tuple[str, ...]  # identifiers that the agent listed before
     sent_at: float
-    id: str = ""  # as the agent named it, once it did
-    over: bool = False  # its end was seen; whoever asked may have died before it was written down
+    id: str = ""  # as the agent named it, once it has
+    over: bool = False  # its end was observed; the requester may have died before it recorded that
 
 
 class AgentSession(Record):
-    """From `expect` to `dismiss`; the next boot is a new session. The token is kept elsewhere."""
+    """A session from `expect` to `dismiss`; the next boot is a new session. The token is stored
+    elsewhere.
+    """
 
     node: str
-    uuid: str  # what the agent knows the node by
+    uuid: str  # the agent's name for the node
     macs: tuple[str, ...]  # lowercase with colons
     expected_at: float
-    until: float  # the first heartbeat comes before this
+    until: float  # deadline of the first heartbeat
     dismissed: bool = False
-    handed_at: float = 0.0  # when the token was handed out; 0: not yet
-    peer: str = ""  # address that got the token
-    url: str = ""  # where the agent listens, from its first heartbeat on
+    handed_at: float = 0.0  # when the token was issued; 0: not yet
+    peer: str = ""  # address that received the token
+    url: str = ""  # where the agent listens, known from its first heartbeat on
     certificate: str = ""  # PEM, as in its first heartbeat
     version: str = ""
     seen_at: float = 0.0  # last heartbeat; 0: none yet

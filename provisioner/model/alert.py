@@ -1,7 +1,7 @@
-"""What was noticed of a node while it serves: alerts are (id, target, classification), as in NICo.
+"""Alerts about serving nodes, identified by (id, target, classification) as in NICo.
 
-Rule: an alert states what was seen and by whom; what follows from it is decided by its
-classifications alone (`planning/watch/alerts.py`), never by its words.
+An alert states an observed condition and its source. Consequences are derived from its
+classifications alone (`planning/watch/alerts.py`), never from its message.
 """
 
 from __future__ import annotations
@@ -14,36 +14,38 @@ ANY = "*"  # of an override: every id, or every target, of the node
 
 
 class Classification(StrEnum):
-    """What an alert means. Closed; the first five are NICo's words, the others are ours."""
+    """The meaning of an alert. A closed list: the first five are NICo's names, the others are
+    ours.
+    """
 
-    PREVENT_ALLOCATIONS = "PreventAllocations"  # the node is given to no tenant while it stands
+    PREVENT_ALLOCATIONS = "PreventAllocations"  # no tenant gets the node while the alert is active
     HARDWARE = "Hardware"
     SENSOR_WARNING = "SensorWarning"
     SENSOR_CRITICAL = "SensorCritical"
     SENSOR_FAILURE = "SensorFailure"
     FATAL_EVENT = "FatalEvent"  # an error that a healthy part does not have
-    DRIFT = "Drift"  # a pinned version is not what was certified
-    PART_SWAP = "PartSwap"  # a part is not the one that was certified
+    DRIFT = "Drift"  # a running version differs from the certified one
+    PART_SWAP = "PartSwap"  # a part differs from the certified one
     LINK = "Link"  # a port flaps, drops, or its queue is stuck
-    CERTIFICATE_AGE = "CertificateAge"  # it expires soon, or has
-    UNOBSERVED = "Unobserved"  # a BMC that was silent for long: nothing is known any more
+    CERTIFICATE_AGE = "CertificateAge"  # the certificate expires soon, or has expired
+    UNOBSERVED = "Unobserved"  # the BMC has been silent for long: the node's state is unknown
 
 
 class Signal(Record):
-    """One report of a condition: that it stands, or that it is over. `at` in seconds, Unix."""
+    """One report that a condition is present (`active`) or over. `at` is in Unix seconds."""
 
     node: str
     id: str
     target: str  # the part: "GPU_SXM_5", "DPU_1/p0", "bluefield.nic/DPU_1"; "" is the node
     classifications: tuple[Classification, ...] = ()
     message: str = ""
-    source: str  # "redfish/host", "watch", "alertmanager:site": who reports
+    source: str  # the reporter: "redfish/host", "watch", "alertmanager:site"
     at: float
     active: bool = True
 
 
 class Alert(Record):
-    """One condition of one target of one node, with its history in short."""
+    """One condition of one target of one node, with a short history."""
 
     node: str
     id: str
@@ -51,28 +53,30 @@ class Alert(Record):
     classifications: tuple[Classification, ...] = ()
     message: str = ""
     source: str
-    since: float  # when it was raised, the last time
-    last_at: float  # of the newest report that it stands
+    since: float  # when it was last raised
+    last_at: float  # of the newest report that the condition is present
     count: int = 1  # reports since it was first raised
-    cleared_at: float = 0.0  # 0: it stands
+    cleared_at: float = 0.0  # 0: it is active
     cleared_why: str = ""
     raises: tuple[float, ...] = ()  # the latest times at which it was raised, oldest first
-    flapping: bool = False  # raised again and again: it stands until it was quiet for a while
+    flapping: bool = False  # raised repeatedly: it stays active until it has been quiet for a while
     quiet_since: float = 0.0  # of a flapping one: when it was last reported as over; 0: it was not
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes it one and the same alert."""
+        """Return the identity of the alert: node, id and target."""
         return (self.node, self.id, self.target)
 
     @property
     def active(self) -> bool:
-        """Whether it stands."""
+        """Return whether the alert is active, which means not cleared."""
         return self.cleared_at == 0.0
 
 
 class Override(Record):
-    """A person's word that an alert has no effect until a time. It ends by itself."""
+    """An operator's decision that an alert has no effect until a given time. It expires by
+    itself.
+    """
 
     node: str
     id: str  # or ANY
@@ -84,7 +88,7 @@ class Override(Record):
 
 
 class Subscription(Record):
-    """A subscription of ours at a BMC: written before it is made, so that none is forgotten."""
+    """An event subscription of ours at a BMC, written before it is made so that none is lost."""
 
     id: str  # last part of the destination, unguessable
     node: str
@@ -93,4 +97,4 @@ class Subscription(Record):
     context: str  # SHA-256 of the secret that the BMC sends with every event
     destination: str
     made_at: float
-    delivers: bool = False  # something came through since it was made, and since it was last tried
+    delivers: bool = False  # an event arrived since it was made, and since it was last tested

@@ -1,4 +1,4 @@
-"""What an outside server says of a file that it offers, and what we saw of it ourselves."""
+"""Records of a file on an external server: its HTTP validators, and its digest when it was read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from provisioner.model.base import Record
 
 
 class Validators(Record):
-    """What tells one state of a file from another without reading it (RFC 9110, section 8.8).
+    """Values that change with a file, so that it need not be read again (RFC 9110, section 8.8).
 
-    `length` is in bytes; None: the server does not say. `settled`: the file was older than the
-    grain of its date when it was asked for, so that a later change must show.
+    `length` is in bytes; None: the server does not send it. `settled`: when the file was requested,
+    it was older than the resolution of its date, so that a later change must change the date.
     """
 
     etag: str = ""
@@ -18,8 +18,8 @@ class Validators(Record):
     settled: bool = False
 
 
-class Sight(Record):
-    """A file of an outside server that was read whole: its digest, and what it was known by."""
+class FileReading(Record):
+    """A file of an external server that was read completely: its digest and its validators then."""
 
     validators: Validators
     sha256: str

@@ -1,4 +1,4 @@
-"""What every record has in common: frozen, closed, and the same digest for the same content."""
+"""The base of all records: frozen, closed, with the same digest for the same content."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Record(BaseModel):
-    """A value that never changes; a change is a new record (`model_copy(update=...)`)."""
+    """A value that never changes; to change it, make a new record (`model_copy(update=...)`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def digest(self) -> str:
-        """SHA-256 over the canonical JSON, as lowercase hex: equal content, equal digest."""
+        """Return the SHA-256 of the canonical JSON in lowercase hex; equal content has an equal
+        digest.
+        """
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What an air-gap bundle says of itself: the signed list of its files."""
+"""The manifest of an air-gap bundle: the signed list of its files."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class BundleFile(Record):
 
 
 class BundleManifest(Record):
-    """What is in the archive, in the order in which it is there."""
+    """The files of an archive, in their order in it."""
 
     version: int = Field(1, ge=1, le=1)
     site: str = Field(max_length=200)
     made_at: float  # seconds since the epoch
-    releases: tuple[str, ...] = ()  # of the matrix; whose files are all there
-    missing: tuple[str, ...] = ()  # files that the matrix names and that nobody had
+    releases: tuple[str, ...] = ()  # releases of the matrix whose files are all in the bundle
+    missing: tuple[str, ...] = ()  # files that the matrix names and that no source had
     files: tuple[BundleFile, ...] = Field(max_length=FILES_MAX)
 
     @field_validator("files")

@@ -1,4 +1,4 @@
-"""Campaigns: a release brought to many nodes in waves, under limits; words and records only.
+"""Campaigns: a release of the matrix brought to many nodes in waves, under limits.
 
 `planning/campaigns/rollout.py` decides, `control/campaigns/campaigns.py` carries out. Times are
 seconds of the daemon's clock (Unix time) unless the name says otherwise. `model/campaign_policy.py`
@@ -17,11 +17,11 @@ from provisioner.model.outcome import Blocker
 
 
 class CampaignState(StrEnum):
-    DRAFT = "draft"  # nothing is touched
+    DRAFT = "draft"  # no node is touched
     STARTED = "started"
-    PAUSED = "paused"  # what is under way ends, nothing is admitted; a person resumes it
+    PAUSED = "paused"  # work under way ends, no node is admitted; a person resumes it
     STOPPED = "stopped"  # it stopped itself; a person resumes it, aborts it or rolls it back
-    ABORTED = "aborted"  # over, some nodes not done
+    ABORTED = "aborted"  # over, with some nodes not done
     ROLLING_BACK = "rolling_back"  # its nodes go back to `baseline`
     DONE = "done"
 
@@ -36,7 +36,7 @@ class Campaign(Record):
     state: CampaignState = CampaignState.DRAFT
     reason: str = ""  # why it is paused, stopped or aborted
     going_back: bool = False  # set with ROLLING_BACK, and kept when that is paused or stopped
-    judged_from: float = 0.0  # failures before were accepted by whoever resumed it
+    judged_from: float = 0.0  # earlier failures were accepted by the person who resumed it
     baseline: str = ""
     created_by: str = ""
     created_at: float = 0.0
@@ -48,35 +48,36 @@ class Campaign(Record):
 
     @property
     def target(self) -> str:
-        """The release that nodes are brought to now."""
+        """Return the release that the campaign brings nodes to at present."""
         return self.baseline if self.going_back else self.release
 
 
 class CampaignNode(Record):
-    """What is so of one node of the fleet now. `decide` gets all of them, not the selected only:
-    shares and outages are the fleet's. Retired nodes are left out."""
+    """The present facts of one node of the fleet. `decide` gets all nodes, not only the selected
+    ones, because shares and outages are counted over the fleet. Retired nodes are left out.
+    """
 
     name: str
     kind: NodeKind = NodeKind.HOST
-    selected: bool = True  # the campaign is about it
+    selected: bool = True  # the campaign concerns it
     profile: str = ""
-    revision: str = ""  # of its hardware, as its inventory says
+    revision: str = ""  # of its hardware, from its inventory
     rack: str = ""
     unit: str = ""  # scalable unit with its pod: "pod0/su1"
     leaves: tuple[str, ...] = ()  # of a host: the leaves it is cabled to
     rails: tuple[int, ...] = ()  # of a leaf: the rails it carries
     planes: tuple[int, ...] = ()  # of a switch
-    tenant: str = ""  # "": nobody's
+    tenant: str = ""  # "": not allocated
     gpus: int = 0
-    in_service: bool = True  # serves or could serve; False: it counts as out already
-    returning: bool = False  # on its way into service by itself: waited for, not refused
+    in_service: bool = True  # serves or could serve; False: it already counts as out of service
+    returning: bool = False  # on its way into service by itself: the campaign waits for it
     steps: int = 0
     resets: int = 0
-    minutes: int = 0  # that it is out of service, estimated
-    one_way: tuple[str, ...] = ()  # "component version" of steps that nothing undoes
-    irreversible: tuple[Blocker, ...] = ()  # what speaks against a way back; (): there is one
+    minutes: int = 0  # estimated time out of service
+    one_way: tuple[str, ...] = ()  # "component version" of steps that cannot be undone
+    irreversible: tuple[Blocker, ...] = ()  # reasons why it cannot be rolled back; (): it can be
     after: tuple[str, ...] = ()  # nodes that must be done first (rules between versions)
-    blockers: tuple[Blocker, ...] = ()  # why it cannot be moved now, as the planner says
+    blockers: tuple[Blocker, ...] = ()  # from the planner: why it cannot be moved now
 
     @property
     def idle(self) -> bool:
@@ -84,16 +85,16 @@ class CampaignNode(Record):
 
 
 class Progress(StrEnum):
-    """How far one node is in one campaign."""
+    """The progress of one node in one campaign."""
 
     PENDING = "pending"
-    NOTIFIED = "notified"  # its tenant was told; `earliest_at` is when it may begin
-    DEFERRED = "deferred"  # its tenant put it off until `deferred_until`
+    NOTIFIED = "notified"  # its tenant has its notice; it may begin at `earliest_at`
+    DEFERRED = "deferred"  # its tenant deferred it until `deferred_until`
     ADMITTED = "admitted"  # under way
-    SOAKING = "soaking"  # back in service with the release, watched
+    SOAKING = "soaking"  # back in service with the release, under observation
     DONE = "done"
     FAILED = "failed"
-    SKIPPED = "skipped"  # left as it is: by a person, or at the end of a deferral
+    SKIPPED = "skipped"  # left unchanged: by a person, or at the end of a deferral
 
 
 UNDER_WAY = frozenset({Progress.ADMITTED})
@@ -106,8 +107,8 @@ class NodeProgress(Record):
     node: str
     wave: int = 0  # index into the waves of `planning.waves.assign`
     state: Progress = Progress.PENDING
-    notified_at: float = 0.0  # 0: nobody was told
-    told: tuple[str, ...] = ()  # tenants that were told: of a leaf, those of its hosts
+    notified_at: float = 0.0  # 0: no notice was written
+    told: tuple[str, ...] = ()  # tenants that got a notice: of a leaf, those of its hosts
     earliest_at: float = 0.0  # the end of the notice
     deferred_until: float = 0.0
     admitted_at: float = 0.0
@@ -126,15 +127,15 @@ class Admit(Record):
 
 
 class Hold(Record):
-    """Why a node must wait, and what would let it go on."""
+    """The reason why a node must wait, and the condition that would let it continue."""
 
     why: str
     unblock: str
     until: float = 0.0  # when this ends by itself; 0: not by time
 
 
-class Notice(Record):
-    """What a tenant is to be told. `node` may be a leaf of its hosts."""
+class CampaignNotice(Record):
+    """A notice to a tenant. `node` may be a leaf of its hosts."""
 
     node: str
     tenant: str
@@ -143,17 +144,17 @@ class Notice(Record):
 
 
 class Decision(Record):
-    """What a campaign does now. The caller writes it down before it acts.
+    """The actions of a campaign in this turn. The caller records it before it acts.
 
-    `done`: nodes whose soak ended well; `fail`: nodes that fell out of service in it; `skip`: nodes
-    that stay as they are; both with the reason.
-    `stop`: non-empty, the campaign enters `stopped` with these reasons and admits nothing;
-    `finished`: nothing is left to do. `next_look_at`: when time alone changes the answer; 0: never.
+    `done`: nodes whose soak ended well; `fail`: nodes that left service during it; `skip`: nodes
+    that stay unchanged; the last two with the reason. `stop`: if not empty, the campaign enters
+    `stopped` with these reasons and admits nothing. `finished`: no work is left. `next_look_at`:
+    when time alone changes the decision; 0: never.
     """
 
     admit: tuple[Admit, ...] = ()
     hold: Mapping[str, Hold] = {}
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[CampaignNotice, ...] = ()
     done: tuple[str, ...] = ()
     fail: Mapping[str, str] = {}
     skip: Mapping[str, str] = {}

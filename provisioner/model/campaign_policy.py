@@ -1,4 +1,4 @@
-"""What a campaign's policy says: canaries, waves, limits, budget, windows, what tenants are owed.
+"""The policy of a campaign: canaries, waves, limits, budget, windows, and terms for tenants.
 
 Times are seconds of the daemon's clock (Unix time) unless the name says otherwise. The file that
 people write is read by `planning/campaigns/campaign_policy_text.py`; docs/campaigns.md explains
@@ -16,12 +16,12 @@ from pydantic import Field, model_validator
 from provisioner.model.base import Record
 from provisioner.model.time_zone import read_zone
 
-DEFERRAL_MAX_S = 14 * 86_400  # nobody may put an upgrade off for longer
+DEFERRAL_MAX_S = 14 * 86_400  # the longest time for which a tenant may defer an upgrade
 DAY_S = 86_400
 
 
 class Domain(StrEnum):
-    """What may be lost at one blow."""
+    """A set of nodes that one fault or one outage can take away together."""
 
     RACK = "rack"
     SCALABLE_UNIT = "scalable_unit"
@@ -54,9 +54,9 @@ class Limit(Record):
 
 
 class Canary(Record):
-    """The first nodes of a campaign, and how long they are watched before others follow."""
+    """The first nodes of a campaign, and how long they are observed before others follow."""
 
-    # spread over profiles, revisions, racks, rails; fewer than five tell no regression
+    # spread over profiles, revisions, racks, rails; fewer than five cannot show a regression
     size: int = Field(default=5, ge=0)
     soak_s: int = Field(default=3600, ge=0)
     failures: int = Field(default=0, ge=0)  # more canaries that fail stop the campaign
@@ -70,11 +70,11 @@ class Wave(Record):
 
 
 class Window(Record):
-    """When work may begin and must be over: days of the week and a time of the day there.
+    """A change window: days of the week, and the time of day when work may begin and must be over.
 
-    The time is that of `zone`, an IANA name, with its summer time; without one it is UTC plus an
-    offset, the same all year. `minutes` is counted on the zone's clock: 22:00-04:00 ends at 04:00
-    in the nights in which the clock changes, too.
+    The time is that of `zone`, an IANA name, with its summer time; without a zone it is UTC plus an
+    offset, the same all year. `minutes` is counted on the zone's clock: 22:00-04:00 also ends at
+    04:00 in the nights in which the clock changes.
     """
 
     days: tuple[int, ...] = Field(default=(0, 1, 2, 3, 4, 5, 6), min_length=1)  # 0 is Monday
@@ -99,7 +99,7 @@ class Window(Record):
 
 
 class Freeze(Record):
-    """A span of time in which nothing begins or runs, whatever the windows say."""
+    """A span of time in which no work begins or runs, regardless of the windows."""
 
     begins_at: float
     ends_at: float
@@ -107,7 +107,7 @@ class Freeze(Record):
 
 
 class AtDeadline(StrEnum):
-    """What happens when a tenant's deferral is used up."""
+    """The consequence when a tenant has used up its deferral."""
 
     PROCEED = "proceed"  # the node is upgraded without further questions
     RETIRE = "retire"  # it is taken from the tenant for good, upgraded, and idle afterwards
@@ -115,10 +115,10 @@ class AtDeadline(StrEnum):
 
 
 class TenantTerms(Record):
-    """What tenants are owed before a node of theirs is touched."""
+    """The notice, deferrals and windows that tenants get before one of their nodes is touched."""
 
     notice_s: int = Field(default=DAY_S, ge=0)
-    waves_ahead: int = Field(default=1, ge=0)  # waves behind the open one that get notice already
+    waves_ahead: int = Field(default=1, ge=0)  # waves after the open one that already get notice
     deferral_max_s: int = Field(default=DEFERRAL_MAX_S, ge=0, le=DEFERRAL_MAX_S)
     at_deadline: AtDeadline = AtDeadline.PROCEED
     windows: Mapping[str, tuple[Window, ...]] = {}  # by tenant; not listed: at any time
@@ -133,14 +133,14 @@ class Breaker(Record):
 
 
 class LeafHosts(StrEnum):
-    """What becomes of tenants' hosts below a leaf that goes down."""
+    """How tenants' hosts below a leaf are treated when the leaf goes down."""
 
-    DRAIN = "drain"  # they leave service for that time, and count in the limits of hosts
-    KEEP = "keep"  # they go on with a rail less; their tenants get notice all the same
+    DRAIN = "drain"  # they leave service for that time and count in the limits of hosts
+    KEEP = "keep"  # they continue with one rail less; their tenants still get notice
 
 
 class Policy(Record):
-    """How careful a campaign is. The defaults are proposals."""
+    """The precautions of a campaign. The defaults are proposals."""
 
     canary: Canary = Canary()
     waves: tuple[Wave, ...] = Field(
@@ -157,7 +157,8 @@ class Policy(Record):
         Domain.TOTAL: Limit(percent=10),
     }
     failure_budget: Limit = Limit(percent=2)  # of the campaign's nodes; more failures stop it
-    # True: no more nodes are under way than the budget has left, so that it holds even if all fail
+    # True: at most as many nodes are under way as the budget has left, so that it holds even if all
+    # fail
     budget_strict: bool = False
     breaker: Breaker = Breaker()
     windows: tuple[Window, ...] = ()  # change windows of the site; (): at any time
@@ -165,11 +166,13 @@ class Policy(Record):
     tenants: TenantTerms = TenantTerms()
     free_kept: Limit = Limit(count=0)  # of each profile's idle hosts; a share is rounded up
     leaf_hosts: LeafHosts = LeafHosts.DRAIN
-    allow_irreversible: bool = False  # nodes that could not be rolled back are admitted
+    allow_irreversible: bool = False  # admit nodes that could not be rolled back
 
     @property
     def names_zones(self) -> bool:
-        """Whether a window is in a time zone, so that the edition of the zones matters."""
+        """Return whether a window names a time zone, so that the edition of the zone data
+        matters.
+        """
         windows = [*self.windows, *(w for ws in self.tenants.windows.values() for w in ws)]
         return any(w.zone for w in windows)
 

@@ -1,4 +1,4 @@
-"""What is kept beside the campaign itself: one row a node, and the releases that are pinned."""
+"""Rows stored beside a campaign: one for each of its nodes, and the releases that are pinned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from provisioner.model.node import NodeKind
 
 
 class CampaignRow(Record):
-    """One node of one campaign. `facts` are those of the start: a plan shrinks while it is done."""
+    """One node of one campaign. `facts` are those of the start, because a plan shrinks as it is
+    carried out.
+    """
 
     campaign: str
     progress: NodeProgress
@@ -19,7 +21,7 @@ class CampaignRow(Record):
     kind: NodeKind = NodeKind.HOST
     release_before: str = ""
     profile_before: str = ""
-    before: Mapping[str, float] = {}  # what it measured when it was last judged: "name/part"
+    before: Mapping[str, float] = {}  # measured when it was last judged: "name/part"
     after: Mapping[str, float] = {}  # ... and when it was certified with the campaign's release
     rolled_back: bool = False  # it has gone back to the release that it came from
 
@@ -29,15 +31,17 @@ class CampaignRow(Record):
 
 
 class PinScope(StrEnum):
-    """What a pin is about, the narrowest first: a node's own pin wins over its rack's."""
+    """The scope of a pin, the narrowest first: a node's own pin takes precedence over its
+    rack's.
+    """
 
     NODE = "node"
     RACK = "rack"
-    FLEET = "fleet"  # the baseline: everything that has no pin of its own
+    FLEET = "fleet"  # the baseline: everything without a pin of its own
 
 
 class ReleasePin(Record):
-    """The release that a node, a rack or the fleet is to run, and why."""
+    """The release that a node, a rack or the fleet is meant to run, and the reason."""
 
     scope: PinScope
     name: str  # of the node or rack; "" for the fleet
@@ -51,6 +55,6 @@ class ReleasePin(Record):
     def key(self) -> str:
         return f"{self.scope}:{self.name}"
 
-    def holds(self, now: float) -> bool:
-        """Whether it has not expired."""
+    def is_in_force(self, now: float) -> bool:
+        """Return whether the pin is in force at `now`, which means that it has not expired."""
         return not self.expires_at or now < self.expires_at

@@ -1,7 +1,8 @@
-"""A repair from the fault to the node's return: one case, its suspects, what was tried, its times.
+"""Repair cases: a fault, its suspects, the remedies that were tried, and the times, until the
+node's return.
 
-Rule: a case states what was seen, tried and measured; what follows from it is decided in
-`planning/repair/case_policy.py`. Times are seconds since the epoch; 0 is "not yet".
+A case states what was observed, tried and measured; consequences are decided in
+`planning/repair/case_policy.py`. Times are Unix seconds; 0 is "not yet".
 """
 
 from __future__ import annotations
@@ -16,35 +17,35 @@ from provisioner.model.inventory import DeviceKind
 
 
 class Origin(StrEnum):
-    """Who noticed the fault."""
+    """The source that reported the fault."""
 
     EVENT = "event"  # an alert of the watch, or of the site's own monitoring
     CHECK = "check"  # a health check, or tests among nodes
     WORK = "work"  # an update, a boot or a look that failed for good
     TENANT = "tenant"
-    OPERATOR = "operator"
-    MAINTENANCE = "maintenance"  # planned work by people: nothing is wrong with the node
+    OPERATOR = "operator"  # an update, a boot or a read that failed permanently
+    MAINTENANCE = "maintenance"  # planned work by people: the node has no fault
 
 
 class Service(StrEnum):
-    """What becomes of the tenant's use of the node while the case is open."""
+    """How the tenant's use of the node is treated while the case is open."""
 
-    KEEP = "keep"  # it goes on serving; the tenant has a notice
-    DRAIN = "drain"  # it is taken back once the notice has run out, or the tenant agrees
-    CUT_OFF = "cut_off"  # it is taken back now
+    KEEP = "keep"  # it continues to serve; the tenant gets a notice
+    DRAIN = "drain"  # it is reclaimed once the notice has run out, or the tenant agrees
+    CUT_OFF = "cut_off"  # it is reclaimed at once
 
 
 class Stage(StrEnum):
-    """Where a case is. A case goes back to `diagnosis` after a remedy that did not help."""
+    """The stage of a case. A case returns to `diagnosis` after a remedy that did not help."""
 
-    OPENED = "opened"  # noticed; the node serves on, or is on its way into the maintenance tenant
-    EVIDENCE = "evidence"  # fenced; what a reset would destroy is collected
-    DIAGNOSIS = "diagnosis"  # evidence is there; suspect and remedy are chosen
+    OPENED = "opened"  # reported; the node still serves, or is being fenced
+    EVIDENCE = "evidence"  # fenced; evidence that a reset would destroy is collected
+    DIAGNOSIS = "diagnosis"  # the evidence is collected; suspect and remedy are chosen
     REMEDY = "remedy"  # a remedy is carried out, or waits for its turn
     MEASURING = "measuring"  # a remedy was carried out; the node is brought up and validated
     HARDWARE = "hardware"  # people work on it: reseat, replace
-    RETURNING = "returning"  # back from people: a stranger, until it is certified
-    RETIRING = "retiring"  # it goes for good: erased, ports closed, credentials removed
+    RETURNING = "returning"  # back from repair: treated as unknown hardware until it is certified
+    RETIRING = "retiring"  # it is removed for good: erased, ports closed, credentials removed
     CLOSED = "closed"
 
 
@@ -53,20 +54,20 @@ class Ending(StrEnum):
 
     CURED = "cured"  # by a remedy; certified again
     REPAIRED = "repaired"  # by people; certified again
-    NO_FAULT = "no_fault"  # nothing was found, or it was kept and the fault is over
-    REPLACED = "replaced"  # another host stands in its place
+    NO_FAULT = "no_fault"  # no fault was found, or the fault is over
+    REPLACED = "replaced"  # another host is in its place
     RETIRED = "retired"
 
 
 class RemedyKind(StrEnum):
-    """The rungs of the ladder, from the one that costs least."""
+    """The steps of the escalation order, from the cheapest."""
 
-    RERUN = "rerun"  # judge again: nothing is touched
+    RERUN = "rerun"  # judge again: the node is not touched
     GPU_RESET = "gpu_reset"
     COLD_BOOT = "cold_boot"  # host power off, then on
     REFLASH = "reflash"  # the pinned firmware is written once more, then activated
-    AC_CYCLE = "ac_cycle"  # standby power is taken away too
-    RESEAT = "reseat"  # by a person: out and in again, or the cable or module cleaned
+    AC_CYCLE = "ac_cycle"  # standby power is removed too
+    RESEAT = "reseat"  # by a person: removed and inserted again, or the cable or module cleaned
     REPLACE = "replace"  # by a person: another part
 
 
@@ -74,7 +75,7 @@ BY_PEOPLE = frozenset({RemedyKind.RESEAT, RemedyKind.REPLACE})
 
 
 class PartClass(StrEnum):
-    """What a suspect is, for ladders and for reports."""
+    """The class of a suspected part, for the escalation order and for reports."""
 
     GPU = "gpu"
     GPU_MEMORY = "gpu_memory"
@@ -95,7 +96,7 @@ class PartClass(StrEnum):
     COOLING = "cooling"
     BMC = "bmc"
     SOFTWARE = "software"
-    HOST = "host"  # nothing better can be said
+    HOST = "host"  # no narrower class applies
 
 
 class Suspect(Record):
@@ -113,47 +114,48 @@ class Suspect(Record):
 
 
 class Fault(Record):
-    """One thing seen, as the diagnosis reads it and as before and after are compared.
+    """One observed fault, as the diagnosis reads it and as faults before and after a remedy are
+    compared.
 
-    `source` says who saw it: "alert", "check", "event_log", "xid", "isolation", "inventory",
-    "report" (a person's words), "work".
+    `source` names the reporter: "alert", "check", "event_log", "xid", "isolation", "inventory",
+    "report" (by a person), "work".
     """
 
     source: str
-    id: str  # name of the alert, of the check, of the reason; "xid 79"
-    part: str = ""  # as the source names it; "" is the node
+    id: str  # name of the alert, check or reason; "xid 79"
+    part: str = ""  # in the source's own terms; "" is the node
     detail: str = ""
     at: float = 0.0
     count: int = 1
 
     @property
     def key(self) -> str:
-        """What makes it the same fault before and after a remedy."""
+        """Return the identity by which a fault before a remedy is compared with one after it."""
         return f"{self.source}:{self.id}:{self.part}"
 
 
-class Outcome(StrEnum):
-    """What became of one try of a remedy."""
+class RemedyOutcome(StrEnum):
+    """The result of one attempt at a remedy."""
 
     UNDER_WAY = "under_way"
-    CURED = "cured"  # none of the faults before it is there after it
-    LESS = "less"  # some are gone, some are left
+    CURED = "cured"  # none of the earlier faults is present after it
+    LESS = "less"  # some are gone, some remain
     SAME = "same"
-    WORSE = "worse"  # there are others now too
+    WORSE = "worse"  # new faults are present too
     NOT_DONE = "not_done"  # it could not be carried out
 
 
 class RemedyTry(Record):
-    """One try of one remedy: what was there before it, and what after."""
+    """One attempt at one remedy, with the faults before and after it."""
 
     remedy: RemedyKind
     part: str
     kind: PartClass
     attempt: int  # of this remedy on this part in this case, from 1
     started_at: float
-    done_at: float = 0.0  # carried out (or not); its effect is still to be measured
+    done_at: float = 0.0  # carried out (or not); its effect is not measured yet
     measured_at: float = 0.0
-    outcome: Outcome = Outcome.UNDER_WAY
+    outcome: RemedyOutcome = RemedyOutcome.UNDER_WAY
     before: tuple[str, ...] = ()  # keys of faults
     after: tuple[str, ...] = ()
     detail: str = ""
@@ -167,9 +169,9 @@ class StageTime(Record):
 
 
 class Ticket(Record):
-    """A piece of work for people, as the site's own system knows it."""
+    """A work order for people, with its identity in the site's own ticket system."""
 
-    id: str = ""  # the other system's; "": it has not been taken there yet
+    id: str = ""  # in the site's system; "": not created there yet
     system: str = ""  # name of the adapter: "webhook", "email", ...
     url: str = ""
     opened_at: float = 0.0
@@ -177,17 +179,17 @@ class Ticket(Record):
     rma: str = ""  # the vendor's return number
     bundle: str = ""  # SHA-256 of the signed evidence archive
     led: bool = False  # the identify LED was switched on for it
-    led_problem: str = ""  # why it is not as it is to be
-    work: str = ""  # what to do, in one sentence
-    asked: str = ""  # what its system is to hear; written before it is sent
+    led_problem: str = ""  # why the LED is not in the intended state
+    work: str = ""  # the work to do, in one sentence
+    asked: str = ""  # message for its system; written before it is sent
     asks: int = 0  # messages of this ticket so far
-    told: str = ""  # what its system has heard last; equal to `asked`: nothing is open
+    told: str = ""  # last message that its system accepted; equal to `asked`: none is open
     tries: int = 0  # of the last message
-    problem: str = ""  # why it was not told yet
+    problem: str = ""  # why the message was not delivered yet
 
 
 class Spare(Record):
-    """The part that is to go in, or went in."""
+    """The spare part that is to be built in, or was built in."""
 
     kind: DeviceKind
     part_number: str = ""
@@ -196,7 +198,7 @@ class Spare(Record):
 
 
 class PartChange(Record):
-    """One slot whose part is another one. None: the slot was, or is, empty."""
+    """A slot whose part was exchanged. None: the slot was, or is, empty."""
 
     kind: DeviceKind
     slot: str
@@ -208,18 +210,18 @@ class PartChange(Record):
 
 
 class PartsDifference(Record):
-    """What differs in parts before and after people worked on a node."""
+    """The differences in parts before and after people worked on a node."""
 
     changes: tuple[PartChange, ...] = ()
-    unknown: tuple[str, ...] = ()  # "kind/slot" without a serial before or after: nothing is proved
-    unexpected: tuple[str, ...] = ()  # changed, and not what the case asked for
+    unknown: tuple[str, ...] = ()  # "kind/slot" without a serial before or after: unproved
+    unexpected: tuple[str, ...] = ()  # changed, although the case did not ask for it
     missing: tuple[str, ...] = ()  # asked for, and not changed
-    wrong: tuple[str, ...] = ()  # another model or part number than what was there
+    wrong: tuple[str, ...] = ()  # another model or part number than before
     system_changed: bool = False  # the host itself is another one
 
 
-class Notice(Record):
-    """What a tenant is told of a node. Stored when it arises, sent by whoever sends."""
+class TenantNotice(Record):
+    """A notice to a tenant about a node. Stored when it arises, delivered separately."""
 
     id: str
     tenant: str
@@ -228,21 +230,21 @@ class Notice(Record):
     kind: str  # "failure" | "maintenance" | "returned" | "retirement" | "replacement"
     text: str
     at: float
-    effective_at: float = 0.0  # when the node is taken, at the latest; 0: it is not
-    channels: int | None = None  # webhooks that took it when it was written; None: not counted
+    effective_at: float = 0.0  # when the node is reclaimed, at the latest; 0: it is not
+    channels: int | None = None  # webhooks that accepted it when it was written; None: not counted
     sent_at: float = 0.0
     accepted_at: float = 0.0  # the tenant agrees to be drained earlier
 
     @property
     def delivery(self) -> str:
-        """Return "sent", "waiting" (a webhook has not taken it yet) or "recorded only"."""
+        """Return "sent", "waiting" (no webhook has accepted it yet) or "recorded only"."""
         if self.sent_at:
             return "sent"
         return "recorded only" if self.channels == 0 else "waiting"
 
 
 class JoinedReport(Record):
-    """One report that joined a case which was open already."""
+    """A report that joined a case which was already open."""
 
     origin: Origin
     reason: str  # one sentence
@@ -257,33 +259,33 @@ class Case(Record):
     node: str
     generation: int = 0
     origin: Origin
-    reason: str  # one sentence: what was reported
+    reason: str  # the report, in one sentence
     by: str = ""  # who reported it: a person, a tenant, the alert's source
     service: Service
-    tenant: str = ""  # that the node served when it was opened; it goes back to it
+    tenant: str = ""  # the tenant that the node served when the case was opened; it returns to it
     stage: Stage = Stage.OPENED
     stages: tuple[StageTime, ...] = ()
     reports: tuple[JoinedReport, ...] = ()  # that joined it after it was opened, oldest first
-    weighed: tuple[str, ...] | None = None  # alerts its service was chosen by; None: not recorded
+    weighed: tuple[str, ...] | None = None  # alerts that chose its service; None: not recorded
     faults: tuple[Fault, ...] = ()  # as last collected
-    evidence: Mapping[str, str] = Field(default_factory=dict)  # name -> SHA-256 of what is stored
-    gaps: tuple[str, ...] = ()  # evidence that could not be had, and why
+    evidence: Mapping[str, str] = Field(default_factory=dict)  # name -> SHA-256 of the stored text
+    gaps: tuple[str, ...] = ()  # evidence that could not be collected, and why
     suspects: tuple[Suspect, ...] = ()  # most likely first
     tries: tuple[RemedyTry, ...] = ()
-    next_at: float = 0.0  # nothing is tried before (rate limit, notice)
-    note: str = ""  # what it waits for, for people
+    next_at: float = 0.0  # no attempt before this time (rate limit, notice)
+    note: str = ""  # the condition that it waits for, for people
     parts_before: tuple[tuple[str, str, str, str], ...] = ()  # (kind, slot, serial, model)
     system_before: str = ""  # serial of the host
-    profile: str = ""  # of the node when it was opened; "": it was not taken over then
+    profile: str = ""  # of the node when it was opened; "": intake was not complete then
     vendor: str = ""
     difference: PartsDifference | None = None
     ticket: Ticket | None = None
     spare: Spare | None = None
     deeper: bool = False  # a repeat offender: everything is tested before it is certified
     score: float = 0.0  # of its history, when the case was opened
-    drain_at: float = 0.0  # when it is taken from its tenant
-    work_ends_at: float = 0.0  # of planned maintenance, as people expect it; 0: they did not say
-    retire_at: float = 0.0  # people decided that the node goes for good, then; 0: they did not
+    drain_at: float = 0.0  # when it is reclaimed from its tenant
+    work_ends_at: float = 0.0  # of planned maintenance, as people estimate; 0: no estimate
+    retire_at: float = 0.0  # when the node is removed for good, decided by people; 0: not decided
     disks_gone: str = ""  # who destroyed its disks, and how; "": it is erased before it is retired
     opened_at: float
     closed_at: float = 0.0
@@ -291,21 +293,21 @@ class Case(Record):
 
     @property
     def open(self) -> bool:
-        """Whether it is not closed."""
+        """Return whether the case is not closed."""
         return self.stage is not Stage.CLOSED
 
     @property
     def suspect(self) -> Suspect | None:
-        """The most likely cause."""
+        """Return the most likely cause, or None."""
         return self.suspects[0] if self.suspects else None
 
     @property
     def trying(self) -> RemedyTry | None:
-        """The remedy whose effect is not measured yet."""
+        """Return the remedy whose effect is not measured yet, or None."""
         last = self.tries[-1] if self.tries else None
-        return last if last is not None and last.outcome is Outcome.UNDER_WAY else None
+        return last if last is not None and last.outcome is RemedyOutcome.UNDER_WAY else None
 
-    def entered(self, stage: Stage, now: float, **changes: object) -> Case:
-        """This case after entering `stage`; the generation is the store's to raise."""
+    def enter_stage(self, stage: Stage, now: float, **changes: object) -> Case:
+        """Return this case after it entered `stage`; the store raises the generation."""
         stages = (*self.stages, StageTime(stage=stage, at=now))
         return self.model_copy(update={"stage": stage, "stages": stages, **changes})

@@ -1,4 +1,6 @@
-"""A node's certificate: bound to serials, versions, tests and place; it expires, it is revoked."""
+"""A node's certificate: bound to serials, versions, tests and location; it expires and can be
+revoked.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,10 @@ GATE_NAMES: Mapping[Gate, str] = {
 
 
 class GateProof(Record):
-    """A gate that was passed whole, by whose checks and when (whole seconds).
+    """A gate that was passed completely, with the certificate of that validation and the time
+    (whole seconds).
 
-    What changes later and does not concern a gate leaves its proof standing: then it names an
+    A later change that does not concern a gate leaves its proof valid: the proof then names an
     earlier certificate of the node.
     """
 
@@ -28,10 +31,10 @@ class GateProof(Record):
 
 
 class Certificate(Record):
-    """Times are whole seconds since the epoch. `signature` is Ed25519 in hex, made by `key_id`.
+    """A certificate. Times are whole Unix seconds; `signature` is Ed25519 in hex, made by `key_id`.
 
-    What is signed is the in-toto statement that `planning/certification/attestation.py` writes of
-    it.
+    The signature covers the in-toto statement that `planning/certification/attestation.py` writes
+    of the certificate.
     """
 
     id: str
@@ -47,7 +50,7 @@ class Certificate(Record):
     matrix_digest: str
     checks: tuple[str, ...] = ()  # results that all passed, sorted
     evidence: tuple[str, ...] = ()  # SHA-256 of every raw output that was judged, sorted
-    gates: tuple[GateProof, ...] = ()  # what was proved as a whole, in the order of gates
+    gates: tuple[GateProof, ...] = ()  # gates that were proved completely, in the order of gates
     issued_at: float
     expires_at: float
     key_id: str = ""
@@ -55,12 +58,12 @@ class Certificate(Record):
 
     @property
     def proved(self) -> str:
-        """The letters of the gates that are proved: "abc"."""
+        """Return the letters of the proved gates: "abc"."""
         return "".join(g.gate.value for g in self.gates)
 
 
 class Revocation(Record):
-    """A certificate that must not be believed any more, and why."""
+    """A certificate that is no longer valid, and the reason."""
 
     certificate: str
     node: str

@@ -1,4 +1,4 @@
-"""What a node measured, and what its fleet taught: words of the fleet's comparison."""
+"""Measurements of nodes, and the baselines that the fleet's comparison learns from them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from provisioner.model.base import Record
 
 
 class Sample(Record):
-    """What one node measured when it was last judged with one set of versions."""
+    """The measurements of one node when it was last judged with one set of versions."""
 
     node: str
     rack: str
     profile: str
     versions: str  # digest of its version set
     measured: Mapping[str, float]  # "name/part", the unit in the name
-    sound: bool  # no check found a fault: only then does it teach
+    sound: bool  # no check reported a fault; only then it contributes to a baseline
     taken_at: float = 0.0
 
 
 class Baseline(Record):
-    """A learned level and the floor that follows (a ceiling, where less is better)."""
+    """A learned level and the floor that follows from it (a ceiling for metrics where less is
+    better).
+    """
 
     metric: str  # the group: "busbw_gb_s", or with a rail
     profile: str

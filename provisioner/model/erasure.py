@@ -1,6 +1,6 @@
-"""What may hold a tenant's data, how each of it was erased, and the report that says so.
+"""Devices that may hold a tenant's data, how each was erased, and the report of it.
 
-Rule: a record says what was done and seen, never what was hoped for. Whatever is not `done` is
+A record states what was done and observed, never an intention. Everything that is not `done` is
 named, and a device without a record is not erased.
 """
 
@@ -12,7 +12,7 @@ from provisioner.model.base import Record
 
 
 class Holder(StrEnum):
-    """Kinds of things that can still hold a tenant's data after it has left."""
+    """Kinds of devices that can still hold a tenant's data after the tenant has left."""
 
     DISK = "disk"
     HOST_MEMORY = "host_memory"
@@ -23,7 +23,7 @@ class Holder(StrEnum):
 
 
 class Method(StrEnum):
-    """How something was erased. Numbers are those of the NVMe and ATA command sets."""
+    """Erasure methods. Numbers are those of the NVMe and ATA command sets."""
 
     SANITIZE_CRYPTO = "nvme_sanitize_crypto"  # NVMe Sanitize, action 4: the media key changes
     SANITIZE_BLOCK = "nvme_sanitize_block"  # NVMe Sanitize, action 2: every block is erased
@@ -32,13 +32,13 @@ class Method(StrEnum):
     ATA_ENHANCED = "ata_enhanced_secure_erase"
     ATA_SECURE = "ata_secure_erase"
     OVERWRITE = "overwrite"  # once, over everything that can be addressed
-    POWER_REMOVED = "power_removed"  # volatile memory: off was seen for a while, then on
+    POWER_REMOVED = "power_removed"  # volatile memory: power was observed off for a while, then on
     TPM_CLEAR = "tpm_clear"
     NONE = "none"
 
 
 class Result(StrEnum):
-    """How an erasure ended. Only `done` is erased."""
+    """The result of an erasure. Only a `done` device is erased."""
 
     DONE = "done"
     NOT_DONE = "not_done"
@@ -46,7 +46,9 @@ class Result(StrEnum):
 
 
 class Disk(Record):
-    """A disk as the maintenance agent sees it. `methods`: what it says that it can, best first."""
+    """A disk as the maintenance agent reports it. `methods`: those that the disk supports, best
+    first.
+    """
 
     name: str  # "/dev/nvme0n1", of this boot only: never an identity
     serial: str
@@ -58,12 +60,14 @@ class Disk(Record):
 
     @property
     def identity(self) -> tuple[str, str, int]:
-        """What tells it from every other disk, whatever the kernel calls it in this boot."""
+        """Return the identity of the disk, which does not depend on its kernel name in this
+        boot.
+        """
         return (self.serial, self.wwn, self.size_bytes)
 
 
 class ErasureRecord(Record):
-    """One device: what was done with it. Times are seconds since the epoch."""
+    """The erasure of one device. Times are Unix seconds."""
 
     holder: Holder
     device: str  # "/dev/nvme0n1" or a slot ("DPU_0", "host")
@@ -72,24 +76,24 @@ class ErasureRecord(Record):
     size_bytes: int = 0
     method: Method = Method.NONE
     result: Result
-    detail: str = ""  # evidence in words: what the device said, what was tried before and failed
+    detail: str = ""  # evidence as text: the device's answer, methods that failed before
     started_at: float = 0.0
     ended_at: float = 0.0
 
 
 class ErasurePolicy(Record):
-    """What a site asks of an erasure. The stricter answer is the default."""
+    """A site's requirements for an erasure. The defaults are the strict ones."""
 
     required: tuple[Holder, ...] = (Holder.DISK, Holder.HOST_MEMORY, Holder.GPU_MEMORY)
-    overwrite: bool = False  # a disk that has no better method may be overwritten
-    same_tenant_may_skip: bool = False  # break-fix: the node goes back to the tenant it served
+    overwrite: bool = False  # a disk without a better method may be overwritten
+    same_tenant_may_skip: bool = False  # break-fix: the node returns to the tenant that it served
 
 
 class ErasureReport(Record):
-    """Everything of one node after one stay with a tenant.
+    """The erasure of one node after one stay with a tenant.
 
-    It is bound to the stay: `fenced_at` is when the node was proved to be in the maintenance
-    network again. A report of an earlier stay says nothing about this one.
+    The report is bound to the stay: `fenced_at` is when the node was proved to be in the
+    maintenance network again. A report of an earlier stay is no evidence for this one.
     """
 
     node: str
@@ -98,16 +102,16 @@ class ErasureReport(Record):
     fenced_at: float
     started_at: float
     ended_at: float
-    agent_version: str = ""
-    policy: ErasurePolicy = ErasurePolicy()  # what was asked for when it was made
+    agent_version: str = ""  # tenant whose data was erased
+    policy: ErasurePolicy = ErasurePolicy()  # the requirements when it was made
     expected: tuple[str, ...] = ()  # serials of drives that the node's BMC lists, sorted
-    expected_count: int = 0  # disks that the profile's bill of materials has; 0: it does not say
+    expected_count: int = 0  # disks in the profile's bill of materials; 0: it has no number
     before: tuple[Disk, ...] = ()
     after: tuple[Disk, ...] = ()
     records: tuple[ErasureRecord, ...] = ()
 
-    def of(self, holder: Holder) -> tuple[ErasureRecord, ...]:
-        """The records of one kind, in order of device."""
+    def select_records(self, holder: Holder) -> tuple[ErasureRecord, ...]:
+        """Return the records of one kind, in order of device."""
         return tuple(
             sorted((r for r in self.records if r.holder is holder), key=lambda r: r.device)
         )

@@ -1,6 +1,7 @@
-"""The expected-hardware list: what a person says was racked, where, and how to log in first.
+"""The expected-hardware list: the nodes that a person declares as racked, their places, and the
+first logins.
 
-A BMC whose vendor has no factory credential here is never logged in to.
+The daemon never logs in to a BMC whose vendor has no factory credential here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from provisioner.model.tenant import Tenant
 
 
 class FactoryCredential(Record):
-    """The password a vendor ships with. Exactly one of the three sources is given."""
+    """The factory password of a vendor. Exactly one of the three sources is set."""
 
     username: str
     password: str = Field(default="", repr=False)
@@ -31,7 +32,9 @@ class FactoryCredential(Record):
 
 
 class ExpectedBmc(Record):
-    """How to recognise a BMC: by address, by its MAC in the neighbour table, or by its serial."""
+    """The identification of a BMC: by address, by its MAC in the neighbour table, or by its
+    serial.
+    """
 
     url: str = ""
     mac: str = ""
@@ -57,7 +60,7 @@ class ExpectedNode(Record):
     location: Location = Location()
     dpus: tuple[ExpectedDpu, ...] = ()
     ports: tuple[Port, ...] = ()
-    os_disk: str = Field(default="", max_length=64)  # serial or WWN: where its system is written
+    os_disk: str = Field(default="", max_length=64)  # serial or WWN, for its operating system
     os: Literal["cumulus", "sonic"] = "cumulus"  # of a switch; SONiC's address is ssh://ADDRESS
     username: str = ""  # switch API
     password: str = Field(default="", repr=False)

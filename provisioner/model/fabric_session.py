@@ -1,7 +1,7 @@
-"""A fabric session: nodes that are tested with one another, what was run, and what came of it.
+"""Fabric sessions: nodes that are tested with one another, the runs, and their outcomes.
 
-A session is an operation of its own kind: no node's driver runs it. Each node waits for its own
-`FabricOutcome`; a daemon that was gone goes on from the runs that are stored here.
+A session is an operation of its own kind: it belongs to no node's driver. Each node waits for its
+own `FabricOutcome`; a restarted daemon continues from the runs that are stored here.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ from provisioner.model.outcome import Blocker
 
 
 class FabricMember(Record):
-    """One node of a session, as it was when it came in; whoever is not so any more has left."""
+    """One node of a session, as it was when it joined; a node that has changed since then has
+    left.
+    """
 
     node: str
-    seeks: bool  # it needs a result; else it is lent, and its certificate stays as it is
-    bound: str  # what was installed: the report's inventory digest, or the lent certificate's id
+    seeks: bool  # it needs a result; otherwise it is lent, and its certificate stays unchanged
+    bound: str  # the report's inventory digest, or the lent certificate's id
     entered_at: float  # when it entered its state
     ports: tuple[Port, ...]
 
 
 class RailRun(Record):
-    """How one rail of a test ended: `planning/isolation_words.Shown`, and what was measured."""
+    """The outcome of one rail of a test (`planning/fault_location/isolation_words.Shown`) and its
+    measurements.
+    """
 
     rail: int  # -1: all of them, in a collective
     shown: Literal["pass", "fail", "timeout", "wrong_data", "not_run"]
@@ -38,8 +42,8 @@ class RailRun(Record):
     detail: str = ""
 
 
-class Counted(Record):
-    """What one end of a cable received damaged while a test ran; Unix seconds."""
+class DamageCount(Record):
+    """Damaged data that one end of a cable received while a test ran. Times are Unix seconds."""
 
     damaged: int = Field(ge=0)  # frames or blocks
     link_downs: int = Field(default=0, ge=0)
@@ -48,12 +52,12 @@ class Counted(Record):
 
 
 class CableEnds(Record):
-    """Both ends of the cable of one node on one rail; None: that end told nothing."""
+    """Both ends of the cable of one node on one rail; None: that end reported nothing."""
 
     node: str
     rail: int
-    at_node: Counted | None = None
-    at_leaf: Counted | None = None
+    at_node: DamageCount | None = None
+    at_leaf: DamageCount | None = None
     detachable: bool = True  # False: copper, without optics
 
 
@@ -70,7 +74,7 @@ class FabricRun(Record):
 
 
 class FabricSession(Record):
-    """`generation` grows by one with every write. `ended_at` 0: it is under way."""
+    """A session. `generation` grows by one with every write; `ended_at` 0: it is under way."""
 
     id: str
     generation: int = 0
@@ -82,32 +86,33 @@ class FabricSession(Record):
     members: tuple[FabricMember, ...]
     gone: tuple[str, ...] = ()  # members that left before the end
     runs: tuple[FabricRun, ...] = ()
+    doors: tuple[tuple[str, ...], ...] = ()  # nodes that may connect to each other now, for mpirun
     note: str = ""  # how it ended, for people
 
     @property
     def last_round(self) -> int:
-        """The number of the last round that was run; -1: none was."""
+        """Return the number of the last round that was run; -1: none was."""
         return max((r.round_number for r in self.runs), default=-1)
 
     @property
     def present(self) -> tuple[FabricMember, ...]:
-        """Members that have not left."""
+        """Return the members that have not left."""
         return tuple(m for m in self.members if m.node not in self.gone)
 
 
 class FabricOutcome(Record):
-    """What a session says of one node, or of a leaf. No blockers: it passed."""
+    """The outcome of a session for one node or leaf. It passed if there are no blockers."""
 
     node: str
     session: str
-    bound: str = ""  # as its member's: for other parts this says nothing
+    bound: str = ""  # as of its member: for other installed parts this outcome is no evidence
     began_at: float
     ended_at: float
     blockers: tuple[Blocker, ...] = ()
     results: tuple[CheckResult, ...] = ()
-    partners: tuple[str, ...] = ()  # whom it was tested with
+    partners: tuple[str, ...] = ()  # nodes it was tested with
 
     @property
     def passed(self) -> bool:
-        """Whether every rail of it was proved good."""
+        """Return whether every rail was proved good."""
         return not self.blockers and bool(self.results)

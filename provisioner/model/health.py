@@ -1,4 +1,4 @@
-"""What was found out about a node's health, and on which evidence."""
+"""Results of health checks, with their findings and their evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Verdict(StrEnum):
 
 
 class Severity(StrEnum):
-    """What a finding asks for (facts, health 1): from repairing the host to returning the part."""
+    """The remedy that a finding asks for (facts, health 1): from repairing the host to returning
+    the part.
+    """
 
     CONFIG = "config"  # repair the host and run again
     MONITOR = "monitor"
@@ -35,7 +37,7 @@ class Gate(StrEnum):
 
 
 class Finding(Record):
-    """One fault that a check found, at one part."""
+    """One fault that a check reports, at one part."""
 
     part: str  # "GPU_SXM_5", "rail3", "host"
     severity: Severity
@@ -52,22 +54,22 @@ class CheckResult(Record):
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
     evidence: str = ""  # SHA-256 of the raw output in the evidence table
-    # What was measured, by "name/part" with the unit in the name ("busbw_gb_s/host",
+    # Measurements, by "name/part" with the unit in the name ("busbw_gb_s/host",
     # "host_to_gpu_gb_s/GPU 3"): compared with the fleet, and before with after.
     measured: Mapping[str, float] = Field(default_factory=dict)
 
 
 class Evidence(Record):
-    """Raw output of one command or path, as it came, with how it ended."""
+    """Raw output of one command or path, unchanged, with its exit status."""
 
     source: str  # the command line or Redfish path
-    exit_code: int | None  # None: it did not end (timeout) or has no such thing
+    exit_code: int | None  # None: it did not end (timeout), or it has no exit code
     text: str
     truncated: bool = False
 
 
 class HealthReport(Record):
-    """All results of one validation, bound to what was installed when it ran."""
+    """All results of one validation, bound to the parts and versions installed when it ran."""
 
     node: str
     inventory_digest: str
@@ -75,10 +77,10 @@ class HealthReport(Record):
     ended_at: float
     results: tuple[CheckResult, ...]
     selected: tuple[str, ...] = ()  # checks that were chosen for it; (): those of every validation
-    causes: tuple[str, ...] = ()  # why these
-    fabric: bool = False  # tests among nodes (gate C) are demanded after these
+    causes: tuple[str, ...] = ()  # why these were chosen
+    fabric: bool = False  # tests among nodes (gate C) are required after these
 
     @property
     def failures(self) -> tuple[CheckResult, ...]:
-        """Everything that is not a pass: a skipped check is never a pass."""
+        """Return every result that is not a pass; a skipped check is never a pass."""
         return tuple(r for r in self.results if r.verdict is not Verdict.PASS)

@@ -1,7 +1,7 @@
-"""Which Debian package in a host is which component: one table for inventory and checks.
+"""Mapping of Debian packages in a host to components: one table for inventory and checks.
 
-`QUERY` is the one command that both run. Clients of storage are the site's choice, so their
-version is "package=version"; a site with another client adds its package here.
+`QUERY` is the one command that both run. Storage clients are the site's choice, so their version is
+"package=version"; a site with another client adds its package here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEEDED = (
     (re.compile(r"doca-host"), "host.doca"),
     (re.compile(r"doca-spcx-cc"), "host.spcx_cc"),
 )
-_PER_SITE = (  # a host without them is no worse
+_PER_SITE = (  # a host without them has no fault
     (re.compile(r"nvlsm"), "host.nvlsm"),
     (re.compile(r"libnccl2"), "host.nccl"),
     (re.compile("|".join(re.escape(name) for name in STORAGE_CLIENTS)), STORAGE_CLIENT),
@@ -29,8 +29,10 @@ NEEDED = tuple(kind for _, kind in _NEEDED)
 PER_SITE = tuple(kind for _, kind in _PER_SITE)
 
 
-def component(package: str, version: str) -> tuple[str, str] | None:
-    """(component kind, its version) of an installed package; None: it is none of ours."""
+def classify_package(package: str, version: str) -> tuple[str, str] | None:
+    """Return (component kind, version) of an installed package, or None if it is not in the
+    table.
+    """
     for pattern, kind in (*_NEEDED, *_PER_SITE):
         if pattern.fullmatch(package):
             return kind, f"{package}={version}" if kind == STORAGE_CLIENT else version

@@ -1,4 +1,6 @@
-"""What is: the one statement of what a node consists of and what runs on it, with its gaps."""
+"""The inventory: the components of a node, the versions that run on it, and the gaps in the
+data.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from provisioner.model.outcome import Gap
 
 
 class Activation(StrEnum):
-    """What makes a staged version run. `planning/path/activation.py` says which covers which."""
+    """The action that makes a staged version run. `planning/path/activation.py` has which covers
+    which.
+    """
 
     NONE = "none"  # runs as soon as it is installed
     SERVICE_RESTART = "service_restart"  # done by the playbook that installs it
@@ -22,7 +26,9 @@ class Activation(StrEnum):
 
 
 class BackgroundCopy(StrEnum):
-    """State of the copy from active to golden flash slot (Oem.Nvidia.BackgroundCopyStatus)."""
+    """State of the copy from the active to the golden flash slot
+    (Oem.Nvidia.BackgroundCopyStatus).
+    """
 
     COMPLETED = "Completed"
     IN_PROGRESS = "InProgress"
@@ -30,21 +36,23 @@ class BackgroundCopy(StrEnum):
 
 
 class Component(Record):
-    """One thing with a version: five facts, of which `target` comes from the matrix.
+    """One component with a version.
 
-    `kind` is a name from `components.ALL` ("bluefield.nic") or "unclassified"; `slot` tells apart
+    `kind` is a name from `components.ALL` ("bluefield.nic") or "unclassified"; `slot` distinguishes
     the components of one kind in one node ("GPU_SXM_3", "DPU_1").
     """
 
     kind: str
     slot: str
-    version: str | None  # what runs now; None when the device gives none (then there is a Gap)
+    version: (
+        str | None
+    )  # the running version; None when the device reports none (then there is a Gap)
     staged: str | None = None  # written, not yet running; None: nothing is staged
-    pending: Activation | None = None  # what the device says the staged version waits for
-    background_copy: BackgroundCopy | None = None  # None: the device has no such thing
-    updateable: bool | None = None  # as the device says; None: it does not say
+    pending: Activation | None = None  # activation that the staged version needs, as reported
+    background_copy: BackgroundCopy | None = None  # None: the device has no such copy
+    updateable: bool | None = None  # as the device reports; None: it does not
     source: str  # Redfish path or command; a source, not an identity (facts: Ids contain versions)
-    bmc: str = ""  # name of the BMC through which it is reached ("host", "DPU_1"); "": in-band
+    bmc: str = ""  # name of the BMC that gives access to it ("host", "DPU_1"); "": in-band
     serial: str | None = None
     part: str | None = None
 
@@ -66,7 +74,7 @@ class DeviceKind(StrEnum):
 
 
 class Device(Record):
-    """A part that can be swapped: what a FRU difference compares."""
+    """A part that can be swapped, and so is compared in a FRU difference."""
 
     kind: DeviceKind
     slot: str
@@ -82,7 +90,7 @@ class Device(Record):
 
 
 class Power(StrEnum):
-    """Redfish PowerState, and what is left when it is not given."""
+    """Redfish PowerState, and UNKNOWN where the service does not report it."""
 
     ON = "On"
     OFF = "Off"
@@ -91,7 +99,7 @@ class Power(StrEnum):
 
 
 class Inventory(Record):
-    """Everything seen of one node in one collection. Equal content has an equal digest."""
+    """Everything observed of one node in one collection. Equal content has an equal digest."""
 
     node: str
     vendor: str  # name of the quirk declaration, "unknown" if none fits
@@ -107,13 +115,13 @@ class Inventory(Record):
     gaps: tuple[Gap, ...] = ()
 
     def of_kind(self, kind: str) -> tuple[Component, ...]:
-        """The components of one kind, in slot order."""
+        """Return the components of one kind, in slot order."""
         return tuple(sorted((c for c in self.components if c.kind == kind), key=lambda c: c.slot))
 
-    def component(self, kind: str, slot: str) -> Component | None:
-        """One component, or None if it was not seen."""
+    def find_component(self, kind: str, slot: str) -> Component | None:
+        """Return one component, or None if it was not observed."""
         return next((c for c in self.components if (c.kind, c.slot) == (kind, slot)), None)
 
     def devices_of(self, kind: DeviceKind) -> tuple[Device, ...]:
-        """The devices of one kind, in slot order."""
+        """Return the devices of one kind, in slot order."""
         return tuple(sorted((d for d in self.devices if d.kind is kind), key=lambda d: d.slot))

@@ -1,7 +1,8 @@
-"""What one leaf does at one moment, as far as a release is judged by it.
+"""The state of one leaf at one moment, as far as the release gate judges it.
 
-Rule: all of it was read from the leaf; nothing here is what somebody meant it to do, except where
-a name says `applied`. Plain dataclasses: a busy leaf has thousands of routes, made at every look.
+Everything here was read from the leaf's operational state, except fields named `applied`, which are
+its configuration. Plain dataclasses: a busy leaf has thousands of routes, and they are made at
+every reading.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RouteState:
-    """One route of one VRF. `via`: VRFs that its next hops are in; () if it names none."""
+    """One route of one VRF. `via`: VRFs of its next hops; () if it names none."""
 
     prefix: str
     protocol: str
     selected: bool
-    offloaded: bool  # the ASIC has it, not only the kernel
+    offloaded: bool  # in the ASIC, not only in the kernel
     via: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class VniState:
-    """Route targets that routes of one L3VNI are taken in by, and sent out with."""
+    """The import and export route targets of one L3VNI."""
 
     imports: frozenset[str]
     exports: frozenset[str]
@@ -31,7 +32,7 @@ class VniState:
 
 @dataclass(frozen=True, slots=True)
 class PeerState:
-    """One BGP session of a VRF. `dynamic`: nobody configured it, it came by itself."""
+    """One BGP session of a VRF. `dynamic`: it is not configured; the peer opened it itself."""
 
     state: str
     dynamic: bool = False
@@ -39,7 +40,7 @@ class PeerState:
 
 @dataclass(frozen=True, slots=True)
 class VrfState:
-    """One VRF of one leaf. `imports`: VRFs whose routes it takes, by a configuration in force."""
+    """One VRF of one leaf. `imports`: VRFs whose routes it takes, by the configuration in force."""
 
     routes: tuple[RouteState, ...]
     peers: Mapping[str, PeerState]
@@ -49,11 +50,11 @@ class VrfState:
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """One port. None where the leaf does not say."""
+    """One port. None where the leaf reports no value."""
 
     vrf: str
     applied_vrf: str
-    coming: frozenset[str]  # VRFs that revisions on their way would put it into
+    coming: frozenset[str]  # VRFs that pending revisions would put it into
     up: bool
     mtu: int | None
     addresses: frozenset[str]
@@ -62,13 +63,13 @@ class PortState:
     transitions: int | None  # of its carrier, since counting began
     in_bytes: int | None = None
     out_bytes: int | None = None
-    in_errors: int | None = None  # frames that came in damaged, after FEC
-    qos: str = ""  # digest of what of RoCE is in force on it
+    in_errors: int | None = None  # damaged frames received, after FEC
+    qos: str = ""  # digest of the RoCE settings in force on it
 
 
 @dataclass(frozen=True, slots=True)
 class NeighbourState:
-    """One entry of the tables of ARP and neighbour discovery."""
+    """One entry of the ARP or neighbour discovery tables."""
 
     interface: str
     address: str
@@ -77,22 +78,24 @@ class NeighbourState:
 
 @dataclass(frozen=True, slots=True)
 class LeafState:
-    """One leaf. Digests are SHA-256 of canonical JSON; "" where the leaf has no such thing."""
+    """One leaf. Digests are SHA-256 of canonical JSON; "" where the leaf does not have the
+    feature.
+    """
 
     switch: str
     at: float
     applied: str  # digest of the whole configuration in force
-    unsaved: frozenset[str]  # ports with which it would start otherwise; "": whatever is no port
+    unsaved: frozenset[str]  # ports whose startup configuration differs; "": outside of ports
     on_the_way: tuple[str, ...]  # revisions that were sent and have not ended
-    issues: tuple[str, ...]  # of its own health; () means OK
+    issues: tuple[str, ...]  # from its own health report; () means OK
     qos: str
     adaptive_routing: str
     acls: Mapping[str, str]  # name -> digest of its rules
-    ports: Mapping[str, PortState]  # those that were asked for
-    vrf_of: Mapping[str, str]  # every interface that is in a VRF of its own
+    ports: Mapping[str, PortState]  # the requested ones
+    vrf_of: Mapping[str, str]  # every interface that is in a VRF other than the default
     vrfs: Mapping[str, VrfState]
-    applied_targets: Mapping[str, VniState]  # VRF -> route targets as configured; where they are
-    applied_peers: Mapping[str, frozenset[str]]  # VRF -> peers as configured
-    listens: frozenset[str]  # VRFs that take sessions from whoever comes
+    applied_targets: Mapping[str, VniState]  # VRF -> configured route targets, where there are any
+    applied_peers: Mapping[str, frozenset[str]]  # VRF -> configured peers
+    listens: frozenset[str]  # VRFs that accept sessions from any peer
     neighbours: tuple[NeighbourState, ...] = ()
     fdb: Mapping[str, str] = field(default_factory=dict)  # MAC -> interface

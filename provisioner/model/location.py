@@ -1,4 +1,4 @@
-"""Where a node stands and which leaf ports its rails are cabled to."""
+"""The location of a node, and the leaf ports that its rails are cabled to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Location(Record):
 
 
 class Port(Record):
-    """One leaf port that a node's NIC is cabled to: the thing that is in exactly one VRF."""
+    """One leaf port that a node's NIC is cabled to; a port is in exactly one VRF."""
 
     switch: str  # node id of the leaf
     interface: str  # "swp1s0"

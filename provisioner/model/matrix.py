@@ -1,4 +1,4 @@
-"""What should be: `firmware_matrix.yaml` as records. The only statement of target versions."""
+"""The records of `firmware_matrix.yaml`, which alone states the target versions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 
 MAINTENANCE = "maintenance"  # name of the maintenance image in `images`
-UNKNOWN = "unknown"  # a pin that no public document gives; refused in production mode
+UNKNOWN = "unknown"  # a pin whose version no public document gives; refused in production mode
 
 
 class Pin(Record):
@@ -26,12 +26,12 @@ class Pin(Record):
 
     @property
     def known(self) -> bool:
-        """False for a version nobody published."""
+        """Return whether the version has been published."""
         return self.version != UNKNOWN
 
 
 class Match(Record):
-    """Which nodes a profile is for. Empty fields match anything."""
+    """The nodes that a profile is for. Empty fields match everything."""
 
     kind: str = "host"  # NodeKind value
     models: tuple[str, ...] = ()  # case-insensitive globs over system or baseboard model
@@ -45,12 +45,13 @@ class Profile(Record):
 
 
 class Requirement(Record):
-    """While every `when` is true of what runs, every `needs` must be true too.
+    """A rule between versions: while every `when` holds for the running versions, every `needs`
+    must hold.
 
     Keys are component kinds, of the node itself or of its neighbours (switches of a host's ports,
     hosts of a switch); values are version conditions: "==1.2", ">=5.11.0.0026", "<2",
     "=host.driver" (equal to another component). A kind that the node does not have makes `when`
-    false, and `needs` unmet. A neighbour that has no such kind is not concerned.
+    false, and `needs` unmet. The rule does not concern a neighbour without such a kind.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Release(Record):
 
 
 class Edge(Record):
-    """One allowed update of one component: a move that somebody vouches for."""
+    """One allowed update of one component: a move with published evidence."""
 
     from_versions: tuple[str, ...] = Field(alias="from", default=())
     to: str
@@ -80,25 +81,26 @@ class Edge(Record):
     sha256: str = ""
     duration_s: int = 0  # 0: the component kind's own estimate
     downgrade: bool = False
-    one_way: bool = False  # anti-rollback: never an edge back
+    one_way: bool = False  # anti-rollback: no edge may lead back
     evidence: str = ""
 
     model_config = Record.model_config | {"populate_by_name": True}
 
 
 class Matrix(Record):
-    """The whole file. `sources` names the files it was read from, for messages."""
+    """The whole file. `sources` names the files that it was read from, for messages."""
 
     schema_version: int = Field(alias="schema", default=1)
     releases: dict[str, Release]
     edges: dict[str, tuple[Edge, ...]] = Field(default_factory=dict)
-    # a bundle that no device reports by name is known by its contents: kind -> version -> contents
+    # a bundle that no device reports by name is identified by its contents: kind -> version ->
+    # contents
     bundles: dict[str, dict[str, dict[str, str]]] = Field(default_factory=dict)
     # NV-config profiles by name ("RA1.3"): parameter -> value as mlxconfig prints it
     nic_profiles: dict[str, dict[str, str]] = Field(default_factory=dict)
-    # what is lost at every boot, by the same names: path of DOCA's management service -> value
+    # settings that every boot loses, by the same names: path of DOCA's management service -> value
     nic_runtime: dict[str, dict[str, str]] = Field(default_factory=dict)
-    # what nodes boot for maintenance, by name: MAINTENANCE is the bootable image of the agent
+    # maintenance images by name: MAINTENANCE is the bootable image with the agent
     images: dict[str, Pin] = Field(default_factory=dict)
 
     model_config = Record.model_config | {"populate_by_name": True}

@@ -1,4 +1,4 @@
-"""Objects of a NetBox as we compare them: by names, never by its numbers."""
+"""Objects of a NetBox as they are compared: by names, never by its numbers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import StrEnum
 
 from provisioner.model.base import Record
 
-TAG = "provisioner"  # slug: what carries it was made by us, and only that is changed or deleted
+TAG = "provisioner"  # slug of objects made by us: only these are changed or deleted
 
 
 class NetBoxKind(StrEnum):
-    """In the order in which they are made; they are deleted in the reverse order."""
+    """Kinds of objects, in the order of creation; they are deleted in the reverse order."""
 
     SITE = "site"
     MANUFACTURER = "manufacturer"
@@ -26,7 +26,7 @@ class NetBoxKind(StrEnum):
 
 
 class NetBoxObject(Record):
-    """One object. What a field refers to is named by that object's key."""
+    """One object. A field that refers to another object has that object's key."""
 
     kind: NetBoxKind
     key: str  # "fra1", "su0-n04", "su0-n04/NIC_0", "172.0.0.1/31", "leaf/swp1--su0-n04/NIC_0"
@@ -36,16 +36,18 @@ class NetBoxObject(Record):
 
 
 class Verb(StrEnum):
-    """What a change does."""
+    """The effect of a change."""
 
     CREATE = "create"
     UPDATE = "update"
     DELETE = "delete"
-    LEAVE = "leave"  # it differs, and it is not ours to change
+    LEAVE = "leave"  # it differs, and was not made by us
 
 
 class NetBoxChange(Record):
-    """One line of what is to be done. `wanted`, `there`: the fields that differ."""
+    """One change to be made. `wanted`, `there`: the desired and present values of fields that
+    differ.
+    """
 
     verb: Verb
     kind: NetBoxKind

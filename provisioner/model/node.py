@@ -1,4 +1,4 @@
-"""A node (a host with its cards, or a switch) as the store keeps it: intent and position."""
+"""A node (a host with its cards, or a switch) as stored: intent and position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class NodeKind(StrEnum):
 
 
 class State(StrEnum):
-    """Where a node is on its journey; `planning/lifecycle/decide.py` has the table."""
+    """A node's state on its journey; `planning/lifecycle/decide.py` has the table of
+    transitions.
+    """
 
     DISCOVERED = "discovered"
     INTAKE = "intake"
@@ -32,7 +34,7 @@ class State(StrEnum):
 
 
 class Placement(StrEnum):
-    """Where all of a node's ports are; MIXED only while a move is under way or went wrong."""
+    """The network of all of a node's ports; MIXED only while a move is under way or failed."""
 
     NONE = "none"
     MAINTENANCE = "maintenance"
@@ -41,15 +43,17 @@ class Placement(StrEnum):
 
 
 class Boots(StrEnum):
-    """What the host runs, as far as we have brought it about; written before it is done."""
+    """The system that the host runs, as far as the daemon caused it; written before it is
+    caused.
+    """
 
     SYSTEM = "system"  # an operating system from its own disk
-    RAMDISK = "ramdisk"  # the maintenance image, or it is on its way there or back
-    NOTHING = "nothing"  # the maintenance image, and no disk has a system any more
+    RAMDISK = "ramdisk"  # the maintenance image, or on the way there or back
+    NOTHING = "nothing"  # the maintenance image, and no disk has a system
 
 
 class BmcRef(Record):
-    """How to reach one BMC of a node. The secret itself is in the store, encrypted, by `name`."""
+    """The address of one BMC of a node. The secret itself is in the store, encrypted, by `name`."""
 
     name: str  # "host", "DPU_1", "NIC_3"; unique within the node
     url: str  # "https://10.0.0.9:443"
@@ -58,7 +62,7 @@ class BmcRef(Record):
     serial: str = ""  # of the card or system, as paired
     base_mac: str = ""  # of a card, lowercase with colons
     pci: str = ""  # of a card, as the host sees it
-    rotated: bool = False  # its credential is ours, unique to it
+    rotated: bool = False  # its credential was set by us and is unique to it
 
 
 class Node(Record):
@@ -69,14 +73,14 @@ class Node(Record):
     generation: int = 0
     state: State = State.DISCOVERED
     entered_at: float = 0.0  # when `state` was entered
-    placement: Placement = Placement.NONE  # as last proved by read-back
+    placement: Placement = Placement.NONE  # as last proved by reading it back
     vrf: str = ""  # name of the VRF that `placement` was proved for
     release: str = ""  # release of the matrix that this node is to run
     profile: str = ""
-    tenant: str = ""  # tenant that the node is allocated to; "" while it is nobody's
+    tenant: str = ""  # tenant that the node is allocated to; "" while it has none
     served: str = ""  # tenant whose data may still be in it; "" once it is sanitized
     fenced_at: float = 0.0  # when it was last proved to be back in the maintenance VRF
-    taken: bool = False  # a person gave its ports to us, whichever network they stand in
+    taken: bool = False  # a person assigned its ports to us, whichever network they are in
     boots: Boots = Boots.SYSTEM
     # serials of the drives that were delivered with it or last erased; None: not recorded yet
     drives: tuple[str, ...] | None = None
@@ -89,13 +93,9 @@ class Node(Record):
     bmcs: tuple[BmcRef, ...] = ()
     blockers: tuple[Blocker, ...] = ()
     attempts: int = 0  # of automatic remedies since the last certificate
-    note: str = ""  # what is being done now, for people
+    note: str = ""  # the present work, for people
 
     @property
     def is_parked(self) -> bool:
-        """Whether a person has to look at it before anything is done."""
+        """Return whether a person must examine the node before anything is done."""
         return any(b.reason in PARKING for b in self.blockers)
-
-    def moved(self, state: State, now: float, **changes: object) -> Node:
-        """This node after entering `state`; the generation is the store's to raise."""
-        return self.model_copy(update={"state": state, "entered_at": now, **changes})

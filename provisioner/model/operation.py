@@ -1,6 +1,6 @@
-"""The durable side of doing: operations (one active per node) and the ledger of physical actions.
+"""Stored records of work: operations (one active per node) and the ledger of physical actions.
 
-facts/engine.md section 4 has the protocol: intent with a snapshot, act within a window, outcome.
+facts/engine.md section 4 has the protocol: intent with a snapshot, action within a window, outcome.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from provisioner.model.base import Record
 class OperationStatus(StrEnum):
     ACTIVE = "active"
     DONE = "done"
-    PARKED = "parked"  # a person must look; nothing is retried
+    PARKED = "parked"  # a person must look; it is not retried
 
 
 class Operation(Record):
-    """Every write of its driver is fenced by (`epoch`, `version`)."""
+    """One operation. Every write of its driver is fenced by (`epoch`, `version`)."""
 
     id: str
     node: str
-    want: str  # "journey" | "release" | ...: what it was opened for
+    want: str  # "journey" | "release" | ...: its purpose
     status: OperationStatus = OperationStatus.ACTIVE
     epoch: int = 0  # raised by each driver that takes it over
     version: int = 0  # raised by each write
-    phase: str = ""  # for people; never decided upon
+    phase: str = ""  # for people; no decision reads it
     opened_at: float = 0.0
     note: str = ""
 
 
 class ActionStatus(StrEnum):
     INTENDED = "intended"  # may or may not have been sent
-    SENT = "sent"  # the device acknowledged it; the effect is still awaited
-    CONFIRMED = "confirmed"  # seen
+    SENT = "sent"  # the device acknowledged it; its effect is still awaited
+    CONFIRMED = "confirmed"  # its effect was observed
     ABSENT = "absent"  # provably did not happen
-    FAILED = "failed"  # the device said that it failed
-    UNCLEAR = "unclear"  # cannot be told; parked
+    FAILED = "failed"  # the device reported a failure
+    UNCLEAR = "unclear"  # its effect cannot be determined; parked
 
 
 class LedgerEntry(Record):
-    """One physical action. `before` is what was seen before it: versions, tasks, reset counters."""
+    """One physical action. `before` is the state before it: versions, tasks, reset counters."""
 
     operation: str
     node: str
@@ -50,6 +50,8 @@ class LedgerEntry(Record):
     status: ActionStatus
     intended_at: float
     before: dict[str, Any]
-    task: str = ""  # task address, once the device gave one
+    task: str = ""  # task address, once the device returned one
     outcome: str = ""
     settled_at: float = 0.0
+    epoch: int | None = None  # of the operation at the intent; None: unknown, an older version's
+    settled_epoch: int | None = None  # of the operation that settled it; None: as above, or open

@@ -1,6 +1,6 @@
-"""Places of a fabric: one end of a rail's cable, a switch, an uplink, a tenant. Numbers start at 0.
+"""Places of a fabric: an end of a rail's cable, a switch, an uplink, a tenant. Numbers start at 0.
 
-Named tuples, for a fabric has a million of them: a record would take ten times as long to make.
+Named tuples, because a fabric has a million of them: a record would take ten times as long to make.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class RailEnd(NamedTuple):
     node: int  # in its scalable unit
     rail: int
     plane: int = 0
-    link: int = 0  # of several cables of one rail and plane
+    link: int = 0  # number among several cables of one rail and plane
     end: int = HOST
 
     @property
     def other(self) -> RailEnd:
-        """The other end of the same cable."""
+        """Return the other end of the same cable."""
         return self._replace(end=1 - self.end)
 
 
 class NodePlace(NamedTuple):
-    """Where a node stands."""
+    """The place of a node."""
 
     pod: int
     unit: int
@@ -54,7 +54,7 @@ class Uplink(NamedTuple):
 
 
 class TenantPlace(NamedTuple):
-    """A tenant's number: its VNI and route target follow."""
+    """A tenant's number; its VNI and route target are derived from it."""
 
     number: int
 

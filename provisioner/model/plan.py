@@ -1,4 +1,4 @@
-"""What to do next: steps with what must still be true, or what blocks and what would unblock."""
+"""Plans: steps with their preconditions, or blockers with instructions that would remove them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from provisioner.model.outcome import Blocker
 
 
 class Disruption(StrEnum):
-    """What a step takes away while it runs, from nothing to most."""
+    """The service that a step interrupts while it runs, from none to most."""
 
     NONE = "none"
-    BMC = "bmc"  # the BMC answers nothing for a while
+    BMC = "bmc"  # the BMC does not answer for a while
     NIC = "nic"  # traffic of one NIC stops
     HOST = "host"  # the host is down
-    SWITCH = "switch"  # a leaf or spine forwards nothing
+    SWITCH = "switch"  # a leaf or spine forwards no traffic
 
 
 class StepKind(StrEnum):
@@ -24,8 +24,8 @@ class StepKind(StrEnum):
     ACTIVATE = "activate"  # one reset that activates everything it covers
 
 
-class Expected(Record):
-    """A precondition of a step; the executor refuses the step if it is no longer so."""
+class Precondition(Record):
+    """A precondition of a step; the executor refuses the step if it no longer holds."""
 
     kind: str
     slot: str
@@ -34,7 +34,7 @@ class Expected(Record):
 
 
 class Step(Record):
-    """One thing to do. An update names a component and its slots; an activation names a reset.
+    """One action of a plan. An update names a component and its slots; an activation names a reset.
 
     `carries` are other components whose versions change with this one (a BFB carries NIC firmware).
     """
@@ -48,25 +48,25 @@ class Step(Record):
     method: str = ""  # name of the update method, from components/
     artifact: str = ""  # file name in the artifact store; "" for methods that need none
     sha256: str = ""
-    force: bool = False  # UPDATE: an older or the same version, else refused or skipped
-    activation: Activation  # UPDATE: what it will wait for; ACTIVATE: the reset to do
+    force: bool = False  # UPDATE: an older or the same version, otherwise refused or skipped
+    activation: Activation  # UPDATE: the reset that it will need; ACTIVATE: the reset to do
     bmcs: tuple[str, ...] = ()  # ACTIVATE by bmc_reset: which BMCs
     activates: tuple[tuple[str, str], ...] = ()  # ACTIVATE: (component kind/slot, version)
     disruption: Disruption
     duration_s: int  # estimate
-    expected: tuple[Expected, ...]
+    expected: tuple[Precondition, ...]
     reason: str  # one sentence: why this, why now
 
     @property
     def title(self) -> str:
-        """Short words for tables: "hgx.bundle 1 → 2" or "cold_boot activates ..."."""
+        """Return a short title for tables: "hgx.bundle 1 → 2" or "cold_boot (2 waiting)"."""
         if self.kind is StepKind.ACTIVATE:
             return f"{self.activation} ({len(self.activates)} waiting)"
         return f"{self.component} {self.from_version} → {self.to_version}"
 
 
 class StagedFact(Record):
-    """From the ledger: a version written, that the device may not show until it runs."""
+    """A version that the ledger records as written; the device may not report it until it runs."""
 
     kind: str
     slot: str
@@ -75,7 +75,7 @@ class StagedFact(Record):
 
 
 class History(Record):
-    """What the ledger tells the planner about one node."""
+    """The facts of the ledger about one node that the planner uses."""
 
     staged: tuple[StagedFact, ...] = ()
     # (component kind, slot, version, failed attempts): a step tried too often becomes a blocker
@@ -83,16 +83,16 @@ class History(Record):
 
 
 class Neighbour(Record):
-    """What runs on the other end of this node's cables: facts for node-to-switch rules."""
+    """The versions on the other end of this node's cables, for rules between nodes and switches."""
 
     node: str
     versions: dict[str, tuple[str, ...]]  # component kind -> distinct running versions
 
 
 class Plan(Record):
-    """The planner's whole answer. `blockers` non-empty: the release cannot be reached now.
+    """The planner's whole answer. With `blockers`, the release cannot be reached now.
 
-    `in_flight` non-empty: something is being written or copied; look again later, do nothing.
+    With `in_flight`, something is being written or copied: observe again later, and do nothing now.
     """
 
     node: str
@@ -107,5 +107,5 @@ class Plan(Record):
 
     @property
     def done(self) -> bool:
-        """Everything pinned runs, nothing is pending, nothing is in flight, nothing blocks."""
+        """Return whether all pinned versions run, with nothing pending, in flight or blocked."""
         return not (self.steps or self.blockers or self.in_flight)

@@ -1,4 +1,4 @@
-"""A database that lost writes: how that is noticed, and what differs between rows and world."""
+"""Recovery of a database that lost writes: the signs of it, and the differences to the switches."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from provisioner.model.base import Record
 
 
 class HighWater(Record):
-    """What a data directory remembers of the database, outside of it.
+    """The position of the database, as a data directory remembers it outside of the database.
 
-    `count` is of this directory's own row in the database, which grows by one with each
-    transaction that its daemon commits. `server` and `timeline` are PostgreSQL's.
+    `count` is of this directory's own row in the database, which grows by one with each transaction
+    that its daemon commits. `server` and `timeline` are PostgreSQL's.
     """
 
     site: str  # the database's identity, made with it
@@ -24,54 +24,59 @@ class HighWater(Record):
     synchronous: bool = False  # whether the last commit waited for a standby
 
 
-class DatabaseLook(Record):
-    """What the database says at a start, beside what a `HighWater` remembers."""
+class DatabasePosition(Record):
+    """The position that the database itself reports at a start, to compare with a `HighWater`."""
 
     site: str = ""  # "" if no daemon of this version has opened it yet
-    recorded_server: str = ""  # as the daemons wrote it into the database
+    recorded_server: str = ""  # as the daemons recorded it in the database
     recorded_timeline: int = 0
-    server: str = ""  # as the server says of itself now
+    server: str = ""  # as the server reports it now
     timeline: int = 0
     count: int | None = None  # of this directory's row; None if there is none
     other_places: int = 0  # rows of other directories
-    unconfirmed: tuple[str, ...] = ()  # those that did not find their writes on this timeline yet
-    head: str = ""  # the digest of the journal's row that the `HighWater` names; "" if missing
+    unconfirmed: tuple[str, ...] = ()  # those that have not found their writes on this timeline yet
+    head: str = ""  # digest of the journal row that the `HighWater` names; "" if missing
     journal_rows: int = 0
-    look_only: str = ""  # why it is looked at only, since an earlier start
+    look_only: str = ""  # why it has been read-only since an earlier start
 
 
 class DifferenceKind(StrEnum):
-    """How a node's row and the ports of its leaves differ."""
+    """The kinds of difference between a node's row and the ports of its leaves."""
 
-    SERVES = "serves"  # in a customer's network; the row has it outside of any
-    OTHER_TENANT = "other_tenant"  # in another customer's network than the row says
-    LEFT = "left"  # the row has it at a customer; it is not there any more
+    SERVES = "serves"  # in a customer's network; the row has it in none
+    OTHER_TENANT = "other_tenant"  # in another customer's network than its row has
+    LEFT = "left"  # the row has it at a customer; it is no longer there
     DRAINING = "draining"  # the row drains it; it serves, since then or again
     MIXED = "mixed"  # its ports are in several networks
-    UNREAD = "unread"  # a leaf gives no answer
-    OUTSIDE = "outside"  # in nobody's network; what happened in between is not known
-    STRANGER = "stranger"  # a port in a customer's network that belongs to no node
+    UNREAD = "unread"  # a leaf does not answer
+    OUTSIDE = "outside"  # in no tenant's network; its recent history is not known
+    STRANGER = "stranger"  # a port in a customer's network that belongs to no node in service
 
 
-class Word(StrEnum):
-    """What settles a difference."""
+class Settlement(StrEnum):
+    """The decision that settles a difference."""
 
-    ADOPT = "adopt"  # the world is right
+    ADOPT = "adopt"  # the switches are right
     KEEP = "keep"  # the row is right
-    RULE = "rule"  # no person was needed: it is erased before anybody gets it
+    RULE = "rule"  # no decision was needed: it is erased before it gets a tenant
 
 
 class Difference(Record):
-    """One difference between the rows and the world. `subject`: a node, or "leaf/interface"."""
+    """One difference between the rows and the switches.
+
+    `subject`: a node; a port that belongs to no node ("leaf/interface"); or a leaf that was not
+    read.
+    """
 
     subject: str
     kind: DifferenceKind
-    row: str  # what the row says
-    world: str  # what was read
-    vrf: str = ""  # the one network that all ports are in; "" if there is not one
-    tenant: str = ""  # whose network that is; "" if no row says
+    row: str  # the row's statement
+    world: str  # the reading
+    leaf: str = ""  # the leaf of the port or reading; "" if it concerns a node
+    vrf: str = ""  # the network of all ports; "" if there are several
+    tenant: str = ""  # tenant of that network; "" if no row has it
     generation: int = 0  # of the node's row when it was compared
     seen_at: float = 0.0
-    settled: Word | None = None
+    settled: Settlement | None = None
     settled_by: str = ""
     settled_at: float = 0.0

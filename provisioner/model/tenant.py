@@ -1,4 +1,4 @@
-"""Who a node may be given to, and where each of its ports is."""
+"""Tenants, and the placement of each port of their nodes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ MAINTENANCE_VRF = "MAINT"  # 15 characters at most (Cumulus), never a customer's
 
 
 class Phase(StrEnum):
-    """How far a tenant's network is made. Only a ready one is given nodes."""
+    """The phase of a tenant's network. Only a ready one gets nodes."""
 
-    MAKING = "making"  # written down; not yet proved on every leaf
-    READY = "ready"  # seen on every leaf concerned, or prepared by the site
-    LEAVING = "leaving"  # it gets nothing any more; gone once no leaf has it
+    MAKING = "making"  # recorded; not yet proved on every leaf
+    READY = "ready"  # observed on every leaf concerned, or prepared by the site
+    LEAVING = "leaving"  # it gets no more nodes; removed once no leaf has it
 
 
 class Quota(Record):
-    """What a tenant may have at most. None: no limit was set."""
+    """The limits of a tenant. None: no limit is set."""
 
     nodes: int | None = Field(default=None, ge=0)
     gpus: int | None = Field(default=None, ge=0)
@@ -29,7 +29,9 @@ class Quota(Record):
 
 
 class Outside(Record):
-    """One BGP session of a tenant to the outside. What is not listed is neither sent nor taken."""
+    """One BGP session of a tenant to the outside. Prefixes that are not listed pass in no
+    direction.
+    """
 
     switch: str  # node id of the leaf that has the session
     peer: str  # address of the router outside
@@ -39,27 +41,35 @@ class Outside(Record):
 
 
 class Tenant(Record):
-    """A customer: one VRF, or one partition. `nodes_wanted`: certified nodes it waits for or has.
+    """A customer: one VRF, or one partition. `nodes_wanted`: certified nodes that it has or waits
+    for.
 
-    A tenant of the expected-hardware list has no number: the site prepared its VRF itself, and
-    nothing here makes or removes it.
+    A tenant of the expected-hardware list has no number: the site prepared its VRF itself, and the
+    daemon neither makes nor removes it.
     """
 
     name: str
     vrf: str
     l3vni: int = 0
     nodes_wanted: int = 0
-    number: int | None = None  # its VNI and route target follow (`planning/places/addressing.py`)
+    number: int | None = None  # basis of VNI and route target (`planning/places/addressing.py`)
     pkey: int = 0  # of its InfiniBand partition; 0: none
     units: tuple[tuple[int, int], ...] = ()  # (pod, scalable unit) of its nodes; (): anywhere
     outside: tuple[Outside, ...] = ()
-    storage: tuple[str, ...] = ()  # VRFs whose routes it imports, and nothing else
+    storage: tuple[str, ...] = ()  # VRFs from which it imports routes, and no others
     quota: Quota = Quota()
     phase: Phase = Phase.READY
     generation: int = 0  # grows by one with every change
 
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether its row cannot be read, so that only name, VRF and number are left of
+        it.
+        """
+        return self.generation < 0
+
     def may_have(self, pod: int, unit: int) -> bool:
-        """Whether its nodes may stand in this scalable unit."""
+        """Return whether its nodes may be in this scalable unit."""
         return not self.units or (pod, unit) in self.units
 
 
@@ -72,17 +82,17 @@ class PortPlacement(Record):
 
 
 class ReleaseProof(Record):
-    """What was seen when a node entered a customer VRF: stored beside the certificate.
+    """The observations when a node entered a customer VRF: stored beside the certificate.
 
-    Version 2 has everything below `confirmed_at`. `sha256` is of the canonical JSON of all
-    the rest (`planning/release/release_proof.py`), the certificate's id included.
+    Version 2 has everything below `confirmed_at`. `sha256` is of the canonical JSON of all other
+    fields (`planning/release/release_proof.py`), the certificate's id included.
     """
 
     node: str
     certificate: str
     tenant: str
     placements: tuple[PortPlacement, ...]
-    leaks: tuple[str, ...] = ()  # VRFs other than the tenant's in which a node prefix was seen
+    leaks: tuple[str, ...] = ()  # VRFs other than the tenant's that had a prefix of the node
     persisted: bool = False  # startup equals applied on every leaf
     revisions: tuple[str, ...] = ()  # "switch:revision"
     confirmed_at: float = 0.0
@@ -94,5 +104,5 @@ class ReleaseProof(Record):
     before: tuple[LeafRecord, ...] = ()
     after: tuple[LeafRecord, ...] = ()
     gate: tuple[GateRow, ...] = ()
-    watched_s: float = 0.0  # how long it was looked at after the move, before it was believed
+    watched_s: float = 0.0  # how long it was observed after the move
     sha256: str = ""

@@ -1,4 +1,4 @@
-"""What a ticket system is told: one message about one case's work, its part and its place."""
+"""Messages to a ticket system: one message about one case's work, with the part and its place."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ UNKNOWN = "unknown"
 
 
 class WorkPlace(Record):
-    """The way to a part. What nobody wrote down is "unknown", and said so."""
+    """The way to a part. A value that no record has is "unknown"."""
 
     site: str
     pod: int
     scalable_unit: int
     rack: str
-    unit: str  # the node's position in its scalable unit; rack units are in no list of ours
+    unit: str  # position in its scalable unit; no list of ours has rack units
     node: str
     slot: str
     rail: str = UNKNOWN
@@ -32,7 +32,7 @@ class WorkPart(Record):
 
 
 class TicketMessage(Record):
-    """One message to a ticket system. `key` is the ticket's, `id` the message's own."""
+    """One message to a ticket system. `key` identifies the ticket, `id` the message itself."""
 
     key: str
     id: str
@@ -50,4 +50,4 @@ class TicketMessage(Record):
     led: str = ""
     bundle_sha256: str = ""
     bundle_name: str = ""
-    ticket: str = ""  # the other system's id, once it is known
+    ticket: str = ""  # the other system's id, once it is reported

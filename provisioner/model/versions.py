@@ -1,8 +1,8 @@
-"""Compare versions, each by its component's grammar; what cannot be told is None, never a guess.
+"""Comparison of versions, each by the grammar of its component; None where they cannot be compared.
 
-A version is read into a key of comparable parts, so that order is total among those of one grammar.
-The grammars are those that devices print (facts: hardware 4.7, redfish V7). `opaque` knows equality
-only: it never says "newer".
+A version is parsed into a key of comparable parts, so that the versions of one grammar have a total
+order. The grammars are those that devices print (facts: hardware 4.7, redfish V7). Versions of the
+grammar `opaque` can only be equal: none is newer than another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 Key = tuple[Any, ...]  # of one shape within a grammar: integers, text, or tuples of integers
 
-VERSION_CHARS_MAX = 128  # the longest seen is 52 ("bf-bundle-..."); a BMC may send anything
+VERSION_CHARS_MAX = 128  # the longest published: 52 ("bf-bundle-..."); a BMC may send anything
 _NUMBER_DIGITS_MAX = 18  # build dates have 12; bounds the cost of int() on hostile input
 
 _DOTTED = re.compile(r"[vV]?(\d+(?:\.\d+)*)")
@@ -45,7 +45,7 @@ def _numbers(text: str, base: int = 10) -> Key | None:
 
 
 def _trim(parts: tuple[int, ...]) -> Key:
-    """Trailing zeros say nothing: 1.2 and 1.2.0 are one version, and order stays total."""
+    """Drop trailing zeros: 1.2 and 1.2.0 are one version, and the order stays total."""
     end = len(parts)
     while end > 1 and parts[end - 1] == 0:
         end -= 1
@@ -53,13 +53,15 @@ def _trim(parts: tuple[int, ...]) -> Key:
 
 
 def _dotted(text: str) -> Key | None:
-    """Dotted decimal, "32.44.1036"; `_` as a separator too, as "35_2014_4652" (facts: V7)."""
-    found = _DOTTED.fullmatch(text.replace("_", "."))
-    return _numbers(found[1]) if found else None
+    """Parse dotted decimal, "32.44.1036"; `_` is a separator too, as in "35_2014_4652" (facts:
+    V7).
+    """
+    match = _DOTTED.fullmatch(text.replace("_", "."))
+    return _numbers(match[1]) if match else None
 
 
 def _nic(text: str) -> Key | None:
-    """NIC firmware: "28.44.1036"; host BMCs print its third number as two, "28.44.10.36"."""
+    """Parse NIC firmware: "28.44.1036"; host BMCs print its third number as two, "28.44.10.36"."""
     match = _DOTTED.fullmatch(text)
     parts = match[1].split(".") if match else []
     if len(parts) == 4 and all(len(part) <= 2 for part in parts[2:]):
@@ -68,59 +70,63 @@ def _nic(text: str) -> Key | None:
 
 
 def _dotted_hex(text: str) -> Key | None:
-    """GPU and NVSwitch VBIOS: "96.00.89.00.01", "96.10.3F.00.01"; FPGA: "2.0E"."""
-    found = _HEX.fullmatch(text)
-    return _numbers(found[1], 16) if found else None
+    """Parse a GPU or NVSwitch VBIOS: "96.00.89.00.01", "96.10.3F.00.01"; FPGA: "2.0E"."""
+    match = _HEX.fullmatch(text)
+    return _numbers(match[1], 16) if match else None
 
 
 def _groups(pattern: re.Pattern[str], text: str) -> Key | None:
-    found = pattern.fullmatch(text)
-    if found is None or any(len(g) > _NUMBER_DIGITS_MAX for g in found.groups() if g):
+    match = pattern.fullmatch(text)
+    if match is None or any(len(g) > _NUMBER_DIGITS_MAX for g in match.groups() if g):
         return None
-    return tuple(int(g or 0) for g in found.groups())
+    return tuple(int(g or 0) for g in match.groups())
 
 
 def _erot(text: str) -> Key | None:
-    """ERoT (CEC) firmware: "00.02.0134.0000_n00", shown short as "00.02.0134" by some tools."""
+    """Parse ERoT (CEC) firmware: "00.02.0134.0000_n00"; some tools print it short, "00.02.0134"."""
     return _groups(_EROT, text)
 
 
 def _bluefield_bmc(text: str) -> Key | None:
-    """BlueField BMC: "BF-24.10-10"; "25.10-LTSU2" is later than any plain build of 25.10."""
-    found = _BF_BMC.fullmatch(text)
-    if found is None or any(len(g) > _NUMBER_DIGITS_MAX for g in found.groups() if g):
+    """Parse a BlueField BMC: "BF-24.10-10"; "25.10-LTSU2" is later than any plain build of
+    25.10.
+    """
+    match = _BF_BMC.fullmatch(text)
+    if match is None or any(len(g) > _NUMBER_DIGITS_MAX for g in match.groups() if g):
         return None
-    year, month, long_term, build = found.groups()
+    year, month, long_term, build = match.groups()
     return (int(year), int(month), 1 if long_term else 0, int(build or 0))
 
 
 def _bfb(text: str) -> Key | None:
-    """BlueField bundle: "2.9.0-90"; its date, OS and name are decoration.
+    """Parse a BlueField bundle: "2.9.0-90"; its date, OS and name are not compared.
 
     "bf-bundle-2.9.0-90_24.10_ubuntu-22.04_prod" on the device is "2.9.0-90" in release notes. A
-    card as delivered prints no build, "DOCA_2.5.0_BSP_4.5.0...": it comes before every build.
+    card as delivered reports no build, "DOCA_2.5.0_BSP_4.5.0...": it comes before every build.
     """
     delivered = _groups(_DOCA_BFB, text)
     if delivered is not None:
         return (*delivered, 0)
-    found = _BFB.fullmatch(text)
-    if found is None or any(len(g) > _NUMBER_DIGITS_MAX for g in found.groups() if g):
+    match = _BFB.fullmatch(text)
+    if match is None or any(len(g) > _NUMBER_DIGITS_MAX for g in match.groups() if g):
         return None
-    return tuple(int(g) for g in found.groups()[:4])
+    return tuple(int(g) for g in match.groups()[:4])
 
 
 def _hgx_bmc(text: str) -> Key | None:
-    """HGX BMC: "HGX-22.10-1-rc57"; a release without "-rc" comes after its candidates."""
-    found = _HGX_BMC.fullmatch(text)
-    if found is None or any(len(g) > _NUMBER_DIGITS_MAX for g in found.groups() if g):
+    """Parse an HGX BMC: "HGX-22.10-1-rc57"; a release without "-rc" comes after its candidates."""
+    match = _HGX_BMC.fullmatch(text)
+    if match is None or any(len(g) > _NUMBER_DIGITS_MAX for g in match.groups() if g):
         return None
-    year, month, build, candidate = found.groups()
+    year, month, build, candidate = match.groups()
     last = (1, 0) if candidate is None else (0, int(candidate))
     return (int(year), int(month), int(build), *last)
 
 
 def _host_bmc(text: str) -> Key | None:
-    """A host's BMC, as its maker prints it; the first part is NVIDIA's board, "" for all others."""
+    """Parse a host's BMC as its maker prints it; the first part is NVIDIA's board, "" for all
+    others.
+    """
     board = _BOARD_BMC.fullmatch(text)
     if board is not None:
         build = _hgx_bmc(text)
@@ -131,28 +137,34 @@ def _host_bmc(text: str) -> Key | None:
 
 
 def _cumulus(text: str) -> Key | None:
-    """Cumulus Linux image: "5.11.0.0026"; "5.11.0" is the train without its build."""
+    """Parse a Cumulus Linux image: "5.11.0.0026"; "5.11.0" is the train without its build."""
     return _groups(_CUMULUS, text)
 
 
 def _doca(text: str) -> Key | None:
-    """DOCA-Host and SPC-X CC packages: "2.9.0-0.4.7", "3.3.0-088814", "2.9.0072-1", "2.10"."""
-    found = _DOCA.fullmatch(text)
-    if found is None:
+    """Parse DOCA-Host and SPC-X CC packages: "2.9.0-0.4.7", "3.3.0-088814", "2.9.0072-1",
+    "2.10".
+    """
+    match = _DOCA.fullmatch(text)
+    if match is None:
         return None
-    release, build = _numbers(found[1]), _numbers(found[2] or "0")
+    release, build = _numbers(match[1]), _numbers(match[2] or "0")
     return None if release is None or build is None else (release, build)
 
 
 def _driver(text: str) -> Key | None:
-    """GPU driver and Fabric Manager: "535.129.03"; a Debian epoch and revision are decoration."""
+    """Parse a GPU driver or Fabric Manager: "535.129.03"; a Debian epoch and revision are
+    ignored.
+    """
     return _dotted(_DEBIAN_TAIL.sub("", text.partition(":")[2] or text))
 
 
 def _bundle(text: str) -> Key | None:
-    """HGX firmware package: "HGX-H100x8_0002_230517.3.0": by date and revision within one board."""
-    board, _, rest = text.rpartition("_")
-    key = _dotted(rest)
+    """Parse an HGX firmware package, "HGX-H100x8_0002_230517.3.0": date and revision within one
+    board.
+    """
+    board, _, date_and_revision = text.rpartition("_")
+    key = _dotted(date_and_revision)
     board = re.sub(r"_\d{4}$", "", board).removeprefix("DGX-")
     return None if key is None or not board else (board, *key)
 
@@ -179,8 +191,8 @@ GRAMMARS: dict[str, Callable[[str], Key | None]] = {
 
 
 @lru_cache(maxsize=16_384)  # a fleet runs hundreds of distinct versions, not thousands
-def key(grammar: str, version: str) -> Key | None:
-    """The version as comparable parts, or None if it cannot be read in this grammar."""
+def parse_version(grammar: str, version: str) -> Key | None:
+    """Return the version as comparable parts, or None if this grammar cannot parse it."""
     text = version.strip()
     read = GRAMMARS.get(grammar)
     if read is None or not text or len(text) > VERSION_CHARS_MAX or not text.isascii():
@@ -188,23 +200,25 @@ def key(grammar: str, version: str) -> Key | None:
     return read(text)
 
 
-def equal(grammar: str, a: str, b: str) -> bool:
-    """True if both name one version: the same text, or the same meaning in the grammar."""
+def is_same_version(grammar: str, a: str, b: str) -> bool:
+    """Return whether both texts name one version: the same text, or the same key in the grammar."""
     if a.strip() == b.strip():
         return True
-    left, right = key(grammar, a), key(grammar, b)
-    return left is not None and left == right
+    key_a, key_b = parse_version(grammar, a), parse_version(grammar, b)
+    return key_a is not None and key_a == key_b
 
 
 def compare(grammar: str, a: str, b: str) -> int | None:
-    """-1 if `a` is older than `b`, 0 if they are equal, 1 if newer, None if it cannot be told."""
-    if equal(grammar, a, b):
+    """Return -1 if `a` is older than `b`, 0 if equal, 1 if newer, None if they cannot be
+    compared.
+    """
+    if is_same_version(grammar, a, b):
         return 0
     if grammar == "opaque":
         return None
-    left, right = key(grammar, a), key(grammar, b)
-    if left is None or right is None:
+    key_a, key_b = parse_version(grammar, a), parse_version(grammar, b)
+    if key_a is None or key_b is None:
         return None
-    if isinstance(left[0], str) and left[0] != right[0]:
-        return None  # packages of different boards are not older or newer than one another
-    return -1 if left < right else 1
+    if isinstance(key_a[0], str) and key_a[0] != key_b[0]:
+        return None  # versions of packages for different boards have no order
+    return -1 if key_a < key_b else 1

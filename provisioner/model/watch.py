@@ -1,6 +1,7 @@
-"""How the watch over serving nodes stands: who tells by itself, who is asked, what nobody tells.
+"""The status of the watch over serving nodes: which BMCs send events, which are polled, which are
+silent.
 
-It is the daemon's memory, for people to look at; nothing is decided by it.
+It is the daemon's memory, for people to read; no decision uses it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from provisioner.model.base import Record
 
 
 class Way(StrEnum):
-    """How a BMC's news come to us. Glances and sweeps are made of all of them."""
+    """The way in which a BMC's events reach the daemon. Every BMC is polled and swept in
+    addition.
+    """
 
     STREAM = "stream"  # server-sent events, connected now
-    STREAM_BROKEN = "stream broken"  # it is tried again
-    SUBSCRIPTION = "subscription"  # it posts to our listener, and something came through
-    UNPROVED = "subscription unproved"  # it took our subscription, and nothing came through
-    POLLED = "polled"  # it offers no way that we may use, or was not asked yet
+    STREAM_BROKEN = "stream broken"  # the daemon connects again
+    SUBSCRIPTION = "subscription"  # it posts to our listener, and an event has arrived
+    UNPROVED = "subscription unproved"  # it accepted our subscription, and no event has arrived
+    POLLED = "polled"  # it offers no usable way, or was not asked yet
 
 
 class WatchedBmc(Record):
@@ -35,10 +38,10 @@ class WatchedNode(Record):
     """One serving node."""
 
     node: str
-    looked_at: float = 0.0  # the newest glance at all of its BMCs
+    looked_at: float = 0.0  # the newest reading of all of its BMCs
     bmcs: tuple[WatchedBmc, ...] = ()
     ports: int = 0  # cabled to leaves
-    counted: int = 0  # of these, whose carrier the leaf tells
+    counted: int = 0  # of these, the ports whose carrier the leaf reports
     counters_at: float = 0.0  # when the newest counters of its ports were pushed
 
 
@@ -46,12 +49,17 @@ class WatchStatus(Record):
     """The whole watch."""
 
     at: float
-    every_s: float = 30.0  # the next one comes after so long
-    listener: bool = False  # whether anything can be posted to us
+    every_s: float = 30.0  # interval until the next one
+    listener: bool = False  # whether a BMC can post to us
     requests_per_s: float = 0.0  # the budget
-    requests: int = 0  # of it, since the daemon began
-    routine: bool = True  # False: an overloaded daemon puts routine looks off
+    requests: int = 0  # used of it since the daemon began
+    routine: bool = True  # False: an overloaded daemon postpones routine reads
     nodes: tuple[WatchedNode, ...] = ()
     leaves: dict[str, float] = Field(
         default_factory=dict
     )  # leaf -> when its ports were last counted
+    # as the watch of leaves last read them; "leaf/port" -> why it is in a customer's network and is
+    # not moved
+    listed_ports: dict[str, str] = Field(default_factory=dict)
+    # leaf -> time of reading all its ports
+    leaf_ports_read: dict[str, float] = Field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Webhooks: who is told of what happens, and what is still on its way to whom.
+"""Webhooks: the receivers of journal events, and the deliveries that are still pending.
 
-Rule: the secret of a webhook is in no record; it is sealed in the vault, under `secret_name`.
+No record contains the secret of a webhook; it is sealed in the vault under `secret_name`.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from provisioner.model.base import Record
 
 
 class Webhook(Record):
-    """One receiver. Times are seconds since the epoch."""
+    """One receiver. Times are Unix seconds."""
 
     name: str
     url: str
     kinds: tuple[str, ...] = ("*",)  # globs of kinds of the journal
-    nodes: tuple[str, ...] = ("*",)  # globs of nodes; what concerns no node is ""
-    tenant: str = ""  # only notices to this tenant, for a receiver of the tenant's own
-    ca: str = ""  # PEM of the authorities that its certificate may be of; "": the system's
+    nodes: tuple[str, ...] = ("*",)  # globs of nodes; an event that concerns no node has ""
+    tenant: str = ""  # only notices to this tenant, for a receiver that the tenant runs
+    ca: str = ""  # PEM of the authorities that may sign its certificate; "": the system's
     made_at: float
-    paused_why: str = ""  # "": it is sent to
+    paused_why: str = ""  # "": events are sent to it
 
 
 class DeliveryState(StrEnum):
-    """Where an event is on its way. One that arrived has no row any more."""
+    """The state of a delivery. A delivered event has no row any more."""
 
     PENDING = "pending"
-    DEAD = "dead"  # tried as often as allowed; a person sends it again, or drops it
+    DEAD = "dead"  # all attempts failed; a person sends it again, or drops it
 
 
 class Delivery(Record):
@@ -41,40 +41,40 @@ class Delivery(Record):
     state: DeliveryState = DeliveryState.PENDING
     tries: int = 0
     next_at: float = 0.0
-    error: str = ""  # of the last try
+    error: str = ""  # of the last attempt
 
 
-class Standing(Record):
-    """How a webhook is doing."""
+class WebhookStatus(Record):
+    """The delivery status of a webhook."""
 
     webhook: Webhook
-    position: int  # of the journal: what is after it was not looked at yet
+    position: int  # sequence number in the journal up to which events were considered
     pending: int
     dead: int
     delivered: int
     delivered_at: float
 
 
-class Happened(Record):
-    """One row of the journal, as it is told."""
+class JournalRow(Record):
+    """One row of the journal, as sent to a receiver."""
 
     seq: int
     at: float
     kind: str
     node: str = ""
     detail: dict[str, object] = Field(default_factory=dict)
-    sha256: str  # of the row: no other row has it, not even after a restore
+    sha256: str  # of the row: unique, even after a restore
 
 
 class PostOutcome(Record):
-    """How one try ended."""
+    """The result of one attempt."""
 
     delivered: bool
     error: str = ""
-    again_in_s: float = 0.0  # what the receiver asked for (Retry-After); 0: nothing
-    gone: bool = False  # it wants no more (410)
+    again_in_s: float = 0.0  # the receiver's Retry-After; 0: none
+    gone: bool = False  # it wants no more events (410)
 
 
 def secret_name(webhook: str) -> str:
-    """Under which name the vault has a webhook's secret."""
+    """Return the name under which the vault has a webhook's secret."""
     return f"webhook/{webhook}"

@@ -1,7 +1,7 @@
-"""What we need from outside, as narrow protocols, and the only errors they may raise.
+"""Protocols of everything outside of the daemon, and the only errors that they may raise.
 
-The simulator stands behind the same protocols as the adapters for real hardware; nothing above
-this floor can tell them apart.
+The simulator implements the same protocols as the adapters for real hardware; no code above this
+package can distinguish them.
 """
 
 from provisioner.ports.agents import AgentAddress, AgentResult, AgentRows, Agents
@@ -13,6 +13,7 @@ from provisioner.ports.errors import (
     CertificateUntrusted,
     DamagedRow,
     Fenced,
+    HostKeyUnknown,
     LoginRefused,
     LookOnly,
     Malformed,
@@ -33,7 +34,7 @@ from provisioner.ports.inband import (
     ShellCommand,
     ShellOutput,
 )
-from provisioner.ports.isolation import FabricDelta, FabricStep, Isolation, Member
+from provisioner.ports.isolation import FabricDelta, FabricStep, Isolation, Member, Partitions
 from provisioner.ports.storage import (
     Credentials,
     Store,
@@ -71,12 +72,14 @@ __all__ = [
     "FabricDelta",
     "FabricStep",
     "Fenced",
+    "HostKeyUnknown",
     "HostShell",
     "Isolation",
     "LoginRefused",
     "LookOnly",
     "Malformed",
     "Member",
+    "Partitions",
     "PlaybookCall",
     "PlaybookResult",
     "PlaybookRunner",

@@ -1,4 +1,4 @@
-"""The agent that runs in the maintenance ramdisk: who is up, and commands to it."""
+"""The agents that run in the maintenance ramdisk: which are up, and how to send them commands."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from provisioner.ports.wire import Secret
 
 @dataclass(frozen=True)
 class AgentAddress:
-    """An agent that phoned home: where it listens, what it proves itself by, what it wants of us.
+    """An agent that sent a heartbeat: its URL, its certificate, and its token.
 
-    `certificate` is the PEM that the agent itself sent in its heartbeat, over a connection whose
-    token was right; nothing else is accepted from `url`.
+    `certificate` is the PEM that the agent itself sent in its heartbeat, over a connection with the
+    right token; no other certificate is accepted from `url`.
     """
 
     node: str
@@ -28,7 +28,7 @@ class AgentAddress:
 
 @dataclass(frozen=True)
 class AgentResult:
-    """How one agent command ended. `status` is ironic-python-agent's command_status."""
+    """The result of one agent command. `status` is ironic-python-agent's command_status."""
 
     status: str  # "SUCCEEDED" | "FAILED" | "CLEAN_VERSION_MISMATCH"
     result: Any = None
@@ -38,29 +38,36 @@ class AgentResult:
 class Agents(Protocol):
     """The maintenance agents of all nodes. Raises `PortError` subclasses only.
 
-    An agent is answered only while its node is expected to boot, and only for its own MACs.
+    An agent gets answers only while its node is expected to boot, and only for its own MACs.
     """
+
+    @property
+    def lookup_gives_token(self) -> bool:
+        """Return whether the first lookup gets the token of a boot whose image carries none."""
+        ...
 
     async def expect(
         self, node: str, macs: Sequence[str], limit_s: float, *, through_boot: bool = False
     ) -> Secret | None:
-        """Open the window for one boot: earlier agents of this node are forgotten, tokens too.
+        """Open the window for one boot; earlier agents of this node and their tokens become
+        invalid.
 
-        `through_boot`: the token of 64 characters is returned, to be put into the image that this
-        host boots; a lookup gives it to no one. Else the first lookup gets it.
+        With `through_boot`, return the token of 64 characters, to be put into the image that this
+        host boots; no lookup gets it. Without it, the first lookup gets the token where
+        `lookup_gives_token` is true.
         """
         ...
 
     async def present(self, node: str) -> AgentAddress | None:
-        """The agent of this node whose heartbeats are fresh, or None."""
+        """Return the agent of this node whose heartbeats are fresh, or None."""
         ...
 
     async def wait(self, node: str, timeout_s: float) -> AgentAddress | None:
-        """Until the expected agent has phoned home; None: it did not in time."""
+        """Wait for the expected agent's heartbeat and return the agent; None after `timeout_s`."""
         ...
 
     async def dismiss(self, node: str) -> None:
-        """The node leaves the ramdisk: its token is worth nothing from now on."""
+        """Close the session of a node that leaves the ramdisk; its token becomes invalid."""
         ...
 
     async def command(
@@ -68,37 +75,39 @@ class Agents(Protocol):
     ) -> AgentResult:
         """Run one command ("clean.execute_clean_step") and wait for its end, by polling.
 
-        A command that was sent and whose answer was lost is found again by asking for the list
-        of commands; it is never sent twice by itself.
+        If the answer to a command is lost, the agent's list of commands shows whether it arrived; a
+        command is never sent twice.
         """
         ...
 
     async def recall(
         self, agent: AgentAddress, name: str, since: float, timeout_s: float
     ) -> AgentResult | None:
-        """How the last command ended, if it is `name` and was sent at `since` or later.
+        """Return the result of the last command, if it is `name` and was sent at `since` or later.
 
-        Waits for its end, and sends nothing. None: there is no such command, as after another one
-        was sent, or it provably never arrived.
+        Waits for its end, and sends nothing. None: there is no such command, because another one
+        was sent after it, or because it provably never arrived.
         """
         ...
 
 
 class AgentRows(Protocol):
-    """What is kept of agents, so that a daemon that starts again goes on with them."""
+    """Stored agent sessions, with which a restarted daemon continues."""
 
     async def agent_sessions(self) -> Sequence[AgentSession]:
-        """The last session of every node that had one."""
+        """Return the last session of every node that had one."""
         ...
 
     async def put_agent_session(self, session: AgentSession) -> None:
-        """Take the place of the node's earlier session; on disk when this returns."""
+        """Replace the node's earlier session; on disk when this returns."""
         ...
 
     async def hand_out_agent_token(self, session: AgentSession) -> bool:
-        """Keep that its token was handed out; False if another daemon did so before."""
+        """Record that the session's token was issued; return False if another daemon issued it
+        before.
+        """
         ...
 
     async def change_agent_session(self, node: str, changes: Mapping[str, object]) -> None:
-        """Change fields of the node's session, whoever else writes it."""
+        """Change fields of the node's session, regardless of other writers."""
         ...

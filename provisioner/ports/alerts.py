@@ -1,12 +1,13 @@
-"""Where alerts are kept, and how a BMC's stream of events is read."""
+"""The store of alerts, and the reader of a BMC's event stream."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from provisioner.model.alert import Alert, Override, Subscription
+from provisioner.model.events.event import Event
 from provisioner.ports.wire import BmcAddress
 
 
@@ -14,16 +15,16 @@ class AlertBook(Protocol):
     """Alerts, overrides and subscriptions, on disk when a method returns."""
 
     async def alerts(self, node: str = "") -> Sequence[Alert]:
-        """All alerts of a node; without a node, those of all nodes that stand."""
+        """Return all alerts of a node; without a node, the active alerts of all nodes."""
         ...
 
     async def put_alerts(
         self,
         changed: Sequence[Alert],
-        journal: Sequence[tuple[str, str, Mapping[str, Any]]],
+        events: Sequence[Event],
         now: float,
     ) -> None:
-        """Write alerts and journal rows (kind, node, detail) in one transaction."""
+        """Write alerts and events in one transaction."""
         ...
 
     async def overrides(self, node: str = "") -> Sequence[Override]: ...
@@ -34,11 +35,11 @@ class AlertBook(Protocol):
     async def drop_subscription(self, subscription_id: str) -> None: ...
 
     async def received_events(self, node: str, bmc: str) -> Sequence[str]:
-        """Identities of the newest events that were taken in from this BMC, the newest last."""
+        """Return the identities of the newest events accepted from this BMC, the newest last."""
         ...
 
     async def put_received_events(self, node: str, bmc: str, identities: Sequence[str]) -> None:
-        """Replace them."""
+        """Replace the identities of the newest events of this BMC."""
         ...
 
 
@@ -48,7 +49,7 @@ class EventStreams(Protocol):
     def open(
         self, bmc: BmcAddress, path: str, last_id: str
     ) -> AbstractAsyncContextManager[AsyncIterator[tuple[str, Any]]]:
-        """A stream of (event id, JSON document) from after `last_id`, until it breaks."""
+        """Return a stream of (event id, JSON document) from after `last_id`, until it breaks."""
         ...
 
     async def close(self) -> None: ...

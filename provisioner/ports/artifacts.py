@@ -1,4 +1,4 @@
-"""The server outside of us that has firmware files, as far as we need one."""
+"""The external server that has firmware files."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from provisioner.model.artifact import Validators
 
 
 class ArtifactServer(Protocol):
-    """Reads files by plain name. Both raise `PortError`; None: there is no such file."""
+    """Reads files by plain name. Both readers raise `PortError`, and return None if there is no
+    such file.
+    """
 
-    url: str  # of the place that the files are in, without a slash at its end
+    url: str  # of the folder of the files, without a trailing slash
 
     def address(self, name: str, *, doubled: bool = False) -> str:
-        """Where whoever wants it fetches this file.
+        """Return the URL at which a device fetches this file.
 
-        `doubled`: with two slashes behind the host, as a BlueField's BMC asks (facts: redfish 3.3).
+        `doubled`: with two slashes behind the host, as a BlueField's BMC needs (facts: redfish
+        3.3).
         """
         ...
 
     async def head(
         self, name: str, timeout_s: float, *, doubled: bool = False
     ) -> Validators | None:
-        """What it offers now, without the file."""
+        """Return the validators that the server sends now, without reading the file."""
         ...
 
     async def get(
         self, name: str, size_max_bytes: int, take: Callable[[bytes], Awaitable[None]]
     ) -> Validators | None:
-        """The whole file, piece by piece; returns only if every byte of it has come.
+        """Read the whole file in pieces; return only after every byte has arrived.
 
-        What `take` raises comes through as it is.
+        Exceptions of `take` are passed on unchanged.
         """
         ...

@@ -1,41 +1,43 @@
-"""Where campaigns, their nodes, pins and notices to tenants are kept."""
+"""The store of campaigns, their nodes, release pins, and notices to tenants."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from provisioner.model.campaign import Campaign
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
-from provisioner.model.case import Notice
+from provisioner.model.case import TenantNotice
+from provisioner.model.events.fleet_events import CampaignChanged
 from provisioner.model.node import Node
 
 
 class CampaignBook(Protocol):
-    """Every method is one short transaction, on disk when it returns."""
+    """Stored campaigns. Every method is one short transaction, on disk when it returns."""
 
     async def add_campaign(self, campaign: Campaign, by: str, now: float) -> Campaign: ...
     async def campaign(self, campaign_id: str) -> Campaign | None: ...
     async def campaigns(self) -> Sequence[Campaign]:
-        """All of them, the oldest first."""
+        """Return all campaigns, the oldest first."""
         ...
 
     async def save_campaign(
         self,
         campaign: Campaign,
-        detail: Mapping[str, Any],
+        event: CampaignChanged,
         now: float,
         rows: Sequence[CampaignRow] | None = None,
     ) -> Campaign:
-        """The campaign with its generation raised, and a row of the journal.
+        """Store the campaign with its generation raised, and a row of the journal; return it.
 
-        `rows`: its nodes, from the start on; None leaves them. `StaleWrite` if it changed since.
+        `rows`: its nodes, from the start on; None leaves them unchanged. Raises `StaleWrite` if the
+        campaign has changed since it was read.
         """
         ...
 
     async def campaign_rows(self, campaign_id: str) -> Sequence[CampaignRow]: ...
     async def active_rows(self) -> Sequence[CampaignRow]:
-        """Nodes of all campaigns that were started and are not over."""
+        """Return the nodes of all campaigns that were started and are not over."""
         ...
 
     async def put_rows(
@@ -43,29 +45,33 @@ class CampaignBook(Protocol):
         campaign: Campaign,
         rows: Sequence[CampaignRow],
         now: float,
-        notices: Sequence[Notice] = (),
+        notices: Sequence[TenantNotice] = (),
     ) -> None:
-        """What became of nodes, and what their tenants are told; `StaleWrite` if the campaign
-        changed since it was read. A notice that was written before stays as it is."""
+        """Store the progress of nodes and the notices to their tenants.
+
+        A notice that is already stored stays unchanged. Raises `StaleWrite` if the campaign has
+        changed since it was read.
+        """
         ...
 
     async def admit(
         self, campaign: Campaign, row: CampaignRow | None, node: Node, why: str, now: float
     ) -> Node:
-        """A node begins: its row, the campaign's row of it, the revocation of its certificate and
-        the journal, all of it or nothing. `row` None: a host that only makes room for a leaf.
+        """Store the start of a node's upgrade and return the node.
 
-        `StaleWrite` if the node or the campaign changed since they were read.
+        One transaction writes the node's row, the campaign's row of it, the revocation of its
+        certificate and the journal. `row` None: a host that only makes room for a leaf. Raises
+        `StaleWrite` if the node or the campaign has changed since it was read.
         """
         ...
 
     async def pins(self) -> Sequence[ReleasePin]:
-        """All, expired ones too."""
+        """Return all pins, including expired ones."""
         ...
 
     async def put_pin(self, pin: ReleasePin, now: float) -> None: ...
     async def drop_pin(self, pin: ReleasePin, now: float) -> None: ...
-    async def notices(self, tenant: str = "") -> Sequence[Notice]: ...
-    async def put_notice(self, notice: Notice) -> None:
-        """Replaces the one with this id: it was sent, or accepted."""
+    async def notices(self, tenant: str = "") -> Sequence[TenantNotice]: ...
+    async def put_notice(self, notice: TenantNotice) -> None:
+        """Replace the notice with this id, after it was sent or accepted."""
         ...

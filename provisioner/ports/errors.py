@@ -6,7 +6,7 @@ from provisioner.model.outcome import Blocker, Reason
 
 
 class PortError(Exception):
-    """The outside world failed. `reason` is from the closed list."""
+    """A failure of something outside of the daemon. `reason` is from the closed list."""
 
     reason: Reason = Reason.UNREACHABLE
 
@@ -20,13 +20,13 @@ class Unreachable(PortError):
 
 
 class LoginRefused(PortError):
-    """Credentials were not accepted; the governor will not try them again by itself."""
+    """Credentials were not accepted; the governor does not retry them by itself."""
 
     reason = Reason.LOGIN_REFUSED
 
 
 class AccountLocked(PortError):
-    """Logins are held back until `retry_after_s` has passed, so that no account is locked."""
+    """No login is attempted until `retry_after_s` has passed, so that the BMC locks no account."""
 
     reason = Reason.ACCOUNT_LOCKED
 
@@ -36,69 +36,83 @@ class AccountLocked(PortError):
 
 
 class CertificateChanged(PortError):
-    """The TLS certificate is not the pinned one, or (`CertificateUntrusted`) nobody vouches."""
+    """The TLS certificate differs from the pinned one, or is untrusted (`CertificateUntrusted`)."""
 
     reason = Reason.CERTIFICATE_CHANGED
 
 
 class CertificateUntrusted(CertificateChanged):
-    """Nothing is pinned, and no authority that we trust signed the certificate: a first contact."""
+    """First contact: no certificate is pinned, and no trusted authority signed the presented
+    one.
+    """
 
     reason = Reason.CERTIFICATE_UNTRUSTED
 
 
+class HostKeyUnknown(CertificateChanged):
+    """First contact: no SSH host key of the host is pinned, and keys are not learned."""
+
+    reason = Reason.HOST_KEY_UNKNOWN
+
+
 class Malformed(PortError):
-    """The peer broke the protocol: not HTTP, not the announced length, not JSON."""
+    """The peer broke the protocol: the answer is not HTTP, not of the announced length, or not
+    JSON.
+    """
 
     reason = Reason.MALFORMED
 
 
 class TooLarge(PortError):
-    """The answer is over its limit; what was read is thrown away."""
+    """The answer is over its size limit; the part that was read is discarded."""
 
     reason = Reason.TOO_LARGE
 
 
 class Busy(PortError):
-    """The device does something else and took nothing on; it may be asked again."""
+    """The device is busy and accepted nothing; the request may be sent again."""
 
     reason = Reason.BUSY
 
 
 class LookOnly(PortError):
-    """Nothing may be written to any device now, and this would have been; it did not leave."""
+    """A write to a device was withheld, because no device may be written to at present."""
 
     reason = Reason.LOOK_ONLY
 
 
 class StaleWrite(Exception):
-    """Somebody changed the row since it was read: read again, decide again."""
+    """Another writer changed the row since it was read: read again, decide again."""
 
 
 class Fenced(Exception):
-    """Another driver has taken this operation over; this one must stop at once."""
+    """Another driver has taken over this operation; this one must stop at once."""
 
 
 class StoreFailed(Exception):
     """The store cannot keep its promises (disk full, I/O error, damaged file): stop the daemon.
 
-    Nothing of the failed write was kept. It is not `PortError`: no single node is to blame.
+    The failed write was rolled back completely. This is not a `PortError`, because no single node
+    caused it.
     """
 
 
 class DamagedRow(StoreFailed):
-    """One row cannot be read, the others can. `where` names it: "nodes, n7".
+    """One row cannot be read, while the others can. `where` names it: "nodes, n7".
 
-    A row that belongs to a `node` parks that node. One that the whole fleet depends on (a tenant, a
-    pin of a release) stops the daemon as `StoreFailed` does: to leave it out could move ports.
+    A row that belongs to a `node` parks that node. A row that the whole fleet depends on (a tenant,
+    a pin of a release) stops the daemon as `StoreFailed` does, because leaving it out could move
+    ports.
     """
 
     def __init__(self, where: str, problem: str, node: str = "") -> None:
         super().__init__(f"a stored row cannot be read ({where}): {problem}; {DAMAGED_REMEDY}")
-        self.where, self.problem, self.node = where, problem, node
+        self.where = where
+        self.problem = problem
+        self.node = node
 
     def blocker(self) -> Blocker:
-        """Return what stands in the way of the node that the row belongs to."""
+        """Return the blocker for the node that the row belongs to."""
         return Blocker(
             reason=Reason.DAMAGED_ROW,
             subject=self.where,

@@ -1,7 +1,7 @@
-"""What is done and asked inside a host: plays that change it, commands that read it.
+"""Work inside of a host: plays that change it, and commands that read it.
 
-A play outlives the daemon that began it; what became of it is asked with `recall`. A read is a
-command over a kept connection: it costs milliseconds where a play costs CPU seconds.
+A play outlives the daemon that began it; `recall` returns its result to the next daemon. A read is
+a command over a connection that stays open: it costs milliseconds where a play costs CPU seconds.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ class PlaybookCall:
 
     play: str  # "host_software", "nic_firmware", ...: a file in ansible/playbooks without ".yml"
     host: str  # node id
-    address: str  # where to reach it
+    address: str  # IP address or name of the host
     variables: Mapping[str, Any]  # JSON, in which a string may be a `Secret`
     timeout_s: float
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the variables, without the secrets among them: it is kept in the store."""
+        """Return the SHA-256 of the variables without the secrets among them; it is stored."""
         text = json.dumps(self.variables, sort_keys=True, default=_hidden)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class PlaybookResult:
-    """How it ended on this host. `facts` is the one JSON fact that the play sets.
+    """The result of a play on one host. `facts` is the one JSON fact that the play sets.
 
-    "timeout" and "unknown": something may still be going on in the host, and must be looked at
+    After "timeout" and "unknown" the play may still be running in the host, which must be checked
     before anything is repeated. "unreachable": the host went away before or during the play.
     """
 
@@ -47,29 +47,29 @@ class PlaybookResult:
 
 
 class PlaybookRunner(Protocol):
-    """Runs a playbook on a host; one host's failure never touches another's. Raises nothing."""
+    """Runs a playbook on a host; one host's failure never affects another's. Raises nothing."""
 
     async def run(self, call: PlaybookCall) -> PlaybookResult: ...
 
     async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
-        """What became of the same call that was made at `since` (seconds since the epoch) or later.
+        """Return the result of the same call that was made at `since` (Unix seconds) or later.
 
         Waits while its run is going on. None: it provably never began.
         """
         ...
 
     def progress(self) -> Mapping[str, str]:
-        """What is done in which host now: node id -> play and task, for a person."""
+        """Return the present work by host, for people: node id -> play and task."""
         ...
 
     async def close(self) -> None:
-        """Stop following; what runs goes on, and is found again by the next daemon."""
+        """Stop following runs; they continue, and the next daemon finds them again."""
         ...
 
 
 @dataclass(frozen=True)
 class Run:
-    """A playbook run as the store knows it: written before its process is started."""
+    """A playbook run as stored; it is written before its process is started."""
 
     id: str
     play: str
@@ -82,25 +82,27 @@ class Run:
 
 
 class Runs(Protocol):
-    """The rows of playbook runs, on disk when a method returns."""
+    """Stored playbook runs, on disk when a method returns."""
 
     async def begin(self, run: Run) -> None: ...
 
     async def end(self, run_id: str, state: str, now: float) -> None: ...
 
     async def open(self) -> Sequence[Run]:
-        """Every run whose end nobody has seen, oldest first."""
+        """Return every run whose end was not recorded, oldest first."""
         ...
 
     async def elsewhere(self, host: str) -> float:
-        """Until when runs of other daemons may work on a host, whose end nobody has seen; 0: none.
+        """Return until when runs of other daemons without a recorded end may work on a host; 0:
+        none.
 
-        A run is a process of its machine, and outlives its daemon there; nobody else can ask it.
+        A run is a process of its machine, and outlives its daemon there; other machines cannot
+        query it.
         """
         ...
 
     async def since(self, host: str, at: float) -> Sequence[Run]:
-        """Runs that touched a host and began at `at` or later, newest first."""
+        """Return the runs that touched a host and began at `at` or later, newest first."""
         ...
 
     async def ended_before(self, at: float) -> Sequence[Run]: ...
@@ -110,10 +112,11 @@ class Runs(Protocol):
 
 @dataclass(frozen=True)
 class Remote:
-    """How hosts are logged in to. `connection` "local" is for the machine itself.
+    """Login settings for hosts. `connection` "local" is for the machine itself.
 
-    `learn`: a host's key is pinned under its node's name when it is first seen, in `known_hosts`,
-    which is then the daemon's own; otherwise only what is in that file is believed.
+    `learn`: a host's key is pinned under its node's name when it is first presented, in
+    `known_hosts`, which is then the daemon's own file; otherwise only keys in that file are
+    accepted.
     """
 
     user: str = "provisioner"
@@ -136,7 +139,7 @@ class ShellCommand:
 
 @dataclass(frozen=True)
 class ShellOutput:
-    """What a command said. `exit_code` None: it did not end in time, or by a signal."""
+    """The output of a command. `exit_code` None: it did not end in time, or a signal ended it."""
 
     exit_code: int | None
     stdout: str
@@ -145,10 +148,11 @@ class ShellOutput:
 
 
 class HostShell(Protocol):
-    """Commands on a host, one after the other; per host one caller at a time.
+    """Runs commands on a host, one after the other, with one caller at a time per host.
 
     Raises `PortError` subclasses only: `Unreachable` (maybe_executed if a command had been sent),
-    `LoginRefused`, `CertificateChanged` for a host key that is not the pinned one.
+    `LoginRefused`, `CertificateChanged` for a host key that differs from the pinned one, and
+    `HostKeyUnknown` where none is pinned or learned.
     """
 
     async def run(
@@ -156,9 +160,10 @@ class HostShell(Protocol):
     ) -> Sequence[ShellOutput]: ...
 
     async def forget(self, host: str, known: str = "") -> None:
-        """Drop the connection and the pinned key: the host gets another system.
+        """Drop the connection and the pinned key, because the host gets another system.
 
-        `known`: the public key (OpenSSH's line) that we gave to that system; pinned at once.
+        `known`: the public key (an OpenSSH line) that the daemon gave to that system; it is pinned
+        at once.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What keeps tenants apart in a fabric: VRFs on Ethernet, partitions on InfiniBand."""
+"""Tenant isolation in a fabric: VRFs on Ethernet, partitions on InfiniBand."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from provisioner.model.tenant import Tenant
 
 @dataclass(frozen=True)
 class Member:
-    """One end that is in exactly one tenant's network: a leaf's port, or an InfiniBand port."""
+    """An end that is in exactly one tenant's network: a leaf's port, or an InfiniBand port."""
 
-    device: str  # node id of the leaf; "" on InfiniBand, where the subnet manager knows it
+    device: str  # node id of the leaf; "" on InfiniBand, where the subnet manager locates it
     name: str  # interface ("swp1s0"), or GUID (16 hexadecimal digits)
     address: str = ""  # of the leaf's end, with length; "" where there is none
 
@@ -24,7 +24,7 @@ class Member:
 
 @dataclass(frozen=True)
 class FabricStep:
-    """What would be done at one device. `lines` are for a person, `order` is the adapter's own."""
+    """The changes at one device. `lines` are for people, `order` is for the adapter only."""
 
     device: str
     lines: tuple[str, ...]
@@ -33,7 +33,7 @@ class FabricStep:
 
 @dataclass(frozen=True)
 class FabricDelta:
-    """What is between the fabric as it is and as it should be. With blockers, nothing is done."""
+    """The changes that bring the fabric to its desired state. With blockers, none is made."""
 
     steps: tuple[FabricStep, ...] = ()
     blockers: tuple[Blocker, ...] = ()
@@ -42,38 +42,52 @@ class FabricDelta:
 class Isolation(Protocol):
     """Tenants' networks in one fabric.
 
-    Nothing is remembered: each method looks first, so that a crash or a lost answer is repaired by
-    calling it again. A device that does not answer is a blocker, and raises nothing. Names are
-    those of the VRFs, also where a partition stands for one; "" or "default" is no tenant's.
+    No method uses stored state: each reads the fabric first, so that calling it again repairs the
+    effects of a crash or a lost answer. A device that does not answer results in a blocker, not in
+    an exception. Names are those of the VRFs, also where a partition is used in place of one; ""
+    and "default" are no tenant's.
     """
 
     async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
-        """What the networks of all numbered tenants ask; those that leave are to be gone.
+        """Return the changes that the networks of all numbered tenants need, including removals.
 
-        Changes nothing. A network with a member in it is not taken away: it is a blocker.
-        `only`: names of tenants; devices that have nothing to do with them are not asked.
+        Changes nothing. A network that still has a member is not removed, which results in a
+        blocker. `only`: names of tenants; devices that do not concern them are not read.
         """
         ...
 
     async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
-        """Carry it out and prove it by reading; () if it is so. Not to be called with blockers."""
+        """Make the changes and prove them by reading back; return () if all hold.
+
+        Not to be called with a delta that has blockers.
+        """
         ...
 
     async def where(
         self, members: Sequence[Member], tenants: Sequence[Tenant]
     ) -> Mapping[Member, frozenset[str]] | Blocker:
-        """The networks that each member is in now."""
+        """Return the networks that each member is in at present."""
         ...
 
     async def place(
         self, members: Sequence[Member], vrf: str, tenants: Sequence[Tenant]
     ) -> tuple[Blocker, ...]:
-        """Bring members into one network and out of every other; () if that is proved.
+        """Move members into one network and out of every other; return () if that is proved.
 
-        Out comes first: between two networks a member is in none, never in both.
+        Removal comes first: between two networks a member is in none, never in both.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections; what was sent takes its course."""
+        """Close connections; changes that were sent continue."""
+        ...
+
+
+class Partitions(Isolation, Protocol):
+    """Networks of one InfiniBand fabric, whose manager lists all their members."""
+
+    async def read_members(
+        self, tenants: Sequence[Tenant]
+    ) -> Mapping[str, frozenset[str]] | Blocker:
+        """Return the networks of every member of any, by GUID, without the default partition."""
         ...

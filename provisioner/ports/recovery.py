@@ -1,43 +1,66 @@
-"""Where a restore that is being settled is kept."""
+"""The store of a restore that is being settled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from provisioner.model.node import Node
+from provisioner.model.port_label import DatabaseMark
 from provisioner.model.recovery import Difference
 from provisioner.model.tenant import ReleaseProof
 
 
 class RecoveryBook(Protocol):
-    """Differences between rows and world, on disk when a method returns."""
+    """Stored differences between rows and switches, on disk when a method returns."""
 
     async def look_only(self) -> str:
-        """Why nothing may be written to any device; "" if it may."""
+        """Return why no device may be written to; "" if writing is allowed."""
+        ...
+
+    async def database_mark(self) -> DatabaseMark | None:
+        """Return the database's identity and life; None before a daemon has opened it."""
+        ...
+
+    async def only_look(self, why: str, now: float) -> None:
+        """Forbid writes to devices until all differences are settled."""
         ...
 
     async def surveyed_at(self) -> float:
-        """When every node was compared last; 0 before that."""
+        """Return when all nodes were last compared; 0 before that."""
         ...
 
     async def differences(self) -> Sequence[Difference]:
-        """All differences, those that wait for a word first."""
+        """Return all differences, those without a decision first."""
         ...
 
     async def put_survey(self, found: Sequence[Difference], now: float) -> None:
-        """Replace the differences that wait for a word; settled ones stay."""
+        """Replace the differences without a decision; settled ones stay."""
         ...
 
     async def settle(
         self, difference: Difference, node: Node | None = None, proof: ReleaseProof | None = None
     ) -> None:
-        """Write the word, the node's new row, and its proof, in one transaction.
+        """Store the decision, the node's new row, and its proof, in one transaction.
 
-        Raises `StaleWrite` if it was settled, or the row changed, since it was read.
+        Raises `StaleWrite` if it was settled, or the row has changed, since it was read.
         """
         ...
 
     async def finish(self, by: str, now: float) -> None:
-        """Let the daemons act again. Raises `StaleWrite` while anything waits for a word."""
+        """Allow the daemons to act again. Raises `StaleWrite` while a difference has no
+        decision.
+        """
+        ...
+
+    async def adopted_ports(self) -> Mapping[str, str]:
+        """Return the ports without a node that a person left in a customer's VRF, with that VRF.
+
+        Names are "leaf/interface". Such a decision outlives `finish`, because the watch would
+        otherwise fence the port.
+        """
+        ...
+
+    async def drop_adopted(self, name: str, now: float) -> None:
+        """Drop the decision on one of `adopted_ports`, which is in another network by now."""
         ...

@@ -1,4 +1,6 @@
-"""Where a campaign is rehearsed: somewhere that does not keep the daemon from its work."""
+"""The rehearsal of a campaign, outside of the daemon's process so that it does not delay its
+work.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,18 @@ from provisioner.ports.storage import Store
 
 
 class Rehearsals(Protocol):
-    """One at a time; whoever comes second waits."""
+    """Runs one rehearsal at a time; later callers wait."""
 
     async def rehearse(
         self, store: Store, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
     ) -> Mapping[str, Any]:
-        """What came of it, as `provisioner campaign rehearse --json` tells it.
+        """Return the result, in the form that `provisioner campaign rehearse --json` prints.
 
-        `rows`: what the campaign would mean now; at most `hosts` of its hosts are simulated.
-        Raises RehearsalFailed if it came to no end.
+        `rows`: the campaign's nodes as of now; at most `hosts` of its hosts are simulated. Raises
+        RehearsalFailed if the rehearsal does not finish.
         """
         ...
 
 
 class RehearsalFailed(Exception):
-    """It came to no end; the text says why, for people."""
+    """The rehearsal did not finish; the text gives the reason, for people."""

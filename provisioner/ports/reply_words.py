@@ -1,4 +1,4 @@
-"""An answer that is no JSON, in words for a person."""
+"""Replies that are not JSON, as text for people."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ _NOT_SHOWN = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.IGNOREC
 
 
 def plain_text(reply: Reply) -> str:
-    """Return what the body says without markup, on one short line; "" if it says nothing."""
+    """Return the text of the body without markup, on one short line; "" if there is none."""
     text = reply.body[:READ_MAX_BYTES].decode("utf-8", "replace")
     if "<" in text[:SAID_MAX]:
         text = _NOT_SHOWN.sub(" ", text)
-    words = " ".join(text.split())
-    return "".join(c for c in words if c.isprintable())[:SAID_MAX].rstrip()
+    line = " ".join(text.split())
+    return "".join(c for c in line if c.isprintable())[:SAID_MAX].rstrip()
 
 
 def status_words(reply: Reply) -> str:
-    """Return "status 403: what the body says", or the status alone where the body is empty."""
+    """Return "status 403: TEXT" with the text of the body, or the status alone where it is
+    empty.
+    """
     return ": ".join(filter(None, (f"status {reply.status}", plain_text(reply))))

@@ -1,4 +1,4 @@
-"""What is told of work while it is done, to whoever measures it: metrics, traces, or nobody."""
+"""Measurement of work while it is done, by metrics, by traces, or not at all."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from provisioner.ports.wire import Call, Reply
 
 
 class Telemetry(Protocol):
-    """Never waits, never raises, and changes nothing of what it is told of."""
+    """Receives measurements. It never waits, never raises, and changes none of its arguments."""
 
     def step(self, operation: str, node: str, step: Step) -> AbstractContextManager[list[Blocker]]:
-        """Around a step; what stood in its way is put into the list before it ends."""
+        """Measure a step; the caller puts the blockers into the list before it ends."""
         ...
 
     def plan(self) -> AbstractContextManager[list[Plan]]:
-        """Around the making of a plan, which is put into the list."""
+        """Measure the making of a plan, which the caller puts into the list."""
         ...
 
     def request(self, url: str, call: Call, seconds: float, reply: Reply | PortError) -> None:
-        """One exchange with the BMC at `url`, without the wait for its turn."""
+        """Record one exchange with the BMC at `url`, without the wait for its turn."""
         ...
 
 
 class Silence:
-    """Nobody measures: what a daemon does unless it is told otherwise."""
+    """Telemetry that measures nothing: the default of a daemon."""
 
     @contextmanager
     def step(self, operation: str, node: str, step: Step) -> Iterator[list[Blocker]]:

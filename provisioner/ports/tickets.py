@@ -1,7 +1,8 @@
-"""What we need of a system that gives work to people: a desk's API, a webhook, a mailbox.
+"""Ticket systems that assign work to people: a service desk's API, a webhook, a mailbox.
 
-Rule: a message has a key that it keeps when it is sent again. A system that is told twice under one
-key has one ticket; whoever does not know whether a message arrived looks first, where one can.
+A message has a key, which it keeps when it is sent again. A system that receives two messages with
+one key has one ticket; a sender that does not know whether a message arrived checks first, where
+the system can be queried.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from provisioner.model.ticket import TicketMessage
 
 
 class TicketRef(Record):
-    """A ticket as the other system names it."""
+    """A ticket's identity in the other system."""
 
     id: str
     url: str = ""
 
 
 class Looked(Record):
-    """Whether a message has arrived. `certain` False: this system cannot be asked."""
+    """The arrival of a message. `certain` False: this system cannot be queried."""
 
     certain: bool
     ref: TicketRef | None = None
@@ -31,13 +32,13 @@ class TicketSystem(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is shown: "webhook", "email"."""
+        """Return the name for display: "webhook", "email"."""
         ...
 
     async def look(self, key: str) -> Looked:
-        """Whether the message with this key has arrived."""
+        """Return whether the message with this key has arrived."""
         ...
 
     async def send(self, message: TicketMessage, bundle: bytes) -> TicketRef:
-        """One message. `bundle`: the evidence archive, b"" if there is none."""
+        """Send one message. `bundle`: the evidence archive, b"" if there is none."""
         ...

@@ -1,4 +1,4 @@
-"""Requests to devices, and time: the seam where the simulator stands in."""
+"""Requests to devices, and time: the interfaces that the simulator implements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from provisioner.ports.errors import Malformed
 
 
 class Secret:
-    """A password or token that shows in no log, repr or traceback; `reveal()` at the wire only."""
+    """A password or token that no log, repr or traceback shows; only adapters call `reveal()`."""
 
     __slots__ = ("_value",)
 
@@ -20,7 +20,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value itself: only an adapter that is about to send it may ask."""
+        """Return the value itself; only an adapter that is about to send it may call this."""
         return self._value
 
     def __repr__(self) -> str:
@@ -37,10 +37,10 @@ class Secret:
 
 @dataclass(frozen=True)
 class BmcAddress:
-    """Where a BMC is, and how to log in. No `secret`: only what it answers unauthenticated.
+    """The URL and login of a BMC. Without `secret`, only unauthenticated resources are read.
 
     `pin` is the SHA-256 of its certificate (DER, hex); "" means: verify against the trusted CAs,
-    unless `insecure`, which a person asked for and which is logged.
+    unless `insecure`, which a person configured and which is logged.
     """
 
     url: str
@@ -52,7 +52,7 @@ class BmcAddress:
 
 @dataclass(frozen=True)
 class Upload:
-    """A multipart push: parts in the order given, the image streamed with Content-Length.
+    """A multipart push: parts in the order listed, the image streamed with Content-Length.
 
     `parts` are (name, content type, body) before the image part `file_part`.
     """
@@ -67,7 +67,7 @@ class Upload:
 class Call:
     """One HTTP request: `path` begins with "/"; `body` is JSON or an upload.
 
-    `known_s`: of a service root, an answer this old will do.
+    `known_s`: the age up to which a cached answer of a service root is accepted.
     """
 
     method: str
@@ -81,14 +81,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """One HTTP answer, whatever its status. Header names are lowercase."""
+    """One HTTP answer with any status. Header names are lowercase."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON; `Malformed` if it is not (a UTF-8 byte order mark is accepted)."""
+        """Return the body as JSON; raise `Malformed` if it is none (a UTF-8 byte order mark is
+        accepted).
+        """
         try:
             return json.loads(self.body.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
@@ -98,26 +100,30 @@ class Reply:
 class BmcTransport(Protocol):
     """Redfish requests to one BMC, as a logged-in client.
 
-    The adapter owns sessions, TLS, pinning, per-BMC serialisation of writes, the login governor
-    and size limits. It repeats a GET once on a dead connection, and never repeats anything else.
-    Raises `PortError` subclasses only.
+    The adapter owns sessions, TLS, pinning, per-BMC serialisation of writes, the login governor and
+    size limits. It repeats a GET once on a dead connection, and never repeats anything else. Raises
+    `PortError` subclasses only.
     """
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply: ...
 
     async def fingerprint(self, bmc: BmcAddress) -> str:
-        """SHA-256 of the certificate the BMC presents now, for pinning on first use."""
+        """Return the SHA-256 of the certificate that the BMC presents now, for pinning on first
+        use.
+        """
         ...
 
     async def password_change(self, bmc: BmcAddress) -> str | None:
-        """Log in, unless somebody is: the account whose password must be changed before all else.
+        """Log in, unless a session is open, and return the account whose password must change
+        first.
 
-        As the login was told; "" if no account was named, None if nothing is to be changed.
+        It is the account that the BMC names in its answer; "" if it names none, None if no change
+        is needed.
         """
         ...
 
     async def forget(self, bmc: BmcAddress) -> None:
-        """Log out and drop what is cached for this BMC."""
+        """Log out and drop the cached data of this BMC."""
         ...
 
     async def close(self) -> None: ...
@@ -142,17 +148,19 @@ class SwitchTransport(Protocol):
 
 
 class SwitchPasswords(Protocol):
-    """Changes the password that a switch came with, where its API does nothing before."""
+    """Changes the factory password of a switch, whose API does nothing before that."""
 
     async def change(
         self, switch: str, address: str, username: str, old: Secret, new: Secret
     ) -> None:
-        """At `address`, a host name or number. Raises `PortError` subclasses only."""
+        """Change the password at `address`, a host name or number. Raises `PortError` subclasses
+        only.
+        """
         ...
 
 
 class Clock(Protocol):
-    """The only source of time above the adapters. Seconds since the epoch."""
+    """The only source of time above the adapters, in Unix seconds."""
 
     def now(self) -> float: ...
 

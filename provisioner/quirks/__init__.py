@@ -1,4 +1,4 @@
-"""What a vendor does differently: one file per vendor, one table of contents. Data, no I/O."""
+"""Vendor differences of Redfish services: one file per vendor, listed in `ALL`. Data, no I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from provisioner.quirks.quirk import AcCycle, Quirk
 
 UNKNOWN = generic.QUIRK
 
-# in order of recognition: a vendor's own field counts before an OEM key inside a licensed stack
+# in order of recognition: a vendor's own field takes precedence over an OEM key in a licensed stack
 ALL: dict[str, Quirk] = {
     module.QUIRK.name: module.QUIRK
     for module in (
@@ -35,10 +35,10 @@ ALL: dict[str, Quirk] = {
 
 
 def identify(root: Mapping[str, Any]) -> Quirk:
-    """The declaration that fits a service root; the one named "unknown" if none does.
+    """Return the declaration that matches a service root; the one named "unknown" if none does.
 
     The root's `Vendor` decides before `Product`, and that before its OEM keys: a manufacturer's
-    name further down the tree is often the board maker's (sushy, vendor from service root).
+    name further down the tree often belongs to the board maker (sushy, vendor from service root).
     """
     for field, expression in (("Vendor", "vendor"), ("Product", "product")):
         value = root.get(field)

@@ -19,6 +19,6 @@ QUIRK = Quirk(
     media_login="none",
     bmc_reset_types=("ForceRestart", "GracefulRestart"),
     bmc_reset_s=300.0,
-    read_timeout_s=180.0,  # DGX takes up to this for its firmware inventory
+    read_timeout_s=180.0,  # a DGX may need this long for its firmware inventory
     lockout_failures=5,
 )

@@ -1,4 +1,4 @@
-"""Any other service: what DSP0266 promises, asked for carefully, and nothing beyond it."""
+"""Any other service: only the behaviour that DSP0266 requires, with cautious limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a vendor's Redfish service does differently, as data; `README.md` explains each flag.
+"""Vendor-specific behaviour of a Redfish service, as data; `README.md` explains each flag.
 
-A flag is here only if recorded behaviour or a vendor's document asks for it. The client reads
-flags and never asks for a vendor's name.
+A flag exists only where recorded behaviour or a vendor's document requires it. The client reads
+flags and never checks a vendor's name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from provisioner.model.base import Record
 
 
 class AcCycle(Record):
-    """An action that takes standby power away: its name, where it is found, and its body."""
+    """An action that removes standby power: its resource, its name, and its body."""
 
     resource: str  # "Chassis" or "Systems"
     action: str  # end of the action's name, "NvidiaChassis.AuxPowerReset"
@@ -23,12 +23,12 @@ class AcCycle(Record):
 
 
 class Quirk(Record):
-    """One vendor. Times are seconds. The defaults are what DSP0266 asks for."""
+    """One vendor. Times are in seconds. The defaults are the behaviour that DSP0266 requires."""
 
     name: str
     title: str
 
-    # who it is: expressions over fields of the service root, any of which identifies
+    # identity: expressions over fields of the service root, any of which identifies the vendor
     vendor: str = ""
     product: str = ""
     oem: str = ""  # key under Oem
@@ -50,19 +50,19 @@ class Quirk(Record):
     # changing
     if_match: str = "etag"  # "etag" | "any" ("*") | "none"
     password_if_match: str = ""  # for accounts only; "": as `if_match`
-    empty_body: bool = True  # an action without parameters wants {}
+    empty_body: bool = True  # an action without parameters needs {}
     full_override: bool = False  # boot override: enabled, mode and target in one body
     media_inserted: bool = True  # InsertMedia accepts Inserted and WriteProtected
     http_boot: bool = False  # a maintenance image is booted by UEFI HTTP: no drive takes images
-    media_login: str = ""  # user and password that InsertMedia asks for although none is needed
+    media_login: str = ""  # user and password that InsertMedia requires although none is needed
 
     # resetting
     bmc_reset_types: tuple[str, ...] = ("GracefulRestart", "ForceRestart")  # in this order
     ac_cycle: AcCycle | None = None
 
     # time and limits
-    bmc_reset_s: float = 180.0  # a restarted BMC is not asked before this
+    bmc_reset_s: float = 180.0  # no request to a restarted BMC before this
     settle_reads: int = 3
     read_timeout_s: float = 30.0
     session_limit: int = 4
-    lockout_failures: int = 3  # failed logins that lock an account, at the strictest seen
+    lockout_failures: int = 3  # failed logins that lock an account, by the strictest observed BMC

@@ -1,4 +1,4 @@
-"""Supermicro X12 and later (facts: redfish 3.4, hardware 4.5). Its root names no vendor."""
+"""Supermicro X12 and later (facts: redfish 3.4, hardware 4.5). Its service root names no vendor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUIRK = Quirk(
     title="Supermicro",
     vendor=r"^(Supermicro|Super Micro)",
     oem="Supermicro",
-    apply_time="Immediate",  # else an upload is only verified, until StartUpdate is posted
+    apply_time="Immediate",  # otherwise an upload is only verified until StartUpdate is posted
     oem_by_kind={
         "host.bios": {"Supermicro": {"BIOS": _BIOS}},
         "host.bmc": {"Supermicro": {"BMC": _BMC}},

@@ -1,1 +1,1 @@
-"""What every floor runs on: clocks, the event loop, log context, the permit to act."""
+"""The process's foundations: clocks, the event loop, log context, the permit to act on devices."""

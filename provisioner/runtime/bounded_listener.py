@@ -1,11 +1,11 @@
-"""The listener of everything that strangers can reach: the API, the agents' and the events'.
+"""The listener of everything that strangers can reach: API, agents, events, artifacts, metrics.
 
-A connection costs a descriptor from the moment at which it is accepted, so that it is counted
-then, before TLS: in total and per peer. What is over a cap is closed at once. A peer that does not
-finish its handshake in time is cut off, and so is one that says nothing afterwards (by the HTTP
-server's own limit of idle connections, which counts from the beginning). All listeners together
-take at most half of the descriptors of the process: the rest is for devices, switches and the
-store, which a flood of strangers must never keep from a fence.
+A connection costs a descriptor from the moment it is accepted, so it is counted then, before TLS:
+in total and per peer. A connection over a limit is closed at once. The listener closes a peer that
+does not finish its handshake in time; the HTTP server closes one that stays silent afterwards (by
+its own limit of idle connections, which counts from the beginning). All listeners together take at
+most half of the descriptors of the process. The rest is for devices, switches and the store, so
+that a flood of connections can never prevent a fence.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import resource
 import socket
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -27,16 +29,18 @@ from aiohttp import web
 log = logging.getLogger(__name__)
 
 HANDSHAKE_S = 10.0  # TLS, of any peer
-LISTENERS = 3  # the API's, the agents' and the events'
+LISTENERS = 5  # API, agents, events, artifacts and metrics
 SHARE = 0.5  # of the process's descriptors, for all listeners together
 REPORT_S = 60.0  # refused connections are logged at most this often
 PAUSE_S = 1.0  # after the system had no descriptor for a connection
-BACKLOG = 1024  # connections that wait to be accepted: a fleet's BMCs post at the same moment
+LOCAL = "this machine"  # the peer of every connection to a socket in the file system
+PATH_MAX_BYTES = 100  # a socket's address has 108 (unix(7)); longer paths go through a descriptor
+BACKLOG = 1024  # connections waiting to be accepted: a fleet's BMCs post at the same moment
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much strangers may take of one listener."""
+    """The limits of one listener."""
 
     connections_max: int
     per_peer_max: int
@@ -54,7 +58,7 @@ class Limits:
 
 
 class BoundedListener:
-    """Accepts connections for an HTTP server within limits. `port` is the one that is bound."""
+    """Accepts connections for an HTTP server within limits. `port` is the bound port."""
 
     def __init__(
         self, name: str, server: Callable[[], Any], limits: Limits, tls: ssl.SSLContext | None
@@ -64,35 +68,42 @@ class BoundedListener:
         self._peers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
+        self._file: Path | None = None  # of a socket in the file system
         self._refused, self._reported_at = 0, -REPORT_S
 
     @property
     def port(self) -> int:
-        """The port that is bound."""
+        """The bound port."""
         return int(self._sockets[0].getsockname()[1])
 
     @property
     def connections(self) -> int:
-        """Connections that are open, with those that are in their handshake."""
+        """The number of open connections, including those in their handshake."""
         return self._peers.total()
 
     async def start(self, host: str, port: int) -> None:
         """Bind and accept. Raises OSError."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(
+        addresses = await loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         try:
-            for family, kind, protocol, _, address in dict.fromkeys(found):
-                self._sockets.append(_bound(family, kind, protocol, address))
+            for family, kind, protocol, _, address in dict.fromkeys(addresses):
+                self._sockets.append(_bind(family, kind, protocol, address))
         except OSError:
             self._close_sockets()
             raise
         for bound in self._sockets:
-            self._begin(self._accept(bound))
+            self._start_task(self._accept(bound))
+
+    async def start_at(self, file: Path) -> None:
+        """Bind a socket in the file system that only its owner can connect to. Raises OSError."""
+        self._file = file
+        self._sockets.append(_bind_file(file))
+        self._start_task(self._accept(self._sockets[0]))
 
     async def stop(self) -> None:
-        """Accept no more; connections that are open are the HTTP server's to end."""
+        """Stop accepting; the HTTP server ends the open connections."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -104,11 +115,11 @@ class BoundedListener:
         while True:
             try:
                 connection, address = await loop.sock_accept(bound)
-            except OSError as error:  # no descriptor, or a peer that was gone before
+            except OSError as error:  # no descriptor left, or the peer has already closed
                 log.warning("%s: a connection cannot be accepted: %s", self._name, error)
                 await asyncio.sleep(PAUSE_S)
                 continue
-            peer = peer_of(str(address[0]))
+            peer = name_peer(str(address[0])) if address else LOCAL
             if self.connections >= self.limits.connections_max or (
                 self._peers[peer] >= self.limits.per_peer_max
             ):
@@ -116,12 +127,12 @@ class BoundedListener:
                 self._refuse(peer, loop.time())
                 continue
             self._peers[peer] += 1
-            self._begin(self._serve(connection, peer))
+            self._start_task(self._serve(connection, peer))
 
     async def _serve(self, connection: socket.socket, peer: str) -> None:
-        """Hand one connection to the HTTP server, through TLS."""
+        """Pass one connection to the HTTP server, through TLS."""
         loop = asyncio.get_running_loop()
-        counted = _Counted(self._server(), lambda: self._leave(peer))
+        counted = _CountedProtocol(self._server(), lambda: self._release_peer(peer))
         try:
             await loop.connect_accepted_socket(
                 lambda: counted,
@@ -130,19 +141,19 @@ class BoundedListener:
                 ssl_handshake_timeout=None if self._tls is None else self.limits.handshake_s,
             )
         except (OSError, ssl.SSLError, asyncio.IncompleteReadError):
-            pass  # of a stranger: whom it concerns is on the other side
+            pass  # a stranger's failure, of which only the peer needs to know
         finally:
-            if not counted.made:  # nobody else will say that it is over
-                counted.leave()
+            if not counted.made:  # no callback will report the end of this connection
+                counted.release()
                 with contextlib.suppress(OSError):
                     connection.close()
 
-    def _begin(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = asyncio.create_task(work, name=f"{self._name} listener")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _leave(self, peer: str) -> None:
+    def _release_peer(self, peer: str) -> None:
         self._peers[peer] -= 1
         if self._peers[peer] <= 0:
             del self._peers[peer]
@@ -159,17 +170,19 @@ class BoundedListener:
     def _close_sockets(self) -> None:
         for bound in self._sockets:
             bound.close()
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
 
 
-def handlers_of(runner: web.AppRunner) -> Callable[[], Any]:
-    """Return what makes the protocol of each connection, of a runner that was set up."""
+def get_handlers(runner: web.AppRunner) -> Callable[[], Any]:
+    """Return the factory of connection protocols of a runner that was set up."""
     server = runner.server
     assert server is not None, "the runner is set up"
     return server
 
 
 @contextlib.asynccontextmanager
-async def listening(
+async def serve_runner(
     name: str,
     runner: web.AppRunner,
     place: tuple[str, int],
@@ -177,7 +190,7 @@ async def listening(
     tls: ssl.SSLContext | None,
 ) -> AsyncIterator[BoundedListener]:
     """Serve a runner that was set up with `idle_s` as its `keepalive_timeout`. Raises OSError."""
-    listener = BoundedListener(name, handlers_of(runner), limits, tls)
+    listener = BoundedListener(name, get_handlers(runner), limits, tls)
     await listener.start(*place)
     try:
         yield listener
@@ -185,8 +198,37 @@ async def listening(
         await listener.stop()
 
 
-def peer_of(address: str) -> str:
-    """Return the name under which a peer is counted: an IPv6 host has a whole /64 for itself."""
+@contextlib.asynccontextmanager
+async def serve_at(
+    name: str, runner: web.AppRunner, file: Path, limits: Limits
+) -> AsyncIterator[BoundedListener]:
+    """Serve a runner at a socket in the file system, mode 0600. Raises OSError.
+
+    The caller holds the directory, so that a file that is there belongs to no process any more.
+    """
+    listener = BoundedListener(name, get_handlers(runner), limits, None)
+    await listener.start_at(file)
+    try:
+        yield listener
+    finally:
+        await listener.stop()
+
+
+@contextlib.contextmanager
+def name_socket(file: Path) -> Iterator[str]:
+    """Yield an address of the file that is short enough for a socket, whatever its path is."""
+    if len(os.fsencode(file)) <= PATH_MAX_BYTES:
+        yield str(file)
+        return
+    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{file.name}"
+    finally:
+        os.close(directory)
+
+
+def name_peer(address: str) -> str:
+    """Return the name under which a peer is counted: the whole /64 for an IPv6 host."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -196,7 +238,23 @@ def peer_of(address: str) -> str:
     return str(parsed)
 
 
-def _bound(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
+def _bind_file(file: Path) -> socket.socket:
+    """Return a listening socket at the file, which no other user may connect to."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(0.0)  # does not block
+        file.unlink(missing_ok=True)
+        with name_socket(file) as address:
+            made.bind(address)
+            Path(address).chmod(0o600)  # before it listens: until then no client can connect
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _bind(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
     made = socket.socket(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -211,8 +269,8 @@ def _bound(family: int, kind: int, protocol: int, address: Any) -> socket.socket
     return made
 
 
-class _Counted(asyncio.Protocol):
-    """The HTTP server's protocol of one connection, and a word when it is over."""
+class _CountedProtocol(asyncio.Protocol):
+    """The HTTP server's protocol of one connection, with a callback for its end."""
 
     def __init__(self, inner: Any, leave: Callable[[], None]) -> None:
         self._inner, self._leave = inner, leave
@@ -230,9 +288,9 @@ class _Counted(asyncio.Protocol):
         try:
             self._inner.connection_lost(exc)
         finally:
-            self.leave()
+            self.release()
 
-    def leave(self) -> None:
-        """Give the place back, once."""
+    def release(self) -> None:
+        """Call the callback, once."""
         leave, self._leave = self._leave, lambda: None
         leave()

@@ -1,11 +1,11 @@
-"""The clock of a daemon among several: the database's, carried on by this machine's boot clock.
+"""The clock of a daemon among several: the database's clock, extended by this machine's boot clock.
 
-Rows that one daemon wrote are judged by another (how old a report is, whether an intent's window is
-over). Two machines' own clocks may differ by minutes; the database has one. Each beat of the seat
-reads it, and between two beats the boot clock, which nobody sets, counts on.
+One daemon judges rows that another one wrote (the age of a report, the window of an intent). The
+clocks of two machines may differ by minutes; the database has one clock. Each heartbeat of the
+lease reads it, and between two heartbeats the boot clock, which cannot be set, continues it.
 
-The rule that a reader would otherwise break: time never goes back. Where the database's clock is
-found to be behind, this one runs at half its speed until both agree.
+Time never goes back: where the database's clock turns out to be behind, this one runs at half its
+speed until both agree.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from provisioner.runtime.wall_clock import STEP_MAX_S, WallClock
-from provisioner.runtime.wall_clock import since_boot as since_boot
+from provisioner.runtime.wall_clock import read_boot_clock as read_boot_clock
 
-SLOWED = 0.5  # part of the boot clock's speed that is taken off to fall back
-SURE_S = 1.0  # a reading that took longer than this tells the time too roughly
+SLOWED = 0.5  # part of the boot clock's speed that is removed while this clock is ahead
+SURE_S = 1.0  # a reading that took longer than this is too inaccurate
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The database's clock at `boot_s` of this machine, give or take `error_s`.
+    """The database's clock at `boot_s` of this machine, with an accuracy of `error_s`.
 
     `wall_s` is this machine's own clock at the same moment.
     """
@@ -35,43 +35,43 @@ class Reading:
 
     @property
     def difference_s(self) -> float:
-        """How far this machine's clock is ahead of the database's; 0 within the error."""
+        """The seconds by which this machine's clock is ahead of the database's; 0 within error."""
         apart = self.wall_s - self.database_s
         return 0.0 if abs(apart) <= self.error_s else apart
 
 
 def take_reading(
     ask: Callable[[], float],
-    boot: Callable[[], float] = since_boot,
+    boot: Callable[[], float] = read_boot_clock,
     wall: Callable[[], float] = time.time,
 ) -> Reading:
-    """Ask the database for its time, and return it with how exact it is."""
+    """Read the database's clock, and return the reading with its accuracy."""
     before = boot()
-    told = ask()
+    database_s = ask()
     after = boot()
     middle = (before + after) / 2
-    return Reading(told, middle, (after - before) / 2, wall() - (after - middle))
+    return Reading(database_s, middle, (after - before) / 2, wall() - (after - middle))
 
 
 class DatabaseClock(WallClock):
-    """`follow` corrects it; until the first reading it is this machine's own clock."""
+    """A clock that `follow` corrects; before the first reading it is this machine's clock."""
 
     def __init__(
         self,
         speed: float = 1.0,
         epoch: float | None = None,
-        boot: Callable[[], float] = since_boot,
+        boot: Callable[[], float] = read_boot_clock,
     ) -> None:
         super().__init__(speed, epoch)
         self._boot = boot
-        self._offset: float | None = None  # from the boot clock to the database's
+        self._offset: float | None = None  # from the boot clock to the database's clock
         self._target = 0.0
-        self._fallen_at = 0.0  # boot clock, when `_offset` was last brought nearer
+        self._fallen_at = 0.0  # boot clock, when `_offset` last approached the target
 
     def follow(self, reading: Reading) -> None:
-        """Go by this reading from now on; one that is too rough is left out, but for the first.
+        """Follow this reading from now on, unless it is inaccurate and not the first.
 
-        One that steps by minutes is left out too, and `step_s` says so.
+        A reading that steps by minutes is not followed; `step_s` is then the step in seconds.
         """
         target = reading.database_s - reading.boot_s
         apart = 0.0 if self._offset is None else target - self._offset
@@ -94,11 +94,11 @@ class DatabaseClock(WallClock):
         return self.epoch + (self._offset + self._boot() - self.epoch) * self.speed
 
     def accept(self) -> None:
-        """Go by the next reading, whatever it is."""
+        """Follow the next reading, even if it is a step."""
         self._offset, self.step_s = None, 0.0
 
     def _settle(self) -> None:
-        """Fall back towards the target, by a part of the time that has passed."""
+        """Approach the target by a part of the time that has passed."""
         assert self._offset is not None
         boot_s = self._boot()
         if self._offset > self._target:

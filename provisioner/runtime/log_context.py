@@ -1,4 +1,4 @@
-"""Which node, operation and step this task works for: what every line of its log says too."""
+"""The node, operation and step that the current task works for; every log line carries them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _ABOUT: ContextVar[Mapping[str, str]] = ContextVar("about", default=_NOTHING)
 
 
 @contextmanager
-def about(**names: str) -> Iterator[None]:
-    """Within it, and in tasks that are made within it: `about(node="n07", operation="n07#3")`."""
+def set_log_context(**names: str) -> Iterator[None]:
+    """Set names for the block and for tasks created in it: `about(node="n7", operation="n7#3")`."""
     before = _ABOUT.set({**_ABOUT.get(), **names})
     try:
         yield
@@ -20,6 +20,6 @@ def about(**names: str) -> Iterator[None]:
         _ABOUT.reset(before)
 
 
-def named() -> Mapping[str, str]:
-    """What is set now."""
+def get_log_context() -> Mapping[str, str]:
+    """Return the names that are set now."""
     return _ABOUT.get()

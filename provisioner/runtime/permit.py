@@ -1,10 +1,10 @@
-"""The one gate that everything that leaves for a device passes: may this process still act?
+"""The gate before every request to a device: it decides whether this process may still act.
 
 A daemon among several may have been stopped (SIGSTOP, a frozen machine) and replaced meanwhile.
-When it goes on, the first thing that would leave it asks here, and finds out. And a daemon whose
-database lost writes only looks: whatever would change a device is refused here, before it leaves.
+When it continues, its first request to a device checks here and finds out. A daemon whose database
+lost writes only reads: every request that would change a device is refused here, before it is sent.
 
-The rule that a reader would otherwise break: what does not say that it only reads, writes.
+A request counts as a write unless its caller declares that it only reads.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ _reads: ContextVar[bool] = ContextVar("reads", default=False)
 
 
 def ask(*, writes: bool = True) -> None:
-    """Return if this may leave. Where the process may not act at all, the check does not return.
+    """Return if the request may be sent; in a process that may not act, a check does not return.
 
-    Raises `LookOnly` for what `writes`, outside of `reading`, while the gate is closed.
+    Raises `LookOnly` for a request that `writes`, outside of `reading`, while the gate is closed.
     """
-    scope = process_scope.current()
+    scope = process_scope.get_scope()
     for check in scope.checks:
         check()
     if writes and scope.closed and not _reads.get():
         raise LookOnly(f"nothing is written to any device: {scope.closed[-1]}")
 
 
-def why_closed() -> str:
-    """Why nothing may be written to devices; "" if it may."""
-    reasons = process_scope.current().closed
+def get_closing_reason() -> str:
+    """Return why no device may be changed; "" if the gate is open."""
+    reasons = process_scope.get_scope().closed
     return reasons[-1] if reasons else ""
 
 
 @contextmanager
-def required(check: Callable[[], None]) -> Iterator[None]:
-    """While inside, `check` is asked before anything leaves."""
-    checks = process_scope.current().checks
+def require_check(check: Callable[[], None]) -> Iterator[None]:
+    """Within the block, call `check` before every request to a device."""
+    checks = process_scope.get_scope().checks
     checks.append(check)
     try:
         yield
@@ -49,9 +49,9 @@ def required(check: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def closed(why: str) -> Iterator[None]:
-    """While inside, nothing that writes may leave: the daemon only looks."""
-    reasons = process_scope.current().closed
+def close_gate(why: str) -> Iterator[None]:
+    """Within the block, refuse every request that writes: the daemon only reads."""
+    reasons = process_scope.get_scope().closed
     reasons.append(why)
     try:
         yield
@@ -60,8 +60,8 @@ def closed(why: str) -> Iterator[None]:
 
 
 @contextmanager
-def reading() -> Iterator[None]:
-    """While inside, this task vouches that what it sends changes nothing."""
+def allow_reads() -> Iterator[None]:
+    """Within the block, this task declares that its requests change nothing."""
     token = _reads.set(True)
     try:
         yield

@@ -1,7 +1,7 @@
-"""The clock that the commands on a data directory go by: the one that its daemon goes by.
+"""The clock for commands on a data directory: the same clock that its daemon uses.
 
-It is this machine's, unless the daemon drives a simulated site whose time runs fast: then the
-daemon writes down how fast, beside its database, and every command tells the same time.
+It is this machine's clock, unless the daemon drives a simulated site whose time runs fast. Then the
+daemon writes the speed beside its database, so that every command has the same time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from provisioner.model.input_error import InputError
 from provisioner.runtime.wall_clock import WallClock
 
 CLOCK_FILE = "clock.json"  # {"speed": ..., "epoch": ...}; absent: real time
-SPEED_MAX = 10_000.0  # what `provisioner sim serve` allows
+SPEED_MAX = 10_000.0  # the limit of `provisioner sim serve`
 SIZE_MAX = 4096
 
 
-def keep_clock(directory: Path, clock: WallClock) -> None:
-    """Write down what commands on this directory have to go by. Raises OSError."""
+def write_clock(directory: Path, clock: WallClock) -> None:
+    """Write the clock for commands on this directory. Raises OSError."""
     file = directory / CLOCK_FILE
     if clock.speed == 1.0:
         file.unlink(missing_ok=True)
@@ -30,20 +30,20 @@ def keep_clock(directory: Path, clock: WallClock) -> None:
     new.replace(file)
 
 
-def site_clock(directory: Path) -> WallClock:
-    """The clock of this data directory, whether there is one or not.
+def read_clock(directory: Path) -> WallClock:
+    """Return the clock of this data directory, whether the directory exists or not.
 
-    Raises `InputError` if a file says something else than a clock: no time is better than a
-    wrong one.
+    Raises `InputError` if the file does not hold a valid clock, because a wrong time is worse than
+    none.
     """
     file = directory / CLOCK_FILE
     try:
         with file.open("rb") as opened:
-            told = json.loads(opened.read(SIZE_MAX))
-        speed, epoch = float(told["speed"]), float(told["epoch"])
+            document = json.loads(opened.read(SIZE_MAX))
+        speed, epoch = float(document["speed"]), float(document["epoch"])
         if not 0.0 < speed <= SPEED_MAX or not math.isfinite(epoch):
             raise ValueError("out of bounds")
-    except (FileNotFoundError, NotADirectoryError):  # whoever opens the directory says so
+    except (FileNotFoundError, NotADirectoryError):  # the command that opens the directory reports
         return WallClock()
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         remedy = "Delete it; a daemon on a simulated site writes it again when it starts."

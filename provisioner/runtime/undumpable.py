@@ -1,8 +1,9 @@
-"""No core file of a process that holds passwords, and no look into its memory by its own user.
+"""Prevents core files of a process that holds passwords, and access to its memory by its own user.
 
-Two locks, since each leaves a way open: a limit of 0 bytes does not hold where the kernel pipes
-core files to a program (core(5), "Piping core dumps to a program"), and a process that is not
-dumpable (prctl(2), PR_SET_DUMPABLE) becomes so again in what it executes, which inherits the limit.
+Two measures are needed, because each leaves a gap: a limit of 0 bytes has no effect where the
+kernel pipes core files to a program (core(5), "Piping core dumps to a program"), and a process that
+is not dumpable (prctl(2), PR_SET_DUMPABLE) becomes so again in a program that it executes, which
+inherits the limit.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ log = logging.getLogger(__name__)
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
-def forbid() -> None:
-    """From now on. A kernel that will not have it is told of in the log: nothing else breaks."""
+def forbid_core_files() -> None:
+    """Forbid core files from now on. If the kernel refuses, log a warning; nothing else fails."""
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if sys.platform == "linux":

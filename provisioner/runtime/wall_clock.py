@@ -1,11 +1,11 @@
-"""Real time, which may run fast for a site that is simulated: the one clock of a daemon.
+"""Real time, or a faster time for a simulated site: the one clock of a daemon.
 
 The machine's clock can be wrong for a moment (a virtual machine that was resumed, a real-time clock
-without a battery, a bad NTP answer), and what was decided in that moment stays: expiries, notices,
+without a battery, a bad NTP answer), and decisions of that moment remain: expiries, notices,
 windows. The boot clock cannot be set, so the two are compared at each reading. A small difference
-is followed. A large one is a step, which is not: time goes on by the boot clock, `step_s` says by
-how much the machine differs, and whoever decides stops until a person has accepted the new time or
-the machine's clock has come back by itself (`control/watch/time_standing.py`).
+is followed. A large one is a step, which is not followed: time continues by the boot clock,
+`step_s` is the difference, and the daemon makes no decisions until a person has accepted the new
+time or the machine's clock has returned by itself (`control/watch/time_standing.py`).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import asyncio
 import time
 from collections.abc import Callable
 
-# An NTP client slews at 500 ppm, 43 s in a day, and steps what is more at its start: within seconds
-# of a boot. A step of minutes while a daemon runs has another cause, and a person should know it.
+# An NTP client slews at 500 ppm, 43 s in a day, and makes larger steps at its start: within seconds
+# of a boot. A step of minutes while a daemon runs has another cause, of which a person should know.
 STEP_MAX_S = 300.0
 
 
-def since_boot() -> float:
-    """Seconds that nobody can set; they go on while the machine is suspended, where it can tell."""
+def read_boot_clock() -> float:
+    """Return seconds since boot, which cannot be set; they count suspended time if possible."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class WallClock:
-    """Seconds since the epoch, `speed` times as fast from the moment it was made.
+    """Seconds since the epoch, `speed` times as fast from the clock's creation on.
 
     A `speed` of 1 is real time. `epoch` and `speed` are shared with a simulated site, so that both
-    sides tell the same time. `boot` and `machine` are the two clocks of the machine.
+    sides have the same time. `boot` and `machine` are the two clocks of the machine.
 
-    It never goes back by itself: a clock that is set back would hold every wait, and every limit,
-    for as long. Set forward by little, it is followed: an intent that is suddenly old goes the
-    cautious way.
+    The clock never goes back by itself, because a clock that is set back would extend every wait
+    and every limit. A small step forward is followed: an intent that suddenly counts as old is
+    handled in the cautious way.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class WallClock:
         speed: float = 1.0,
         epoch: float | None = None,
         *,
-        boot: Callable[[], float] = since_boot,
+        boot: Callable[[], float] = read_boot_clock,
         machine: Callable[[], float] = lambda: time.time(),
     ) -> None:
         self.speed = speed
@@ -48,10 +48,10 @@ class WallClock:
         self._since_boot = boot
         self.epoch = machine() if epoch is None else epoch
         self._ahead = machine() - boot()
-        self.step_s = 0.0  # by which the machine's clock differs and is not followed
+        self.step_s = 0.0  # difference of the machine's clock that is not followed
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         ahead = self.machine() - self._since_boot()
         apart = ahead - self._ahead
         self.step_s = apart if abs(apart) > STEP_MAX_S else 0.0
@@ -60,7 +60,7 @@ class WallClock:
         return self.epoch + (self._ahead + self._since_boot() - self.epoch) * self.speed
 
     def accept(self) -> None:
-        """Go by the machine's clock as it is now, also where that is back in time."""
+        """Follow the machine's clock as it is now, even if that is back in time."""
         self._ahead = self.machine() - self._since_boot()
         self.step_s = 0.0
 

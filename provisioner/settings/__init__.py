@@ -1,7 +1,7 @@
-"""Every setting, with its unit in the name, its default, its limits and why it is so.
+"""All settings: each with its unit in the name, its default, its limits and its reason.
 
-One frozen model; nothing else in the program reads the environment or a configuration file.
-`docs/settings.md` lists them all (a test holds it equal to this file).
+One frozen model; no other code reads the environment or a configuration file. `docs/settings.md`
+lists all settings (a test keeps it equal to this package).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from provisioner.checks.check import Pattern
 from provisioner.settings.api import ApiSettings
 from provisioner.settings.cluster import ClusterSettings
 from provisioner.settings.fabric import FabricSettings
+from provisioner.settings.maintenance import MaintenanceSettings
 from provisioner.settings.release import ReleaseSettings
 from provisioner.settings.repair import RepairSettings
 from provisioner.settings.telemetry import TelemetrySettings
@@ -24,12 +25,13 @@ class Settings(
     TelemetrySettings,
     RepairSettings,
     FabricSettings,
+    MaintenanceSettings,
     ApiSettings,
     ReleaseSettings,
     WebhookSettings,
     ClusterSettings,
 ):
-    """Times are seconds of the daemon's clock unless the name says otherwise."""
+    """Times are seconds of the daemon's clock unless the name states another unit."""
 
     production: bool = Field(
         default=True, description="Refuse unknown pins, and moves without file, digest or evidence."
@@ -38,19 +40,19 @@ class Settings(
 
     fabric_overlay: Literal["pure_l3", "l3_evpn"] = Field(
         "l3_evpn",
-        description="What tenants' networks are in the fabric: it decides the NICs' inter-packet "
-        "gap (`nic_runtime` of the matrix).",
+        description="Form of the tenants' networks in the fabric, which sets the NICs' "
+        "inter-packet gap (`nic_runtime` of the matrix).",
     )
 
     kernel_lines_harmless: tuple[Pattern, ...] = Field(
         (),
         max_length=256,
-        description="Regular expressions of kernel messages of level err that mean nothing here.",
+        description="Regular expressions of kernel messages of level err that are harmless here.",
     )
 
     # how much at once
     requests_max: int = Field(
-        256, ge=1, le=4096, description="Redfish requests under way in the whole daemon."
+        256, ge=1, le=4096, description="Redfish requests in progress in the whole daemon."
     )
     operations_max: int = Field(
         512, ge=1, le=65536, description="Nodes that are driven at the same time."
@@ -62,7 +64,7 @@ class Settings(
         50,
         ge=1,
         le=100,
-        description="Hosts in one playbook run: 10 MB and 4 processes each while it is under way.",
+        description="Hosts in one playbook run: 10 MB and 4 processes each while it runs.",
     )
     ssh_connections_max: int = Field(
         256, ge=1, le=4096, description="Connections to hosts that are open at the same time."
@@ -76,15 +78,15 @@ class Settings(
     )
 
     # the ledger's windows (facts: engine 4): an intent may be sent only this long after it was
-    # written, and a request is over after this long; a successor waits out both before it looks
+    # written, and a request has ended after this long; a successor waits for both before it reads
     send_window_s: float = Field(5.0, gt=0, description="An intent may be sent this long after it.")
     request_max_s: float = Field(
         150.0, gt=0, description="Longest request that changes something (an upload is 120 s)."
     )
-    attempts_max: int = Field(3, ge=1, le=10, description="Times that one action is tried.")
+    attempts_max: int = Field(3, ge=1, le=10, description="Attempts at one action.")
 
     # waiting for devices; limits from NVIDIA's and other vendors' own tools (facts: redfish 3)
-    poll_s: float = Field(20.0, gt=0, description="Between looks at a task or a power state.")
+    poll_s: float = Field(20.0, gt=0, description="Between readings of a task or a power state.")
     task_limit_s: float = Field(3600.0, gt=0, description="A firmware task ends within this.")
     bfb_transfer_limit_s: float = Field(
         1200.0, gt=0, description="BlueField: a BFB is transferred within this (20 minutes)."
@@ -119,18 +121,18 @@ class Settings(
     switch_gather_s: float = Field(
         0.5, gt=0, description="Moves of ports on one leaf that come within this share a revision."
     )
-    switch_poll_s: float = Field(1.0, gt=0, description="Between looks at a switch's revision.")
+    switch_poll_s: float = Field(1.0, gt=0, description="Between readings of a switch's revision.")
     switch_apply_limit_s: float = Field(
-        300.0, gt=0, description="A revision is applied, and what it asks is so, within this."
+        300.0, gt=0, description="A revision is applied and in effect within this."
     )
     agent_heartbeat_s: float = Field(
         120.0,
         ge=15,
-        description="A maintenance agent that was silent this long is not there; it calls about "
+        description="A maintenance agent that was silent this long counts as gone; it calls about "
         "twice as often.",
     )
     agent_token_s: float = Field(
-        86400.0, gt=0, description="The token of a maintenance agent is worth nothing after this."
+        86400.0, gt=0, description="The token of a maintenance agent is invalid after this."
     )
     maintenance_boot_limit_s: float = Field(
         2400.0, gt=0, description="From power on, the maintenance agent calls within this."
@@ -154,7 +156,7 @@ class Settings(
         3, ge=1, le=10, description="Good answers in a row before a restarted BMC is trusted."
     )
 
-    # what is demanded before a certificate
+    # requirements for a certificate
     certify_gates: str = Field(
         "ab",
         pattern=r"^abc?d?$",
@@ -185,14 +187,14 @@ class Settings(
         description="Nodes that are ready for gate C within this are tested together.",
     )
     fabric_wait_s: float = Field(
-        21600.0, gt=0, description="A node waits this long for partners, then a person is told."
+        21600.0, gt=0, description="A node waits this long for partners, then an alert is raised."
     )
     fabric_session_limit_s: float = Field(
-        7200.0, gt=0, description="Tests among nodes end within this; what is open stays so."
+        7200.0, gt=0, description="Tests among nodes end within this; unfinished ones remain open."
     )
     fabric_nccl: bool = Field(
         default=False,
-        description="Gate C: NCCL on each rail of a pair as well, which verifies what arrives.",
+        description="Gate C: also NCCL on each rail of a pair, which verifies the received data.",
     )
     fabric_collectives: tuple[Annotated[int, Field(ge=2, le=512)], ...] = Field(
         (),
@@ -201,11 +203,11 @@ class Settings(
         "an all-reduce over two nodes, more add an all-to-all.",
     )
 
-    # from one tenant to the next
+    # between two tenants
     erase_required: str = Field(
         "disk host_memory gpu_memory",
         pattern=r"^disk( (host_memory|gpu_memory|bluefield_storage|tpm|bios))*$",
-        description="What must be erased between two tenants; what is not listed is only named.",
+        description="Contents to erase between two tenants; others are only listed.",
     )
     erase_overwrite: bool = Field(
         default=False, description="A disk without a better method may be overwritten."
@@ -223,26 +225,28 @@ class Settings(
         30.0, gt=0, description="The same of a run that failed on a host, was ended or lost."
     )
 
-    # what is kept fresh
+    # freshness of readings
     fresh_s: float = Field(
         300.0,
         ge=0,
         description="While converging, a BMC read within this is not read again, unless a step "
-        "touched it; a certificate is always issued and used on a new look.",
+        "touched it; a certificate is always issued and used on a new reading.",
     )
     retry_s: float = Field(30.0, gt=0, description="First wait after a passing failure; doubles.")
     retry_max_s: float = Field(600.0, gt=0, description="Longest wait between two tries.")
-    watch_s: float = Field(900.0, gt=0, description="Between two looks at a resting node.")
+    watch_s: float = Field(900.0, gt=0, description="Between two readings of a resting node.")
     watch_requests_per_s: float = Field(
         200.0, gt=0, le=10000, description="Redfish requests of the watch, for the whole fleet."
     )
     watch_node_s: float = Field(
-        300.0, gt=0, description="A released node is glanced at this often: a request for each BMC."
+        300.0,
+        gt=0,
+        description="Between two brief readings of a released node: one request for each BMC.",
     )
     watch_told_s: float = Field(
         0.0,
         ge=0,
-        description="A BMC whose events come to us is glanced at this often only; 0: every time.",
+        description="The same for a BMC that sends events to the daemon; 0: every time.",
     )
     watch_parts_s: float = Field(
         86400.0, gt=0, description="Between two full readings of a released node's parts."
@@ -261,7 +265,7 @@ class Settings(
 
     @property
     def gates_to_release(self) -> str:
-        """The letters of the gates that a release demands."""
+        """The letters of the gates that a release requires."""
         return self.release_gates or self.certify_gates
 
     @model_validator(mode="after")
@@ -269,12 +273,12 @@ class Settings(
         lacking = sorted(set(self.release_gates) - set(self.certify_gates))
         if lacking:
             gates = ", ".join(lacking)
-            raise ValueError(f"release_gates demands {gates}, which certify_gates never proves")
+            raise ValueError(f"release_gates requires {gates}, which certify_gates never proves")
         return self
 
 
-def markdown() -> str:
-    """The table in docs/settings.md, from the model itself."""
+def render_markdown() -> str:
+    """Return the table of docs/settings.md, made from the model itself."""
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
         rows.append(f"| `{name}` | `{field.default}` | {field.description} |")

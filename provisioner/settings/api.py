@@ -1,15 +1,15 @@
-"""Settings of the REST API and of who may use it: a part of `Settings`."""
+"""Settings of the REST API and its access: a part of `Settings`."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from provisioner.model.access import ChangeKind
+from provisioner.model.access import ChangeKind, SessionLimits
 from provisioner.model.base import Record
 
 
 class ApiSettings(Record):
-    """Where the API is served, how much at once, and whom it believes."""
+    """Where the API is served, its limits, and the identities that it accepts."""
 
     api_serve: bool = Field(default=True, description="The daemon serves the REST API.")
     api_host: str = Field("127.0.0.1", description="Address that the API is served at.")
@@ -18,7 +18,7 @@ class ApiSettings(Record):
         (), max_length=32, description="Names and addresses of the API beside `api_host`, for TLS."
     )
     api_certificate: str = Field(
-        "", description="PEM file with the API's own certificate and key; without: our own CA's."
+        "", description="PEM file with the API's own certificate and key; empty: one of our own CA."
     )
     api_connections_max: int = Field(
         512, ge=8, le=65536, description="Connections to the API that are open at the same time."
@@ -41,8 +41,44 @@ class ApiSettings(Record):
     events_connections_per_peer: int = Field(
         64, ge=4, le=65536, description="Connections of one BMC or alert source to it."
     )
+    artifacts_connections_max: int = Field(
+        256, ge=8, le=65536, description="Connections of devices that pull artifacts from us."
+    )
+    artifacts_connections_per_peer: int = Field(
+        16, ge=4, le=65536, description="Connections of one device to the listener of artifacts."
+    )
     api_streams_max: int = Field(
         128, ge=1, le=8192, description="Event streams that are open at the same time."
+    )
+    api_streams_per_caller: int = Field(
+        16, ge=1, le=8192, description="Event streams of one caller at the same time."
+    )
+    api_stream_life_s: float = Field(
+        14400.0, gt=0, description="A stream is ended after it; clients go on where it ended."
+    )
+    api_requests_per_min: int = Field(
+        3000, ge=1, description="Requests of one caller a minute; of an address without a token."
+    )
+    api_requests_at_once: int = Field(
+        64, ge=1, le=65536, description="Requests of one caller that are under way."
+    )
+    api_changes_per_min: int = Field(
+        120, ge=1, description="Changes that one caller may ask for in a minute."
+    )
+    api_changes_at_once: int = Field(
+        16, ge=1, le=64, description="Changes of one caller that are under way; all: 64."
+    )
+    api_audit_rows_per_h: int = Field(
+        2400, ge=2, description="Rows that one caller writes into the journal; a change is two."
+    )
+    api_failed_logins_per_min: int = Field(
+        30, ge=1, description="Logins of one address that may fail in a minute."
+    )
+    api_keys_per_caller: int = Field(
+        20_000, ge=1, description="Idempotency keys that are kept for one caller."
+    )
+    api_waiting_per_caller: int = Field(
+        100, ge=1, description="Changes of one caller that wait for another person's approval."
     )
     api_idle_s: float = Field(
         30.0, gt=0, le=3600, description="A connection without a whole request is closed after it."
@@ -57,10 +93,34 @@ class ApiSettings(Record):
         (), description="Changes that another person has to approve, as docs/access.md lists them."
     )
     api_approval_h: float = Field(
-        24.0, gt=0, description="A change that nobody approved within this is not made."
+        24.0, gt=0, description="A change without an approval within this is not made."
     )
-    api_oidc_issuer: str = Field("", description="OIDC provider; without: local tokens only.")
-    api_oidc_audience: str = Field("", description="What its tokens for us name as audience.")
+    api_session_h: float = Field(
+        12.0, gt=0, le=168, description="A browser's session ends this long after its sign-in."
+    )
+    api_session_idle_s: float = Field(
+        1800.0, ge=60, le=86400, description="A browser's session ends after this time unused."
+    )
+    api_session_proof_s: float = Field(
+        300.0,
+        ge=10,
+        le=3600,
+        description="Within this time of a sign-in, a session may reclaim, revoke and retire.",
+    )
+    api_sessions_per_person: int = Field(
+        8, ge=1, le=100, description="Sessions of one person; a further one ends the oldest."
+    )
+    api_oidc_issuer: str = Field("", description="OIDC provider; empty: local tokens only.")
+    api_oidc_audience: str = Field("", description="Audience that its tokens for this API name.")
     api_oidc_roles_claim: str = Field("roles", description="Claim with a caller's roles.")
-    api_oidc_role_prefix: str = Field("", description="What our roles begin with in that claim.")
+    api_oidc_role_prefix: str = Field("", description="Prefix of our roles in that claim.")
     api_oidc_tenant_claim: str = Field("tenant", description="Claim with a tenant's name.")
+
+    def session_limits(self) -> SessionLimits:
+        """Return the limits of browsers' sessions."""
+        return SessionLimits(
+            whole_s=self.api_session_h * 3600,
+            idle_s=self.api_session_idle_s,
+            proof_s=self.api_session_proof_s,
+            per_person=self.api_sessions_per_person,
+        )

@@ -8,14 +8,14 @@ from provisioner.model.base import Record
 
 
 class ClusterSettings(Record):
-    """Only with `--database`: one daemon on a file of its own has no peers."""
+    """Used only with `--database`: one daemon with its own file has no peers."""
 
     lease_s: float = Field(
         10.0,
         ge=1.0,
         le=120.0,
-        description="A daemon that the database has not heard for this long has lost its place; "
-        "it acts no more after three quarters of it.",
+        description="A daemon without a heartbeat in the database for this long loses its lease; "
+        "it stops acting after three quarters of it.",
     )
     database_wait_max_s: float = Field(
         60.0,

@@ -1,4 +1,4 @@
-"""Settings of the fabric: how tenants are kept apart, and how often the daemon looks."""
+"""Settings of the fabric: how tenants are isolated, and how often the daemon reads the leaves."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class FabricSettings(Record):
 
     isolation: Literal["vrf", "infiniband"] = Field(
         "vrf",
-        description="What keeps tenants apart east-west: VRFs on Ethernet leaves, or InfiniBand "
+        description="What isolates tenants east-west: VRFs on Ethernet leaves, or InfiniBand "
         "partitions of ports that have a `guid`, through UFM.",
     )
     tenant_settle_s: float = Field(
         60.0,
         gt=0,
-        description="Between looks for tenants whose network is not yet as it is written down.",
+        description="Between searches for tenants whose network differs from the database.",
     )

@@ -1,6 +1,6 @@
-"""Settings of releases and reclaims of nodes' ports; `settings.py` has all others, and the rules.
+"""Settings of releases and reclaims of nodes' ports.
 
-Figures without a source are ours; the sources are the facts of releases (health 5.2 and 5.3).
+Figures without a source are our own; the sources are the facts on releases (health 5.2 and 5.3).
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class ReleaseSettings(Record):
         description="After a release a fault of its gate takes the node back (NVIDIA).",
     )
     release_probes: Literal["required", "off"] = Field(
-        "required", description="Packets are sent from and to a node before it is a customer's."
+        "required", description="Packets are sent from and to a node before its handover."
     )
     release_port_acls: tuple[str, ...] = Field(
-        (), max_length=16, description="Filters that must be bound to every customer's port."
+        (), max_length=16, description="Filters that must be bound to every port of a tenant."
     )
     release_reached: tuple[InVrf, ...] = Field(
         (),
         max_length=64,
-        description="VRF=ADDRESS of storage: answers who imports that VRF, and nobody else.",
+        description="VRF=ADDRESS of storage that answers only nodes whose VRF imports that VRF.",
     )
     release_never_reached: tuple[Address, ...] = Field(
         (), max_length=64, description="No released node reaches these, nor BMCs and switches."
     )
     release_rdma: Literal["required", "listed", "off"] = Field(
         "listed",
-        description="RDMA to a canary in the tenant's VRF before a node is a customer's: of every "
+        description="RDMA to a canary in the tenant's VRF before a node's handover: of every "
         "tenant, of those with a listed canary, or never.",
     )
     release_rdma_canaries: tuple[InVrf, ...] = Field(
@@ -57,7 +57,7 @@ class ReleaseSettings(Record):
     )
     probe_bytes: int = Field(8972, ge=56, le=9188, description="Payload of unfragmented probes.")
     reclaim_idle_s: float = Field(
-        60.0, ge=0, description="A port that is taken back is moved after this, idle or not."
+        60.0, ge=0, description="A reclaimed port is moved after this, idle or not."
     )
     watch_ports_s: float = Field(
         120.0,
@@ -68,10 +68,15 @@ class ReleaseSettings(Record):
         (),
         max_length=1024,
         description="LEAF/PORT patterns of storage, border and other ports that no node owns: "
-        "listed where they stand in a customer's network, never moved.",
+        "reported where they are in a tenant's network, never moved.",
+    )
+    port_descriptions: bool = Field(
+        default=True,
+        description="Name node, tenant and epoch in the description of a moved leaf port, by which "
+        "a restore is noticed; a description of the site's own is never overwritten.",
     )
     certificate_lapsed: Literal["alert", "drain"] = Field(
         "alert",
-        description="A serving node whose certificate expired or was revoked: an alert and a debt, "
-        "or also a drain after its tenant's notice.",
+        description="A serving node with an expired or revoked certificate: an alert and release "
+        "debt, or also a drain after its tenant's notice.",
     )

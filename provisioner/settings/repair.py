@@ -1,4 +1,4 @@
-"""Settings of repairs, and of the tickets that ask people for work. A part of `Settings`.
+"""Settings of repairs, and of the tickets that request work from people. A part of `Settings`.
 
 Passwords are in the environment: PROVISIONER_TICKET_SECRET signs webhooks,
 PROVISIONER_SMTP_PASSWORD logs in at the mail server.
@@ -14,11 +14,11 @@ from provisioner.model.base import Record
 
 
 class RepairSettings(Record):
-    """How repairs go by themselves, and which system gives work to people."""
+    """How automatic repairs proceed, and the ticket system for work that people do."""
 
     repair_service: Literal["auto", "keep", "drain", "cut_off"] = Field(
         "auto",
-        description="What becomes of a tenant's use of a node with a fault; auto: by its alerts.",
+        description="A tenant's use of a node with a fault; auto: decided by its alerts.",
     )
     repair_notice_s: float = Field(
         86400.0, ge=0, description="A tenant's notice before a faulty node is drained."
@@ -27,7 +27,9 @@ class RepairSettings(Record):
         1209600.0, ge=0, description="A tenant may put a drain off until this after the opening."
     )
     repair_quiet_s: float = Field(
-        3600.0, ge=0, description="A kept node whose alerts are gone for this long is well."
+        3600.0,
+        ge=0,
+        description="A node that stays in service is healthy after this long without alerts.",
     )
     repair_resets_per_day: int = Field(
         4, ge=1, le=50, description="Resets of one node as remedies within a day."
@@ -45,13 +47,13 @@ class RepairSettings(Record):
         900.0, gt=0, description="A crash dump that a BMC makes is there within this."
     )
     repair_deeper_score: float = Field(
-        2.0, ge=0, description="Score of a repeat offender that asks for every test."
+        2.0, ge=0, description="Score of a repeat offender that requires every test."
     )
     repair_deeper_limit_s: float = Field(
-        14400.0, ge=0, description="Tests of a repeat offender beyond what the site demands."
+        14400.0, ge=0, description="Time for tests of a repeat offender beyond the site's gates."
     )
     repair_retire_score: float = Field(
-        5.0, ge=0, description="Score of a repeat offender that people are asked to retire."
+        5.0, ge=0, description="Score of a repeat offender that a ticket proposes to retire."
     )
 
     retire_credentials: Literal["remove", "factory", "keep"] = Field(
@@ -62,7 +64,7 @@ class RepairSettings(Record):
 
     # work for people
     ticket_system: Literal["none", "webhook", "email"] = Field(
-        "none", description="Where work for people is told; none: on the command line and the API."
+        "none", description="Where tickets are sent; none: only on the command line and the API."
     )
     ticket_url: str = Field(
         "", pattern=r"^(https://\S{1,500})?$", description="Webhook that tickets are sent to."
@@ -76,7 +78,8 @@ class RepairSettings(Record):
         "", pattern=r"^([^:\s]{1,253}:\d{1,5})?$", description="SMTP server of tickets, HOST:PORT."
     )
     ticket_mail_tls: Literal["starttls", "tls", "none"] = Field(
-        "starttls", description="How it is reached; none only for a relay that asks no password."
+        "starttls",
+        description="Security of the connection; none only for a relay without a password.",
     )
     ticket_mail_user: str = Field("", max_length=200, description="Login at it; empty: none.")
     ticket_mail_from: str = Field(
@@ -86,7 +89,7 @@ class RepairSettings(Record):
         "", pattern=r"^([^@\s]{1,64}@[^@\s]{1,253})?$", description="Mailbox that tickets go to."
     )
     ticket_retry_s: float = Field(
-        60.0, gt=0, description="Wait after a ticket could not be told; doubles, up to an hour."
+        60.0, gt=0, description="Wait after a ticket could not be sent; doubles, up to an hour."
     )
     repair_led: bool = Field(
         default=True, description="The identify LED of a node that people work on is switched on."

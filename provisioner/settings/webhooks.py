@@ -8,7 +8,7 @@ from provisioner.model.base import Record
 
 
 class WebhookSettings(Record):
-    """How events are sent, and how long it is tried: with the defaults for some 15 hours."""
+    """How events are sent and retried: with the defaults for some 15 hours."""
 
     webhook_tries: int = Field(
         24, ge=1, le=1000, description="An event that was refused this often is a dead letter."

@@ -1,1 +1,1 @@
-"""A simulated site with true update semantics. Imports nothing of what it tests."""
+"""A simulated site with true update semantics. It imports nothing of the code under test."""

@@ -25,9 +25,9 @@ from provisioner.model.certificate import Certificate
 from provisioner.planning.certification.attestation import (
     STATEMENT_PAYLOAD,
     Envelope,
-    pae,
-    seal,
-    statement,
+    encode_for_signing,
+    write_envelope,
+    write_statement,
 )
 
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----[^-]{1,4096}-----END PUBLIC KEY-----")
@@ -46,12 +46,21 @@ class Signer:
     def sign(self, certificate: Certificate) -> Certificate:
         """The certificate with `key_id` and `signature` set; any earlier signature is replaced."""
         named = certificate.model_copy(update={"key_id": self.key_id, "signature": ""})
-        signature = self._key.sign(pae(STATEMENT_PAYLOAD, statement(named)))
+        signature = self._key.sign(encode_for_signing(STATEMENT_PAYLOAD, write_statement(named)))
         return named.model_copy(update={"signature": signature.hex()})
 
     def seal(self, payload_type: str, payload: bytes) -> str:
         """Any other document of ours in a DSSE envelope, as JSON text."""
-        return seal(payload_type, payload, self.key_id, self._key.sign(pae(payload_type, payload)))
+        return write_envelope(
+            payload_type,
+            payload,
+            self.key_id,
+            self._key.sign(encode_for_signing(payload_type, payload)),
+        )
+
+    def become(self, other: Signer) -> None:
+        """Sign with the other's key from now on: whoever shares this signer signs with it too."""
+        self._key, self.public_key, self.key_id = other._key, other.public_key, other.key_id
 
     def __repr__(self) -> str:
         return f"Signer(key_id={self.key_id!r})"
@@ -67,7 +76,7 @@ def verify(certificate: Certificate, public_keys: Mapping[str, bytes]) -> bool:
         signature = bytes.fromhex(certificate.signature)
         envelope = Envelope(
             payload_type=STATEMENT_PAYLOAD,
-            payload=statement(certificate),
+            payload=write_statement(certificate),
             key_id=certificate.key_id,
             signature=signature,
         )
@@ -83,7 +92,7 @@ def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
         return False
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(
-            envelope.signature, pae(envelope.payload_type, envelope.payload)
+            envelope.signature, encode_for_signing(envelope.payload_type, envelope.payload)
         )
     except (InvalidSignature, ValueError):
         return False
@@ -92,9 +101,9 @@ def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
 
 def envelope_of(certificate: Certificate) -> str:
     """A signed certificate as the DSSE envelope that others verify."""
-    return seal(
+    return write_envelope(
         STATEMENT_PAYLOAD,
-        statement(certificate),
+        write_statement(certificate),
         certificate.key_id,
         bytes.fromhex(certificate.signature),
     )

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from provisioner.switches import cumulus_filter
+
 PREFIX = "/nvue_v1"
 IMAGES_PATH = f"{PREFIX}/system/image"
 JOBS_PATH = f"{PREFIX}/action"
@@ -28,6 +30,7 @@ UNDER_WAY = frozenset(
     {"pending", "apply", "verifying", "verified", "ready", "preparing", "reloading", "saving"}
 )
 REVISIONS_MAX = 20_000  # one for each change since it was installed; listed with a line each
+DESCRIPTION_MAX = 1024  # characters that are looked at; NVUE takes 256
 ROUTES_MAX = 200_000  # of one VRF; a leaf's tables hold fewer
 
 
@@ -44,13 +47,23 @@ class Ask:
 class Move:
     """One port into one VRF. `address` of the leaf's end, with length; "": none is set.
 
-    `denied`: nothing goes through it there; otherwise a filter of ours is taken off.
+    `denied`: nothing goes through it, and it stays where it is; otherwise a filter of ours is taken
+    off. `apart`: its host reaches no other host on the agents' network; without a VRF, only that is
+    set. `doors`: exactly these hosts may connect to each other; None: they are left as they are.
     """
 
     interface: str
     vrf: str
     address: str = ""
     denied: bool = False
+    apart: bool | None = False  # None: whether it is so is left as it is
+    doors: tuple[cumulus_filter.Door, ...] | None = None
+    description: str = ""  # of the port, where there is none of the site's; "": it stays
+
+    @property
+    def stays(self) -> bool:
+        """Whether only filters are set."""
+        return self.denied or not self.vrf
 
 
 @dataclass(frozen=True)
@@ -102,26 +115,51 @@ def new_revision() -> Ask:
     return Ask("POST", f"{PREFIX}/revision")
 
 
-def move_ports(revision: str, moves: Sequence[Move], denied: Collection[str] = ()) -> Ask:
+def move_ports(
+    revision: str,
+    moves: Sequence[Move],
+    denied: Collection[str] = (),
+    apart: Collection[str] = (),
+    rules: Mapping[str, Any] | None = None,
+) -> Ask:
     """Ports into VRFs, each VRF made sure to exist. A merge: nothing else is touched.
 
     The address is written along: moving an interface between VRFs drops and re-adds it. `denied`:
-    ports that have our filter now; null takes it off ("NVUE API": the PATCH method unsets).
+    ports that have our filter now; null takes it off ("NVUE API": the PATCH method unsets). A move
+    that denies only sets the filter: the port may have been moved by others since it was read.
+    `apart`: ports that have the filter between hosts, of which `rules` are merged.
     """
     interfaces: dict[str, Any] = {}
     for move in moves:
-        ip: dict[str, Any] = {"vrf": move.vrf}
-        if move.address:
-            ip["address"] = {move.address: {}}
-        interfaces[move.interface] = {"ip": ip}
         if move.denied:
             both: dict[str, Any] = {"inbound": {}, "outbound": {}}
-            interfaces[move.interface]["acl"] = dict.fromkeys(DENY, both)
-        elif move.interface in denied:
-            interfaces[move.interface]["acl"] = dict.fromkeys(DENY)
-    body: dict[str, Any] = {"vrf": {move.vrf: {} for move in moves}, "interface": interfaces}
+            interfaces[move.interface] = {"acl": dict.fromkeys(DENY, both)}
+            continue
+        entry: dict[str, Any] = {}
+        if move.vrf:
+            entry["ip"] = {"vrf": move.vrf}
+            if move.address:
+                entry["ip"]["address"] = {move.address: {}}
+        if move.description:  # "nv set interface swp1 description"
+            entry["description"] = move.description
+        bound: dict[str, Any] = {}
+        if move.vrf and move.interface in denied:
+            bound = dict.fromkeys(DENY)
+        if move.apart:
+            bound[cumulus_filter.NAME] = {"inbound": {}}
+        elif move.apart is False and move.interface in apart:
+            bound[cumulus_filter.NAME] = None
+        interfaces[move.interface] = entry | ({"acl": bound} if bound else {})
+    body: dict[str, Any] = {"interface": interfaces}
+    if not all(move.stays for move in moves):
+        body["vrf"] = {move.vrf: {} for move in moves if not move.stays}
+    filters: dict[str, Any] = {}
     if any(move.denied for move in moves):
-        body["acl"] = {name: _deny_all(family) for name, family in DENY.items()}
+        filters = {name: _deny_all(family) for name, family in DENY.items()}
+    if any(move.apart for move in moves):
+        filters[cumulus_filter.NAME] = {"type": cumulus_filter.FAMILY, "rule": dict(rules or {})}
+    if filters:
+        body["acl"] = filters
     return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
 
 
@@ -155,6 +193,11 @@ def interface_path(interface: str, revision: str = "operational") -> str:
 def interfaces_path(revision: str = "operational") -> str:
     """All ports, as they are or as a revision would have them."""
     return f"{PREFIX}/interface?rev={quote(revision, safe='')}"
+
+
+def acls_path(revision: str = "operational") -> str:
+    """All filters, as they are or as a revision would have them."""
+    return f"{PREFIX}/acl?rev={quote(revision, safe='')}"
 
 
 def routes_path(vrf: str) -> str:
@@ -251,10 +294,23 @@ def read_addresses(interface: Any) -> tuple[str, ...]:
     return tuple(str(a) for a in address)[:64] if isinstance(address, dict) else ()
 
 
+def read_description(interface: Any) -> str:
+    """Return the description of one interface; "" if it has none, "?" if it cannot be read."""
+    text = interface.get("description", "") if isinstance(interface, dict) else "?"
+    return text[:DESCRIPTION_MAX] if isinstance(text, str) else "?"
+
+
 def read_denied(interface: Any) -> bool:
     """Whether one of our filters is on this port."""
     bound = interface.get("acl") if isinstance(interface, dict) else None
     return isinstance(bound, dict) and any(name in bound for name in DENY)
+
+
+def read_apart(interface: Any) -> bool:
+    """Whether the filter between hosts is on what comes in at this port."""
+    bound = interface.get("acl") if isinstance(interface, dict) else None
+    ways = bound.get(cumulus_filter.NAME) if isinstance(bound, dict) else None
+    return isinstance(ways, dict) and "inbound" in ways
 
 
 def read_names(answer: Any) -> tuple[str, ...] | None:

@@ -16,6 +16,7 @@ from typing import Any
 PREFIX = "Vrf"
 OWN = ("default", "mgmt")  # VRFs that have the same name everywhere
 TABLES_MAX = 1000  # of CONFIG_DB; a leaf has some 60
+DESCRIPTION_MAX = 255
 LINKS_MAX = 20_000  # of the kernel
 
 CONFIGURATION = "sonic-cfggen -d --print-data"
@@ -65,6 +66,10 @@ def read_tree(config: Any) -> Tree | None:
             ip.setdefault("address", {})[address] = {}
         elif row.get("vrf_name"):
             ip["vrf"] = own_vrf(str(row["vrf_name"]))
+    for port, entry in interfaces.items():
+        row = config["PORT"][port]
+        if isinstance(row, dict) and row.get("description"):
+            entry["description"] = str(row["description"])
     vrfs: Tree = {"default": {}, **{own_vrf(name): {} for name in config.get("VRF", {})}}
     return {"vrf": vrfs, "interface": interfaces}
 
@@ -140,6 +145,7 @@ def patch(config: Mapping[str, Tree], change: Any) -> list[Tree] | str:
     wanted = {sonic_vrf(v) for v in change.get("vrf", {})} - set(OWN)
     steps = _missing(config, "VRF", {name: {} for name in sorted(wanted)})
     entries: Tree = {}
+    described: list[Tree] = []
     for port, entry in change.get("interface", {}).items():
         ip = entry.get("ip") if isinstance(entry, dict) else None
         if port not in ports or not isinstance(ip, dict) or set(ip) - {"vrf", "address"}:
@@ -148,9 +154,18 @@ def patch(config: Mapping[str, Tree], change: Any) -> list[Tree] | str:
         if not _NAME.fullmatch(vrf):
             return f"{vrf[:40]!r} is no name of a VRF"
         entries[port] = {} if vrf == "default" else {"vrf_name": vrf}
+        described += _describe(port, ports[port], entry.get("description"))
         kept = [k for k in rows if k.startswith(f"{port}|")]
         entries |= {k: {} for k in (*kept, *(f"{port}|{a}" for a in ip.get("address", {})))}
-    return steps + _missing(config, "INTERFACE", entries)
+    return steps + _missing(config, "INTERFACE", entries) + described
+
+
+def _describe(port: str, row: Any, text: Any) -> list[Tree]:
+    """Write the field `description` of a row of PORT (sonic-port.yang, 255 characters)."""
+    had = row.get("description") if isinstance(row, dict) else None
+    if not isinstance(text, str) or not 0 < len(text) <= DESCRIPTION_MAX or text == had:
+        return []
+    return [{"op": "add", "path": f"/PORT/{_pointer(port)}/description", "value": text}]
 
 
 def _missing(config: Mapping[str, Tree], table: str, rows: Tree) -> list[Tree]:

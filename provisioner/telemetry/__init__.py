@@ -1,1 +1,1 @@
-"""Metrics, traces and logs: what the daemon tells of itself. Law: it changes nothing."""
+"""Metrics, traces and logs of the daemon. Nothing in this package changes any state."""

@@ -1,7 +1,7 @@
-"""Metrics of the fleet, read from the database when somebody scrapes, and not more often than that.
+"""Metrics of the fleet, read from the database at a scrape, and no more often.
 
-Rule: no label is a node, but for the few that are longest over their limit (`metrics_nodes_max`),
-and no label is a campaign, but for those under way (CAMPAIGNS_MAX).
+No label is a node, except for the few that are longest over their limit (`metrics_nodes_max`), and
+no label is a campaign, except for those in progress (CAMPAIGNS_MAX).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from provisioner.model.campaign import Campaign, CampaignState
-from provisioner.planning.campaigns.rollout_stops import budget, failures
+from provisioner.planning.campaigns.rollout_stops import compute_budget, find_failures
 from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.ports import Clock
 from provisioner.settings import Settings
@@ -24,28 +24,28 @@ from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.store.rows.metric_rows import EXPIRIES, Fleet, read_fleet
 
-CAMPAIGNS_MAX = 20  # under way at the same time, the newest: people run one or two
+CAMPAIGNS_MAX = 20  # in progress at the same time, the newest first: people run one or two
 GOING = (
     CampaignState.STARTED,
     CampaignState.PAUSED,
     CampaignState.STOPPED,
     CampaignState.ROLLING_BACK,
 )
-Queues = Callable[[], Mapping[str, tuple[float, float]]]  # name -> (in it, its limit; 0: none)
+Queues = Callable[[], Mapping[str, tuple[float, float]]]  # name -> (length, limit; 0: none)
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What was read, and when."""
+class _FleetReading:
+    """One reading of the fleet, with its time."""
 
     at: float
     took_s: float
     fleet: Fleet
-    campaigns: Sequence[tuple[Campaign, int, int]]  # with failures that count, and its budget
+    campaigns: Sequence[tuple[Campaign, int, int]]  # with its counted failures and its budget
 
 
 class FleetMetrics(Collector):
-    """Add it to a registry; call `refresh` before each scrape."""
+    """A collector for a registry; call `refresh` before each scrape."""
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class FleetMetrics(Collector):
     ) -> None:
         self._store, self._clock, self._settings = store, clock, settings
         self._queues = queues
-        self._look: _Look | None = None
+        self._look: _FleetReading | None = None
         self._turn = asyncio.Lock()
         registry.register(self)
 
     async def refresh(self) -> None:
-        """Read anew what is older than `metrics_fresh_s`; many scrapers share one look."""
+        """Read again if the reading is older than `metrics_fresh_s`; scrapers share a reading."""
         async with self._turn:
             loop, last = asyncio.get_running_loop(), self._look
             began = loop.time()
@@ -76,39 +76,41 @@ class FleetMetrics(Collector):
                 late_max=self._settings.metrics_nodes_max,
             )
             fleet = await self._store.read(reading)
-            campaigns = await self._campaigns(fleet)
-            self._look = _Look(began, loop.time() - began, fleet, campaigns)
+            campaigns = await self._read_campaigns(fleet)
+            self._look = _FleetReading(began, loop.time() - began, fleet, campaigns)
 
-    async def _campaigns(self, fleet: Fleet) -> Sequence[tuple[Campaign, int, int]]:
+    async def _read_campaigns(self, fleet: Fleet) -> Sequence[tuple[Campaign, int, int]]:
         if not fleet.campaigns:
             return ()
-        book, found = CampaignRows(self._store), []
+        book, campaigns = CampaignRows(self._store), []
         going = [c for c in await book.campaigns() if c.state in GOING]
         for campaign in going[-CAMPAIGNS_MAX:]:
             rows = await book.campaign_rows(campaign.id)
             progress = {r.node: r.progress for r in rows}
-            failed = len(failures(campaign, progress))
-            found.append((campaign, failed, budget(campaign, progress)))
-        return found
+            failed = len(find_failures(campaign, progress))
+            campaigns.append((campaign, failed, compute_budget(campaign, progress)))
+        return campaigns
 
     def collect(self) -> Iterable[Metric]:
-        """The last look as families; before the first there is nothing."""
+        """Return the latest reading as metric families; none before the first reading."""
         name, text = "provisioner_state_limit_seconds", "How long a node may be in a state."
         family = GaugeMetricFamily(name, text, labels=("state",))
         for state, stage in JOURNEY.items():
             family.add_metric((state.value,), stage.limit_s)
         yield family
-        yield from self._queued()
+        yield from self._collect_queues()
         look = self._look
         if look is None:
             return
-        yield from _states(look.fleet)
-        yield from _counts(look.fleet)
-        yield from _certificates(look.fleet)
-        yield from _of_campaigns(look)
-        yield _one("provisioner_metrics_read_seconds", "The last look took this.", look.took_s)
+        yield from _collect_states(look.fleet)
+        yield from _collect_counts(look.fleet)
+        yield from _collect_certificates(look.fleet)
+        yield from _collect_campaigns(look)
+        yield _make_gauge(
+            "provisioner_metrics_read_seconds", "The last look took this.", look.took_s
+        )
 
-    def _queued(self) -> Iterator[Metric]:
+    def _collect_queues(self) -> Iterator[Metric]:
         length = GaugeMetricFamily(
             "provisioner_queue_length", "What is in a queue of the daemon.", labels=("queue",)
         )
@@ -123,7 +125,7 @@ class FleetMetrics(Collector):
         yield limit
 
 
-def _states(fleet: Fleet) -> Iterator[Metric]:
+def _collect_states(fleet: Fleet) -> Iterator[Metric]:
     labels = ("kind", "state")
     count = GaugeMetricFamily("provisioner_nodes", "Nodes by kind and state.", labels=labels)
     longest = GaugeMetricFamily(
@@ -148,7 +150,7 @@ def _states(fleet: Fleet) -> Iterator[Metric]:
     yield from (count, longest, over, late)
 
 
-def _counts(fleet: Fleet) -> Iterator[Metric]:
+def _collect_counts(fleet: Fleet) -> Iterator[Metric]:
     for name, text, label, figures in (
         ("nodes_blocked", "Nodes by the reason of their first blocker.", "reason", fleet.blocked),
         ("operations", "Operations that are not done.", "status", fleet.operations),
@@ -160,10 +162,10 @@ def _counts(fleet: Fleet) -> Iterator[Metric]:
         for value, count in sorted(figures.items()):
             family.add_metric((value,), count)
         yield family
-    yield _one("provisioner_journal_rows", "Rows of the journal.", fleet.journal_rows)
+    yield _make_gauge("provisioner_journal_rows", "Rows of the journal.", fleet.journal_rows)
 
 
-def _certificates(fleet: Fleet) -> Iterator[Metric]:
+def _collect_certificates(fleet: Fleet) -> Iterator[Metric]:
     family = GaugeMetricFamily(
         "provisioner_certificates",
         "Certificates of nodes in force, by when they end: expired, within a day, a week, later.",
@@ -173,10 +175,10 @@ def _certificates(fleet: Fleet) -> Iterator[Metric]:
         family.add_metric((name,), fleet.certificates[name])
     yield family
     text = "Age of the oldest certificate of a node in force."
-    yield _one("provisioner_certificate_oldest_seconds", text, fleet.oldest_certificate_s)
+    yield _make_gauge("provisioner_certificate_oldest_seconds", text, fleet.oldest_certificate_s)
 
 
-def _of_campaigns(look: _Look) -> Iterator[Metric]:
+def _collect_campaigns(look: _FleetReading) -> Iterator[Metric]:
     named = {c.id for c, _, _ in look.campaigns}
     nodes = GaugeMetricFamily(
         "provisioner_campaign_nodes",
@@ -194,9 +196,10 @@ def _of_campaigns(look: _Look) -> Iterator[Metric]:
         "provisioner_campaign_failure_budget", "How many nodes may fail.", labels=labels
     )
     stopped = GaugeMetricFamily(
-        "provisioner_campaign_stopped", "1: it stopped itself, and waits for a person.",
+        "provisioner_campaign_stopped",
+        "1: it stopped itself, and waits for a person.",
         labels=labels,
-    )  # fmt: skip
+    )
     for campaign_row, count, allowed in look.campaigns:
         failed.add_metric((campaign_row.id,), count)
         most.add_metric((campaign_row.id,), allowed)
@@ -204,5 +207,5 @@ def _of_campaigns(look: _Look) -> Iterator[Metric]:
     yield from (nodes, failed, most, stopped)
 
 
-def _one(name: str, text: str, value: float) -> GaugeMetricFamily:
+def _make_gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, value)

@@ -1,7 +1,7 @@
-"""Metrics of what happens in this process: Redfish exchanges, steps, plans. `ports.Telemetry`.
+"""Metrics of events in this process: Redfish exchanges, steps, plans. Implements `ports.Telemetry`.
 
-Rule: every label is from a closed list (vendors, component kinds, reasons), and never a node, an
-address or a path: 65,536 nodes must not make 65,536 time series.
+Every label is from a closed list (vendors, component kinds, reasons), never a node, an address or a
+path: 65,536 nodes must not make 65,536 time series.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
 from provisioner.ports import Call, Malformed, PortError, Reply, Upload
 
-VENDORS_MAX = 262_144  # BMCs whose vendor is remembered: a site of 65,536 nodes with three each
+VENDORS_MAX = 262_144  # BMCs with a known vendor: a site of 65,536 nodes with three each
 ROOT_MAX_BYTES = 256 * 1024  # of a service root that is read for its vendor
 _ROOTS = ("/redfish/v1", "/redfish/v1/")
 UNKNOWN = "unknown"
@@ -29,7 +29,7 @@ _PLAN_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
 class Recorder:
-    """Counts into `registry`. `clock` is what durations of steps are told by, in seconds."""
+    """Counts into `registry`. `clock` returns seconds and measures the durations of steps."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -72,7 +72,7 @@ class Recorder:
     def step(self, operation: str, node: str, step: Step) -> Iterator[list[Blocker]]:
         """As `ports.Telemetry`. A step that a takeover or a bug ends counts as `cut_off`."""
         began, problems, outcome = self._clock(), list[Blocker](), "cut_off"
-        component = component_of(step)
+        component = name_component(step)
         try:
             yield problems
             outcome = problems[0].reason.value if problems else "done"
@@ -87,23 +87,23 @@ class Recorder:
         began, made = time.perf_counter(), list[Plan]()
         yield made
         if made:
-            self._plan_s.labels(outcome_of(made[0])).observe(time.perf_counter() - began)
+            self._plan_s.labels(name_outcome(made[0])).observe(time.perf_counter() - began)
 
     def request(self, url: str, call: Call, seconds: float, reply: Reply | PortError) -> None:
         """As `ports.Telemetry`."""
-        kind = kind_of(call)
+        kind = classify_call(call)
         if isinstance(reply, Reply):
             outcome = f"{reply.status // 100}xx"
             if call.path in _ROOTS and reply.status == 200:
-                self._learn(url, reply)
+                self._read_vendor(url, reply)
         else:
             outcome = reply.reason.value
         vendor = self._vendors.get(url, UNKNOWN)
         self._request_s.labels(vendor, kind).observe(seconds)
         self._requests.labels(vendor, kind, outcome).inc()
 
-    def _learn(self, url: str, reply: Reply) -> None:
-        """The vendor of a BMC, from the service root that it just showed."""
+    def _read_vendor(self, url: str, reply: Reply) -> None:
+        """Read the vendor of a BMC from its service root."""
         if url in self._vendors and self._vendors[url] != UNKNOWN:
             return
         if len(reply.body) > ROOT_MAX_BYTES or len(self._vendors) >= VENDORS_MAX:
@@ -116,22 +116,22 @@ class Recorder:
             self._vendors[url] = quirks.identify(root).name
 
 
-def kind_of(call: Call) -> str:
-    """What an exchange is for: they take milliseconds, seconds or minutes."""
+def classify_call(call: Call) -> str:
+    """Return the class of an exchange: classes take milliseconds, seconds or minutes."""
     if isinstance(call.body, Upload):
         return "upload"
     return "read" if call.method in ("GET", "HEAD") else "write"
 
 
-def component_of(step: Step) -> str:
-    """The component kind of an update, the reset of an activation; "other" for what is neither."""
+def name_component(step: Step) -> str:
+    """Return the component kind of an update, the reset of an activation, or "other"."""
     if step.kind is StepKind.ACTIVATE:
         return step.activation.value
     return step.component if step.component in components.ALL else "other"
 
 
-def outcome_of(plan: Plan) -> str:
-    """What a plan says, in a word."""
+def name_outcome(plan: Plan) -> str:
+    """Return the outcome of a plan in one word."""
     if plan.blockers:
         return "blocked"
     if plan.in_flight:

@@ -1,4 +1,4 @@
-"""`/metrics` over HTTP, for Prometheus: on loopback, or over TLS to whoever shows the token."""
+"""`/metrics` over HTTP for Prometheus: on loopback, or over TLS with a bearer token."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from provisioner.model.input_error import InputError
 from provisioner.ports import Secret, StoreFailed
+from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings
 from provisioner.telemetry.collecting import FleetMetrics
 
@@ -23,18 +24,18 @@ HEADERS_S = 10.0  # a connection that sends no whole request within this is clos
 PATH = "/metrics"
 
 
-def application(
+def build_application(
     registry: CollectorRegistry, fleet: FleetMetrics, token: Secret | None
 ) -> web.Application:
-    """An application with one path. Without a `token` anybody may read."""
+    """Return an application with one path. Without a `token` everyone may read."""
 
     async def metrics(request: web.Request) -> web.Response:
-        if token is not None and not _shown(request, token):
+        if token is not None and not _has_token(request, token):
             headers = {hdrs.WWW_AUTHENTICATE: 'Bearer realm="provisioner metrics"'}
             raise web.HTTPUnauthorized(headers=headers)
         try:
             await fleet.refresh()
-        except StoreFailed:  # what the process counts by itself is told all the same
+        except StoreFailed:  # the metrics of this process are served nevertheless
             log.warning("metrics: the database could not be read")
         text = await asyncio.to_thread(generate_latest, registry)
         return web.Response(body=text, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
@@ -44,14 +45,14 @@ def application(
     return app
 
 
-def _shown(request: web.Request, token: Secret) -> bool:
-    word, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-    wanted = token.reveal().encode()
-    return word.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), wanted)
+def _has_token(request: web.Request, token: Secret) -> bool:
+    word, _, credentials = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    expected = token.reveal().encode()
+    return word.lower() == "bearer" and hmac.compare_digest(credentials.strip().encode(), expected)
 
 
-def checked_place(settings: Settings, token: Secret | None) -> None:
-    """Raises InputError if anybody in the network could read the metrics."""
+def require_private_address(settings: Settings, token: Secret | None) -> None:
+    """Raise InputError if the whole network could read the metrics."""
     if token is not None or settings.metrics_host == "localhost":
         return
     try:
@@ -68,15 +69,16 @@ def checked_place(settings: Settings, token: Secret | None) -> None:
 async def serve_metrics(
     app: web.Application, settings: Settings, context: ssl.SSLContext | None
 ) -> AsyncIterator[str]:
-    """Serve it where the settings say; its URL. Raises InputError if that is not possible."""
+    """Serve the application by the settings and yield its URL. Raises InputError."""
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=HEADERS_S)
     await runner.setup()
+    limits = Limits(
+        settings.metrics_connections_max, settings.metrics_connections_per_peer, HEADERS_S
+    )
+    listener = BoundedListener("metrics", get_handlers(runner), limits, context)
     try:
-        site = web.TCPSite(
-            runner, settings.metrics_host, settings.metrics_port, ssl_context=context
-        )
         try:
-            await site.start()
+            await listener.start(settings.metrics_host, settings.metrics_port or 0)
         except OSError as error:
             where = f"{settings.metrics_host}:{settings.metrics_port}"
             problem = f"metrics cannot be served there ({error.strerror or error})"
@@ -85,6 +87,7 @@ async def serve_metrics(
         host = settings.metrics_host
         shown = f"[{host}]" if ":" in host else host
         scheme = "http" if context is None else "https"
-        yield f"{scheme}://{shown}:{runner.addresses[0][1]}{PATH}"
+        yield f"{scheme}://{shown}:{listener.port}{PATH}"
     finally:
+        await listener.stop()
         await runner.cleanup()

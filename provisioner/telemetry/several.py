@@ -1,4 +1,4 @@
-"""Telemetry to several who measure at the same time: metrics and traces."""
+"""Telemetry to several receivers at the same time: metrics and traces."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from provisioner.ports import Call, PortError, Reply
 from provisioner.ports.telemetry import Telemetry
 
 
-class Several:
-    """`ports.Telemetry` that tells each of `parts`."""
+class TelemetryFanout:
+    """A `ports.Telemetry` that forwards each event to all of `parts`."""
 
     def __init__(self, parts: Sequence[Telemetry]) -> None:
         self._parts = tuple(parts)
@@ -21,18 +21,18 @@ class Several:
     def step(self, operation: str, node: str, step: Step) -> Iterator[list[Blocker]]:
         problems: list[Blocker] = []
         with ExitStack() as stack:
-            told = [stack.enter_context(p.step(operation, node, step)) for p in self._parts]
+            receivers = [stack.enter_context(p.step(operation, node, step)) for p in self._parts]
             yield problems
-            for each in told:
+            for each in receivers:
                 each.extend(problems)
 
     @contextmanager
     def plan(self) -> Iterator[list[Plan]]:
         made: list[Plan] = []
         with ExitStack() as stack:
-            told = [stack.enter_context(p.plan()) for p in self._parts]
+            receivers = [stack.enter_context(p.plan()) for p in self._parts]
             yield made
-            for each in told:
+            for each in receivers:
                 each.extend(made)
 
     def request(self, url: str, call: Call, seconds: float, reply: Reply | PortError) -> None:

@@ -1,7 +1,7 @@
-"""OpenTelemetry traces, where a site has a collector: one trace an operation, one span a step.
+"""OpenTelemetry traces for a site with a collector: one trace per operation, one span per step.
 
 Redfish exchanges within a step are spans below it. The packages are an extra (`traces`) and are
-imported here only when an endpoint is set: a daemon without traces pays nothing.
+imported here only when an endpoint is set: a daemon without traces has no cost.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step
 from provisioner.ports import Call, PortError, Reply
-from provisioner.runtime.log_context import named
-from provisioner.telemetry.recording import component_of
+from provisioner.runtime.log_context import get_log_context
+from provisioner.telemetry.recording import name_component
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.util.types import AttributeValue
 
-EXPORT_LIMIT_S = 10.0  # for one batch; a collector that is away costs nothing but its spans
+EXPORT_LIMIT_S = 10.0  # for one batch; if the collector is away, only its spans are lost
 NS = 1_000_000_000
 
 
-class Traces:
-    """`ports.Telemetry` as spans. Made by `open_traces`; `close` sends what is left."""
+class TraceTelemetry:
+    """`ports.Telemetry` as spans. Created by `open_traces`; `close` sends the remaining spans."""
 
     def __init__(self, provider: TracerProvider) -> None:
         from opentelemetry import trace
@@ -40,11 +40,11 @@ class Traces:
 
     @contextmanager
     def step(self, operation: str, node: str, step: Step) -> Iterator[list[Blocker]]:
-        """As `ports.Telemetry`: a span that is current while the step is done."""
+        """As `ports.Telemetry`: a span that is current during the step."""
         attributes: dict[str, AttributeValue] = {
             "provisioner.node": node,
             "provisioner.operation": operation,
-            "provisioner.component": component_of(step),
+            "provisioner.component": name_component(step),
             "provisioner.slots": step.slots,
             "provisioner.from": step.from_version,
             "provisioner.to": step.to_version,
@@ -65,7 +65,7 @@ class Traces:
         yield []
 
     def request(self, url: str, call: Call, seconds: float, reply: Reply | PortError) -> None:
-        """As `ports.Telemetry`: a span below the step that is under way, else nothing."""
+        """As `ports.Telemetry`: a span below the step in progress; nothing outside of a step."""
         if not self._trace.get_current_span().is_recording():
             return
         end = time.time_ns()
@@ -85,13 +85,13 @@ class Traces:
         span.end(end)
 
     def close(self) -> None:
-        """Send what is left, for at most EXPORT_LIMIT_S. Blocks."""
+        """Send the remaining spans, for at most EXPORT_LIMIT_S. Blocks."""
         self._provider.force_flush(int(EXPORT_LIMIT_S * 1000))
         self._provider.shutdown()
 
 
-def open_traces(endpoint: str, headers: Mapping[str, str], version: str) -> Traces:
-    """Spans to an OTLP/HTTP collector. Raises InputError if the extra is not installed."""
+def open_traces(endpoint: str, headers: Mapping[str, str], version: str) -> TraceTelemetry:
+    """Return traces to an OTLP/HTTP collector. Raises InputError if the extra is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
@@ -99,21 +99,21 @@ def open_traces(endpoint: str, headers: Mapping[str, str], version: str) -> Trac
         remedy = "Run: pip install 'gpu-provisioner[traces]'; or take the setting out."
         raise InputError("trace_endpoint", endpoint, problem, remedy) from None
     exporter = OTLPSpanExporter(endpoint, headers=dict(headers), timeout=EXPORT_LIMIT_S)
-    return Traces(provider_of(exporter, version))
+    return TraceTelemetry(build_provider(exporter, version))
 
 
-def provider_of(exporter: SpanExporter, version: str) -> TracerProvider:
-    """Spans in batches, from a thread of its own: a slow collector holds nothing up."""
+def build_provider(exporter: SpanExporter, version: str) -> TracerProvider:
+    """Return a provider that exports in batches from its own thread, so it delays nothing."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
     class ByOperation(RandomIdGenerator):
-        """Steps of one operation share a trace, also after a restart in between."""
+        """Gives the steps of one operation the same trace, also after a restart."""
 
         def generate_trace_id(self) -> int:
-            operation = named().get("operation", "")
+            operation = get_log_context().get("operation", "")
             if not operation:
                 return super().generate_trace_id()
             return int.from_bytes(hashlib.sha256(operation.encode()).digest()[:16], "big")

@@ -1,4 +1,4 @@
-"""The ports on hosts, answered by a simulated site in this process."""
+"""The host ports (playbook runner and shell), answered by a simulated site in this process."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from provisioner.ports import PlaybookCall, PlaybookResult, ShellCommand, ShellO
 from provisioner.runtime import permit
 from provisioner.sim.site.site import Site
 
-Runs = dict[str, tuple[str, str, float, asyncio.Future[Any]]]  # by host: what began last
+Runs = dict[str, tuple[str, str, float, asyncio.Future[Any]]]  # host -> its latest run
 
 
-async def _ended(task: asyncio.Future[Any]) -> PlaybookResult:
+async def _await_result(task: asyncio.Future[Any]) -> PlaybookResult:
     task.add_done_callback(lambda t: t.cancelled() or t.exception())
-    told = await asyncio.shield(task)
-    return PlaybookResult(told["status"], told["facts"], told.get("detail", ""))
+    outcome = await asyncio.shield(task)
+    return PlaybookResult(outcome["status"], outcome["facts"], outcome.get("detail", ""))
 
 
 class MemoryRunner:
-    """`PlaybookRunner` onto the simulated hosts; what a play began goes on without its daemon.
+    """`PlaybookRunner` for the simulated hosts; a started play continues without its daemon.
 
-    `runs` is what the runs' folders are: it outlives the daemon, and the next one looks there.
+    `runs` takes the place of the runs' folders: it outlives the daemon, and the next one reads it.
     """
 
     def __init__(self, site: Site, runs: Runs | None = None) -> None:
@@ -35,21 +35,23 @@ class MemoryRunner:
         work = self._site.inband.run(call.play, call.host, dict(call.variables))
         task = asyncio.ensure_future(work)
         self._runs[call.host] = (call.play, call.digest, self._site.clock.now(), task)
-        return await _ended(task)
+        return await _await_result(task)
 
     async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
         if call.host not in self._runs:
             return None
         play, digest, began, task = self._runs[call.host]
         same = (play, digest) == (call.play, call.digest) and began >= since
-        return await _ended(task) if same else None
+        return await _await_result(task) if same else None
 
     def progress(self) -> dict[str, str]:
-        """A simulated play says nothing while it lasts."""
+        """Return {}: a simulated play reports no progress."""
         return {}
 
     async def ask(self, play: str, host: str, variables: dict[str, Any]) -> PlaybookResult:
-        return await _ended(asyncio.ensure_future(self._site.inband.run(play, host, variables)))
+        return await _await_result(
+            asyncio.ensure_future(self._site.inband.run(play, host, variables))
+        )
 
     async def close(self) -> None:
         return None

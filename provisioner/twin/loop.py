@@ -1,7 +1,7 @@
 """An event loop whose clock jumps to the next timer when nothing is ready: hours pass in seconds.
 
-Everything on it is single-threaded: work that another thread does takes no virtual time, and the
-clock would run away from it. What is meant for a thread is done at once, in the loop's own.
+The loop is single-threaded. Work in another thread would take no virtual time and the clock would
+run ahead of it, so functions for an executor run at once in the loop's own thread.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-EPOCH = 1_790_000_000.0  # some day in 2026; nothing depends on which
+EPOCH = 1_790_000_000.0  # some day in 2026; nothing depends on the date
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Time stands still while anything is ready, then jumps."""
+    """An event loop whose time stands still while anything is ready, then jumps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The daemon's clock on a virtual loop."""
+    """The daemon's clock on a virtual event loop."""
 
     speed = 1.0
 
@@ -54,7 +54,7 @@ class VirtualClock:
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end under virtual time; leftover tasks are cancelled."""
+    """Run a coroutine to its end under virtual time; leftover tasks are cancelled."""
     loop = VirtualLoop()
     try:
         return loop.run_until_complete(main)

@@ -1,7 +1,7 @@
 """Simulated hardware at recorded versions, and images that bring it to a release's pins.
 
-Rule: what the simulator has no such part for is named (`unlike`), never invented: a rehearsal says
-what it could not rehearse.
+A component that the simulator does not have is listed (`unlike`), never invented: a rehearsal
+reports the parts that it could not rehearse.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.switches.switch import Switch
 
 PACKAGES = frozenset({"host.driver", "host.fabric_manager", "host.doca", "host.spcx_cc"})
-# the simulator's item of each component that is written by itself
+# component that is written by itself -> the simulator's item
 _ITEMS: Mapping[str, str] = {
     "bluefield.nic": "DPU_NIC",
     "supernic.nic": "DPU_NIC",
@@ -39,19 +39,19 @@ _TRAY: Mapping[str, str] = {
 
 @dataclass
 class TwinFiles:
-    """The matrix with simulated files, and their contents by name."""
+    """The matrix with simulated files, and the contents of the files by name."""
 
     matrix: Matrix
     files: dict[str, bytes] = field(default_factory=dict)
 
 
 def restore(machine: Machine, inventory: Inventory) -> tuple[str, ...]:
-    """Bring a simulated host to what was recorded of one; what it has no such part for."""
+    """Set a simulated host to the recorded versions; return the kinds that it does not have."""
     unlike = []
     for part in inventory.components:
         if not part.version:
             continue
-        place = _place(machine, part.kind, part.slot, part.bmc, part.source)
+        place = _find_place(machine, part.kind, part.slot, part.bmc, part.source)
         if place is not None:
             machine.firmware[place].running = part.version
             machine.firmware[place].staged = None
@@ -64,18 +64,18 @@ def restore(machine: Machine, inventory: Inventory) -> tuple[str, ...]:
 
 
 def restore_switch(switch: Switch, inventory: Inventory) -> None:
-    """Bring a simulated switch to the recorded image."""
+    """Set a simulated switch to the recorded image."""
     for part in inventory.of_kind("switch.os"):
         if part.version:
             switch.partitions[switch.current] = part.version
 
 
-def simulated(matrix: Matrix, releases: tuple[str, ...]) -> TwinFiles:
-    """The matrix with images of the simulator for every pin of these releases that has a file.
+def add_simulated_images(matrix: Matrix, releases: tuple[str, ...]) -> TwinFiles:
+    """Return the matrix with simulator images for every pin of these releases.
 
-    What is pinned and has no file yet gets one too: a rehearsal does not wait for downloads.
+    A pin that has no file yet gets one too, so that a rehearsal does not wait for downloads.
     """
-    made = TwinFiles(matrix)
+    files = TwinFiles(matrix)
     changed: dict[str, Release] = dict(matrix.releases)
     for name in releases:
         release = matrix.releases[name]
@@ -83,7 +83,7 @@ def simulated(matrix: Matrix, releases: tuple[str, ...]) -> TwinFiles:
             key: profile.model_copy(
                 update={
                     "pins": {
-                        kind: _with_file(made, kind, pin, profile)
+                        kind: _add_file(files, kind, pin, profile)
                         for kind, pin in profile.pins.items()
                     }
                 }
@@ -91,30 +91,32 @@ def simulated(matrix: Matrix, releases: tuple[str, ...]) -> TwinFiles:
             for key, profile in release.profiles.items()
         }
         changed[name] = release.model_copy(update={"profiles": profiles})
-    made.matrix = matrix.model_copy(update={"releases": changed})
-    return made
+    files.matrix = matrix.model_copy(update={"releases": changed})
+    return files
 
 
-def _place(machine: Machine, kind: str, slot: str, bmc: str, source: str) -> tuple[str, str] | None:
+def _find_place(
+    machine: Machine, kind: str, slot: str, bmc: str, source: str
+) -> tuple[str, str] | None:
     item = source.rpartition("/")[2] if "/FirmwareInventory/" in source else _ITEMS.get(kind, "")
     owner = slot if kind in ("bluefield.nic", "supernic.nic") else bmc or slot
     return (owner, item) if (owner, item) in machine.firmware else None
 
 
-def _with_file(made: TwinFiles, kind: str, pin: Pin, profile: Profile) -> Pin:
-    contents = _contents(made.matrix, kind, pin, profile)
+def _add_file(files: TwinFiles, kind: str, pin: Pin, profile: Profile) -> Pin:
+    contents = _list_contents(files.matrix, kind, pin, profile)
     if not pin.known or not contents:
         return pin
     image = make_image(kind, contents)
     digest = hashlib.sha256(image).hexdigest()
     suffix = ".bfb" if kind == "bluefield.bundle" else ".bin"
     name = f"{kind}-{digest[:12]}{suffix}"
-    made.files[name] = image
+    files.files[name] = image
     return pin.model_copy(update={"artifact": name, "sha256": digest})
 
 
-def _contents(matrix: Matrix, kind: str, pin: Pin, profile: Profile) -> dict[str, str]:
-    """What an image of this pin holds, by the simulator's items; {}: it is no image."""
+def _list_contents(matrix: Matrix, kind: str, pin: Pin, profile: Profile) -> dict[str, str]:
+    """Return the contents of a pin's image by the simulator's items; {} if it is not one."""
     if kind == "bluefield.bundle":
         nic = profile.pins.get("bluefield.nic")
         bundle = f"bf-bundle-{pin.version}_ubuntu-22.04_prod"

@@ -1,6 +1,6 @@
-"""A campaign, rehearsed: the same policy and the same code on a twin, in virtual time.
+"""Rehearses a campaign: the same policy and the same code on a twin, in virtual time.
 
-Nothing of the fleet is touched: its rows are read, and the twin has a store of its own.
+The rehearsal reads the fleet's rows and changes nothing of the fleet; the twin has its own store.
 """
 
 from __future__ import annotations
@@ -13,153 +13,168 @@ from pathlib import Path
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.campaigns.campaign_survey import picked
+from provisioner.control.context import Context
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.campaigns import waves
-from provisioner.planning.campaigns.campaign_report import Report, report
+from provisioner.planning.campaigns.campaign_report import Report, build_report
 from provisioner.ports import Store
 from provisioner.settings import Settings
-from provisioner.sim.site.truth import truth
+from provisioner.sim.site.truth import collect_truth
+from provisioner.twin.fleet_twin import RecordedFleet, Twin
 from provisioner.twin.loop import run
-from provisioner.twin.recorded import simulated
-from provisioner.twin.site import Recorded, Twin
+from provisioner.twin.recorded import add_simulated_images
 
-LOOK_S = 600.0  # of virtual time, between two looks at how far it is
-LIMIT_S = 60 * 86_400.0  # of virtual time: notice, deferrals and windows have their place
+LOOK_S = 600.0  # of virtual time, between two reports of progress
+LIMIT_S = 60 * 86_400.0  # of virtual time; leaves room for notice, deferrals and windows
 
 
 @dataclass(frozen=True)
-class Rehearsed:
-    """What came of it. `assumed`: what the twin does not have as the fleet has it, in sentences."""
+class RehearsalResult:
+    """The result of a rehearsal. `assumed`: how the twin differs, in sentences."""
 
     report: Report
     hosts: int  # in the twin
-    of: int  # that the campaign selects
+    of: int  # hosts that the campaign selects
     assumed: tuple[str, ...]
-    blockers: tuple[Blocker, ...] = ()  # why it did not even begin
-    violations: tuple[str, ...] = ()  # what must never happen and did, by the simulator's truth
+    blockers: tuple[Blocker, ...] = ()  # reasons why the campaign did not start
+    violations: tuple[str, ...] = ()  # safety properties violated, by the simulator's own state
 
 
-def document(found: Rehearsed) -> dict[str, object]:
-    """It as JSON's values."""
-    fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
-    blockers = [b.model_dump(mode="json") for b in found.blockers]
-    return fields | {"report": found.report.model_dump(mode="json"), "blockers": blockers}
+def to_json(result: RehearsalResult) -> dict[str, object]:
+    """Return the result as JSON values."""
+    fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    blockers = [b.model_dump(mode="json") for b in result.blockers]
+    return fields | {"report": result.report.model_dump(mode="json"), "blockers": blockers}
 
 
-async def record(
+async def read_fleet(
     store: Store, campaign: Campaign, facts: Sequence[str], most: int
-) -> tuple[Recorded, int]:
-    """What the store knows of at most `most` of the campaign's hosts, and of their leaves."""
+) -> tuple[RecordedFleet, int]:
+    """Read at most `most` of the campaign's hosts, their leaves, and how many hosts it selects."""
     nodes = await store.nodes()
-    chosen = [n for n in picked(campaign.select, nodes) if n.kind is NodeKind.HOST]
+    selected = [n for n in picked(campaign.select, nodes) if n.kind is NodeKind.HOST]
     order = {name: number for number, name in enumerate(facts)}
-    hosts = sorted(chosen, key=lambda n: (order.get(n.id, len(order)), n.id))[:most]
-    beside = {p.switch for n in hosts for p in n.ports}
-    mine = [*hosts, *(n for n in nodes if n.id in beside)]
-    inventories = {n.id: i for n in mine if (i := await store.inventory(n.id)) is not None}
-    return Recorded(mine, inventories, await store.tenants()), len(chosen)
+    hosts = sorted(selected, key=lambda n: (order.get(n.id, len(order)), n.id))[:most]
+    leaves = {p.switch for n in hosts for p in n.ports}
+    included = [*hosts, *(n for n in nodes if n.id in leaves)]
+    inventories = {n.id: i for n in included if (i := await store.inventory(n.id)) is not None}
+    return RecordedFleet(included, inventories, await store.tenants()), len(selected)
 
 
-async def prepared(
+async def prepare_rehearsal(
     store: Store, campaign: Campaign, rows: Sequence[CampaignRow], most: int
-) -> tuple[Recorded, int]:
-    """What is to be rehearsed: those hosts first that would begin first."""
-    numbers = waves.assign(campaign, [r.facts.model_copy(update={"name": r.node}) for r in rows])
+) -> tuple[RecordedFleet, int]:
+    """Read the hosts to rehearse, those of the first waves first."""
+    numbers = waves.assign_waves(
+        campaign, [r.facts.model_copy(update={"name": r.node}) for r in rows]
+    )
     order = sorted(numbers, key=lambda name: (numbers[name], name))
-    return await record(store, campaign, order, most)
+    return await read_fleet(store, campaign, order, most)
 
 
-def rehearse(
+def run_rehearsal(
     campaign: Campaign,
-    recorded: Recorded,
+    recorded: RecordedFleet,
     of: int,
     matrix: Matrix,
     settings: Settings,
-    told: Callable[[float, Report], None] = lambda _s, _r: None,
-) -> Rehearsed:
-    """Run the campaign on a twin, to its end. Takes some two seconds of a core for each host."""
+    on_progress: Callable[[float, Report], None] = lambda _s, _r: None,
+) -> RehearsalResult:
+    """Run the campaign on a twin to its end; takes some two seconds of a core for each host."""
     with tempfile.TemporaryDirectory(prefix="twin-") as folder:
-        return run(_rehearsed(campaign, recorded, of, matrix, settings, Path(folder), told))
+        return run(
+            _run_campaign(campaign, recorded, of, matrix, settings, Path(folder), on_progress)
+        )
 
 
-async def _rehearsed(
+async def _run_campaign(
     campaign: Campaign,
-    recorded: Recorded,
+    recorded: RecordedFleet,
     of: int,
     matrix: Matrix,
     settings: Settings,
     folder: Path,
-    told: Callable[[float, Report], None],
-) -> Rehearsed:
-    made = simulated(matrix, tuple({campaign.release, campaign.baseline}))
-    twin = Twin(recorded, made, settings, folder)
+    on_progress: Callable[[float, Report], None],
+) -> RehearsalResult:
+    files = add_simulated_images(matrix, tuple({campaign.release, campaign.baseline}))
+    twin = Twin(recorded, files, settings, folder)
     try:
         await twin.start(campaign.baseline)
-        lost = await twin.settled()
-        assumed = _assumed(twin, [n.id for n in lost])
-        requests = CampaignRequests(twin.store, twin.book, twin.clock, twin.settings, made.matrix)
-        select = _select(campaign, twin)
+        missing = await twin.wait_until_settled()
+        assumed = _list_assumptions(twin, [n.id for n in missing])
+        requests = CampaignRequests(
+            Context(twin.store, twin.clock, twin.settings), twin.book, files.matrix
+        )
+        select = _select_twins(campaign, twin)
         draft = await requests.create(campaign.release, select, campaign.policy, "rehearsal")
         hosts = sum(n.kind is NodeKind.HOST for n in recorded.nodes)
         if draft.campaign is None:
-            return Rehearsed(_named(report(campaign, ()), twin), hosts, of, assumed, draft.blockers)
-        found = await requests.survey(draft.campaign)
-        steps = sorted({s for r in found.rows for s in r.facts.one_way})
-        begun = await requests.start(draft.campaign.id, "rehearsal", steps)
-        began = twin.clock.now()
-        while not begun.blockers and twin.clock.now() - began < LIMIT_S:
+            return RehearsalResult(
+                _restore_names(build_report(campaign, ()), twin), hosts, of, assumed, draft.blockers
+            )
+        survey = await requests.survey(draft.campaign)
+        steps = sorted({s for r in survey.rows for s in r.facts.one_way})
+        start = await requests.start(draft.campaign.id, "rehearsal", steps)
+        started_at = twin.clock.now()
+        while not start.blockers and twin.clock.now() - started_at < LIMIT_S:
             await twin.clock.sleep(LOOK_S)
             now = await requests.known(draft.campaign.id)
-            told(
-                twin.clock.now() - began,
-                report(now, await twin.book.campaign_rows(draft.campaign.id)),
+            on_progress(
+                twin.clock.now() - started_at,
+                build_report(now, await twin.book.campaign_rows(draft.campaign.id)),
             )
             if now.state is not CampaignState.STARTED:
                 break
         ended = await requests.known(draft.campaign.id)
         rows = await twin.book.campaign_rows(draft.campaign.id)
-        final = report(ended.model_copy(update={"id": campaign.id}), rows)
-        seen = truth(twin.site)
-        wrong = tuple(str(v) for v in (*seen["violations"], *seen["switch_outages"]))
-        return Rehearsed(_named(final, twin), hosts, of, assumed, begun.blockers, wrong)
+        final = build_report(ended.model_copy(update={"id": campaign.id}), rows)
+        state = collect_truth(twin.site)
+        violations = tuple(str(v) for v in (*state["violations"], *state["switch_outages"]))
+        return RehearsalResult(
+            _restore_names(final, twin), hosts, of, assumed, start.blockers, violations
+        )
     finally:
         await twin.close()
 
 
-def _select(campaign: Campaign, twin: Twin) -> str:
-    """The campaign's own nodes by their twins' names."""
+def _select_twins(campaign: Campaign, twin: Twin) -> str:
+    """Return a selector of the campaign's nodes by the names of their twins."""
     mine = {n.id for n in picked(campaign.select, twin.recorded.nodes)}
     twins = [twin.names.twin[n] for n in sorted(mine) if n in twin.names.twin]
     return f"node={','.join(twins)}"
 
 
-def _assumed(twin: Twin, lost: Sequence[str]) -> tuple[str, ...]:
-    said = [
-        "tests among nodes (gate C) are left out, and nobody's disks are erased",
-        "measurements are the simulator's own: a regression is not foreseen",
+def _list_assumptions(twin: Twin, missing: Sequence[str]) -> tuple[str, ...]:
+    assumptions = [
+        "tests among nodes (gate C) are left out, and no disks are erased",
+        "measurements are the simulator's own: a regression is not predicted",
     ]
     if twin.unlike:
-        said.append(f"recorded and not simulated: {', '.join(twin.unlike)}")
-    away = [n.id for n in twin.recorded.nodes if n.state is State.QUARANTINED]
-    if away:
-        said.append(f"quarantined in truth, sound in the twin: {', '.join(sorted(away))}")
-    back = twin.names.recorded
-    said += [f"the twin of {back.get(n, n)} did not come into service" for n in sorted(lost)]
-    return tuple(said)
+        assumptions.append(f"recorded, but not simulated: {', '.join(twin.unlike)}")
+    quarantined = [n.id for n in twin.recorded.nodes if n.state is State.QUARANTINED]
+    if quarantined:
+        assumptions.append(
+            f"quarantined in the fleet, healthy in the twin: {', '.join(sorted(quarantined))}"
+        )
+    recorded_names = twin.names.recorded
+    assumptions += [
+        f"the twin of {recorded_names.get(n, n)} did not come into service" for n in sorted(missing)
+    ]
+    return tuple(assumptions)
 
 
-def _named(found: Report, twin: Twin) -> Report:
-    """A report with the names of the fleet, and times from the start of the campaign on."""
-    back = twin.names.recorded
-    return found.model_copy(
+def _restore_names(twin_report: Report, twin: Twin) -> Report:
+    """Return a report with the fleet's node names instead of the twin's."""
+    recorded_names = twin.names.recorded
+    return twin_report.model_copy(
         update={
             "left": tuple(
-                item.model_copy(update={"node": back.get(item.node, item.node)})
-                for item in found.left
+                item.model_copy(update={"node": recorded_names.get(item.node, item.node)})
+                for item in twin_report.left
             )
         }
     )

@@ -1,7 +1,7 @@
-"""Rehearsals for the daemon: in a process of their own, since they take a core for minutes.
+"""Runs rehearsals for the daemon in a separate process, because they use a core for minutes.
 
-Rule: that process has the recorded fleet and nothing else: no store, no key, no device. It reads
-one JSON object and writes one.
+That process gets the recorded fleet and nothing else: no store, no key, no device. It reads one
+JSON object and writes one.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from provisioner.model.tenant import Tenant
 from provisioner.ports import Store
 from provisioner.ports.rehearsals import RehearsalFailed
 from provisioner.settings import Settings
-from provisioner.twin.rehearsal import document, prepared, rehearse
-from provisioner.twin.site import Recorded
+from provisioner.twin.fleet_twin import RecordedFleet
+from provisioner.twin.rehearsal import prepare_rehearsal, run_rehearsal, to_json
 
-LIMIT_S = 1800.0  # of the wall clock; the largest twin takes some five minutes of a core
-NICENESS = 15  # the daemon's own work comes first
+LIMIT_S = 1800.0  # of wall-clock time; the largest twin takes some five minutes of a core
+NICENESS = 15  # the daemon's own work takes precedence
 log = logging.getLogger(__name__)
 
 
-class Given(Record):
-    """What the process reads."""
+class RehearsalInput(Record):
+    """The input of the rehearsal process."""
 
     campaign: Campaign
     nodes: tuple[Node, ...]
@@ -45,7 +45,7 @@ class Given(Record):
 
 
 class RehearsalProcess:
-    """See `ports.rehearsals`."""
+    """Implements `ports.rehearsals` with one process per rehearsal."""
 
     def __init__(self, matrix: Matrix, settings: Settings) -> None:
         self._matrix, self._settings = matrix, settings
@@ -54,10 +54,10 @@ class RehearsalProcess:
     async def rehearse(
         self, store: Store, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
     ) -> Mapping[str, Any]:
-        """One process for each: what one leaves behind is nobody's."""
+        """Rehearse a campaign in a process of its own, which leaves nothing behind."""
         async with self._turn:
-            recorded, of = await prepared(store, campaign, rows, hosts)
-            given = Given(
+            recorded, of = await prepare_rehearsal(store, campaign, rows, hosts)
+            request = RehearsalInput(
                 campaign=campaign,
                 nodes=tuple(recorded.nodes),
                 inventories=recorded.inventories,
@@ -66,10 +66,10 @@ class RehearsalProcess:
                 matrix=self._matrix,
                 settings=self._settings,
             )
-            return await _asked(given.model_dump_json().encode())
+            return await _run_process(request.model_dump_json().encode())
 
 
-async def _asked(given: bytes) -> Mapping[str, Any]:
+async def _run_process(request: bytes) -> Mapping[str, Any]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -80,7 +80,7 @@ async def _asked(given: bytes) -> Mapping[str, Any]:
     )
     try:
         async with asyncio.timeout(LIMIT_S):
-            said, wrong = await process.communicate(given)
+            output, errors = await process.communicate(request)
     except TimeoutError:
         raise RehearsalFailed(f"it did not end within {LIMIT_S:.0f} s") from None
     finally:
@@ -88,19 +88,19 @@ async def _asked(given: bytes) -> Mapping[str, Any]:
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        log.warning("a rehearsal failed: %s", wrong.decode(errors="replace")[-2000:])
+        log.warning("a rehearsal failed: %s", errors.decode(errors="replace")[-2000:])
         raise RehearsalFailed(f"its process ended with code {process.returncode}; see the log")
-    told: dict[str, Any] = json.loads(said)
-    return told
+    result: dict[str, Any] = json.loads(output)
+    return result
 
 
 def main() -> None:
-    """In the other process."""
+    """Run one rehearsal from standard input to standard output."""
     os.nice(NICENESS)
-    given = Given.model_validate_json(sys.stdin.buffer.read(), strict=False)
-    recorded = Recorded(given.nodes, given.inventories, given.tenants)
-    found = rehearse(given.campaign, recorded, given.of, given.matrix, given.settings)
-    sys.stdout.write(json.dumps(document(found)))
+    request = RehearsalInput.model_validate_json(sys.stdin.buffer.read(), strict=False)
+    recorded = RecordedFleet(request.nodes, request.inventories, request.tenants)
+    result = run_rehearsal(request.campaign, recorded, request.of, request.matrix, request.settings)
+    sys.stdout.write(json.dumps(to_json(result)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The twin's wires: Redfish and switch APIs answered by a simulated site in this process.
+"""The twin's transports: Redfish and switch APIs answered by a simulated site in this process.
 
-The cut is at the request: clients, quirks and parsing run unchanged. Chance comes from the caller's
-seeded generator, so that a seed replays a run exactly.
+They replace the request itself: clients, quirks and parsing run unchanged. Chance comes from the
+caller's seeded generator, so that a seed replays a run exactly.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from provisioner.sim.site.site import Site
 SAFE = ("GET", "HEAD")
 
 
-async def sent(work: Coroutine[Any, Any, Any]) -> Any:
-    """What has left the daemon arrives, also when the daemon is gone before the answer is there."""
+async def run_to_end(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run work that has left the daemon to its end, even if the daemon stops waiting for it."""
     task = asyncio.ensure_future(work)
-    task.add_done_callback(lambda t: t.cancelled() or t.exception())  # nobody may be left to ask
+    task.add_done_callback(lambda t: t.cancelled() or t.exception())  # its caller may be gone
     return await asyncio.shield(task)
 
 
 class Wire:
-    """Chances that a request or its answer is lost, from the run's seed."""
+    """Delays requests, and loses requests or answers by chance, from the run's seed."""
 
     def __init__(self, rng: random.Random, lost: float) -> None:
         self.rng, self.lost = rng, lost
         self.requests = 0
 
-    async def travel(self) -> str:
-        """Take some time; "request" or "answer" if that part is lost."""
+    async def delay_request(self) -> str:
+        """Take some time; return "request" or "answer" if that part is lost, else ""."""
         self.requests += 1
         await asyncio.sleep(self.rng.uniform(0.01, 0.2))
         roll = self.rng.random()
@@ -55,19 +55,19 @@ class Wire:
 
 
 class MemoryBmcs:
-    """`BmcTransport` onto the simulator's services, as a logged-in client."""
+    """`BmcTransport` for the simulator's services, as a logged-in client."""
 
     def __init__(self, services: dict[str, RedfishService], wire: Wire) -> None:
         self._services, self._wire = services, wire
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
-        told: Reply = await sent(self._request(bmc, call))
-        return told
+        reply: Reply = await run_to_end(self._request(bmc, call))
+        return reply
 
     async def _request(self, bmc: BmcAddress, call: Call) -> Reply:
         permit.ask(writes=call.method not in SAFE)
         service = self._services[bmc.url]
-        fate = await self._wire.travel()
+        fate = await self._wire.delay_request()
         if fate == "request":
             raise Unreachable("connection refused", maybe_executed=False)
         parts = urlsplit(call.path)
@@ -77,29 +77,29 @@ class MemoryBmcs:
             headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         body = b""
         if isinstance(call.body, Upload):
-            headers["content-type"], body = multipart(call.body)
+            headers["content-type"], body = encode_multipart(call.body)
         elif call.body is not None:
             headers["content-type"] = "application/json"
             body = json.dumps(call.body).encode()
         headers["content-length"] = str(len(body))
-        told = service.handle(
+        answer = service.handle(
             call.method, parts.path, dict(parse_qsl(parts.query)), headers, body, "test"
         )
-        if told.delay_s:
-            await asyncio.sleep(told.delay_s)
-        if told.status == 0:
+        if answer.delay_s:
+            await asyncio.sleep(answer.delay_s)
+        if answer.status == 0:
             raise Unreachable("connection reset", maybe_executed=False)
         if fate == "answer":
             raise Unreachable("the answer was lost", maybe_executed=True)
-        if told.status == 401 and bmc.secret is not None:
+        if answer.status == 401 and bmc.secret is not None:
             raise LoginRefused("401")
-        return Reply(told.status, {k.lower(): v for k, v in told.headers.items()}, told.body)
+        return Reply(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.body)
 
     async def fingerprint(self, bmc: BmcAddress) -> str:
         return "00" * 32
 
     async def password_change(self, bmc: BmcAddress) -> str | None:
-        return None  # there is no login that could have been told
+        return None  # this transport has no login that could require a change
 
     async def forget(self, bmc: BmcAddress) -> None:
         return None
@@ -109,44 +109,44 @@ class MemoryBmcs:
 
 
 class MemorySwitches:
-    """`SwitchTransport` onto the simulated switches."""
+    """`SwitchTransport` for the simulated switches."""
 
     def __init__(self, site: Site, wire: Wire) -> None:
         self._site, self._wire = site, wire
 
     async def request(self, switch: SwitchAddress, call: Call) -> Reply:
-        told: Reply = await sent(self._request(switch, call))
-        return told
+        reply: Reply = await run_to_end(self._request(switch, call))
+        return reply
 
     async def _request(self, switch: SwitchAddress, call: Call) -> Reply:
         permit.ask(writes=call.method not in SAFE)
         name = (urlsplit(switch.url).hostname or "").partition(".")[0]
-        fate = await self._wire.travel()
-        if fate == "request" or not self._site.switches[name].up(self._site.advance()):
+        fate = await self._wire.delay_request()
+        if fate == "request" or not self._site.switches[name].is_up(self._site.advance()):
             raise Unreachable("connection refused", maybe_executed=False)
         parts = urlsplit(call.path)
         assert switch.secret is not None
         pair = base64.b64encode(f"{switch.username}:{switch.secret.reveal()}".encode()).decode()
         body = b"" if call.body is None else json.dumps(call.body).encode()
-        told = self._site.nvue[name].handle(
+        answer = self._site.nvue[name].handle(
             call.method,
             parts.path,
             dict(parse_qsl(parts.query)),
             {"authorization": f"Basic {pair}", "content-type": "application/json"},
             body,
         )
-        if told.status == 0:
+        if answer.status == 0:
             raise Unreachable("connection reset", maybe_executed=False)
         if fate == "answer":
             raise Unreachable("the answer was lost", maybe_executed=True)
-        return Reply(told.status, {k.lower(): v for k, v in told.headers.items()}, told.body)
+        return Reply(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.body)
 
     async def close(self) -> None:
         return None
 
 
-def multipart(upload: Upload) -> tuple[str, bytes]:
-    """Content type and body of a push, as a real client sends it."""
+def encode_multipart(upload: Upload) -> tuple[str, bytes]:
+    """Return content type and body of a push, as a real client sends them."""
     mark = "simulated-boundary"
     pieces = []
     for name, kind, body in upload.parts:

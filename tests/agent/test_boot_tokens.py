@@ -35,8 +35,8 @@ IMAGE = b"kernel" * 999 + SLOT + b"between" + SLOT + b"end" * 99
 def test_the_slot_of_the_images_is_the_one_that_the_daemon_fills() -> None:
     assert iso.BOOT_SLOT.encode() == SLOT
     assert len(SLOT) == BOOT_TOKEN_CHARS
-    assert iso.checked_cmdline(f"quiet {iso.BOOT_ARGUMENT}").endswith(iso.BOOT_SLOT)
-    assert iso.checked_cmdline(f"ipa-agent-token={TOKEN}.")
+    assert iso.require_cmdline(f"quiet {iso.BOOT_ARGUMENT}").endswith(iso.BOOT_SLOT)
+    assert iso.require_cmdline(f"ipa-agent-token={TOKEN}.")
 
 
 def test_slots_are_found_also_where_two_pieces_meet(tmp_path: Path, monkeypatch) -> None:
@@ -147,3 +147,31 @@ def test_a_lookup_gives_the_token_of_a_boot_to_no_one(tmp_path: Path, shared: bo
             await store.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("setting", "status"), [("nobody", 404), ("first", 200)])
+def test_a_boot_without_a_token_gives_one_to_a_lookup_only_where_the_site_says_so(
+    setting: str, status: int
+) -> None:
+    async def main() -> tuple[int, bool, list[str]]:
+        store = open_store(":memory:")
+        vault, clock = Vault(store, MasterKey.generate()), WallClock()
+        sessions = Sessions(store, vault, lambda: "n" * 43)
+        chosen = Settings.model_validate({"agent_lookup_trusts": setting})
+        service = AgentService(sessions, clock, chosen, store.journal)
+        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        try:
+            await sessions.begin("n1", [MAC], clock.now(), clock.now() + 60)
+            query = {"addresses": MAC}
+            answer = await service.handle("GET", "/v1/lookup", query, b"", "198.51.100.9")
+            session = await sessions.of("n1")
+            assert session is not None
+            kinds = [str(row["kind"]) for row in await store.journal_rows()]
+            return answer.status, bool(session.handed_at), kinds
+        finally:
+            await store.close()
+
+    answered, handed, kinds = asyncio.run(main())
+
+    assert (answered, handed) == (status, status == 200)
+    assert ("agent_refused" in kinds) == (status == 404)

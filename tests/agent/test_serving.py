@@ -25,6 +25,7 @@ from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
 
 MAC = "02:00:00:00:00:0a"
+SETTINGS = Settings(agent_lookup_trusts="first")
 
 
 class Caller:
@@ -48,7 +49,7 @@ async def serving(
     clock = WallClock()
     vault = Vault(store, key)
     async with (
-        serve_agents(door, folder, store, vault, clock, Settings()) as served,
+        serve_agents(door, folder, store, vault, clock, SETTINGS) as served,
         aiohttp.ClientSession() as session,
     ):
         yield Caller(served, session)
@@ -132,7 +133,7 @@ def test_who_asks_without_end_is_held_back_and_written_down_once(tmp_path: Path)
         statuses = [
             (await caller.ask("GET", "/v1/lookup", params=asked))[0] for _ in range(int(BURST) + 10)
         ]
-        rows = [r for r in await store.journal_rows() if r["kind"] == "agent refused"]
+        rows = [r for r in await store.journal_rows() if r["kind"] == "agent_refused"]
 
         assert statuses.count(404) < BURST + 5
         assert statuses[-1] == 429

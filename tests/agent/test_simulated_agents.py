@@ -19,7 +19,7 @@ from provisioner.ports import (
     PortError,
     Unreachable,
 )
-from provisioner.sim.site.fault_presets import inject
+from provisioner.sim.site.fault_presets import inject_fault
 
 NODE = "su0-n00"
 LIMIT_S = 1800.0
@@ -68,7 +68,7 @@ async def booted(world: World) -> AgentAddress:
 async def refusals(world: World) -> list[tuple[str, str]]:
     """Node and reason, each once: whoever is refused asks again."""
     rows = await world.store.journal_rows()
-    found = [(r["node"], r["detail"]["reason"]) for r in rows if r["kind"] == "agent refused"]
+    found = [(r["node"], r["detail"]["reason"]) for r in rows if r["kind"] == "agent_refused"]
     return list(dict.fromkeys(found))
 
 
@@ -107,7 +107,7 @@ def test_an_agent_that_is_not_ours_is_not_there(
     tmp_path: Path, fault: str, reason: tuple[str, str] | None
 ) -> None:
     async def scenario(world: World) -> None:
-        inject(world.site, fault, NODE)
+        inject_fault(world.site, fault, NODE)
         await world.agents.expect(NODE, macs(world), LIMIT_S)
         boot(world)
 
@@ -228,7 +228,7 @@ def test_a_new_daemon_goes_on_with_the_agent_and_its_command(tmp_path: Path) -> 
 def test_an_agent_that_dies_in_a_command_leaves_it_open(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         agent = await booted(world)
-        inject(world.site, "agent_dies", NODE)
+        inject_fault(world.site, "agent_dies", NODE)
 
         asked = step("erase_devices")
         with pytest.raises(Unreachable) as caught:

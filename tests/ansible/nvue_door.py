@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 from hosts import Host
 
 from provisioner.sim.hardware.clock import FastClock, Schedule
-from provisioner.sim.hardware.serve_tls import certificate
+from provisioner.sim.hardware.serve_tls import make_certificate
 from provisioner.sim.switches.nvue import NvueService
 from provisioner.sim.switches.switch import Switch
 
@@ -73,7 +73,7 @@ class Door:
 def opened(host: Host) -> Iterator[Door]:
     """The door of a fresh switch on this host's loopback."""
     door = Door()
-    cert, key = certificate("leaf", "127.0.0.1")
+    cert, key = make_certificate("leaf", "127.0.0.1")
     host.put(CA, cert.decode())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:

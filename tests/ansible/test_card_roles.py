@@ -73,7 +73,7 @@ def test_firmware_is_burned_once_and_runs_after_the_reset_that_was_asked_for(
     assert cards(good, "running") == [NEW, NEW]
     assert refused(reset["host-2"], f"after mlxfwreset {NIC_A}, {NIC_B} still wait for a stronger")
     assert refused(first["host-2"], "has PSID MT_0000000884, the image is for MT_0000001010")
-    assert refused(first["host-3"], "flint names no version")
+    assert refused(first["host-3"], "flint printed no version")
     assert [state_of(h)["burns"] for h in (wrong, mute)] == [0, 0]
 
 

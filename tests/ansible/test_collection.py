@@ -38,11 +38,11 @@ Security Attributes:   secure-fw
 
 
 def test_flint_names_the_running_version_only_where_it_is_another():
-    same = flint.parse(QUERY.format(flash="32.44.1036", running=""), "x")
+    same = flint.parse_firmware(QUERY.format(flash="32.44.1036", running=""), "x")
     burned = QUERY.format(flash="32.44.1036", running="FW Version(Running):   32.43.1014\n")
 
     assert same == {"burned": "32.44.1036", "running": "32.44.1036", "psid": "MT_0000001010"}
-    assert flint.parse(burned, "x")["running"] == "32.43.1014"
+    assert flint.parse_firmware(burned, "x")["running"] == "32.43.1014"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_flint_names_the_running_version_only_where_it_is_another():
 )
 def test_flint_without_a_version_or_psid_is_never_believed(text: str):
     with pytest.raises(tools.Unreadable):
-        flint.parse(text, "x")
+        flint.parse_firmware(text, "x")
 
 
 def config(**values: object) -> str:
@@ -69,7 +69,7 @@ def config(**values: object) -> str:
 
 
 def test_a_configuration_is_compared_by_number_whatever_the_spelling():
-    table = nvconfig.parse(config(A="True(1)", B="ETH(2)", C=16, D="0x1"), "x")["table"]
+    table = nvconfig.parse_config(config(A="True(1)", B="ETH(2)", C=16, D="0x1"), "x")["table"]
 
     assert {name: entry["next"] for name, entry in table.items()} == {
         "A": "1",
@@ -77,17 +77,17 @@ def test_a_configuration_is_compared_by_number_whatever_the_spelling():
         "C": "16",
         "D": "1",
     }
-    assert nvconfig.differing(table, {"A": "1", "B": "1", "D": "0x1"}, "x") == {"B": "1"}
+    assert nvconfig.find_differences(table, {"A": "1", "B": "1", "D": "0x1"}, "x") == {"B": "1"}
 
 
 def test_a_parameter_that_is_not_there_or_cannot_be_written_is_refused():
-    table = nvconfig.parse(config(A=1), "x")["table"]
+    table = nvconfig.parse_config(config(A=1), "x")["table"]
     table["A"]["read_only"] = True
 
     with pytest.raises(tools.Refused, match="has no parameter B"):
-        nvconfig.differing(table, {"B": "1"}, "x")
+        nvconfig.find_differences(table, {"B": "1"}, "x")
     with pytest.raises(tools.Refused, match="cannot be written"):
-        nvconfig.differing(table, {"A": "2"}, "x")
+        nvconfig.find_differences(table, {"A": "2"}, "x")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_parameter_that_is_not_there_or_cannot_be_written_is_refused():
 )
 def test_mlxconfig_that_is_no_configuration_is_never_believed(text: str):
     with pytest.raises(tools.Unreadable):
-        nvconfig.parse(text, "x")
+        nvconfig.parse_config(text, "x")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_mlxconfig_that_is_no_configuration_is_never_believed(text: str):
 )
 def test_a_parameter_that_the_tool_could_read_as_something_else_is_refused(name: str, value: str):
     with pytest.raises(tools.Refused):
-        nvconfig.check({name: value})
+        nvconfig.require_parameters({name: value})
 
 
 @pytest.mark.parametrize("name", ["mlxconfig_json_basic.json", "mlxconfig_json_arrays.json"])
@@ -113,7 +113,7 @@ def test_a_recorded_configuration_is_read_whole(name: str):
         pytest.skip("no samples here: set PROVISIONER_SAMPLES")
     recorded = json.loads(file.read_text())["Device #1"]["tlv_configuration"]
 
-    assert nvconfig.parse(file.read_text(), "x")["table"].keys() == recorded.keys()
+    assert nvconfig.parse_config(file.read_text(), "x")["table"].keys() == recorded.keys()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_recorded_configuration_is_read_whole(name: str):
     ],
 )
 def test_a_pin_stands_for_its_upstream_version_and_no_other(version: str, pin: str, *, fits: bool):
-    assert debian.satisfies(version, pin) is fits
+    assert debian.satisfies_pin(version, pin) is fits
 
 
 def test_what_apt_would_do_is_read_from_its_simulation():
@@ -139,7 +139,7 @@ def test_what_apt_would_do_is_read_from_its_simulation():
         "Conf libnccl2 (2.29.2-1+cuda13.0 mirror [all])\n"
     )
 
-    install, remove = debian.simulated(told)
+    install, remove = debian.parse_simulation(told)
 
     assert install == {
         "nvidia-driver-550-server": "550.90.07-0ubuntu1",
@@ -155,10 +155,10 @@ def test_an_rshim_device_is_its_cards_and_its_log_is_printable(tmp_path: Path):
         log = " INFO[MISC]: Linux up\n ERR[MISC]: a\x1b[2Jb\n"
         (folder / "misc").write_text(f"{'#' * 16}DISPLAY_LEVEL 2\nDEV_NAME pcie-{address}\n{log}")
 
-    assert rshim.find("0000:3c:00.0", str(tmp_path)) == "rshim1"
-    assert rshim.log(rshim.misc_of("rshim0", str(tmp_path)))[1] == ("ERR", "a [2Jb")
+    assert rshim.find_device("0000:3c:00.0", str(tmp_path)) == "rshim1"
+    assert rshim.parse_log(rshim.read_misc("rshim0", str(tmp_path)))[1] == ("ERR", "a [2Jb")
     with pytest.raises(tools.Refused, match="no rshim devices belong to"):
-        rshim.find("0000:9d:00.0", str(tmp_path))
+        rshim.find_device("0000:9d:00.0", str(tmp_path))
 
 
 def test_dmsc_tells_one_value_a_path_in_either_spelling():
@@ -167,7 +167,7 @@ def test_dmsc_tells_one_value_a_path_in_either_spelling():
     two = {"Path": "interfaces/interface[name=a]/x/gap", "values": {"x/gap": "25"}}
     text = json.dumps([{"source": "dmsc", "updates": [one]}, {"source": "dmsc", "updates": [two]}])
 
-    assert dms.parse("warning: plain\n" + text) == {
+    assert dms.parse_values("warning: plain\n" + text) == {
         "interfaces/interface[name=a]/x/pfc": "1",
         "interfaces/interface[name=a]/x/gap": "25",
     }
@@ -179,12 +179,12 @@ def test_dmsc_tells_one_value_a_path_in_either_spelling():
         text[:-5],
     ):
         with pytest.raises(tools.Unreadable):
-            dms.parse(garbled)
+            dms.parse_values(garbled)
 
 
 def test_a_setting_of_priorities_stands_for_all_eight():
-    plain = dms.addressed("/interfaces/interface/nvidia/qos/config/pfc", "enp1s0np0")
-    each = dms.addressed("/interfaces/interface/nvidia/cc/config/priority/rp_enabled", "a")
+    plain = dms.expand_paths("/interfaces/interface/nvidia/qos/config/pfc", "enp1s0np0")
+    each = dms.expand_paths("/interfaces/interface/nvidia/cc/config/priority/rp_enabled", "a")
 
     assert plain == ["/interfaces/interface[name=enp1s0np0]/nvidia/qos/config/pfc"]
     assert len(each) == 8

@@ -97,7 +97,7 @@ def test_a_tenants_token_shows_its_own_nodes_only(tmp_path: Path):
 def test_a_fleet_that_cannot_be_read_is_never_an_empty_one(tmp_path: Path):
     async def scenario(served: Served) -> None:
         words = []
-        wrong = {"mode": "others may read it", "token": "HTTP 401", "where": "HTTP 400"}
+        wrong = {"mode": "other users may read it", "token": "HTTP 401", "where": "HTTP 400"}
         for fault in wrong:
             (tmp_path / fault).mkdir()
             token = token_of(tmp_path / fault, served, "viewer")

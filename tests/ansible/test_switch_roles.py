@@ -184,14 +184,14 @@ def test_what_sonic_refuses_changes_nothing(on_sonic: Host, tmp_path: Path):
 def test_only_what_differs_is_written(
     have: dict[str, Any], want: dict[str, Any], change: dict[str, Any]
 ):
-    assert nvue.differing(have, want) == change
+    assert nvue.find_missing(have, want) == change
 
 
 def test_a_patch_of_config_db_escapes_its_keys_and_writes_text():
     have = {"INTERFACE": {"Ethernet0|10.0.0.0/31": {}}, "OLD": {"x": {}}}
     want = {"INTERFACE": {"Ethernet4|10.0.0.2/31": {"n": 4}}, "OLD": {"x": None}}
 
-    assert sonic.patch(have, want) == [
+    assert sonic.build_patch(have, want) == [
         {"op": "add", "path": "/INTERFACE/Ethernet4|10.0.0.2~131", "value": {"n": "4"}},
         {"op": "remove", "path": "/OLD/x"},
     ]
@@ -200,7 +200,7 @@ def test_a_patch_of_config_db_escapes_its_keys_and_writes_text():
 @pytest.mark.parametrize("text", ["", "Current: a\n", "Current: a\nNext: b\nAvailable:\nc\n"])
 def test_a_list_of_images_without_the_running_one_is_never_believed(text: str):
     with pytest.raises(tools.Unreadable):
-        sonic.images(text)
+        sonic.parse_images(text)
 
 
 def test_a_password_is_never_sent_without_encryption():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
+from given_events import event_of
 
 from provisioner.access.tokens import DAY_S, new_token
 from provisioner.api import table
@@ -38,6 +39,11 @@ from provisioner.store.rows import evidence_rows, token_rows
 MATRIX = read_matrix([Path(__file__).parents[2] / "firmware_matrix.yaml"])
 RELEASE, PROFILE = "spectrum-x-1.3.0", "hgx-h100-bf3"
 NOW = 1_800_000_000.0
+
+
+# for tests that ask thousands of times within a minute: limits are tests of their own
+RATES = ("api_requests_per_min", "api_changes_per_min", "api_audit_rows_per_h")
+WIDE = dict.fromkeys((*RATES, "api_failed_logins_per_min", "api_keys_per_caller"), 1_000_000)
 
 
 class StillClock:
@@ -115,7 +121,9 @@ async def fill(store: SqlStore) -> None:
     ]
     for row in rows:
         await store.add_node(row)
-        await store.journal("state", row.id, {"to": row.state.value, "why": "made"}, NOW - 50.0)
+        await store.journal(
+            event_of("state", row.id, {"to": row.state.value, "why": "made"}), NOW - 50.0
+        )
         await store.write(partial(_of_node, row=row))
     alert = partial(Alert, target="FAN_1", source="watch", since=NOW - 9, last_at=NOW - 9)
     book = AlertRows(store)

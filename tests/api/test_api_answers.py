@@ -6,13 +6,17 @@ import asyncio
 import json
 from functools import partial
 
+from given_events import event_of, in_state
 from served import MATRIX, NOW, PROFILE, RELEASE, Served, run
 from sqlalchemy import update
 
 from provisioner.api.changes import Outcome
 from provisioner.api.parts import ApiParts
+from provisioner.control.watch.time_standing import TimeStanding
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.inventory import Component, Inventory
+from provisioner.runtime import process_scope
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.store.rows import request_rows
 from provisioner.store.rows.evidence_rows import put_inventory
 from provisioner.store.rows.token_rows import read_tokens
@@ -117,7 +121,7 @@ def test_a_request_on_a_node_is_done_when_the_node_rests():
         _, told = await served.ask("red", "POST", "/nodes/su0-n01/reclaim", {"for_repair": True})
         node = await served.store.node("su0-n01")
         assert node is not None
-        moved = node.moved(node.state.RELEASED, NOW + 5.0)
+        moved = in_state(node, node.state.RELEASED, NOW + 5.0)
         await served.store.save_node(moved)
         status, later = await served.ask("red", "GET", f"/operations/{told['id']}")
         assert (status, later["state"], later["ended_at"]) == (200, "done", NOW + 5.0)
@@ -193,11 +197,11 @@ def test_a_stream_replays_what_was_missed_and_then_tells_what_happens():
             lines = await lines_of(answer, 6)
             event = json.loads(lines[5].removeprefix("data: "))
             assert (event["kind"], event["node"]) == ("state", "su0-n01")
-            await served.store.journal("state", "su0-n01", {"to": "draining"}, NOW)
+            await served.store.journal(event_of("state", "su0-n01", {"to": "draining"}), NOW)
             later = await lines_of(answer, 3)
             assert json.loads(later[2].removeprefix("data: "))["detail"] == {"to": "draining"}
         known = served.key("viewer", **{"Last-Event-ID": later[0].removeprefix("id: ")})
-        await served.store.journal("state", "su0-n01", {"to": "certified"}, NOW)
+        await served.store.journal(event_of("state", "su0-n01", {"to": "certified"}), NOW)
         async with served.client.get(path, headers=known) as answer:
             again = await lines_of(answer, 6)
             assert json.loads(again[5].removeprefix("data: "))["detail"] == {"to": "certified"}
@@ -209,8 +213,8 @@ def test_a_stream_tells_a_tenant_of_its_own_nodes_only():
     async def scenario(served: Served) -> None:
         path = "/v1/events/stream?after=0"
         async with served.client.get(path, headers=served.key("blue")) as answer:
-            await served.store.journal("state", "su0-n01", {"to": "draining"}, NOW)
-            await served.store.journal("state", "su0-n03", {"to": "draining"}, NOW)
+            await served.store.journal(event_of("state", "su0-n01", {"to": "draining"}), NOW)
+            await served.store.journal(event_of("state", "su0-n03", {"to": "draining"}), NOW)
             text = "\n".join(await lines_of(answer, 9))
             assert "su0-n03" in text
             assert "su0-n01" not in text
@@ -227,7 +231,7 @@ def test_streams_are_bounded_and_end_with_their_token():
             full = await served.client.get(path, headers=key)
             assert (full.status, full.headers["Retry-After"]) == (503, "60")
             served.parts.clock.at += 40 * 86400
-            await served.store.journal("state", "su0-n01", {"to": "x"}, NOW)
+            await served.store.journal(event_of("state", "su0-n01", {"to": "x"}), NOW)
             await asyncio.wait_for(one.content.read(), 20)
             assert one.content.at_eof()
 
@@ -272,6 +276,26 @@ def test_health_tells_whether_the_daemon_is_overloaded_and_by_what():
         assert status == 200
         assert told["level"] in ("CALM", "STRAINED", "SEVERE")
         assert (told["level"] == "CALM") == (told["strained_by"] == [])
+
+    run(scenario)
+
+
+def test_health_says_that_the_time_is_in_doubt_and_what_ends_that():
+    async def scenario(served: Served) -> None:
+        set_forward_s = [0.0]
+        clock = WallClock(boot=lambda: 5.0, machine=lambda: NOW + set_forward_s[0])
+        standing = TimeStanding(served.store, clock)
+        await standing.begin()
+        said = []
+        for step_s in (0.0, 7200.0, 0.0):
+            set_forward_s[0] = step_s
+            await standing.look()
+            said.append((await served.ask("viewer", "GET", "/health"))[1])
+        process_scope.get_scope().notices.pop("time")
+
+        assert (said[0]["notices"], said[2]["notices"]) == ([], [])
+        assert "set forward by 7200 s" in said[1]["notices"][0]
+        assert "provisioner clock accept" in said[1]["notices"][0]
 
     run(scenario)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from served import NOW, PROFILE, Served, run
+from served import NOW, PROFILE, RELEASE, Served, run
 
-from provisioner.model.campaign import Campaign, CampaignNode, NodeProgress, Progress
+from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
 from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import NodeKind
 from provisioner.ports import Store
 from provisioner.ports.rehearsals import RehearsalFailed
@@ -36,7 +37,7 @@ async def drafted(served: Served) -> None:
             ("su0-n05", Progress.FAILED),
         )
     ]
-    await book.save_campaign(campaign, {"by": "test"}, NOW, rows)
+    await book.save_campaign(campaign, describe_change(campaign, "test"), NOW, rows)
 
 
 def test_a_tenant_puts_its_own_node_off_and_sees_no_other():
@@ -114,5 +115,32 @@ def test_a_rehearsal_is_an_operation_whose_result_is_the_report():
         long = await served.ask("operator", "POST", path, {"nodes": 8})
         assert "did not end" in long[1]["blockers"][0]["detail"]
         assert (await served.ask("operator", "POST", path, {"nodes": 65}))[0] == 400
+
+    run(scenario)
+
+
+def test_what_a_way_back_means_is_shown_before_it_begins():
+    async def scenario(served: Served) -> None:
+        await drafted(served)
+        path = "/campaigns/c0001/rollback"
+        status, told = await served.ask("viewer", "GET", path)
+        assert status == 200
+        assert told["refused"]  # a draft has moved nothing
+        book = CampaignRows(served.store)
+        campaign = await book.campaign("c0001")
+        assert campaign is not None
+        stopped = {"state": CampaignState.STOPPED, "started_at": NOW, "baseline": RELEASE}
+        changed = campaign.model_copy(update=stopped)
+        await book.save_campaign(changed, describe_change(changed, "test"), NOW)
+        status, told = await served.ask("viewer", "GET", path)
+        kept = await book.campaign("c0001")
+        assert kept is not None
+
+        assert (status, told["baseline"]) == (200, RELEASE)
+        # nothing is read of this host's GPUs: no way back is known
+        assert [b["subject"] for b in told["refused"]] == ["su0-n05"]
+        assert kept.state is CampaignState.STOPPED
+        assert (await served.ask("viewer", "GET", "/campaigns/c0009/rollback"))[0] == 404
+        assert (await served.ask("red", "GET", path))[0] == 403
 
     run(scenario)

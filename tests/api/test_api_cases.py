@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from given_events import in_state
 from served import NOW, Served, run
 
 from provisioner.model.case import Case, Origin, Service, Spare, Stage, Ticket
@@ -24,7 +25,7 @@ async def waiting(served: Served, node: str = "su0-n05", **more: Any) -> Case:
     row = await served.store.node(node)
     assert row is not None
     if row.state is not State.REPAIRING:
-        await served.store.save_node(row.moved(State.REPAIRING, NOW))
+        await served.store.save_node(in_state(row, State.REPAIRING, NOW))
     case = Case(
         id=f"{node}-c0001", node=node, origin=Origin.CHECK, reason="a GPU is gone",
         service=Service.CUT_OFF, stage=Stage.HARDWARE, opened_at=NOW - 60,

@@ -29,6 +29,7 @@ class Provider:
     def __init__(self) -> None:
         self.issuer, self.asked, self.silent = "", 0, False
         self.discovered: dict[str, str] = {}
+        self.connections: set[Any] = set()
         self.now = time.time()
         self.keys = [
             jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True) | {"kid": "r"},
@@ -57,8 +58,15 @@ class Provider:
         async def broken(_request: web.Request) -> web.Response:
             return web.json_response({"keys": self.keys}, status=500)
 
-        async def keys(_request: web.Request) -> web.Response:
+        async def endless(request: web.Request) -> web.StreamResponse:
+            answer = web.StreamResponse()
+            await answer.prepare(request)
+            while True:
+                await answer.write(b" " * DOCUMENT_MAX)
+
+        async def keys(request: web.Request) -> web.Response:
             self.asked += 1
+            self.connections.add(request.transport)
             return web.json_response({"keys": self.keys})
 
         app = web.Application()
@@ -68,6 +76,7 @@ class Provider:
         app.router.add_get("/moved", moved)
         app.router.add_get("/padded", padded)
         app.router.add_get("/broken", broken)
+        app.router.add_get("/endless", endless)
         return app
 
     def token(self, key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:
@@ -182,6 +191,24 @@ def test_a_key_signs_by_the_algorithm_that_its_provider_names(name: str):
     run(scenario)
 
 
+def test_the_first_of_several_keys_is_not_the_one_of_a_token_without_a_name():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        assert await ours.caller(provider.token(RSA, "", "RS256")) is None
+        assert await ours.caller(provider.token(RSA, "r", "RS256")) is not None
+
+    run(scenario)
+
+
+def test_a_caller_has_the_issuer_and_the_end_of_its_token():
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        end = int(time.time()) + 1234
+        caller = await ours.caller(provider.token(exp=end))
+        assert caller is not None
+        assert (caller.issuer, caller.expires_at) == (provider.issuer, float(end))
+
+    run(scenario)
+
+
 def test_clocks_may_differ_by_half_a_minute():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         now = int(time.time())
@@ -220,6 +247,7 @@ def test_a_claim_whose_own_name_has_dots_is_read_as_it_is_named():
         {"jwks_uri": "/list"},
         {"jwks_uri": "/moved"},
         {"jwks_uri": "/padded?more=1"},
+        {"jwks_uri": "/endless"},
         {"jwks_uri": "/broken"},
     ],
 )

@@ -12,7 +12,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from served import serving
+from served import WIDE, serving
 
 from provisioner.api import openapi, table
 
@@ -35,7 +35,7 @@ class Background:
 
     def _serve(self) -> None:
         async def run() -> None:
-            async with serving() as served:
+            async with serving(**WIDE) as served:
                 self.url = str(served.client.make_url("")).rstrip("/")
                 self.tokens = served.tokens
                 self.ready.set()

@@ -59,7 +59,11 @@ def test_a_local_token_names_its_holder(scheme: str) -> None:
     caller, questions = asked(f"{scheme}  {token} ", record, foreign=Foreign())
 
     assert caller == Caller(
-        subject="ada", roles=frozenset({Role.TENANT}), tenant="red", via=f"token {record.id}"
+        subject="ada",
+        roles=frozenset({Role.TENANT}),
+        tenant="red",
+        via=f"token {record.id}",
+        token=record.id,
     )
     assert questions == []
 
@@ -77,10 +81,10 @@ def test_a_token_that_ended_or_was_revoked_or_is_unknown_is_nobody() -> None:
 def test_a_token_is_good_from_when_it_was_made_until_its_end() -> None:
     _, record = token_and_record()
 
-    assert record.good(record.made_at)
-    assert record.good(record.expires_at - 0.001)
-    assert not record.good(record.expires_at)
-    assert not record.good(record.made_at - 0.001)
+    assert record.is_valid(record.made_at)
+    assert record.is_valid(record.expires_at - 0.001)
+    assert not record.is_valid(record.expires_at)
+    assert not record.is_valid(record.made_at - 0.001)
 
 
 @pytest.mark.parametrize(

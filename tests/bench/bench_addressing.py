@@ -12,7 +12,7 @@ import sys
 import time
 
 from provisioner.model.place import NodePlace
-from provisioner.planning.places.address_plan import AddressPlan, Names, Widths, problems
+from provisioner.planning.places.address_plan import AddressPlan, Names, Widths, find_problems
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.places.place_text import Gazetteer
 
@@ -35,7 +35,7 @@ PLAN = AddressPlan(
 
 
 def main() -> None:
-    assert problems(PLAN) == (), problems(PLAN)
+    assert find_problems(PLAN) == (), find_problems(PLAN)
     addressing = Addressing(PLAN)
     gazetteer = Gazetteer(addressing)
     began = time.process_time()
@@ -44,18 +44,18 @@ def main() -> None:
     for pod in range(PLAN.pods):
         for unit in range(PLAN.units):
             for node in range(PLAN.nodes):
-                for host in gazetteer.rails(NodePlace(pod, unit, node)):
+                for host in gazetteer.list_rails(NodePlace(pod, unit, node)):
                     for end in (host, host.other):
-                        offset = addressing.offset(end)
-                        assert addressing.end_at(offset) == end
+                        offset = addressing.compute_offset(end)
+                        assert addressing.find_end(offset) == end
                         offsets.add(offset)
                         ends += 1
     assert len(offsets) == ends == 2 * PLAN.gpus
     switches = sum(PLAN.switches.values())
     for number in range(switches):
-        switch = addressing.switch(number)
+        switch = addressing.find_switch(number)
         assert switch is not None
-        assert addressing.number(switch) == number
+        assert addressing.get_switch_number(switch) == number
     cpu_s = time.process_time() - began
     figures = {"gpus": PLAN.gpus, "addresses": ends, "switches": switches, "cpu_s": round(cpu_s, 1)}
     sys.stdout.write(

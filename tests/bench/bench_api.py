@@ -28,6 +28,7 @@ from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
 from provisioner.daemon.data import read_matrix
 from provisioner.model.access import Role
+from provisioner.model.events.node_events import NodeAllocated
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.planning.places.address_plan import AddressPlan
@@ -86,7 +87,7 @@ async def fill(store: SqlStore, count: int) -> None:
         rows = [node(i) for i in range(begin, min(begin + 1000, count))]
         await store.write(partial(_insert, rows=rows))
     for number in range(1000):
-        await store.journal("state", f"n{number:05d}", {"to": "released"}, 1.0)
+        await store.journal(NodeAllocated(about=f"n{number:05d}", tenant="red"), 1.0)
 
 
 def _insert(connection: Connection, rows: list[Node]) -> None:

@@ -34,8 +34,8 @@ from provisioner.model.campaign_policy import (
     TenantTerms,
     Wave,
 )
-from provisioner.planning.campaigns.campaign_forecast import Forecast, forecast
-from provisioner.planning.campaigns.campaign_progress import begin
+from provisioner.planning.campaigns.campaign_forecast import Forecast, forecast_campaign
+from provisioner.planning.campaigns.campaign_progress import build_initial_rows
 from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.campaigns.waves import soak_s, waves_per_layer
 
@@ -130,13 +130,13 @@ def measure(hosts: int) -> dict[str, float]:
     campaign = Campaign(
         id="bench", release="new", select="all", policy=POLICY, state=CampaignState.STARTED
     )
-    rows = begin(campaign, facts)
+    rows = build_initial_rows(campaign, facts)
     decide(campaign, facts, rows, (), 0.0)
     begun = time.process_time()
     decide(campaign, facts, rows, (), 0.0)
     once = time.process_time() - begun
     begun = time.process_time()
-    seen = forecast(campaign, facts, 0.0, lasts_s=lambda n: lasts[n.name], grain_s=GRAIN_S)
+    seen = forecast_campaign(campaign, facts, 0.0, lasts_s=lambda n: lasts[n.name], grain_s=GRAIN_S)
     cpu = time.process_time() - begun
     assert len(seen.back) == hosts, (len(seen.back), list(seen.stuck.items())[:3])
     least = bound_s(campaign, facts, lasts, seen)

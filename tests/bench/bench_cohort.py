@@ -12,8 +12,14 @@ import time
 from random import Random
 
 from provisioner.model.cohort import Baseline, Sample
-from provisioner.planning.certification.baseline import LearningPolicy, learn
-from provisioner.planning.certification.cohort import MEMBERS_MAX, Policy, judge, judged, outliers
+from provisioner.planning.certification.baseline import LearningPolicy, learn_baseline
+from provisioner.planning.certification.cohort import (
+    MEMBERS_MAX,
+    Policy,
+    find_outliers,
+    judge_cohort,
+    judge_node,
+)
 
 NODES = 4096
 BAD = 40
@@ -49,10 +55,10 @@ def main() -> None:
     samples = fleet(Random(7))
     numbers = sum(len(s.measured) for s in samples)
     began = time.process_time()
-    found = outliers(samples, Policy())
+    found = find_outliers(samples, Policy())
     judged_s = time.process_time() - began
     began = time.process_time()
-    level = learn(
+    level = learn_baseline(
         "hbm_gb_s", samples, previous=None, published=None, policy=LearningPolicy(), now=0.0
     )
     learned_s = time.process_time() - began
@@ -60,10 +66,10 @@ def main() -> None:
     waiting = samples[:MEMBERS_MAX]
     began = time.process_time()
     for sample in waiting[:ALONE]:
-        judge(sample, waiting, Policy())
+        judge_node(sample, waiting, Policy())
     alone_s = (time.process_time() - began) / ALONE * len(waiting)
     began = time.process_time()
-    judged(waiting, Policy())
+    judge_cohort(waiting, Policy())
     at_once_s = time.process_time() - began
     bad = {o.node for o in found}
     figures = {

@@ -35,7 +35,7 @@ from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.executor import Executor
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.planning.path.history import history
+from provisioner.planning.path.history import build_history
 from provisioner.planning.path.planner import plan
 from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
@@ -128,7 +128,7 @@ async def updated(daemon: Daemon, node: Node, matrix: Any) -> str:
         if inventory is None:
             return str(unseen[0])
         await hold.record(inventory=inventory)
-        past = history(await store.entries(node.id), operation.id)
+        past = build_history(await store.entries(node.id), operation.id)
         wanted = plan(inventory, matrix, "bench", "any", history=past)
         if wanted.blockers:
             return str(wanted.blockers[0])

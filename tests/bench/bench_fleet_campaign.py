@@ -42,6 +42,7 @@ from waiting_loop import WaitingLoop, waited_for
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.campaigns.campaigns import Campaigns
+from provisioner.control.context import Context
 from provisioner.control.engine.engine import EmbeddedEngine
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.execution.actions.hold import Hold
@@ -62,6 +63,11 @@ LOOK_S = 600.0  # virtual, between two looks whether it is done
 HOURS_MAX = 24 * 14
 PARTS = {State.DRAINING: 0.05, State.CONVERGING: 0.75, State.VALIDATING: 0.2}
 NEXT = {State.DRAINING: State.CONVERGING, State.CONVERGING: State.VALIDATING}
+
+
+def _enter(node: Node, state: State, now: float, placement: Placement) -> Node:
+    """Return the node in a state, whatever the journey's table says."""
+    return node.model_copy(update={"state": state, "entered_at": now, "placement": placement})
 
 
 class Book(CampaignRows):
@@ -107,11 +113,11 @@ class Drivers:
         now, state = self.clock.now(), NEXT.get(node.state, State.CERTIFIED)
         if state is State.CERTIFIED:
             await self.store.put_sample(sample(node, "2", now))
-        await hold.record(node=node.moved(state, now, placement=Placement.MAINTENANCE))
+        await hold.record(node=_enter(node, state, now, Placement.MAINTENANCE))
         if state is State.CERTIFIED and node.tenant:
             certified = await self.store.node(node.id)
             assert certified is not None
-            released = certified.moved(State.RELEASED, now, placement=Placement.CUSTOMER)
+            released = _enter(certified, State.RELEASED, now, Placement.CUSTOMER)
             await hold.record(node=released)
         written = await self.store.node(node.id)
         assert written is not None
@@ -134,7 +140,7 @@ async def lived(file: Path, count: int, loop: WaitingLoop, settings: Settings) -
     truth = Truth(limits(await store.nodes()))
     book, drivers = Book(store, truth), Drivers(store, clock, truth)
     began = time.process_time()
-    requests = CampaignRequests(store, book, clock, settings, matrix())
+    requests = CampaignRequests(Context(store, clock, settings), book, matrix())
     made = await requests.create("next", "kind=host", POLICY)
     assert made.campaign is not None, made.blockers
     started = await requests.start(made.campaign.id)
@@ -144,8 +150,8 @@ async def lived(file: Path, count: int, loop: WaitingLoop, settings: Settings) -
     drivers.lasts = {n: f.minutes * 60 * chance.uniform(0.9, 1.15) for n, f in planned.items()}
     found = {"start_cpu_s": round(time.process_time() - began, 2)}
     engine = EmbeddedEngine(store, drivers.drive, settings.operations_max)
-    scheduler = Scheduler(store, clock, settings, engine.submit, nobody)
-    campaigns = Campaigns(store, book, clock, settings)
+    scheduler = Scheduler(Context(store, clock, settings), engine.submit, nobody)
+    campaigns = Campaigns(Context(store, clock, settings), book)
     await engine.start()
     loops = [asyncio.create_task(scheduler.run()), asyncio.create_task(campaigns.run())]
     ended = await _ended(requests, started.campaign, engine, truth, count)

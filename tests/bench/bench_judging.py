@@ -18,7 +18,7 @@ from provisioner import checks
 from provisioner.checks.check import Check, CheckContext
 from provisioner.model.health import Evidence, Verdict
 from provisioner.model.node import NodeKind
-from provisioner.planning.certification.rejudging import raw_outputs
+from provisioner.planning.certification.rejudging import parse_outputs
 
 ROOT = Path(__file__).parents[1] / "golden" / "checks"
 CONTEXT = CheckContext.model_validate_json((ROOT / "context.json").read_text())
@@ -50,7 +50,7 @@ def work() -> Sequence[tuple[Check, str]]:
     """Every result of a report, in order, with its evidence."""
     by_name = {check.name: check for check in checks.ALL}
     texts = {check.name: stored(check) for check in checks.ALL}
-    names = [name.partition(" after ")[0] for name in checks.required(NodeKind.HOST)]
+    names = [name.partition(" after ")[0] for name in checks.list_required_results(NodeKind.HOST)]
     return [(by_name[name], texts[name]) for name in names]
 
 
@@ -58,7 +58,7 @@ def judge_node(listed: Sequence[tuple[Check, str]]) -> int:
     """Read and judge all of it; how many passed."""
     passed = 0
     for check, text in listed:
-        outputs = raw_outputs(text)
+        outputs = parse_outputs(text)
         assert outputs is not None
         passed += check.judge(outputs, CONTEXT).verdict is Verdict.PASS
     return passed
@@ -94,7 +94,7 @@ def main() -> None:
 
 def _spent(check: Check, text: str) -> float:
     begun = time.process_time()
-    outputs = raw_outputs(text)
+    outputs = parse_outputs(text)
     assert outputs is not None
     check.judge(outputs, CONTEXT)
     return (time.process_time() - begun) * 1000

@@ -30,6 +30,7 @@ from bench_release import Fleet
 from sqlalchemy import Connection, insert
 from virtual_time import run
 
+from provisioner.control.context import Context
 from provisioner.control.watch.leaf_watch import ROUND_S, LeafWatch
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -117,8 +118,8 @@ async def cost(nodes: int, folder: Path) -> dict[str, Any]:
     await store.write(lambda c: kept(c, rows(nodes, sorted(fleet.switches), cabled)))
     await store.put_tenant(Tenant(name="red", vrf="RED"))
     tenancy = Tenancy(fleet.effects, store)
-    given = (store, fleet.clock, Settings(), tenancy, Trespasses(store, fleet.clock))
-    watch = LeafWatch(*given, nobody)
+    context = Context(store, fleet.clock, Settings())
+    watch = LeafWatch(context, tenancy, Trespasses(store, fleet.clock), nobody)
     began = time.process_time()
     await watch.round()
     first_s = time.process_time() - began
@@ -163,8 +164,8 @@ async def fences() -> list[float]:
     tenancy = Tenancy(fleet.effects, store)
     blocked = (await tenancy.fence(ports)).blockers
     assert not blocked, blocked
-    given = (store, fleet.clock, Settings(), tenancy, Trespasses(store, fleet.clock))
-    watch = LeafWatch(*given, nobody)
+    context = Context(store, fleet.clock, Settings())
+    watch = LeafWatch(context, tenancy, Trespasses(store, fleet.clock), nobody)
     watching = asyncio.create_task(watch.run())
     rng, took = random.Random("hands"), []
     for _ in range(FENCES):
@@ -174,7 +175,7 @@ async def fences() -> list[float]:
         for tree in (leaf.operational, leaf.applied, leaf.startup):
             tree["interface"][port.interface]["ip"]["vrf"] = "RED"
         began = fleet.clock.now()
-        while leaf.vrf_of(port.interface) != "MAINT":
+        while leaf.get_vrf(port.interface) != "MAINT":
             await fleet.clock.sleep(0.1)
             fleet.schedule.advance(fleet.clock.now())
             assert fleet.clock.now() - began < 1000.0

@@ -41,7 +41,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
 from provisioner.settings import Settings
-from provisioner.sim.hardware.cabling import RAILS, Place, places
+from provisioner.sim.hardware.cabling import RAILS, Place, list_places
 from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.switches.nvue import NvueService
 from provisioner.sim.switches.switch import Neighbour, Switch
@@ -68,7 +68,7 @@ class TimedSwitch(Switch):
         if len(self.own_s) < len(self.asked_at):
             self.own_s.append(now - self.asked_at[len(self.own_s)])
 
-    def note(self, now: float, kind: str, subject: str, detail: str = "") -> None:
+    def log_event(self, now: float, kind: str, subject: str, detail: str = "") -> None:
         """Nobody reads it, and it would grow."""
 
 
@@ -82,7 +82,7 @@ class Fleet:
         self.switches: dict[str, TimedSwitch] = {}
         self.hosts: dict[str, tuple[Port, ...]] = {}
         self.requests = 0
-        for place in places(nodes):
+        for place in list_places(nodes):
             self.hosts[place.node] = tuple(self._port(place, rail) for rail in range(RAILS))
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
         reach = Reach(None, self, self)  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ class Fleet:
         self.releases = Releases(effects, self, self.tenancy)  # type: ignore[arg-type]
 
     def _port(self, place: Place, rail: int) -> Port:
-        name, address = place.leaf(rail), place.addresses(rail)[1]
+        name, address = place.name_leaf(rail), place.get_addresses(rail)[1]
         if name not in self.switches:
             self.switches[name] = TimedSwitch(name, self.schedule, seed=name, version="5.12.1")
             for vrf in ("MAINT", "RED", "BLUE"):

@@ -39,6 +39,7 @@ from bench_watch import Blind, SteppedClock, nobody
 from sqlalchemy import Connection, insert
 
 from provisioner import components
+from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.watch.watcher import ROUND_S, WatchParts
 from provisioner.daemon.data import Data, open_data
@@ -46,7 +47,7 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.plan import Neighbour
-from provisioner.planning.campaigns.campaign_progress import begin
+from provisioner.planning.campaigns.campaign_progress import build_initial_rows
 from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.path.planner import PlanCache, PlanningNode, plan_fleet
 from provisioner.runtime.event_loop import new_event_loop
@@ -134,7 +135,7 @@ async def _control(data: Data) -> dict[str, float]:
     watcher = Blind(
         WatchParts(AlertRows(store), lambda: "s"), store, clock, settings, reach, nobody
     )
-    scheduler = Scheduler(store, clock, settings, nobody, watcher.keeper.held)
+    scheduler = Scheduler(Context(store, clock, settings), nobody, watcher.keeper.held)
     await watcher.round()
     await scheduler.tick()
     rounds, ticks = [], []
@@ -194,7 +195,7 @@ def _decided(count: int) -> float:
         policy=bench_campaign.POLICY,
         state=CampaignState.STARTED,
     )
-    rows = begin(campaign, facts)
+    rows = build_initial_rows(campaign, facts)
     decide(campaign, facts, rows, (), 0.0)
     took = []
     for _ in range(3):

@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from provisioner.model.events.node_events import RemedyTried
 from provisioner.store import SqlStore, open_store
 
 WRITES = 2000
@@ -19,12 +20,12 @@ WRITES = 2000
 
 async def one_by_one(store: SqlStore) -> None:
     for number in range(WRITES):
-        await store.journal("one", f"n{number}", {"number": number}, 1.0)
+        await store.journal(RemedyTried(about=f"n{number}", attempt=number), 1.0)
 
 
 async def together(store: SqlStore) -> None:
     await asyncio.gather(
-        *(store.journal("together", f"n{n}", {"number": n}, 1.0) for n in range(WRITES))
+        *(store.journal(RemedyTried(about=f"n{n}", attempt=n), 1.0) for n in range(WRITES))
     )
 
 

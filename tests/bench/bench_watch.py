@@ -36,6 +36,7 @@ from sqlalchemy import Connection, insert
 
 from provisioner.adapters import bounded_http
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.watch.watcher import ROUND_S, Watcher, WatchParts
 from provisioner.daemon.data import Data, open_data
@@ -84,7 +85,7 @@ async def looks(data: Data, served: Served, rounds: int, listener: str) -> dict[
     settings = Settings(watch_requests_per_s=10_000.0)
     reach = Reach(transport, None, data.vault)  # type: ignore[arg-type]  # no switch is asked
     parts = WatchParts(AlertRows(data.store), os.urandom(24).hex, listener=listener)
-    watcher = Watcher(parts, data.store, clock, settings, reach, nobody)
+    watcher = Watcher(Context(data.store, clock, settings), parts, reach, nobody)
     await watcher.feeds.restore()
     watcher._nodes = {n.id: n for n in nodes}
     turns = {n.id: watcher._first(n, clock.now()) for n in nodes}
@@ -170,7 +171,7 @@ async def bookkeeping(data: Data, count: int) -> dict[str, float]:
     watcher = Blind(
         WatchParts(AlertRows(data.store), lambda: "s"), data.store, clock, settings, reach, nobody
     )
-    scheduler = Scheduler(data.store, clock, settings, nobody, watcher.keeper.held)
+    scheduler = Scheduler(Context(data.store, clock, settings), nobody, watcher.keeper.held)
     first = 1000 * await cpu_of(watcher.round)
     rounds, ticks = [], []
     for turn in range(8):

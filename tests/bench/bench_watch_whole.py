@@ -41,6 +41,7 @@ from provisioner.adapters.redfish.line import Line
 from provisioner.adapters.redfish.session import SESSIONS, Login
 from provisioner.adapters.redfish.subscriptions import Offer, offer
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.watch.watcher import Watcher
 from provisioner.daemon.data import Data, open_data
@@ -79,10 +80,10 @@ class Ours:
         logins = LoginGovernor(memory=folder / "failed-logins")
         self.transport = RedfishTransport(self.settings.requests_max, governor=logins)
         reach = Reach(self.transport, None, data.vault)  # type: ignore[arg-type]  # hosts only
-        given = (data.store, data.clock, self.settings, reach, nobody)
-        self.watcher = Watcher(parts, *given)
+        context = Context(data.store, data.clock, self.settings)
+        self.watcher = Watcher(context, parts, reach, nobody)
         held = self.watcher.keeper.held
-        self.scheduler = Scheduler(data.store, data.clock, self.settings, nobody, held)
+        self.scheduler = Scheduler(context, nobody, held)
         self.ways: dict[str, tuple[Redfish, Offer]] = {}
 
     async def kinds(self, served: Fleet) -> list[list[Kind]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.checks.cabling import Fault, compare
+from provisioner.checks.cabling import CableFault, compare
 
 PLAN = {(f"n{n}", f"eth{r}"): (f"leaf{r}", f"swp{n}") for n in range(4) for r in range(3)}
 
@@ -16,9 +16,10 @@ def as_cabled(cables: dict) -> dict:
     return {**cables, **{b: a for a, b in cables.items()}}
 
 
-def faults(seen: dict) -> list[tuple[Fault, str, str]]:
+def faults(seen: dict) -> list[tuple[CableFault, str, str]]:
     return [
-        (f.fault, "/".join(f.at), "/".join(f.seen) if f.seen else "") for f in compare(PLAN, seen)
+        (f.fault, "/".join(f.at), "/".join(f.neighbour) if f.neighbour else "")
+        for f in compare(PLAN, seen)
     ]
 
 
@@ -31,8 +32,8 @@ def test_two_swapped_rails_of_one_host_are_both_named_with_their_true_ends():
     found = compare(PLAN, as_cabled(cables))
 
     assert faults(as_cabled(cables)) == [
-        (Fault.SWAPPED, "n1/eth0", "leaf2/swp1"),
-        (Fault.SWAPPED, "n1/eth2", "leaf0/swp1"),
+        (CableFault.SWAPPED, "n1/eth0", "leaf2/swp1"),
+        (CableFault.SWAPPED, "n1/eth2", "leaf0/swp1"),
     ]
     assert "n1/eth0 belongs into leaf0/swp1" in found[0].remedy
     assert "should see leaf0/swp1 and sees leaf2/swp1" in str(found[0])
@@ -42,16 +43,16 @@ def test_a_swap_is_seen_by_the_leaves_alone():
     cables = PLAN | {("n1", "eth0"): ("leaf0", "swp2"), ("n2", "eth0"): ("leaf0", "swp1")}
     seen = {b: a for a, b in cables.items()}  # the hosts run no LLDP
 
-    assert {f for f, _, _ in faults(seen)} >= {Fault.SWAPPED}
+    assert {f for f, _, _ in faults(seen)} >= {CableFault.SWAPPED}
 
 
 def test_what_one_end_does_not_report_is_one_fault():
     seen = as_cabled(PLAN)
     del seen["leaf1", "swp3"]
-    assert faults(seen) == [(Fault.ONE_SIDED, "leaf1/swp3", "")]
+    assert faults(seen) == [(CableFault.ONE_SIDED, "leaf1/swp3", "")]
 
     del seen["n3", "eth1"]
-    assert faults(seen) == [(Fault.MISSING, "n3/eth1", "")]
+    assert faults(seen) == [(CableFault.MISSING, "n3/eth1", "")]
 
 
 def test_a_cable_in_a_port_of_another_is_to_be_moved_and_the_other_is_missing():
@@ -59,9 +60,9 @@ def test_a_cable_in_a_port_of_another_is_to_be_moved_and_the_other_is_missing():
     cables["n0", "eth0"] = ("leaf0", "swp3")
 
     assert faults(as_cabled(cables)) == [
-        (Fault.WRONG_PORT, "n0/eth0", "leaf0/swp3"),
-        (Fault.MISSING, "n3/eth0", ""),
-        (Fault.MISSING, "leaf0/swp0", ""),
+        (CableFault.WRONG_PORT, "n0/eth0", "leaf0/swp3"),
+        (CableFault.MISSING, "n3/eth0", ""),
+        (CableFault.MISSING, "leaf0/swp0", ""),
     ]
 
 
@@ -69,13 +70,13 @@ def test_a_stranger_is_named():
     cables = {a: b for a, b in PLAN.items() if a != ("n0", "eth0")}
     cables["laptop", "en0"] = ("leaf0", "swp0")
 
-    assert faults(as_cabled(cables)) == [(Fault.FOREIGN, "leaf0/swp0", "laptop/en0")]
+    assert faults(as_cabled(cables)) == [(CableFault.FOREIGN, "leaf0/swp0", "laptop/en0")]
 
 
 def test_two_ends_that_tell_different_things_are_not_believed():
     seen = as_cabled(PLAN) | {("n0", "eth0"): ("leaf0", "swp2")}
 
-    assert Fault.DISAGREE in {f for f, _, _ in faults(seen)}
+    assert CableFault.DISAGREE in {f for f, _, _ in faults(seen)}
 
 
 @given(st.permutations(sorted(PLAN.values())))
@@ -85,8 +86,8 @@ def test_every_moved_cable_is_named_and_no_other(order):
     found = compare(PLAN, as_cabled(cables))
 
     assert {f.at for f in found} == moved
-    assert all(f.seen == cables[f.at] and f.planned == PLAN[f.at] for f in found)
-    assert all(f.fault in (Fault.SWAPPED, Fault.WRONG_PORT) for f in found)
+    assert all(f.neighbour == cables[f.at] and f.planned == PLAN[f.at] for f in found)
+    assert all(f.fault in (CableFault.SWAPPED, CableFault.WRONG_PORT) for f in found)
 
 
 @pytest.mark.parametrize("silent", ["host", "leaf"])

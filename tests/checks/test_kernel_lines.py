@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from provisioner.checks import kernel_errors, kernel_log
 from provisioner.checks.check import CheckContext
-from provisioner.checks.readers.kernel_lines import begins_at_boot, harmless, level_of
+from provisioner.checks.readers.kernel_lines import begins_at_boot, is_harmless, read_level
 from provisioner.model.health import CheckResult, Evidence, Severity, Verdict
 from provisioner.settings import Settings
 
@@ -134,14 +134,14 @@ def test_one_message_with_other_numbers_is_one_finding() -> None:
     ],
 )
 def test_a_line_tells_its_level_where_its_form_has_one(line: str, level: int | None) -> None:
-    assert level_of(line) == level
+    assert read_level(line) == level
 
 
 def test_what_imbue_calls_harmless_is_harmless_and_a_machine_check_is_not() -> None:
-    assert harmless("ACPI Error: No handler for Region [SYSI]")
-    assert harmless("No Local Variables are initialized for Method [_GHL]")
-    assert not harmless("mce: [Hardware Error]: Machine check events logged")
-    assert not harmless(NFS)
+    assert is_harmless("ACPI Error: No handler for Region [SYSI]")
+    assert is_harmless("No Local Variables are initialized for Method [_GHL]")
+    assert not is_harmless("mce: [Hardware Error]: Machine check events logged")
+    assert not is_harmless(NFS)
 
 
 def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:

@@ -8,16 +8,16 @@ import pytest
 from pydantic import ValidationError
 
 from provisioner.checks.check import CheckContext
-from provisioner.checks.fabric.fabric import (
+from provisioner.checks.fabric.fabric_checks import CHECKS, judge_test
+from provisioner.checks.fabric.fabric_workloads import (
     FabricKind,
     FabricTest,
-    nccl_group,
-    nccl_pair,
-    nccl_rail,
-    rdma_latency,
-    rdma_pair,
+    build_nccl_group_test,
+    build_nccl_pair_test,
+    build_nccl_rail_test,
+    build_rdma_latency_test,
+    build_rdma_pair_test,
 )
-from provisioner.checks.fabric.fabric_checks import CHECKS, judge_test
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.model.health import Evidence, Severity, Verdict
 
@@ -44,7 +44,7 @@ def said(test: FabricTest, case: str, code: int = 0) -> dict[str, dict[str, Evid
 
 
 def test_a_pair_runs_on_all_gpus_of_both_nodes() -> None:
-    test = nccl_pair(A, B)
+    test = build_nccl_pair_test(A, B)
 
     assert list(test.clients) == ["n1"]
     line = test.clients["n1"].line
@@ -54,7 +54,7 @@ def test_a_pair_runs_on_all_gpus_of_both_nodes() -> None:
 
 
 def test_a_rail_uses_its_own_card_and_gpu_on_each_node() -> None:
-    line = nccl_rail((A, B), 3).clients["n1"].line
+    line = build_nccl_rail_test((A, B), 3).clients["n1"].line
 
     assert "-x CUDA_VISIBLE_DEVICES=3 -x NCCL_IB_HCA==mlx5_4 all_reduce_perf" in line
     assert "-H 10.0.0.2:1" in line
@@ -62,22 +62,22 @@ def test_a_rail_uses_its_own_card_and_gpu_on_each_node() -> None:
 
 
 def test_rdma_serves_on_one_node_and_asks_from_the_other_over_the_rail() -> None:
-    test = rdma_pair(A, B, 3)
+    test = build_rdma_pair_test(A, B, 3)
 
     assert "-d mlx5_4 -x 3 -p 18518 --use_cuda=3" in test.servers["n1"].line
     assert test.clients["n2"].line.endswith("-d mlx5_5 -x 3 -p 18518 --use_cuda=3 172.3.0.2")
-    assert "--use_cuda" not in rdma_latency(A, B, 3).clients["n2"].line
+    assert "--use_cuda" not in build_rdma_latency_test(A, B, 3).clients["n2"].line
 
 
 def test_rails_that_run_at_once_do_not_share_a_port() -> None:
-    lines = [rdma_pair(A, B, r).servers["n1"].line for r in range(8)]
+    lines = [build_rdma_pair_test(A, B, r).servers["n1"].line for r in range(8)]
 
     assert len({line.split(" -p ")[1].split()[0] for line in lines}) == 8
 
 
 def test_a_rail_that_a_node_does_not_have_is_refused() -> None:
     with pytest.raises(KeyError, match="n1 has no rail 9"):
-        nccl_rail((A, B), 9)
+        build_nccl_rail_test((A, B), 9)
 
 
 @pytest.mark.parametrize("name", ["mlx5_0; reboot", "$(id)", "", "-x", "a b"])
@@ -89,12 +89,12 @@ def test_a_device_name_from_a_host_cannot_become_a_command(name: str) -> None:
 @pytest.mark.parametrize("kind", list(FabricKind))
 def test_a_good_output_passes_and_a_slow_one_names_the_nodes(kind: FabricKind) -> None:
     test = {
-        FabricKind.NCCL_PAIR: nccl_pair(A, B),
-        FabricKind.NCCL_RAIL: nccl_rail((A, B), 3),
-        FabricKind.NCCL_GROUP: nccl_group((A, B, C, D)),
-        FabricKind.NCCL_GROUP_ALLTOALL: nccl_group((A, B, C, D), alltoall=True),
-        FabricKind.RDMA_PAIR: rdma_pair(A, B, 3),
-        FabricKind.RDMA_LATENCY: rdma_latency(A, B, 3),
+        FabricKind.NCCL_PAIR: build_nccl_pair_test(A, B),
+        FabricKind.NCCL_RAIL: build_nccl_rail_test((A, B), 3),
+        FabricKind.NCCL_GROUP: build_nccl_group_test((A, B, C, D)),
+        FabricKind.NCCL_GROUP_ALLTOALL: build_nccl_group_test((A, B, C, D), alltoall=True),
+        FabricKind.RDMA_PAIR: build_rdma_pair_test(A, B, 3),
+        FabricKind.RDMA_LATENCY: build_rdma_latency_test(A, B, 3),
     }[kind]
     slow = "bad_one_way_slow" if kind is FabricKind.RDMA_PAIR else "bad_slow"
 
@@ -109,7 +109,7 @@ def test_a_good_output_passes_and_a_slow_one_names_the_nodes(kind: FabricKind) -
 
 
 def test_fewer_nodes_than_were_asked_for_is_no_pass() -> None:
-    test = nccl_group((A, B, C, D))
+    test = build_nccl_group_test((A, B, C, D))
     text = (ROOT / "nccl_pair" / "good" / "nccl_pair.txt").read_text()
     outputs = {"n1": {"nccl_group": Evidence(source="x", exit_code=0, text=text)}}
 
@@ -120,7 +120,7 @@ def test_fewer_nodes_than_were_asked_for_is_no_pass() -> None:
 
 
 def test_a_test_that_gave_no_output_is_a_failure_and_not_a_traceback() -> None:
-    test = nccl_pair(A, B)
+    test = build_nccl_pair_test(A, B)
 
     assert judge_test(test, {}, CONTEXT).verdict is Verdict.FAIL
     assert judge_test(test, {"n1": {}}, CONTEXT).verdict is Verdict.FAIL
@@ -128,7 +128,7 @@ def test_a_test_that_gave_no_output_is_a_failure_and_not_a_traceback() -> None:
 
 def test_without_a_floor_nothing_is_judged_but_wrong_values_are() -> None:
     unknown = CONTEXT.model_copy(update={"learned": {}})
-    test = nccl_pair(A, B)
+    test = build_nccl_pair_test(A, B)
 
     assert judge_test(test, said(test, "good"), unknown).verdict is Verdict.SKIPPED
     wrong = judge_test(test, said(test, "bad_wrong_values", 1), unknown)
@@ -136,7 +136,7 @@ def test_without_a_floor_nothing_is_judged_but_wrong_values_are() -> None:
 
 
 def test_a_test_is_a_record_that_goes_through_json() -> None:
-    test = rdma_pair(A, B, 3)
+    test = build_rdma_pair_test(A, B, 3)
 
     assert FabricTest.model_validate_json(test.model_dump_json()) == test
     assert set(CHECKS) == set(FabricKind)

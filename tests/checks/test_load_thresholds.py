@@ -10,7 +10,7 @@ from provisioner import checks
 from provisioner.checks import dcgm_diag, hbm, thresholds
 from provisioner.checks.check import CheckContext, NotJudged
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS, Limit
-from provisioner.checks.thresholds import find, floor, misses
+from provisioner.checks.thresholds import check_threshold, find, require_threshold
 from provisioner.model.health import Evidence, Verdict
 
 ROOT = Path(__file__).parents[1] / "golden" / "checks"
@@ -22,37 +22,37 @@ LEARNED = {"all_reduce_gb_s": (455.0, "32 nodes")}
 def test_a_sites_own_value_beats_the_published_one() -> None:
     context = H100.model_copy(update={"overrides": OWN, "learned": LEARNED})
 
-    assert floor(context, "all_reduce_gb_s") == 440
+    assert require_threshold(context, "all_reduce_gb_s") == 440
 
 
 def test_a_profiles_value_beats_its_models() -> None:
     own = {"all_reduce_gb_s": {**OWN["all_reduce_gb_s"], "p": Limit(value=410, source="site")}}
     context = H100.model_copy(update={"overrides": own, "profile": "p"})
 
-    assert floor(context, "all_reduce_gb_s") == 410
+    assert require_threshold(context, "all_reduce_gb_s") == 410
 
 
 def test_a_learned_value_stands_in_only_where_nobody_publishes_one() -> None:
     b200 = CheckContext(gpu_model="B200", learned=LEARNED)
 
-    assert floor(H100.model_copy(update={"learned": LEARNED}), "all_reduce_gb_s") == 460
-    assert floor(b200, "all_reduce_gb_s") == 455
+    assert require_threshold(H100.model_copy(update={"learned": LEARNED}), "all_reduce_gb_s") == 460
+    assert require_threshold(b200, "all_reduce_gb_s") == 455
     assert find(b200, "all_reduce_gb_s").source == "learned: 32 nodes"
 
 
 @pytest.mark.parametrize("model", ["B200", "H300", ""])
 def test_an_unknown_value_is_not_judged_and_says_why(model: str) -> None:
     with pytest.raises(NotJudged, match="no published floor"):
-        misses(CheckContext(gpu_model=model), "all_reduce_gb_s", 1e9)
+        check_threshold(CheckContext(gpu_model=model), "all_reduce_gb_s", 1e9)
 
 
 def test_a_limit_is_missed_from_its_own_side() -> None:
     context = CheckContext(learned={"rdma_latency_us": (6.0, "x")})
 
-    assert misses(context, "rdma_latency_us", 5.9) is None
-    assert misses(context, "rdma_latency_us", 6.1) == ("6.1 us", "at most 6 us")
-    assert misses(H100, "host_gpu_gb_s", 47.9) == ("47.9 GB/s", "at least 48 GB/s")
-    assert misses(H100, "host_gpu_gb_s", 48.0) is None
+    assert check_threshold(context, "rdma_latency_us", 5.9) is None
+    assert check_threshold(context, "rdma_latency_us", 6.1) == ("6.1 us", "at most 6 us")
+    assert check_threshold(H100, "host_gpu_gb_s", 47.9) == ("47.9 GB/s", "at least 48 GB/s")
+    assert check_threshold(H100, "host_gpu_gb_s", 48.0) is None
 
 
 def test_every_value_has_a_source_and_every_unknown_one_says_so() -> None:
@@ -72,7 +72,7 @@ def test_every_threshold_that_a_check_names_is_there() -> None:
 def test_the_table_of_the_document_is_the_table() -> None:
     text = (Path(__file__).parents[2] / "docs" / "thresholds.md").read_text()
 
-    assert thresholds.markdown() in text
+    assert thresholds.render_markdown() in text
 
 
 def test_dcgm_is_told_the_minima_of_the_model() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from provisioner.checks.check import CheckContext
 from provisioner.checks.kernel_log import CHECK
-from provisioner.checks.readers.xid_lines import log_line
-from provisioner.checks.xid.error_codes import Family, rank
-from provisioner.checks.xid.xid_events import EVENTS_MAX, ErrorEvent, events_of, slots_of
+from provisioner.checks.readers.log_lines import parse_log_line
+from provisioner.checks.xid.error_codes import Family, rank_severity
+from provisioner.checks.xid.xid_events import EVENTS_MAX, ErrorEvent, find_events, index_slots
 from provisioner.model.health import Evidence, Severity, Verdict
 
 SAMPLES = Path(os.environ.get("PROVISIONER_SAMPLES", "../shared/samples"))
@@ -57,18 +57,18 @@ AT = 1740327858.0  # 2025-02-23T16:24:18Z
     ],
 )
 def test_a_line_is_read_in_every_form(line: str, at: float | None, boot_s: float | None) -> None:
-    found = log_line(line)
+    found = parse_log_line(line)
 
     assert (found.at, found.boot_s, found.words, found.known) == (at, boot_s, WORDS, True)
 
 
 @given(st.text(max_size=200))
 def test_no_line_is_too_odd(line: str) -> None:
-    assert events_of([line, "{" + line, f"[{line}] {line}"]) is not None
+    assert find_events([line, "{" + line, f"[{line}] {line}"]) is not None
 
 
 def test_an_event_has_its_process_place_link_and_slot() -> None:
-    slots = slots_of([("00000000:38:00.0", "GPU_SXM_4"), ("0000:86:00.0", "NVSwitch_2")])
+    slots = index_slots([("00000000:38:00.0", "GPU_SXM_4"), ("0000:86:00.0", "NVSwitch_2")])
     lines = [
         "[1.5] NVRM: Xid (PCI:0000:38:00): 13, pid=3234, name=a, Exception on (GPC 8, TPC 5, SM 1)",
         "[2.5] nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
@@ -77,7 +77,7 @@ def test_an_event_has_its_process_place_link_and_slot() -> None:
 
     found = [
         (e.family, e.code, e.slot, e.link, e.place, e.process, e.fatal)
-        for e in events_of(lines, slots)
+        for e in find_events(lines, slots)
     ]
 
     assert found == [
@@ -90,7 +90,7 @@ def test_an_event_has_its_process_place_link_and_slot() -> None:
 def test_a_process_cannot_hide_an_error_behind_its_name() -> None:
     line = "[1.5] NVRM: Xid (PCI:0000:38:00): 79, pid=1, name=SXid (0): 12028, gone"
 
-    assert [(e.family, e.code) for e in events_of([line])] == [(Family.XID, 79)]
+    assert [(e.family, e.code) for e in find_events([line])] == [(Family.XID, 79)]
 
 
 def test_a_flood_is_counted_and_hides_nothing() -> None:
@@ -104,9 +104,9 @@ def test_a_flood_is_counted_and_hides_nothing() -> None:
 
     result = CHECK.judge({"kernel_log": evidence}, CheckContext())
 
-    assert len(events_of(flood)) <= EVENTS_MAX + 7
+    assert len(find_events(flood)) <= EVENTS_MAX + 7
     assert result.verdict is Verdict.FAIL
-    ordered = [rank(f.severity) for f in result.findings]
+    ordered = [rank_severity(f.severity) for f in result.findings]
     assert ordered == sorted(ordered, reverse=True)
 
 
@@ -131,7 +131,7 @@ def test_the_sample_log_is_read() -> None:
     if not path.exists():
         pytest.skip("no samples here: set PROVISIONER_SAMPLES")
 
-    found = events_of(path.read_text().splitlines())
+    found = find_events(path.read_text().splitlines())
 
     assert [(e.code, e.link, e.place) for e in found] == [
         (74, 14, ""),
@@ -141,6 +141,6 @@ def test_the_sample_log_is_read() -> None:
 
 
 def test_an_event_is_plain_json() -> None:
-    (event,) = events_of([f"[449410.332316] {WORDS}"])
+    (event,) = find_events([f"[449410.332316] {WORDS}"])
 
     assert ErrorEvent.model_validate_json(event.model_dump_json()) == event

@@ -15,7 +15,7 @@ from provisioner.checks.xid.sxid_table import SXIDS, Fatality, explain_sxid
 from provisioner.checks.xid.xid_events import NO_CODE
 from provisioner.checks.xid.xid_explain import explain_xid
 from provisioner.checks.xid.xid_nvlink import NvlinkMeaning, decode_registers
-from provisioner.checks.xid.xid_nvlink5 import ROWS, decode_words
+from provisioner.checks.xid.xid_nvlink5 import ROWS, decode_status
 from provisioner.checks.xid.xid_table import XIDS
 from provisioner.model.health import Severity
 
@@ -113,7 +113,7 @@ def test_an_xid_asks_for(code: int, message: str, severity: Severity | None, sai
 
 
 def test_several_errors_in_one_status_ask_for_the_worst() -> None:
-    told = decode_words(145, "RLW_REMAP", 0x82, 0x1 | 0x40)
+    told = decode_status(145, "RLW_REMAP", 0x82, 0x1 | 0x40)
 
     assert told.severity is Severity.RESET_GPU
     assert len(told.details) == 2
@@ -123,7 +123,7 @@ def test_several_errors_in_one_status_ask_for_the_worst() -> None:
 def test_only_published_words_of_nvlink_5_are_harmless(
     information: int, status: int, xid: int
 ) -> None:
-    told = decode_words(xid, "", information, status)
+    told = decode_status(xid, "", information, status)
 
     if told.severity is None:
         assert any(row.xid == xid and status in row.status for row in ROWS) or any(
@@ -190,7 +190,7 @@ def test_every_row_of_nvlink_5_asks_for_what_its_table_says() -> None:
             word = int(bits.replace("-", "0"), 2)
             name = unit.split("/")[version if "/" in unit else 0]
             for one in status.split("/"):
-                told = decode_words(int(xid), name, word, int(one or "0", 16))
+                told = decode_status(int(xid), name, word, int(one or "0", 16))
                 assert told.action.value == action, (xid, unit, status)
 
 

@@ -10,12 +10,16 @@ from pathlib import Path
 from cryptography import x509
 from program import run
 
+from provisioner.adapters.agent.tls import open_authority
 from provisioner.model.agent import AgentSession
 from provisioner.model.node import Node, NodeKind
 from provisioner.store.database.sql_store import open_store
 
 
-def test_the_authority_is_made_once_and_printed_in_both_forms(tmp_path: Path):
+def test_the_authority_is_printed_in_both_forms(tmp_path: Path):
+    (tmp_path / "var").mkdir(mode=0o700)
+    open_authority(tmp_path / "var")
+    asyncio.run(open_store(tmp_path / "var" / "provisioner.db").close())
     first, again = (run(["agents", "ca", "--data", "var"], tmp_path) for _ in range(2))
     words = ["agents", "ca", "--data", "var", "--kernel", "https://192.0.2.1:6385"]
     kernel = run(words, tmp_path).stdout.split()
@@ -48,7 +52,7 @@ def test_agents_are_listed_with_what_they_do(tmp_path: Path):
     told = json.loads(run(["agents", "list", "--data", "var", "--json"], tmp_path).stdout)
     table = run(["agents", "list", "--data", "var"], tmp_path).stdout
 
-    assert [(a["node"], a["state"]) for a in told["agents"]] == [
+    assert [(a["node"], a["state"]) for a in told] == [
         ("a", "up"),
         ("b", "dismissed"),
         ("c", "never came"),

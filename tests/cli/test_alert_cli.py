@@ -46,29 +46,32 @@ def data(tmp_path: Path) -> Path:
 def test_alerts_are_listed_shown_overridden_and_cleared(data: Path) -> None:
     listed = run(["alert", "list"], data)
     (document,) = json.loads(run(["alert", "list", "--json"], data).stdout)
-    why = ["--by", "me", "--why", "fan is ordered"]
+    why = ["--why", "fan is ordered"]
     over = run(["alert", "override", "n1", "SensorReading", *why, "--hours", "2"], data)
-    (held,) = json.loads(run(["alert", "show", "n1", "SensorReading", "--json"], data).stdout)
-    clear = run(["alert", "clear", "n1", "SensorReading", "--target", "Fan_1", *why], data)
+    (held,) = json.loads(run(["alert", "list", "--node", "n1", "--json"], data).stdout)
+    clear = run(
+        ["alert", "clear", "n1", "SensorReading", "--target", "Fan_1", *why, "--json"], data
+    )
     left = json.loads(run(["alert", "list", "--json"], data).stdout)
-    (kept,) = json.loads(run(["alert", "list", "--node", "n1", "--all", "--json"], data).stdout)
+    (kept,) = json.loads(run(["alert", "list", "--node", "n1", "--json"], data).stdout)
 
     assert "SensorReading" in listed.stdout
     assert "\x1b" not in listed.stdout
-    assert (document["id"], document["override"]) == ("SensorReading", None)
+    assert (document["id"], document["overridden_until"]) == ("SensorReading", 0)
     assert over.returncode == clear.returncode == 0
-    assert (held["override"]["by"], held["override"]["why"]) == ("me", "fan is ordered")
+    asked_by = json.loads(clear.stdout)["asked_by"]
+    assert (held["overridden_by"], held["overridden_why"]) == (asked_by, "fan is ordered")
     assert left == []
-    assert kept["cleared_why"] == "me: fan is ordered"
+    assert kept["cleared_why"] == f"{asked_by}: fan is ordered"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["show", "n1", "Nothing"], "there is no such alert"),
-        (["show", "n9", "X"], "there is no such node"),
-        (["clear", "n1", "SensorReading", "--by", " ", "--why", "x"], "--by"),
-        (["override", "n1", "*", "--by", "a", "--why", "b", "--hours", "9999"], "90 days"),
+        (["list", "--node", "n9"], "no such node"),
+        (["clear", "n1", "SensorReading", "--why", " "], "why"),
+        (["clear", "n1", "SensorReading"], "--why"),
+        (["override", "n1", "*", "--why", "b", "--hours", "9999"], "hours"),
     ],
 )
 def test_what_is_wrong_is_one_clear_line(data: Path, words: list[str], said: str) -> None:

@@ -84,14 +84,6 @@ CASES: dict[str, tuple[str, ...]] = {
     INTAKE + "no_file.yaml": ("dell_idrac, password_file", "gone", "no such file"),
     INSPECT + "--user root": ("--user", PASSWORD),
     # networks and addresses
-    INTAKE + "good.yaml --range 10.0.0.1/24": ("--range", "host bits", "10.0.0.0/24"),
-    INTAKE + "good.yaml --range 10.0.0.0/99": ("--range", "10.0.0.0/99", "10.0.0.0/24"),
-    INTAKE + "good.yaml --range everything": ("--range", "everything", "10.0.0.0/24"),
-    INTAKE + "good.yaml --range 10.0.0.0/8": ("--range", "16777216", "/16"),
-    INTAKE + "good.yaml --bmc 10.0.0.9": ("--bmc", "10.0.0.9", "https://HOST:PORT"),
-    INTAKE + "good.yaml --bmc https://u:p@h": ("--bmc", "credentials", "list"),
-    INTAKE + "good.yaml --bmc https://[::1": ("--bmc", "https://HOST:PORT"),
-    INTAKE + "good.yaml --port 70000": ("--port", "65535"),
     # certificates and pins
     INSPECT + "--ca not.pem": ("--ca", "not.pem", "PEM"),
     INSPECT + "--ca gone.pem": ("--ca", "gone.pem", "PEM"),
@@ -125,11 +117,16 @@ CASES: dict[str, tuple[str, ...]] = {
     "plan --release r --matrix matrix.yaml --inventory list.json": ("list.json", "inspect"),
     "plan --release r --matrix matrix.yaml --inventory number.json": ("components", "inspect"),
     # no data, or a directory that is not ours
-    "node list --data data": ("data", "provisioner intake"),
-    "node show n0 --data data": ("data", "provisioner intake"),
-    "node retry n0 --data data": ("data", "provisioner intake"),
+    "node list --data data --offline": ("data", "--data"),
+    "node list --server http://h": ("--server", "https://HOST:PORT"),
+    "node list --server https://h": ("--token-file", "PROVISIONER_TOKEN_FILE"),
+    "node list --context lab": ("--context", "no such context"),
+    "node list --context lab --data data": ("--context", "one of them"),
+    "campaign defer c0001 n0 --until soon": ("--until", "2026-12-24T18:00"),
+    "pin set fleet --release r": ("--reason", "provisioner pin set"),
     "demo --matrix matrix.yaml --directory .": ("--directory", "other files"),
-    INTAKE + "good.yaml --data empty": ("empty", "another directory"),
+    "demo --matrix matrix.yaml --spare 1": ("--spare", "every sound host"),
+    "demo --matrix matrix.yaml --stay --nodes 2 --spare 2": ("--spare", "of 2 hosts"),
 }  # fmt: skip
 
 

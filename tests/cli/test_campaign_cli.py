@@ -14,6 +14,7 @@ from campaign_parts import MATRIX
 from program import Done, run
 
 from provisioner.daemon.data import DATABASE
+from provisioner.planning.places.address_plan import parse
 
 POLICY = """
 canary: {size: 2, soak_s: 600}
@@ -45,8 +46,8 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(data: Path, *words: str) -> Done:
-    return run([*words, "--matrix", "m.yaml"], data)
+def asked(data: Path, *words: str, **settings: Any) -> Done:
+    return run(list(words), data, MATRIX, production=False, **settings)
 
 
 def told(done: Done) -> Any:
@@ -55,31 +56,33 @@ def told(done: Done) -> Any:
 
 
 def drafted(data: Path, select: str = "kind=host") -> Done:
-    words = ("--release", "next", "--select", select, "--policy", "policy.yaml", "--by", "ann")
+    words = ("--release", "next", "--select", select, "--policy", "policy.yaml")
     return asked(data, "campaign", "create", *words)
 
 
 def test_a_campaign_from_draft_to_abort(data: Path) -> None:
     made = drafted(data)
     (listed,) = told(run(["campaign", "list", "--json"], data))
-    preview = told(asked(data, "campaign", "preview", "c0001", "--lab", "--json"))
+    preview = told(asked(data, "campaign", "preview", "c0001", "--json"))
     nodes = told(run(["node", "list", "--json"], data))
-    started = asked(data, "campaign", "start", "c0001", "--lab", "--by", "ann")
+    started = asked(data, "campaign", "start", "c0001")
     paused = told(run(["campaign", "pause", "c0001", "--reason", "lunch", "--json"], data))
+    (held,) = told(run(["campaign", "list", "--json"], data))
     resumed = run(["campaign", "resume", "c0001"], data)
-    aborted = run(["campaign", "abort", "c0001"], data)
+    aborted = run(["campaign", "abort", "c0001", "--yes"], data)
     report = told(run(["campaign", "report", "c0001", "--json"], data))
     shown = run(["campaign", "show", "c0001"], data)
 
-    assert made.stdout == "c0001: draft\n"
-    assert (listed["state"], listed["release"], listed["created_by"]) == ("draft", "next", "ann")
+    assert "campaign: c0001" in made.stdout
+    assert (listed["state"], listed["release"]) == ("draft", "next")
+    assert listed["created_by"] == paused["asked_by"]
     assert sum(len(w["nodes"]) for w in preview["waves"]) == 8
     assert preview["blast"]["gpus"] == 64
     assert {n["release"] for n in nodes} == {"base"}
-    assert started.stdout == "c0001: started\n"
-    assert (paused["campaign"]["state"], paused["campaign"]["reason"]) == ("paused", "lunch")
-    assert resumed.stdout == "c0001: started\n"
-    assert aborted.stdout.startswith("c0001: aborted")
+    assert "state: started" in started.stdout
+    assert (held["state"], held["reason"]) == ("paused", "lunch")
+    assert "state: started" in resumed.stdout
+    assert "state: aborted" in aborted.stdout
     assert (report["state"], report["states"]) == ("aborted", {"pending": 8})
     assert "canaries" in shown.stdout
 
@@ -87,12 +90,12 @@ def test_a_campaign_from_draft_to_abort(data: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["campaign", "create", "--release", "nope", "--select", "all"], 2, "Known: base, next."),
-        (["campaign", "create", "--release", "next", "--select", "rak=a"], 2, "no field 'rak'"),
+        (["campaign", "create", "--release", "nope", "--select", "all"], 1, "Known: base, next."),
+        (["campaign", "create", "--release", "next", "--select", "rak=a"], 1, "no field 'rak'"),
         (["campaign", "create", "--release", "next", "--select", "su=9"], 1, "it picks no node"),
-        (["campaign", "start", "c0009"], 2, "there is no such campaign"),
-        (["campaign", "preview", "c0009"], 2, "there is no such campaign"),
-        (["pin", "set", "node", "su0-n00", "--release", "next"], 2, "a pin has a reason"),
+        (["campaign", "start", "c0009"], 2, "no such campaign"),
+        (["campaign", "preview", "c0009"], 2, "no such campaign"),
+        (["pin", "set", "node", "su0-n00", "--release", "next"], 2, "--reason"),
         (
             [
                 "pin",
@@ -107,7 +110,7 @@ def test_a_campaign_from_draft_to_abort(data: Path) -> None:
                 "2099-01-01",
             ],
             2,
-            "there is no rack",
+            "no such rack",
         ),
     ],
 )
@@ -120,13 +123,13 @@ def test_what_cannot_be_is_refused_with_what_would_help(
 
 
 def test_an_address_plan_tells_in_which_planes_switches_would_go_down(data: Path) -> None:
-    (data / "plan.yaml").write_text(PLANES)
     (data / "policy.yaml").write_text(f"{POLICY}limits: {{total: 8}}\n")
-    assert drafted(data, "kind=switch").stdout == "c0001: draft\n"
-    words = ("campaign", "preview", "c0001", "--lab")
+    assert "state: draft" in drafted(data, "kind=switch").stdout
+    words = ("campaign", "preview", "c0001")
 
-    told_so = told(asked(data, *words, "--plan", "plan.yaml", "--json"))
-    shown = asked(data, *words, "--plan", "plan.yaml")
+    plan = parse("plan.yaml", PLANES)
+    told_so = told(asked(data, *words, "--json", plan=plan))
+    shown = asked(data, *words, plan=plan)
     without = told(asked(data, *words, "--json"))
 
     assert told_so["blast"]["planes"] == [0]
@@ -149,7 +152,8 @@ def test_a_request_that_the_state_does_not_allow_changes_nothing(data: Path) -> 
     done = run(["campaign", "resume", "c0001", "--json"], data)
 
     assert done.returncode == 1
-    assert json.loads(done.stdout)["blockers"][0]["detail"] == "it is draft: resume is not possible"
+    (blocker,) = json.loads(done.stdout)["blockers"]
+    assert blocker["detail"] == "it is draft: resume is not possible"
 
 
 def test_pins_are_kept_and_drift_says_why(data: Path) -> None:
@@ -158,11 +162,11 @@ def test_pins_are_kept_and_drift_says_why(data: Path) -> None:
     (pin,) = told(run(["pin", "list", "--json"], data))
     (line,) = told(asked(data, "drift", "--json"))
     table = asked(data, "drift")
-    removed = run(["pin", "remove", "node", "su0-n03"], data)
+    removed = run(["pin", "remove", "node", "su0-n03", "--yes"], data)
     after = told(asked(data, "drift", "--json"))
     debt = told(run(["debt", "--json"], data))
 
-    assert kept.stdout == "node su0-n03: next\n"
+    assert "release: next" in kept.stdout
     assert (pin["scope"], pin["reason"]) == ("node", "a benchmark")
     assert (line["node"], line["release"], line["target"]) == ("su0-n03", "base", "next")
     assert line["behind"] == [
@@ -176,14 +180,14 @@ def test_pins_are_kept_and_drift_says_why(data: Path) -> None:
 
 def test_a_node_is_deferred_skipped_and_tried_again(data: Path) -> None:
     drafted(data)
-    asked(data, "campaign", "start", "c0001", "--lab")
+    asked(data, "campaign", "start", "c0001")
     late = run(["campaign", "defer", "c0001", "su0-n00", "--until", "2099-01-01"], data)
     skipped = run(["campaign", "skip", "c0001", "su0-n00", "--reason", "fragile"], data)
     seen = told(run(["campaign", "show", "c0001", "--json"], data))
     again = run(["campaign", "again", "c0001", "su0-n00"], data)
     stranger = run(["campaign", "skip", "c0001", "n99"], data)
 
-    states = {n["progress"]["node"]: n["progress"]["state"] for n in seen["nodes"]}
-    assert (late.returncode, "at the latest" in late.stdout) == (1, True)
+    states = {n["node"]: n["state"] for n in seen["nodes"]}
+    assert (late.returncode, "at the latest" in late.stdout + late.stderr) == (1, True)
     assert (skipped.returncode, states["su0-n00"]) == (0, "skipped")
     assert (again.returncode, stranger.returncode) == (0, 2)

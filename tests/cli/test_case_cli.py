@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from program import run
@@ -28,6 +30,15 @@ WAITING = Case(
 )  # fmt: skip
 
 
+def in_hours(hours: float) -> str:
+    return f"{time.time() + hours * 3600:.0f}"
+
+
+def shown(data: Path, case: str) -> dict[str, Any]:
+    """All of a case, as the staff sees it."""
+    return dict(json.loads(run(["case", "show", case, "--json"], data).stdout)["case"])
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     async def fill() -> None:
@@ -43,15 +54,16 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_reported_fault_tells_the_tenant_at_once_and_opens_one_case_only(data: Path) -> None:
-    opened = run(["case", "open", "n1", "--reason", "jobs hang", "--tenant", "--json"], data)
-    again = run(["case", "open", "n1", "--reason", "jobs hang", "--json"], data)
-    (notice,) = json.loads(run(["case", "notices", "--tenant", "blue", "--json"], data).stdout)
+    run(["case", "open", "n1", "--reason", "jobs hang", "--tenant"], data)
+    case = shown(data, "n1-c0001")
+    again = run(["case", "open", "n1", "--reason", "jobs hang"], data)
+    (notice,) = json.loads(run(["notice", "list", "--json"], data).stdout)
 
-    case = json.loads(opened.stdout)
+    assert again.returncode == 0
     assert (case["id"], case["service"], case["tenant"]) == ("n1-c0001", "drain", "blue")
     assert (notice["kind"], notice["case"]) == ("failure", "n1-c0001")
     assert notice["effective_at"] == case["drain_at"] > case["opened_at"]
-    joined = json.loads(again.stdout)
+    joined = shown(data, "n1-c0001")
     assert (joined["id"], joined["drain_at"]) == (case["id"], case["drain_at"])
 
 
@@ -62,39 +74,37 @@ def test_a_worse_report_joins_the_open_case_and_cuts_the_node_off(data: Path) ->
     joined = run(worse, data)
 
     assert joined.returncode == 0, joined.stderr
-    case = json.loads(joined.stdout)
+    case = shown(data, "n1-c0001")
     assert (case["id"], case["service"]) == ("n1-c0001", "cut_off")
     assert [r["reason"] for r in case["reports"]] == ["smoke"]
-    notices = json.loads(run(["case", "notices", "--json"], data).stdout)
+    notices = json.loads(run(["notice", "list", "--json"], data).stdout)
     assert len(notices) == 2
 
 
 def test_a_tenant_puts_off_agrees_and_hears_of_retirement(data: Path) -> None:
     run(["case", "open", "n1", "--reason", "jobs hang", "--tenant"], data)
-    late = run(["case", "defer", "n1-c0001", "--hours", "400"], data)
-    good = run(["case", "defer", "n1-c0001", "--hours", "300"], data)
+    late = run(["case", "defer", "n1-c0001", "--until", in_hours(400)], data)
+    good = run(["case", "defer", "n1-c0001", "--until", in_hours(300)], data)
     gone = run(["case", "retire", "n1-c0001", "--why", "too old", "--days", "20", "--yes"], data)
-    agreed = run(["case", "accept", "n1-c0001", "--json"], data)
-    told = json.loads(run(["case", "notices", "--json"], data).stdout)
+    run(["case", "accept", "n1-c0001"], data)
+    told = json.loads(run(["notice", "list", "--json"], data).stdout)
 
-    assert (late.returncode, good.returncode, gone.returncode) == (2, 0, 0)
-    case = json.loads(agreed.stdout)
-    assert case["drain_at"] <= told[-1]["effective_at"]
+    assert (late.returncode, good.returncode, gone.returncode) == (1, 0, 0)
+    assert shown(data, "n1-c0001")["drain_at"] <= max(n["effective_at"] for n in told)
     assert sorted({n["kind"] for n in told}) == ["failure", "retirement"]
 
 
 def test_planned_work_is_no_fault_and_has_its_own_words_and_times(data: Path) -> None:
     planned = ["case", "open", "n1", "--reason", "PDU work", "--maintenance"]
-    opened = run([*planned, "--begins-in", "72", "--lasts", "4"], data)
-    (case,) = json.loads(run(["case", "list", "--node", "n1", "--json"], data).stdout)
-    (notice,) = json.loads(run(["case", "notices", "--json"], data).stdout)
-    listed = run(["case", "notices"], data)
+    opened = run([*planned, "--begins-at", in_hours(72), "--ends-at", in_hours(76)], data)
+    case = shown(data, "n1-c0001")
+    (notice,) = json.loads(run(["notice", "list", "--json"], data).stdout)
+    listed = run(["notice", "list"], data)
     by_tenant = run([*planned, "--tenant"], data)
 
     assert opened.returncode == 0, opened.stderr
-    assert "recorded only" in opened.stdout
     assert (case["origin"], case["service"]) == ("maintenance", "drain")
-    assert case["drain_at"] - case["opened_at"] == pytest.approx(72 * 3600, abs=60)
+    assert case["drain_at"] - case["opened_at"] == pytest.approx(72 * 3600, abs=120)
     assert case["work_ends_at"] - case["drain_at"] == pytest.approx(4 * 3600, abs=60)
     assert (notice["kind"], notice["channels"]) == ("maintenance", 0)
     assert notice["effective_at"] == case["drain_at"]
@@ -106,31 +116,32 @@ def test_planned_work_is_no_fault_and_has_its_own_words_and_times(data: Path) ->
 
 
 def test_people_say_what_they_did_and_only_where_they_were_asked(data: Path) -> None:
-    back = run(["case", "returned", "n2-c0001", "--work", "new GPU", "--json"], data)
+    run(["case", "returned", "n2-c0001", "--work", "new GPU"], data)
     twice = run(["case", "returned", "n2-c0001", "--work", "new GPU"], data)
 
-    case = json.loads(back.stdout)
+    case = shown(data, "n2-c0001")
     assert case["stage"] == "returning"
     assert case["ticket"]["closed_at"] > 0
-    assert twice.returncode == 2
+    assert twice.returncode == 1
 
 
 def test_a_rack_is_given_back_with_a_case_for_each_host(data: Path) -> None:
-    told = run(["case", "open-rack", "r1", "--reason", "water below"], data)
-    nowhere = run(["case", "open-rack", "r9", "--reason", "water below"], data)
+    words = ["--reason", "water below", "--yes", "--json"]
+    told = json.loads(run(["case", "open-rack", "r1", *words], data).stdout)
+    nowhere = run(["case", "open-rack", "r9", *words], data)
 
-    assert told.stdout.strip() == "n1: n1-c0001"
+    assert told["result"]["cases"] == {"n1": "n1-c0001"}
     assert nowhere.returncode == 2
 
 
 def test_cases_are_shown_without_a_devices_terminal_codes_and_reported(data: Path) -> None:
     listed = run(["case", "list"], data)
-    shown = run(["case", "show", "n2-c0001"], data)
+    told = run(["case", "show", "n2-c0001"], data)
     closed = run(["case", "close", "n2-c0001", "--why", "nothing found"], data)
-    report = json.loads(run(["case", "report", "--days", "100000", "--json"], data).stdout)
+    report = json.loads(run(["case", "report", "--days", "36000", "--json"], data).stdout)
 
     assert "n2-c0001" in listed.stdout
-    assert "Replace it." in shown.stdout
-    assert "\x1b" not in listed.stdout + shown.stdout
+    assert "Replace it." in told.stdout
+    assert "\x1b" not in listed.stdout + told.stdout
     assert closed.returncode == 0
     assert report["endings"] == {"no_fault": 1}

@@ -1,4 +1,4 @@
-"""`provisioner certify --rejudge`: stored evidence under other thresholds; nothing is changed."""
+"""`provisioner node rejudge`: stored evidence under other thresholds; nothing is changed."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def certify(site: Path, *words: str, code: int) -> dict[str, Any]:
-    done = run(["certify", "--rejudge", *words, "--json"], site)
+def certify(site: Path, *words: str, code: int, **settings: Any) -> dict[str, Any]:
+    done = run(["node", "rejudge", *words, "--json"], site, **settings)
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout)
 
@@ -78,13 +78,10 @@ def test_the_same_thresholds_give_the_same_verdict_and_lost_evidence_is_no_pass(
     site: Path,
 ) -> None:
     told = certify(site, "n1", code=1)
-    now = {r["check"]: (r["was"], r["now"]) for r in told["nodes"][0]["results"]}
+    now = {r["check"]: (r["was"], r["now"]["verdict"]) for r in told["nodes"][0]["results"]}
 
-    assert now == {
-        "kernel_errors": ("fail", "fail"),
-        "nccl_single": ("pass", "pass"),
-        "ecc": ("pass", "skipped"),
-    }
+    assert now == {"ecc": ("pass", "skipped")}  # those that would change
+    assert told["nodes"][0]["judged"] == 3
     assert told["nodes"][0]["worse"] == 1
 
 
@@ -92,38 +89,37 @@ def test_other_thresholds_show_what_would_change_and_change_nothing(site: Path) 
     own = 'all_reduce_gb_s:\n  H100: {value: 500, source: "another day"}\n'
     (site / "own.yaml").write_text(own)
 
-    told = certify(site, "--all", "--thresholds", "own.yaml", code=1)
-    result = told["nodes"][0]["results"][1]
-    table = run(["certify", "--rejudge", "n1", "--thresholds", "own.yaml"], site)
+    told = certify(site, "--thresholds", "own.yaml", code=1)
+    result = next(r for r in told["nodes"][0]["results"] if r["check"] == "nccl_single")
+    table = run(["node", "rejudge", "n1", "--thresholds", "own.yaml"], site)
 
-    assert (result["was"], result["now"]) == ("pass", "fail")
-    assert result["findings"][0]["wanted"] == "at least 500 GB/s"
+    assert (result["was"], result["now"]["verdict"]) == ("pass", "fail")
+    assert result["now"]["findings"][0]["wanted"] == "at least 500 GB/s"
     assert told["changed"] == 2
     assert "2 would change" in table.stdout
-    assert certify(site, "n1", code=1)["nodes"][0]["results"][1]["was"] == "pass"
+    assert certify(site, "n1", code=1)["changed"] == 1
 
 
 def test_what_the_site_calls_harmless_is_so_when_evidence_is_judged_again(site: Path) -> None:
-    (site / "settings.yaml").write_text("kernel_lines_harmless: ['acme_probe: ']\n")
+    told = certify(site, "n1", code=1, kernel_lines_harmless=("acme_probe: ",))
 
-    told = certify(site, "n1", "--settings", "settings.yaml", code=1)
-
-    assert told["nodes"][0]["results"][0]["now"] == "pass"
+    kernel = next(r for r in told["nodes"][0]["results"] if r["check"] == "kernel_errors")
+    assert kernel["now"]["verdict"] == "pass"
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--rejudge"], "give a node or --all"),
-        (["--rejudge", "n1", "--all"], "give a node or --all"),
-        (["n1"], "nothing is asked for"),
-        (["--rejudge", "n9"], "no such node"),
-        (["--rejudge", "n2"], "no report"),
-        (["--rejudge", "n1", "--data", "elsewhere"], "no data directory"),
+        (["n9"], "no such node"),
+        (["n2"], "no such report"),
+        (["n1", "--thresholds", "gone.yaml"], "--thresholds"),
+        (["n1", "--thresholds", "bad.yaml"], "threshold"),
     ],
 )
 def test_wrong_input_ends_with_two(site: Path, words: list[str], says: str) -> None:
-    done = run(["certify", *words], site)
+    (site / "bad.yaml").write_text("nonsense: 1\n")
+
+    done = run(["node", "rejudge", *words], site)
 
     assert done.returncode == 2
     assert says in done.stderr

@@ -64,8 +64,8 @@ def test_a_change_that_made_nodes_worse_ends_with_one(site: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["cohort", "compare", "--before", "cccc", "--after", "aaaa"], "no version set"),
-        (["cohort", "show", "--profile", "other"], "no node has this profile"),
+        (["cohort", "compare", "--before", "cccc", "--after", "aaaa"], "No version set"),
+        (["cohort", "show", "--profile", "other"], "no such profile"),
         (["checks", "select", "--cause", "new", "--gates", "xyz"], "no gates"),
     ],
 )
@@ -84,4 +84,4 @@ def test_the_chosen_tests_are_told_with_their_reasons(tmp_path: Path) -> None:
     assert document["fabric"] is True
     assert "gdr_loopback" in document["checks"]
     assert "covers nothing that changed" in document["left_out"]["storage_load"]
-    assert "Give more time" in shown
+    assert "Raise the budget" in shown

@@ -17,7 +17,7 @@ def test_the_list_has_the_first_paragraph_of_each_command(name: str) -> None:
     assert " ".join(first.split()) == COMMANDS[name].about
 
 
-@pytest.mark.parametrize("words", [["--help"], ["wher"], ["xid", "79"]])
+@pytest.mark.parametrize("words", [["--help"], ["wher"], ["xid", "79"], ["node", "--help"]])
 def test_what_was_not_asked_for_is_not_loaded(words: list[str]) -> None:
     script = (
         "import sys; from provisioner.cli import main\n"

@@ -9,6 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.cli.serve.demo import draw_end
+from provisioner.demo import Asked, Progress, Summary
+from provisioner.demo.stay import is_served, staying
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.settings import Settings
+
 ROOT = Path(__file__).parents[2]
 KEYS = {
     "nodes",
@@ -42,3 +48,51 @@ def test_a_small_site_ends_with_both_nodes_released_and_says_so(tmp_path: Path) 
     assert found["uncertified_in_customer_vrf"] == 0
     assert found["switches"] > 0
     assert found["redfish_requests"] > 0
+
+
+def summary(redfish_requests: int, wall_s: float) -> Summary:
+    return Summary(
+        nodes=2,
+        switches=1,
+        released=1,
+        quarantined=({"node": "su0-n01", "blocker": "check_failed: a GPU"},),
+        uncertified_in_customer_vrf=0,
+        violations=(),
+        redfish_requests=redfish_requests,
+        wall_s=wall_s,
+        ran_out_of_time=False,
+        as_planned=True,
+    )
+
+
+def test_the_picture_of_the_end_is_the_same_on_a_busy_machine() -> None:
+    nodes = [
+        Node(id="leaf", kind=NodeKind.SWITCH, state=State.RELEASED),
+        Node(id="su0-n00", kind=NodeKind.HOST, state=State.RELEASED),
+        Node(id="su0-n01", kind=NodeKind.HOST, state=State.QUARANTINED),
+    ]
+
+    idle = draw_end(Progress(nodes, 36_000.0, 80.0, "driving"), summary(4_000, 81.0))
+    busy = draw_end(Progress(nodes, 99_000.0, 390.0, "driving"), summary(4_700, 391.0))
+
+    assert idle == busy
+    assert "su0-n01" in idle
+
+
+def test_a_site_serves_when_only_so_many_hosts_are_spare() -> None:
+    served = Node(id="su0-n00", kind=NodeKind.HOST, state=State.RELEASED, tenant="red")
+    spare = Node(id="su0-n01", kind=NodeKind.HOST, state=State.CERTIFIED)
+    leaf = Node(id="leaf", kind=NodeKind.SWITCH, state=State.RELEASED)
+
+    assert is_served([leaf, served, spare], spare=1)
+    assert not is_served([leaf, served, spare], spare=0)
+    assert not is_served([leaf, served, spare.model_copy(update={"tenant": "red"})], spare=1)
+    assert not is_served([leaf.model_copy(update={"state": State.CONVERGING}), served], spare=0)
+    assert not is_served([], spare=0)
+
+
+@pytest.mark.parametrize("speed", [1.0, 300.0, 2000.0])
+def test_other_commands_can_read_the_settings_of_a_fast_site(speed: float) -> None:
+    chosen = staying(Asked(nodes=4, speed=speed))
+
+    assert Settings.model_validate(chosen.model_dump(mode="json", exclude_defaults=True)) == chosen

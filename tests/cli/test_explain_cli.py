@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from given_events import event_of
 from program import Done, run
 
 from provisioner.daemon.data import open_data
@@ -50,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             seen = Inventory(node="n1", vendor="generic", components=(part,))
             await store.record(operation, inventory=seen, now=NOW)
             detail = {"from": "validating", "to": "quarantined", "why": str(BLOCKER)}
-            await store.journal("state", "n1", detail, NOW)
+            await store.journal(event_of("state", "n1", detail), NOW)
             alert = Alert(
                 node="n1", id="FanFailed", target="FAN_1", source="watch", since=NOW, last_at=NOW
             )

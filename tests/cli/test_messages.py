@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 from program import run
 
-from provisioner.adapters.api_client import Answer
 from provisioner.adapters.redfish.messages import refusal
-from provisioner.cli.client.remote_views import show_problem
+from provisioner.cli.client.output import show_problem
 from provisioner.daemon.data import open_data
 from provisioner.ports import Reply
 from provisioner.ports.reply_words import plain_text, status_words
 from provisioner.store.database import database
 
 LISTS = (
-    "node list", "tenant list", "case list", "case notices", "campaign list", "campaign notices",
+    "node list", "tenant list", "case list", "notice list", "campaign list",
     "webhook list", "alert list", "token list", "pin list", "agents list", "drift", "debt",
 )  # fmt: skip
 
@@ -52,13 +51,14 @@ def test_a_locked_database_is_not_called_damaged(
     holder.execute("PRAGMA locking_mode = EXCLUSIVE")
     holder.execute("BEGIN EXCLUSIVE")
     try:
-        refused = run(["node", "list"], place)
+        refused = run(["node", "list", "--offline"], place)
     finally:
         holder.close()
 
+    said = refused.stdout + refused.stderr
     assert refused.returncode in (1, 2)
-    assert "backup" not in refused.stderr
-    assert "another process" in refused.stderr
+    assert "restore it from a backup" not in said
+    assert "another process" in said
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -66,7 +66,7 @@ def test_a_refusal_without_a_detail_ends_with_its_title(
     status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for document in (None, {"title": "Not allowed", "detail": ""}, {"title": "Not allowed"}):
-        show_problem(Answer(status, document, b"", ""), as_json=False)
+        show_problem(document, status, "table")
 
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"error: status {status}", "error: Not allowed", "error: Not allowed"]

@@ -7,13 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from program import run
 
-from provisioner.cli import app
 from provisioner.daemon.data import open_data
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.runtime.site_clock import CLOCK_FILE, keep_clock, site_clock
+from provisioner.runtime.site_clock import CLOCK_FILE, read_clock, write_clock
 from provisioner.runtime.wall_clock import WallClock
 
 DAY_S = 86_400.0
@@ -24,7 +23,7 @@ def test_a_request_on_a_fast_site_is_made_at_the_sites_time(tmp_path: Path) -> N
 
     async def fill() -> None:
         async with open_data(tmp_path, 1.0) as opened:
-            keep_clock(tmp_path, tomorrow)
+            write_clock(tmp_path, tomorrow)
             await opened.store.add_node(
                 Node(id="n0", kind=NodeKind.HOST, state=State.QUARANTINED, profile="hgx")
             )
@@ -34,19 +33,19 @@ def test_a_request_on_a_fast_site_is_made_at_the_sites_time(tmp_path: Path) -> N
             return max(float(row["at"]) for row in await opened.store.journal_rows())
 
     asyncio.run(fill())
-    done = CliRunner().invoke(app, ["node", "retry", "n0", "--data", str(tmp_path)])
+    done = run(["node", "retry", "n0", "--data", str(tmp_path)], tmp_path)
 
-    assert done.exit_code == 0, done.output
+    assert done.returncode == 0, done.stderr
     assert asyncio.run(asked_at()) > time.time() + DAY_S / 2
 
 
 def test_a_daemon_in_real_time_takes_a_fast_clock_away(tmp_path: Path) -> None:
-    keep_clock(tmp_path, WallClock(speed=300.0, epoch=5.0))
-    assert (site_clock(tmp_path).speed, site_clock(tmp_path).epoch) == (300.0, 5.0)
+    write_clock(tmp_path, WallClock(speed=300.0, epoch=5.0))
+    assert (read_clock(tmp_path).speed, read_clock(tmp_path).epoch) == (300.0, 5.0)
 
-    keep_clock(tmp_path, WallClock())
+    write_clock(tmp_path, WallClock())
 
-    assert site_clock(tmp_path).speed == 1.0
+    assert read_clock(tmp_path).speed == 1.0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -59,4 +58,4 @@ def test_what_tells_no_clock_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / CLOCK_FILE).write_text(text)
 
     with pytest.raises(InputError, match="tells no clock"):
-        site_clock(tmp_path)
+        read_clock(tmp_path)

@@ -38,12 +38,11 @@ class Looker:
             ignore_https_errors=True, viewport={"width": 1440, "height": 900}
         )
         self.context.set_default_timeout(PATIENCE_MS)
-        if token:
-            kept: Any = {
-                "name": COOKIE, "value": token, "url": url, "secure": True, "httpOnly": True,
-                "sameSite": "Strict",
-            }  # fmt: skip
-            self.context.add_cookies([kept])
+        if token:  # the answer's cookie goes into the browser's jar
+            begun = self.context.request.post(
+                f"{url}/v1/session", headers={"Authorization": f"Bearer {token}"}
+            )
+            assert begun.status == 200, begun.text()
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))

@@ -6,6 +6,7 @@ from functools import partial
 
 from console_release import NEWER
 from console_stories import PROVED, UNDER_WAY, put_stories
+from given_events import event_of
 from served import PROFILE, RELEASE, fill
 from sqlalchemy import Connection
 
@@ -15,9 +16,9 @@ from provisioner.model.case import (
     Case,
     Fault,
     Origin,
-    Outcome,
     PartClass,
     RemedyKind,
+    RemedyOutcome,
     RemedyTry,
     Service,
     Stage,
@@ -55,9 +56,11 @@ async def fill_console(store: SqlStore, now: float, *, liar: bool = True) -> Non
         hosts.append((row.id, row.release))
         if row.id in (PROVED, UNDER_WAY):
             continue
-        await store.journal("state", row.id, {"to": "intake", "why": "identified"}, now - 7200)
+        await store.journal(
+            event_of("state", row.id, {"to": "intake", "why": "identified"}), now - 7200
+        )
         detail = {"to": row.state.value, "why": "everything that it waited for is so"}
-        await store.journal("state", row.id, detail, row.entered_at)
+        await store.journal(event_of("state", row.id, detail), row.entered_at)
     for unit in (1, 2):
         for rail in range(8):
             name = f"leaf-su{unit}-r{rail}"
@@ -141,7 +144,7 @@ async def put_liar(store: SqlStore, now: float) -> None:
         evidence_rows.put_report(connection, report)
 
     await store.write(work)
-    await store.journal("state", row.id, {"to": "quarantined", "why": EVIL}, now - 60)
+    await store.journal(event_of("state", row.id, {"to": "quarantined", "why": EVIL}), now - 60)
 
 
 async def put_campaign(store: SqlStore, now: float) -> None:
@@ -192,11 +195,13 @@ async def put_case(store: SqlStore, now: float, words: str) -> None:
         ),
         tries=(
             trial(remedy=RemedyKind.GPU_RESET, attempt=1, started_at=now - 6000,
-                  measured_at=now - 5400, outcome=Outcome.SAME, after=("xid 79",)),
+                  measured_at=now - 5400, outcome=RemedyOutcome.SAME, after=("xid 79",)),
             trial(remedy=RemedyKind.COLD_BOOT, attempt=1, started_at=now - 5000,
-                  measured_at=now - 3000, outcome=Outcome.SAME, after=("xid 79",)),
+                  measured_at=now - 3000, outcome=RemedyOutcome.SAME, after=("xid 79",)),
         ),
         ticket=Ticket(id="HW-4711", system="webhook", opened_at=now - 2000, led=True,
                       work="Replace GPU_SXM_5."),
     )  # fmt: skip
-    await CaseRows(store).add_case(case, journal=[("case", case.node, {"case": case.id})], now=now)
+    await CaseRows(store).add_case(
+        case, events=[event_of("case", case.node, {"case": case.id})], now=now
+    )

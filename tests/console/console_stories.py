@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console_release import MOVES, NEWER, seen
+from given_events import event_of
 from served import PROFILE, RELEASE
 from sqlalchemy import Connection
 
@@ -41,10 +42,12 @@ async def put_stories(store: SqlStore, hosts: list[tuple[str, str]], now: float)
 
     await store.write(look)
     for state, why, before in JOURNEY:
-        await store.journal("state", UNDER_WAY, {"to": state, "why": why}, now - before)
+        await store.journal(event_of("state", UNDER_WAY, {"to": state, "why": why}), now - before)
     for state, why, before in JOURNEY[:5]:
-        await store.journal("state", PROVED, {"to": state, "why": why}, now - before)
-    await store.journal("state", PROVED, {"to": "released", "why": "tenant red wants 2"}, now - 600)
+        await store.journal(event_of("state", PROVED, {"to": state, "why": why}), now - before)
+    await store.journal(
+        event_of("state", PROVED, {"to": "released", "why": "tenant red wants 2"}), now - 600
+    )
     await put_actions(store, now)
 
 

@@ -6,17 +6,24 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from functools import partial
 from typing import Any
 
 import pytest
 from chromium import COOKIE, Looker
 from console_fleet import EVIL, NEWER
 from console_site import Site
+from given_events import event_of
+from sqlalchemy import select, update
 
+from provisioner.model.access import Session
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_policy import Policy
+from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import State
 from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.rows import session_rows
+from provisioner.store.schema.access_schema import console_sessions
 
 PIXEL = """() => {
     const [c, m] = ['canvas', '.map-mark'].map((word) => document.querySelector(word));
@@ -50,19 +57,89 @@ def test_a_token_is_taken_once_and_kept_where_no_script_reads_it(site: Site, bro
         assert looker.context.cookies() == []
 
 
-def test_the_cookie_alone_changes_nothing(site: Site) -> None:
-    ours = ssl._create_unverified_context()
+def request(site: Site, verb: str, path: str, **headers: str) -> tuple[int, Any]:
+    """(status, JSON) of a request that no browser sends."""
     asked = urllib.request.Request(
-        f"{site.url}/v1/campaigns/c0001/pause",
-        method="POST",
-        data=b"{}",
-        headers={"Cookie": f"{COOKIE}={site.tokens['operator']}"},
+        f"{site.url}/v1{path}", method=verb, data=b"{}" if verb == "POST" else None, headers=headers
     )
-    with pytest.raises(urllib.error.HTTPError) as no:
-        urllib.request.urlopen(asked, context=ours)
+    try:
+        with urllib.request.urlopen(asked, context=ssl._create_unverified_context()) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as no:
+        return no.code, json.load(no)
 
-    assert no.value.code == 403
-    assert "cookie alone" in json.load(no.value)["title"]
+
+def cookie_of(look: Looker) -> dict[str, str]:
+    """The header of whoever took the browser's cookie."""
+    kept = {c["name"]: c for c in look.context.cookies()}[COOKIE]
+    return {"Cookie": f"{COOKIE}={kept['value']}"}
+
+
+def test_the_cookie_alone_changes_nothing(site: Site, look: Looker) -> None:
+    status, told = request(site, "POST", "/campaigns/c0001/pause", **cookie_of(look))
+
+    assert status == 403
+    assert "cookie alone" in told["title"]
+
+
+def test_a_cookie_that_was_stolen_is_worth_nothing_after_the_sign_out(site: Site, browser) -> None:
+    with Looker(browser, site.url, site.tokens["operator"]) as looker:
+        stolen = cookie_of(looker)
+        assert site.tokens["operator"] not in stolen["Cookie"]
+        before, _ = request(site, "GET", "/me", **stolen)
+        looker.page.get_by_role("button", name="Sign out").click()
+        looker.page.get_by_label("Token").wait_for()
+        after, _ = request(site, "GET", "/me", **stolen)
+
+    assert (before, after) == (200, 401)
+
+
+def test_a_session_that_was_ended_elsewhere_leads_to_the_sign_in(site: Site, browser) -> None:
+    with Looker(browser, site.url, site.tokens["viewer"]) as looker:
+        end = partial(
+            session_rows.end_sessions_of_subject, subject="viewer@example", why="tried", now=1.8e9
+        )
+        assert site.do(site.store.write(end))
+        looker.page.get_by_text("Your session is over").wait_for()
+
+
+def test_a_reclaim_asks_for_the_token_again_and_then_goes_on(site: Site, browser) -> None:
+    with Looker(browser, site.url, site.tokens["operator"]) as looker:
+        page = looker.page
+        name = next(n.id for n in site.do(site.store.nodes()) if n.state is State.RELEASED)
+        looker.to(f"nodes/{name}", name)
+        site.do(age_sessions(site))
+        page.get_by_role("button", name="Reclaim").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Also if it could not serve").check()
+        dialog.get_by_role("button", name="Reclaim").click()
+        again = page.get_by_role("dialog", name="Sign in again")
+        again.wait_for()
+        assert site.do(site.store.node(name)).state is State.RELEASED
+
+        again.get_by_label("Token").fill("wrong")
+        again.get_by_role("button", name="Sign in").click()
+        again.get_by_text("This token is not good").wait_for()
+        again.get_by_label("Token").fill(site.tokens["operator"])
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").first.wait_for(state="detached")
+        page.get_by_role("heading", name=name, level=1).wait_for()
+
+        assert site.do(site.store.node(name)).state is State.DRAINING
+        assert looker.get("#bar").is_visible()
+
+
+async def age_sessions(site: Site) -> None:
+    """As if every browser had signed in an hour ago, and had been in use since."""
+
+    def age(connection: Any) -> None:
+        for row in connection.execute(select(console_sessions)).all():
+            session = Session.model_validate_json(row.body)
+            older = session.model_copy(update={"made_at": session.made_at - 3600.0})
+            written = update(console_sessions).where(console_sessions.c.id == row.id)
+            connection.execute(written.values(body=older.model_dump_json()))
+
+    await site.store.write(age)
 
 
 def test_a_keyboard_reaches_everything_in_order(look: Looker) -> None:
@@ -125,7 +202,9 @@ def test_an_event_moves_a_colour_without_anybody_asking(look: Looker, site: Site
         node = await site.store.node(name)
         assert node is not None
         await site.store.save_node(node.model_copy(update={"state": state}))
-        await site.store.journal("state", name, {"to": state.value, "why": "tried"}, 1.8e9)
+        await site.store.journal(
+            event_of("state", name, {"to": state.value, "why": "tried"}), 1.8e9
+        )
 
     was = site.do(site.store.node(name)).state
     site.do(turn(State.REPAIRING))
@@ -158,6 +237,11 @@ def test_a_campaign_is_paused_by_keyboard_after_a_question_and_shows_it(look: Lo
     abort.click()
     assert "ends for good" in (look.page.get_by_role("dialog").text_content() or "")
     look.page.get_by_role("button", name="Cancel").click()
+    look.page.get_by_role("button", name="Roll back").click()
+    back = look.page.get_by_role("dialog")
+    cost, no = back.get_by_text("of all nodes together"), back.get_by_text("It cannot begin")
+    cost.or_(no).first.wait_for()
+    back.get_by_role("button", name="Cancel").click()
     look.page.get_by_role("button", name="Resume").click()
     look.page.get_by_role("dialog").get_by_role("button", name="Resume").click()
     look.page.get_by_role("button", name="Pause").wait_for()
@@ -257,7 +341,7 @@ def test_a_campaign_that_nothing_undoes_starts_only_when_each_step_was_agreed_to
         aborted = site.do(book.campaign("c0009")).model_copy(
             update={"state": CampaignState.ABORTED}
         )
-        site.do(book.save_campaign(aborted, {}, 1.8e9))
+        site.do(book.save_campaign(aborted, describe_change(aborted, ""), 1.8e9))
 
     assert f"{preview['blast']['hosts']} hosts" in said
     assert f"{preview['steps']} steps" in said

@@ -12,7 +12,7 @@ from provisioner.ports import Secret
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.redfish.redfish_answers import Answer
-from provisioner.sim.site.fault_presets import inject
+from provisioner.sim.site.fault_presets import inject_fault
 from provisioner.sim.site.front import Front
 from provisioner.sim.site.serve import Addresses, Server
 from provisioner.sim.site.site import Site
@@ -30,7 +30,7 @@ async def first_login(fault: str = "") -> tuple[list[str], Found, str]:
     site = Site(1, 7, clock=clock)
     server, front = Server(clock, site.schedule, Addresses()), Front(site)
     if fault:
-        inject(site, fault, *CARD.split("/"))
+        inject_fault(site, fault, *CARD.split("/"))
     asked: list[str] = []
 
     def handle(method: str, path: str, query: dict[str, str], *rest: object) -> Answer:

@@ -29,7 +29,7 @@ def test_a_bmc_is_logged_in_to_and_read_and_not_reset() -> None:
 
             bmc.answers["POST", RESET.path] = note
             transport = RedfishTransport()
-            with permit.closed("writes were lost"):
+            with permit.close_gate("writes were lost"):
                 assert (await transport.request(bmc.address(), SYSTEMS)).status == 200
                 with pytest.raises(LookOnly, match="writes were lost"):
                     await transport.request(bmc.address(), RESET)
@@ -55,7 +55,7 @@ def test_a_switch_is_read_and_gets_no_revision() -> None:
             device.answers["POST", "/nvue_v1/revision"] = note
             transport = NvueTransport()
             switch = SwitchAddress(device.url, device.username, Secret(device.password), device.pin)
-            with permit.closed("writes were lost"):
+            with permit.close_gate("writes were lost"):
                 await transport.request(switch, Call("GET", "/nvue_v1/vrf", timeout_s=5))
                 call = Call("POST", "/nvue_v1/revision", {}, timeout_s=5)
                 with pytest.raises(LookOnly):
@@ -67,16 +67,16 @@ def test_a_switch_is_read_and_gets_no_revision() -> None:
 
 
 def test_what_does_not_say_that_it_only_reads_writes() -> None:
-    with permit.closed("writes were lost"):
-        with permit.reading():
+    with permit.close_gate("writes were lost"):
+        with permit.allow_reads():
             permit.ask()
         permit.ask(writes=False)
         with pytest.raises(LookOnly):
             permit.ask()
-        assert permit.why_closed() == "writes were lost"
+        assert permit.get_closing_reason() == "writes were lost"
     permit.ask()
 
-    assert permit.why_closed() == ""
+    assert permit.get_closing_reason() == ""
 
 
 def test_a_task_that_vouches_for_its_readings_vouches_for_no_other() -> None:
@@ -89,9 +89,9 @@ def test_a_task_that_vouches_for_its_readings_vouches_for_no_other() -> None:
         return False
 
     async def scenario() -> None:
-        with permit.closed("writes were lost"):
+        with permit.close_gate("writes were lost"):
             other = asyncio.create_task(refused())
-            with permit.reading():
+            with permit.allow_reads():
                 mine = asyncio.create_task(refused())
                 assert not await mine
             assert await other

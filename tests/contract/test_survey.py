@@ -52,7 +52,7 @@ def test_a_card_that_lets_nobody_in_hides_nothing_but_itself(tmp_path: Path) -> 
     assert inventory is not None
     assert len(inventory.devices_of(DeviceKind.GPU)) == 8
     assert len(inventory.devices_of(DeviceKind.DPU)) == 2
-    assert inventory.component("host.driver", "host") is not None
+    assert inventory.find_component("host.driver", "host") is not None
     assert (Reason.LOGIN_REFUSED, f"{NODE}/DPU_1") in {(g.reason, g.source) for g in inventory.gaps}
     assert (node.profile, node.certificate, node.placement) == ("", "", Placement.NONE)
 

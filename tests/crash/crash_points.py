@@ -1,9 +1,9 @@
 """`make crash-points`: the daemon dies at every point of the journey; prints how many there are.
 
-With `--every N` only at each N-th, with `--leg NAME` only at those of one leg, there from point
-`--since N` on, where an earlier run was ended; `--twice`: whoever takes over dies as well, at each
-place that is not on the way without a death; `--awaits` lists the awaits of the path's modules that
-this journey does not come to.
+With `--every N` only at each N-th, with `--leg NAME` only at those of one leg (`hurt`: of those in
+which others hurt the site), there from point `--since N` on, where an earlier run was ended;
+`--twice`: whoever takes over dies as well, at each place that is not on the way without a death;
+`--awaits` lists the awaits of the path's modules that this journey does not come to.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from legs import NAMES
-from lives import explore, seconds
+from legs import HURT_LEGS, LEGS, NAMES
+from lives import Run, explore, seconds
 from points import OURS, Place
 
+HURT = "hurt"  # the legs in which others hurt the site
+HURT_NAMES = tuple(leg.name for leg in HURT_LEGS[1:])
 PATH = (
     "control/node/reconciler.py",
     "control/node/performer.py",
@@ -29,6 +31,9 @@ PATH = (
     "control/repairs/repairs.py",
     "control/node/mender.py",
     "control/campaigns/campaigns.py",
+    "control/watch/leaf_watch.py",
+    "control/watch/recovery.py",
+    "control/watch/trespasses.py",
     "execution/",
 )
 
@@ -36,18 +41,19 @@ PATH = (
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--every", type=int, default=1)
-    options.add_argument("--leg", choices=NAMES, help="go to it without deaths, and no further")
+    legs = (*NAMES, HURT)
+    options.add_argument("--leg", choices=legs, help="go to it without deaths, and no further")
     options.add_argument("--since", type=int, default=1, metavar="N", help="of each leg")
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options.add_argument("--twice", action="store_true", help="and once more behind each death")
     options.add_argument("--awaits", action="store_true")
     given = options.parse_args()
     began = time.monotonic()
-    done = 0
+    done, wanted = 0, set(_legs(given.leg))
 
     def chosen(leg: str, number: int) -> bool:
         nonlocal done
-        if number % given.every or number < given.since or given.leg not in (None, leg):
+        if number % given.every or number < given.since or leg not in wanted:
             return False
         done += 1
         if done % 25 == 0:
@@ -58,13 +64,17 @@ def main() -> int:
         if verdict:
             say(f"{' > '.join(place)}\n    {verdict.strip()}")
 
-    last = given.leg or NAMES[-1]
-    with tempfile.TemporaryDirectory() as directory:
-        second = seconds(Path(directory), last) if given.twice else None
-        run = explore(Path(directory), chosen, jobs=given.jobs, last=last, tell=tell, second=second)
-        twice = second.places() if second is not None else []
-    if run.wrong:
-        say(f"the journey without a death: {run.wrong}")
+    run, twice = Run(), list[Place]()
+    for last in _journeys(given.leg):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory)
+            second = seconds(path, last) if given.twice else None
+            one = explore(path, chosen, jobs=given.jobs, last=last, tell=tell, second=second)
+            twice += second.places() if second is not None else []
+        if one.wrong:
+            say(f"the journey to the end of {last} without a death: {one.wrong}")
+        run.add(one)
+        wanted -= set(one.legs)  # the second journey goes its first leg without deaths
     bad = [place for place, verdict in run.verdicts.items() if verdict]
     commits = sum(place[-1].endswith("_commit") for place in run.points)
     say("; ".join(f"{leg}: {count} points" for leg, count in run.legs.items()))
@@ -79,6 +89,17 @@ def main() -> int:
     if given.awaits:
         say("\n".join(sorted(f"not on it: {file}:{line}" for file, line in waits - met)))
     return 1 if bad or run.wrong else 0
+
+
+def _legs(given: str | None) -> Sequence[str]:
+    """The legs that are died in."""
+    return NAMES if given is None else HURT_NAMES if given == HURT else (given,)
+
+
+def _journeys(given: str | None) -> Sequence[str]:
+    """The last leg of each journey that is made."""
+    last = (LEGS[-1].name, HURT_NAMES[-1])
+    return last if given is None else last[1:] if given == HURT else (given,)
 
 
 def say(text: str) -> None:

@@ -15,11 +15,12 @@ from losing import LosingBmcs
 from returned import HOST, node_of
 from rig import World
 
+from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.demo.site import ARTIFACTS
 from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import State
-from provisioner.sim.site.fault_presets import inject
+from provisioner.sim.site.fault_presets import inject_fault
 from provisioner.store.repositories.case_rows import CaseRows
 
 GPU, CARD = "GPU_SXM_5", "DPU_0"
@@ -32,13 +33,13 @@ async def begin(world: World) -> None:
     """Red's host loses a GPU, and red agrees to have it taken."""
     assert isinstance(world.transport, LosingBmcs)
     world.transport.loss.on = True
-    inject(world.site, "dead_gpu", HOST, GPU)
+    inject_fault(world.site, "dead_gpu", HOST, GPU)
     await reported(world, "a GPU is gone")
 
 
 async def reported(world: World, why: str) -> None:
     """Red says that its host has a fault, and that it may be taken for it."""
-    desk = CaseDesk(world.store, CaseRows(world.store), None, world.clock, world.settings)
+    desk = CaseDesk(Context(world.store, world.clock, world.settings), CaseRows(world.store), None)
     case = await desk.open(await node_of(world), Origin.TENANT, why, "red")
     assert isinstance(case, Case), case
     agreed = await desk.accept(case, "red")

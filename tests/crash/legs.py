@@ -2,8 +2,9 @@
 
 To tenant blue; taken back, every disk erased, to tenant red; a fault that the third rung of the
 ladder cures, with red's node taken for it and brought back; a campaign to the next release; parts
-that people exchange (`exchange.py`). Judged by the simulator's log, the ledger and the journal,
-apart from the code that carries a leg out.
+that people exchange (`exchange.py`). In a journey of its own, behind the first leg, others hurt the
+site (`hurts.py`). Judged by the simulator's log, the ledger and the journal, apart from the code
+that carries a leg out, and at each moment by `port_judge.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import exchange
+import hurts
 import next_release
 from acts import repeated
+from hurt_world import HurtWorld
 from losing import LosingBmcs, LosingSwitches, Loss
 from returned import HOST, SECRET, node_of
 from rig import MATRIX, RESTING, World
@@ -23,6 +26,7 @@ from test_erasure_crashes import wrongs
 from test_journeys import misdeeds
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
 from provisioner.model.campaign import CampaignState
 from provisioner.model.campaign_policy import Policy
@@ -30,8 +34,8 @@ from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.tenant import Tenant
-from provisioner.planning.lifecycle.operator_requests import reclaim
-from provisioner.sim.site.fault_presets import inject
+from provisioner.planning.lifecycle.operator_requests import reclaim_node
+from provisioner.sim.site.fault_presets import inject_fault
 from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.store.repositories.case_rows import CaseRows
 
@@ -52,14 +56,14 @@ class Leg:
 
     name: str
     during: str  # told beside the node's state: the same line is another point then
-    begin: Callable[[World], Awaitable[None]]
-    over: Callable[[World], Awaitable[str | None]]
-    judge: Callable[[World, float], Awaitable[list[str]]]
+    begin: Callable[[HurtWorld], Awaitable[None]]
+    over: Callable[[HurtWorld], Awaitable[str | None]]
+    judge: Callable[[HurtWorld, float], Awaitable[list[str]]]
 
 
-def made(directory: Path) -> World:
+def made(directory: Path) -> HurtWorld:
     """The site of the journey, before its first daemon."""
-    world = World(
+    world = HurtWorld(
         directory,
         nodes=1,
         seed=5,
@@ -92,7 +96,7 @@ async def _to_red(world: World) -> None:
     await _want(world, "red")
     for disk in world.site.machines[HOST].disks.values():
         disk.content, disk.holds = SECRET, "tenant"
-    back = reclaim(await node_of(world), world.clock.now())
+    back = reclaim_node(await node_of(world), world.clock.now())
     assert isinstance(back, Node)
     await world.store.save_node(back)
 
@@ -135,7 +139,7 @@ async def _want(world: World, tenant: str) -> None:
 
 
 async def _break(world: World) -> None:
-    inject(world.site, FAULT, HOST, "")
+    inject_fault(world.site, FAULT, HOST, "")
     await exchange.reported(world, "a rail stands still")
 
 
@@ -201,7 +205,7 @@ async def _campaign(world: World) -> None:
 def _requests(world: World) -> CampaignRequests:
     matrix = read_matrix([MATRIX, world.files.overlay])
     book = CampaignRows(world.store)
-    return CampaignRequests(world.store, book, world.clock, world.settings, matrix)
+    return CampaignRequests(Context(world.store, world.clock, world.settings), book, matrix)
 
 
 async def _ended(world: World) -> str | None:
@@ -259,4 +263,16 @@ LEGS = (
     Leg("upgrade", ", in a campaign", _campaign, _ended, _upgraded),
     Leg("exchange", ", in a case", exchange.begin, exchange.over, _exchanged),
 )
-NAMES = tuple(leg.name for leg in LEGS)
+# another journey, whose first leg is died in on the first one
+HURT_LEGS = (
+    LEGS[0],
+    Leg("hands", ", under hands", hurts.begin_hands, hurts.end_hands, hurts.judge_hands),
+    Leg("lapses", ", under lapses", hurts.begin_lapses, hurts.end_lapses, hurts.judge_lapses),
+    Leg("restored", ", restored", hurts.begin_restored, hurts.end_restored, hurts.judge_restored),
+)
+NAMES = tuple(leg.name for leg in (*LEGS, *HURT_LEGS[1:]))
+
+
+def journey_to(leg: str) -> tuple[Leg, ...]:
+    """The journey that has this leg."""
+    return HURT_LEGS if leg in {known.name for known in HURT_LEGS[1:]} else LEGS

@@ -16,6 +16,7 @@ import logging
 import os
 import resource
 import select
+import sqlite3
 import sys
 import traceback
 from collections import Counter
@@ -24,11 +25,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import virtual_time
-from legs import LEGS, Leg, made, slow
+from legs import LEGS, Leg, journey_to, made, slow
 from points import LOOPS, CrashLane, Lives, Place, trace
 from returned import HOST
 
-from provisioner.execution.actions import leaf_turns
+from provisioner.runtime import process_scope
+from provisioner.store.database.sql_store import SqlStore, open_store
 from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.store.repositories.vault import Vault
 
@@ -48,6 +50,14 @@ class Run:
     verdicts: dict[Place, str] = field(default_factory=dict)  # of those died at; "": all is well
     wrong: str = ""  # with the journey that nobody died on
     tell: Callable[[Place, str], None] = lambda place, verdict: None
+
+    def add(self, other: Run) -> None:
+        """Another journey as well; a leg that both have counts once."""
+        for place, passed in other.points.items():
+            self.points[place] = self.points.get(place, 0) + passed
+        self.legs = other.legs | self.legs
+        self.verdicts |= other.verdicts
+        self.wrong = "; ".join(filter(None, (self.wrong, other.wrong)))
 
 
 class Seconds:
@@ -136,18 +146,28 @@ class Journey:
     """A site of one host and twelve switches, and the daemon that may die."""
 
     def __init__(
-        self, directory: Path, run: Run, chosen: Chosen, forks: list[Fork], second: Seconds | None
+        self,
+        directory: Path,
+        run: Run,
+        chosen: Chosen,
+        forks: list[Fork],
+        second: Seconds | None,
     ) -> None:
         self.world = made(directory)
+        self.world.lose_writes = self._lose_writes
         self.run, self.chosen, self.second = run, chosen, second
         self.forks = forks  # of each generation; the last one is ours
         self.lives = Lives()
         self.leg = LEGS[0]
         self.dead = asyncio.Event()
         self.deaths = 0  # on the way to here
-        store = self.world.store
+        self._take(self.world.store)
+
+    def _take(self, store: SqlStore) -> None:
+        """This is the database; its commits can be died at."""
         self._rows = store.writer._connection.connection.driver_connection  # type: ignore
         store.writer = store.reader = CrashLane(store.writer)  # type: ignore[assignment]
+        self.world.store, self.world.judge.rows = store, self._rows
 
     async def go(self, last: str, deaths_max: int) -> str:
         """The journey; everything that is wrong with it. It is left off after so many deaths."""
@@ -157,7 +177,7 @@ class Journey:
         await self._begin()
         reviving = asyncio.ensure_future(self._revive())
         wrong: list[str] = []
-        for leg in LEGS:
+        for leg in journey_to(last):
             wrong += await self._leg(leg, deaths_max)
             if self.deaths or self._enough(deaths_max) or leg.name == last:
                 break
@@ -205,14 +225,25 @@ class Journey:
 
     def _die(self) -> None:
         """In the child: the daemon is gone."""
-        leaf_turns._turns.clear()  # what the process that died had in its memory
         self.deaths += 1
         if self.second is None or self.deaths > 1:
             self.lives.met = None
         else:
             self.forks.append(Fork(Run(), jobs=1))
+        self._end_life()
+
+    def _end_life(self) -> None:
+        scope = process_scope.get_scope()  # what the process that died had in its memory
+        scope.locks.clear()
+        scope.closed.clear()
         self.lives.now += 1
         self.dead.set()
+
+    def _lose_writes(self, backup: sqlite3.Connection) -> None:
+        """The daemon is gone, and the next one gets this database."""
+        self._end_life()
+        self._take(open_store(":memory:", inline=True))
+        backup.backup(self._rows)
 
     async def _leg(self, leg: Leg, deaths_max: int) -> list[str]:
         """One leg to its end, and what is wrong then."""
@@ -232,7 +263,8 @@ class Journey:
             problem = await leg.over(self.world)
         if problem is None:
             problem = await slow(self.world, leg)
-        return [problem] * bool(problem) + await leg.judge(self.world, since)
+        wrong = [problem] * bool(problem) + await leg.judge(self.world, since)
+        return wrong + self.world.judge.judge()
 
 
 def seconds(directory: Path, last: str) -> Seconds:
@@ -260,9 +292,11 @@ def explore(
     run = Run(tell=tell)
     forks = [Fork(run, jobs)]
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of tasks that never ended: on purpose
+    logging.getLogger("provisioner").setLevel(logging.CRITICAL)  # of what a judge says better
 
     async def main() -> str:
-        return await Journey(directory, run, chosen, forks, second).go(last, deaths_max)
+        journey = Journey(directory, run, chosen, forks, second)
+        return await journey.go(last, deaths_max)
 
     try:
         wrong = virtual_time.run(main())

@@ -19,15 +19,24 @@ from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-from provisioner.runtime.log_context import named
-from provisioner.store.database.lanes import Lane, Work
+from provisioner.runtime.log_context import get_log_context
+from provisioner.store.database.lanes import Counting, Lane, Work
 
 Result = TypeVar("Result")
 ROOT = Path(__file__).parents[2]
 OURS = str(ROOT / "provisioner") + "/"
 OUTSIDE = (OURS + "sim/", OURS + "twin/")  # devices and wires: they outlive the daemon
 # loops that decide what is begun: with no node of their own, they count by their task's name
-LOOPS = ("scheduler", "release watch", "repairs", "tickets", "campaigns")
+LOOPS = (
+    "scheduler",
+    "release watch",
+    "repairs",
+    "tickets",
+    "campaigns",
+    "recovery",
+    "watch of leaves",
+)
+LOOKS = {"LeafWatch.look": "watch of leaves"}  # a task without a name of its own, by its coroutine
 LIFE: ContextVar[int] = ContextVar("life", default=0)  # which daemon a task is of; 0: none
 
 # kind of node or loop, the node's state, "file:line" from the outermost to the innermost
@@ -78,7 +87,8 @@ class Traced(Coroutine[Any, Any, Any]):
         return self._suspended(given)
 
     def _suspended(self, given: Any) -> Any:
-        met, who = self.lives.met, named().get("node") or _loop()
+        met = self.lives.met
+        who = get_log_context().get("node") or _loop() or LOOKS.get(self.__qualname__)
         if met is not None and who:
             met((who, *chain(self.inner)))
             if self.life != self.lives.now:  # it was here that the daemon died
@@ -154,6 +164,14 @@ class CrashLane:
         result = await self._inner.run(work)
         await behind_commit()
         return result
+
+    @property
+    def counting(self) -> Counting | None:
+        return self._inner.counting
+
+    @counting.setter
+    def counting(self, counting: Counting | None) -> None:
+        self._inner.counting = counting
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hurt_world import MemoryMark
 from lives import explore, seconds
+
+from provisioner.control.node.observer import Observer
+from provisioner.control.watch.trespasses import Trespasses
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.planning.release.entitlement import mark_served
 
 DEATHS = 2  # each costs some seconds of a core
 POINTS = 700  # of the 1000 and more on the way to the first tenant; the last of them differ by run
@@ -16,6 +24,9 @@ LATER = {
     "repair": 600,
     "upgrade": 500,
     "exchange": 250,
+    "hands": 1000,
+    "lapses": 700,
+    "restored": 800,
 }  # so many points, and more, have these legs
 SEED = int(os.environ.get("SEED", "8"))
 
@@ -69,3 +80,34 @@ def test_a_third_daemon_ends_what_a_second_one_had_taken_over(tmp_path: Path) ->
     assert len(run.verdicts) == 1
     assert second.places()  # somebody died behind that death
     assert not {*second.places()} & second.known
+
+
+async def _count_old_erasures(self: Trespasses, node: Node, vrfs: Sequence[str]) -> Node:
+    """Owe an erasure without a new stay: what was erased before the trespass counts."""
+    stored: Node = await self._store.node(node.id)
+    served = mark_served(stored.served, vrfs)
+    return await self._store.save_node(stored.model_copy(update={"served": served}))
+
+
+async def _ask_nobody(*_given: object) -> tuple[Blocker, ...]:
+    return ()
+
+
+SPOILT = {  # leg -> what is spoilt: place, name, instead; what the judge says of it
+    "hands": (Trespasses, "_begin_stay", _count_old_erasures, "was not erased"),
+    "lapses": (Observer, "objections", _ask_nobody, "its certificate was revoked"),
+    "restored": (MemoryMark, "read", lambda _mark: None, "before anybody had settled the restore"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("leg", SPOILT)
+def test_a_daemon_that_is_spoilt_on_purpose_is_judged_wrong(
+    tmp_path: Path, leg: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, name, instead, words = SPOILT[leg]
+    monkeypatch.setattr(place, name, instead)
+
+    run = explore(tmp_path, lambda _leg, _number: False, jobs=1, last=leg)
+
+    assert words in run.wrong

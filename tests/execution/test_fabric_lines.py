@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.checks.fabric import fabric
+from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.execution.validate.fabric_lines import (
     CLEAN,
@@ -52,7 +52,7 @@ def member(name: str) -> Member:
     return Member(node=name, address="10.0.0.1", rails=rails)
 
 
-TESTS = [fabric.rdma_pair(member("a"), member("b"), rail) for rail in (0, 9)]
+TESTS = [fabric_workloads.build_rdma_pair_test(member("a"), member("b"), rail) for rail in (0, 9)]
 
 
 @pytest.fixture

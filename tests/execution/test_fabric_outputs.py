@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.checks.check import CheckContext
-from provisioner.checks.fabric import fabric
+from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.execution.validate.fabric_outputs import nccl_rail, rdma_rail, sections, slowest
 from provisioner.model.fabric_session import FabricRun, RailRun
@@ -22,8 +22,8 @@ def member(name: str) -> Member:
     return Member(node=name, address="10.0.0.1", rails=(port,))
 
 
-RDMA = fabric.rdma_pair(member("a"), member("b"), 3)
-NCCL = fabric.nccl_rail((member("a"), member("b")), 3)
+RDMA = fabric_workloads.build_rdma_pair_test(member("a"), member("b"), 3)
+NCCL = fabric_workloads.build_nccl_rail_test((member("a"), member("b")), 3)
 GOOD = RailRun(rail=3, shown="pass", gbit_s=778.0)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 COMMANDS = {"ipv4": "iptables", "ipv6": "ip6tables"}
 _WAYS = {"inbound": ("PREROUTING", "-i"), "outbound": ("POSTROUTING", "-o")}
 _JUMP = re.compile(r"-A (PREROUTING|POSTROUTING) -[io] (\S+) -j (\S+)")
-_RULE = re.compile(r"-A (\S+)((?: -[sd] \S+)*) -j (DROP|RETURN)")
+_RULE = re.compile(r"-A (\S+)((?: -[sdp] \S+)*) -j (DROP|RETURN)")
 
 Bound = Mapping[str, Mapping[str, Collection[str]]]  # port -> access list -> ways
 
@@ -40,7 +40,7 @@ def table(acls: Mapping[str, Any], bound: Bound, ports: Collection[str], family:
     return "\n".join([*lines, "COMMIT", ""])
 
 
-_ENDS = (("-s", "source-ip"), ("-d", "dest-ip"))
+_ENDS = (("-s", "source-ip"), ("-d", "dest-ip"), ("-p", "protocol"))
 
 
 def read(saved: str, family: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -24,7 +24,7 @@ from frr_rendering import at
 from frr_revisions import Revision, Tree, changed, invalid
 from frr_switch import FrrSwitch
 
-from provisioner.sim.hardware.serve_tls import certificate
+from provisioner.sim.hardware.serve_tls import make_certificate
 
 PREFIX = "/nvue_v1"
 IMAGES = {"1": "5.12.0.26", "2": "5.12.1.100"}  # what the partitions call themselves: no more
@@ -241,7 +241,7 @@ def _authorized(header: str) -> bool:
 
 def _secured(switch: FrrSwitch) -> tuple[ssl.SSLContext, str]:
     """A certificate of its own, and its fingerprint as one pins it."""
-    cert, key = certificate(switch.name, "127.0.0.1")
+    cert, key = make_certificate(switch.name, "127.0.0.1")
     file = switch.folder / "api.pem"
     file.write_bytes(key + cert)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -57,7 +57,7 @@ def _in_bgp(site: FrrSite, vrf: str, lines: list[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def _static(site: FrrSite) -> Iterator[None]:
     """A cable between two VRFs of a leaf, and a static route over it to the node."""
-    link = site.addressing.ipv4(site.end(0, 0)).replace("/31", "/32")
+    link = site.addressing.format_ipv4(site.end(0, 0)).replace("/31", "/32")
     with _joined(site, "BLUE", link, "172.0.0.4/32"):
         yield
 
@@ -93,7 +93,7 @@ def _mtu(site: FrrSite) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_port(site: FrrSite, bad: str, good: str) -> Iterator[None]:
-    leaf, port = site.leaf(1), site.ports.leaf_port(site.end(0, 1).other)
+    leaf, port = site.leaf(1), site.ports.name_leaf_port(site.end(0, 1).other)
     leaf.ip(f"link set {port} {bad}", vrf=leaf.interfaces()[port][0])
     try:
         yield
@@ -104,7 +104,7 @@ def _on_port(site: FrrSite, bad: str, good: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _neighbour(site: FrrSite) -> Iterator[None]:
     """The node's address stays in the maintenance VRF's table of neighbours, on another port."""
-    leaf, port = site.leaf(0), site.ports.leaf_port(site.end(3, 0).other)
+    leaf, port = site.leaf(0), site.ports.name_leaf_port(site.end(3, 0).other)
     where = f"{site.address(0)} dev {port}"
     leaf.ip(f"neighbour replace {where} lladdr 02:00:00:00:00:01 nud permanent", vrf="MAINT")
     try:

@@ -27,6 +27,9 @@ PLAN = AddressPlan(units=1, rails=2, nodes=4, spines=2, tenants=8)
 NODES = 4
 MTU = 9000  # of a host's rail
 STORAGE_HOST, STORAGE_PORT = "10.99.0.10", "swp30s0"
+# the network where agents are looked up: a port of each node at leaf 0, and the daemon beside them
+DAEMON, DAEMON_PORT, DAEMON_GATEWAY = "10.98.0.10", "swp27s0", "10.98.0.1"
+IN_BAND, IN_BAND_PORTS = "10.98.0.0/16", ("swp28s0", "swp28s1", "swp29s0", "swp29s1")
 BMC, OOB_PORT = "10.0.0.1", "eth0"  # of everybody
 LEAF_OOB = ("10.0.0.2", "10.0.0.3")
 UNLISTED = "203.0.113.1"  # announced by the routers outside, and in nobody's list
@@ -55,11 +58,11 @@ class FrrSite:
 
     def open(self) -> FrrSite:
         for place in (*self._places("leaf"), *self._places("spine")):
-            name = self.ports.switch(place)
+            name = self.ports.name_switch(place)
             self._add(FrrSwitch(name, self._folder / name))
         for edge in EDGE_PORTS:
             self._add(Router(edge, self._folder / edge))
-        for name in (*self.nodes, "storage", "oob"):
+        for name in (*self.nodes, "storage", "oob", "daemon"):
             self._add(Box(name, self._folder / name))
         self._cables()
         for name in self.nodes:
@@ -69,7 +72,7 @@ class FrrSite:
             leaf = self.leaf(place.number)
             self.nvue[leaf.name] = Nvue(leaf, self._startup(place))
         for place in self._places("spine"):
-            spine = self.boxes[self.ports.switch(place)]
+            spine = self.boxes[self.ports.name_switch(place)]
             assert isinstance(spine, FrrSwitch)
             self.nvue[spine.name] = Nvue(spine, self._underlay(place, sorted(spine.cabled)))
         with ThreadPoolExecutor() as at_once:  # most of it is waiting for zebra
@@ -84,11 +87,11 @@ class FrrSite:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return tuple(self.ports.node(NodePlace(0, 0, n)) for n in range(NODES))
+        return tuple(self.ports.name_node(NodePlace(0, 0, n)) for n in range(NODES))
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        return tuple(self.ports.switch(place) for place in self._places("leaf"))
+        return tuple(self.ports.name_switch(place) for place in self._places("leaf"))
 
     def end(self, node: int, rail: int) -> RailEnd:
         """The host's end of a rail's cable."""
@@ -96,7 +99,11 @@ class FrrSite:
 
     def address(self, node: int, rail: int = 0) -> str:
         """The address of a node's rail, without length."""
-        return self.addressing.ipv4(self.end(node, rail)).partition("/")[0]
+        return self.addressing.format_ipv4(self.end(node, rail)).partition("/")[0]
+
+    def in_band(self, node: int, end: int = 0) -> str:
+        """The address of a node on the agents' network (0), or of the leaf's port there (1)."""
+        return f"10.98.1.{2 * node + end}"
 
     def leaf(self, rail: int) -> FrrSwitch:
         found = self.boxes[self.leaves[rail]]
@@ -131,37 +138,51 @@ class FrrSite:
 
     def _cables(self) -> None:
         for place in self._places("leaf"):
-            leaf, rail = self.boxes[self.ports.switch(place)], place.number
-            for number in range(self.ports.uplinks(place)):
-                (_, port), (spine, other) = self.ports.uplink_ends(Uplink(place, number))
+            leaf, rail = self.boxes[self.ports.name_switch(place)], place.number
+            for number in range(self.ports.count_uplinks(place)):
+                (_, port), (spine, other) = self.ports.find_uplink_ends(Uplink(place, number))
                 cable(leaf, port, self.boxes[spine], other)
             for n, node in enumerate(self.nodes):
                 end = self.end(n, rail)
-                port, other = self.ports.leaf_port(end.other), self.ports.host_interface(end)
+                port, other = (
+                    self.ports.name_leaf_port(end.other),
+                    self.ports.name_host_interface(end),
+                )
                 cable(leaf, port, self.boxes[node], other)
                 self.boxes[node].ip(f"link set {other} mtu {MTU}")
             for edge, port in EDGE_PORTS.items():
                 cable(leaf, port, self.boxes[edge], f"eth{rail}")
             cable(leaf, OOB_PORT, self.boxes["oob"], f"eth{rail}")
         cable(self.leaf(1), STORAGE_PORT, self.boxes["storage"], "eth0")
+        cable(self.leaf(0), DAEMON_PORT, self.boxes["daemon"], "eth0")
+        for n, node in enumerate(self.nodes):
+            cable(self.leaf(0), IN_BAND_PORTS[n], self.boxes[node], "inband")
 
     def _host(self, name: str) -> None:
         """Each rail answers through itself: a table of its own for its address."""
         n, box = self.nodes.index(name), self.boxes[name]
         for rail in range(PLAN.rails):
             end = self.end(n, rail)
-            port = self.ports.host_interface(end)
-            gateway = self.addressing.ipv4(end.other).partition("/")[0]
+            port = self.ports.name_host_interface(end)
+            gateway = self.addressing.format_ipv4(end.other).partition("/")[0]
             box.ip(
-                f"address add {self.addressing.ipv4(end)} dev {port}",
+                f"address add {self.addressing.format_ipv4(end)} dev {port}",
                 f"route add default via {gateway} dev {port} table {100 + rail}",
                 f"rule add from {self.address(n, rail)} lookup {100 + rail}",
                 f"route add default via {gateway} dev {port} metric {10 + rail}",
             )
+        box.ip(
+            f"address add {self.in_band(n)}/31 dev inband",
+            f"route add default via {self.in_band(n, 1)} dev inband table 200",
+            f"rule add from {self.in_band(n)} lookup 200",
+        )
 
     def _others(self) -> None:
         self.boxes["storage"].ip(
             f"address add {STORAGE_HOST}/24 dev eth0", "route add default via 10.99.0.1"
+        )
+        self.boxes["daemon"].ip(
+            f"address add {DAEMON}/24 dev eth0", f"route add default via {DAEMON_GATEWAY}"
         )
         self.boxes["oob"].ip(
             "link add br0 type bridge",
@@ -176,7 +197,7 @@ class FrrSite:
             lines = [f"router bgp {EDGE_ASN[edge]}", f"bgp router-id {host}", TIMERS]
             for rail in range(PLAN.leaves):
                 box.ip(f"address add {edge_address(edge, rail, 1)}/31 dev eth{rail}")
-                asn = self.addressing.asn(SwitchPlace("leaf", 0, 0, rail))
+                asn = self.addressing.get_asn(SwitchPlace("leaf", 0, 0, rail))
                 peer = edge_address(edge, rail, 0)
                 lines += [f"neighbor {peer} remote-as {asn}", f"neighbor {peer} timers connect 1"]
             lines += ["bgp bestpath as-path multipath-relax", "address-family ipv4 unicast"]
@@ -187,7 +208,8 @@ class FrrSite:
         """A leaf as its site prepared it: underlay, overlay, MAINT, STORAGE, and idle ports."""
         rail = place.number
         uplinks = [
-            self.ports.uplink_ends(Uplink(place, n))[0][1] for n in range(self.ports.uplinks(place))
+            self.ports.find_uplink_ends(Uplink(place, n))[0][1]
+            for n in range(self.ports.count_uplinks(place))
         ]
         tree = self._underlay(place, uplinks)
         tree["vrf"]["default"]["router"]["bgp"]["neighbor"] |= self._overlay(place)
@@ -196,10 +218,15 @@ class FrrSite:
         interfaces = tree["interface"]
         interfaces[OOB_PORT] = {"type": "eth", "ip": _in("mgmt", f"{LEAF_OOB[rail]}/24")}
         for n in range(NODES):
-            interfaces[self.ports.leaf_port(self.end(n, rail).other)] = {"type": "swp"}
+            interfaces[self.ports.name_leaf_port(self.end(n, rail).other)] = {"type": "swp"}
         for edge, port in EDGE_PORTS.items():
             address = f"{edge_address(edge, rail, 0)}/31"
             interfaces[port] = {"type": "swp", "ip": _in(WITH_OUTSIDE, address)}
+        if rail == 0:
+            interfaces[DAEMON_PORT] = {"type": "swp", "ip": _in("MAINT", f"{DAEMON_GATEWAY}/24")}
+            for n, port in enumerate(IN_BAND_PORTS):
+                ip = _in("MAINT", f"{self.in_band(n, 1)}/31")
+                interfaces[port] = {"type": "swp", "ip": ip}
         if rail == 1:
             interfaces[STORAGE_PORT] = {"type": "swp", "ip": _in("STORAGE", "10.99.0.1/24")}
         tree["vrf"] |= {
@@ -215,10 +242,10 @@ class FrrSite:
         MAC as soon as a route's best path comes by another spine, and packets are lost."""
         peers = {}
         for other in (p for p in self._places("leaf") if p != place):
-            peers[self.addressing.loopback(other).partition("/")[0]] = {
+            peers[self.addressing.get_loopback(other).partition("/")[0]] = {
                 "type": "numbered",
-                "remote-as": self.addressing.asn(other),
-                "update-source": self.addressing.loopback(place).partition("/")[0],
+                "remote-as": self.addressing.get_asn(other),
+                "update-source": self.addressing.get_loopback(place).partition("/")[0],
                 "multihop-ttl": 3,
                 "address-family": {"l2vpn-evpn": ON},
             }
@@ -226,12 +253,12 @@ class FrrSite:
 
     def _underlay(self, place: SwitchPlace, neighbours: list[str]) -> dict[str, Any]:
         """What every switch has: its loopback, BGP with its neighbours, EVPN over it."""
-        asn, loopback = self.addressing.asn(place), self.addressing.loopback(place)
+        asn, loopback = self.addressing.get_asn(place), self.addressing.get_loopback(place)
         router = loopback.partition("/")[0]
         known: dict[str, Any] = {"type": "unnumbered", "remote-as": "external"}
         known["address-family"] = {"ipv4-unicast": ON}
         return {
-            "system": {"hostname": self.ports.switch(place)},
+            "system": {"hostname": self.ports.name_switch(place)},
             "evpn": ON,
             "nve": {"vxlan": {**ON, "source": {"address": router}}},
             "router": {"bgp": {**ON, "autonomous-system": asn, "router-id": router}},

@@ -17,6 +17,7 @@ from frr_nvue import PASSWORD, USER
 from frr_site import BMC, LEAF_OOB, NODES, PLAN, STORAGE_HOST, FrrSite
 
 from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.performer import Performer
 from provisioner.execution.actions.hold import Hold
@@ -31,7 +32,7 @@ from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker
-from provisioner.model.standing import Standing
+from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.lifecycle.decide import Fence, Release
 from provisioner.planning.release import handover
@@ -103,7 +104,7 @@ class StoredParts:
     async def objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
         return ()
 
-    async def standing(self, node: Node, vrf: str) -> Standing:
+    async def standing(self, node: Node, vrf: str) -> ReleaseConditions:
         inventory = await self._store.inventory(node.id)
         assert isinstance(inventory, Inventory)
         return handover.standing_of(node, inventory, vrf)
@@ -135,9 +136,7 @@ class World:
         )
         self.tenancy = Tenancy(self.effects, store)
         self.performer = Performer(
-            store,
-            self.clock,
-            self.settings,
+            Context(store, self.clock, self.settings),
             observer=parts,
             identifier=nobody,
             executor=nobody,
@@ -222,10 +221,10 @@ def _host(site: FrrSite, number: int) -> Node:
         ports.append(
             Port(
                 switch=site.leaves[rail],
-                interface=site.ports.leaf_port(end.other),
+                interface=site.ports.name_leaf_port(end.other),
                 rail=rail,
-                nic_slot=site.ports.card(end),
-                address=site.addressing.ipv4(end.other),
+                nic_slot=site.ports.name_card(end),
+                address=site.addressing.format_ipv4(end.other),
             )
         )
     return Node(
@@ -235,7 +234,7 @@ def _host(site: FrrSite, number: int) -> Node:
         placement=Placement.MIXED,
         profile="given",
         release="given",
-        address=site.address(number),
+        address=site.in_band(number),
         location=Location(index=number),
         bmcs=(BmcRef(name="host", url=f"https://{BMC}"),),
         ports=tuple(ports),

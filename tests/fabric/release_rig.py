@@ -162,14 +162,14 @@ class Bench:
     def when_moved(self, act: Callable[[], None]) -> None:
         """Do something right after the last leaf has saved its configuration."""
         last = self.switches["leaf-su0-r7"]
-        noted = last.note
+        noted = last.log_event
 
         def note(now: float, kind: str, subject: str, detail: str = "") -> None:
             noted(now, kind, subject, detail)
             if kind == "config_saved":
                 act()
 
-        last.note = note  # type: ignore[method-assign]
+        last.log_event = note  # type: ignore[method-assign]
 
     def when_probed(self, act: Callable[[], None]) -> None:
         """Do something when the gate was passed once, and packets were sent."""

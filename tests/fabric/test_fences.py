@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from release_rig import FEW, LEAF, NODE, Bench, play
 
+from provisioner.control.context import Context
 from provisioner.control.node.performer import Performer
 from provisioner.execution.actions.hold import Hold
 from provisioner.model.node import Placement
 from provisioner.model.outcome import Reason
 from provisioner.planning.lifecycle.decide import Fence
+from provisioner.ports import StaleWrite
 
 
-async def fenced(bench: Bench, stored: Placement, seen: Placement) -> Any:
+async def fenced(
+    bench: Bench, stored: Placement, seen: Placement, *, overtaken: bool = False
+) -> Any:
     """What a fence reports of a node, where its row says that it is, and how often it was said.
 
-    `seen`: where the turn's own reading found its ports.
+    `seen`: where the turn's own reading found its ports. `overtaken`: somebody writes the node's
+    row while the ports are moved.
     """
     nobody: Any = None  # asked for nothing by a fence
     store, clock = bench.rig.store, bench.rig.clock
     performer = Performer(
-        store,
-        clock,
-        bench.rig.effects.settings,
+        Context(store, clock, bench.rig.effects.settings),
         observer=nobody,
         identifier=nobody,
         executor=nobody,
@@ -35,12 +39,27 @@ async def fenced(bench: Bench, stored: Placement, seen: Placement) -> Any:
     node = await store.save_node(bench.node().model_copy(update={"placement": stored}))
     opened = await store.open_operation(NODE, "journey", clock.now())
     hold = Hold(store, clock, await store.take(opened.id))
-    problems = await performer.perform(
-        hold, node.model_copy(update={"placement": seen}), Fence(), None
-    )
+    other = asyncio.create_task(_write_note(bench)) if overtaken else None
+    try:
+        problems = await performer.perform(
+            hold, node.model_copy(update={"placement": seen}), Fence(), None
+        )
+    except StaleWrite as stale:
+        problems = stale
+    if other is not None:
+        await other
     rows = await store.journal_rows()
     said = [r["detail"]["confirmed"] for r in rows if r["kind"] == "fence"]
     return problems, await store.node(NODE), said
+
+
+async def _write_note(bench: Bench) -> None:
+    """A person's word on the node's row, as soon as a leaf is asked to change."""
+    while not bench.leaf.revisions or not any(r.changes for r in bench.leaf.revisions.values()):
+        await bench.rig.clock.sleep(0.05)
+    node = await bench.rig.store.node(NODE)
+    assert node is not None
+    await bench.rig.store.save_node(node.model_copy(update={"note": "a person's word"}))
 
 
 def silent(bench: Bench) -> None:
@@ -104,3 +123,29 @@ def test_a_customers_node_stays_a_customers_while_nothing_of_its_fence_is_known(
 
     assert problems
     assert (node.placement, said) == (Placement.CUSTOMER, [])
+
+
+@pytest.mark.parametrize(
+    ("plant", "confirmed"), [(None, True), (refusing, False)], ids=["whole", "half"]
+)
+def test_the_journal_keeps_a_fence_where_the_nodes_row_was_changed_meanwhile(
+    plant: Any, confirmed: bool
+) -> None:
+    async def scenario(bench: Bench) -> Any:
+        await bench.release()
+        if plant is not None:
+            plant(bench)
+        given = (bench, Placement.MAINTENANCE, Placement.MIXED)
+        problems, node, _ = await fenced(*given, overtaken=True)
+        rows = [r for r in await bench.rig.store.journal_rows() if r["kind"] == "fence"]
+        return problems, node, [(r["node"], r["detail"]) for r in rows]
+
+    problems, node, rows = play(scenario, FEW)
+
+    assert isinstance(problems, StaleWrite)  # the driver looks again, at the newer row
+    assert (node.note, node.placement) == ("a person's word", Placement.MAINTENANCE)
+    ((subject, detail),) = rows
+    assert subject == NODE
+    assert (detail["confirmed"], detail["row"]) == (confirmed, "changed meanwhile")
+    if confirmed:
+        assert {p["vrf"] for p in detail["placements"]} == {"MAINT"}

@@ -13,7 +13,7 @@ from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.model.release import GateCheck, Verdict
+from provisioner.model.release import GateCheck, RowVerdict
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release.release_ask import FAR_LEAVES_MAX, far_leaves
 from provisioner.sim.switches.switch import Switch
@@ -72,7 +72,7 @@ def test_a_leaf_elsewhere_that_does_not_answer_is_no_proof() -> None:
 
     outcome = play(scenario, FEW)
 
-    assert {(r.subject, r.verdict) for r in bad(outcome)} == {(FAR, Verdict.UNKNOWN)}
+    assert {(r.subject, r.verdict) for r in bad(outcome)} == {(FAR, RowVerdict.UNKNOWN)}
 
 
 def test_the_address_plan_says_which_route_target_a_tenant_has() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.execution.tenancy import release_probes as sending
-from provisioner.model.release import GateCheck, Verdict
+from provisioner.model.release import GateCheck, RowVerdict
 from provisioner.planning.release import release_probes
 from provisioner.planning.release.release_probes import Errand, Partners, Ping
 
@@ -76,14 +76,14 @@ def test_a_route_is_that_of_the_interface_which_has_the_address(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
-        (0, Verdict.PASS),
-        (1, Verdict.FAIL),
-        (124, Verdict.FAIL),
-        (127, Verdict.UNKNOWN),
-        (None, Verdict.UNKNOWN),
+        (0, RowVerdict.PASS),
+        (1, RowVerdict.FAIL),
+        (124, RowVerdict.FAIL),
+        (127, RowVerdict.UNKNOWN),
+        (None, RowVerdict.UNKNOWN),
     ],
 )
-def test_how_a_tool_ended_is_judged(code: int | None, verdict: Verdict) -> None:
+def test_how_a_tool_ended_is_judged(code: int | None, verdict: RowVerdict) -> None:
     sent = ping(GateCheck.RDMA, "10.0.0.9", 18603)
 
     rows = release_probes.judge([Errand("n", HERE, (sent,))], {("n", sent): code})
@@ -93,10 +93,10 @@ def test_how_a_tool_ended_is_judged(code: int | None, verdict: Verdict) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "verdict"),
-    [("required", Verdict.UNKNOWN), ("listed", Verdict.NONE), ("off", Verdict.NONE)],
+    [("required", RowVerdict.UNKNOWN), ("listed", RowVerdict.NONE), ("off", RowVerdict.NONE)],
 )
 def test_a_site_says_whether_a_tenant_without_a_canary_is_given_nodes(
-    setting: str, verdict: Verdict
+    setting: str, verdict: RowVerdict
 ) -> None:
     rows = release_probes.judge([], {}, setting)
 

@@ -8,6 +8,7 @@ from typing import Any
 from release_faults import starts_otherwise
 from release_rig import FEW, LEAF, PEER, Bench, play, trees
 
+from provisioner.control.context import Context
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.execution.tenancy.release_sequence import proved
 from provisioner.model.certificate import Certificate
@@ -126,8 +127,8 @@ def test_a_reclaim_denies_every_port_before_it_moves_one() -> None:
                 seen.extend("provisioner_deny4" in e["acl"] for e in entries)
 
         for switch in bench.switches.values():
-            noted = switch.note
-            switch.note = lambda *given, noted=noted: (noted(*given), look(given[1]))[0]
+            noted = switch.log_event
+            switch.log_event = lambda *given, noted=noted: (noted(*given), look(given[1]))[0]
         outcome = await bench.releases.reclaim(_released(bench))
         left = [tree["interface"][bench.port]["acl"] for tree in trees(bench.leaf)]
         return outcome, seen, left, bench.rig.truth("su0-n00")
@@ -199,7 +200,7 @@ async def _watched(bench: Bench, act: Any) -> tuple[Node, list[str], list[bool]]
         submitted.append(operation)
 
     watch = ReleaseWatch(
-        store, bench.rig.clock, bench.rig.effects.settings, bench.rig.tenancy, submit
+        Context(store, bench.rig.clock, bench.rig.effects.settings), bench.rig.tenancy, submit
     )
     act(bench)
     taken = []

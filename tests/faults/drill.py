@@ -83,7 +83,7 @@ class Drill:
         self.node = Node(
             id=NODE,
             kind=NodeKind.HOST,
-            address=self.site.expected()["nodes"][0].get("address", NODE),
+            address=self.site.build_expected()["nodes"][0].get("address", NODE),
             bmcs=(BmcRef(name="host", url=URL),),
         )
 
@@ -155,7 +155,7 @@ async def read(drill: Drill) -> Blocker | None:
     seen, problems = await drill.collector.collect(drill.node)
     if seen is None:
         return problems[0]
-    bios = seen.component("host.bios", "") or next(iter(seen.of_kind("host.bios")), None)
+    bios = seen.find_component("host.bios", "") or next(iter(seen.of_kind("host.bios")), None)
     version = bios.version if bios is not None else None
     drill.seen = seen
     unseen = next((g for g in seen.gaps if g.reason in UNSEEN), None)
@@ -241,7 +241,7 @@ async def card(drill: Drill) -> Blocker | None:
     await drill.vault.put(f"{NODE}/{name}", account.username, Secret(account.password))
     bmcs = (*drill.node.bmcs, BmcRef(name=name, url=CARD_URL, kind="dpu"))
     node = drill.node.model_copy(update={"bmcs": bmcs})
-    machine.stage(machine.firmware[name, "DPU_NIC"], NEW, drill.clock.now())
+    machine.stage_version(machine.firmware[name, "DPU_NIC"], NEW, drill.clock.now())
     wanted = step(StepKind.ACTIVATE, "").model_copy(
         update={"activates": ((f"bluefield.nic/{name}", NEW),)}
     )

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from provisioner.adapters.redfish.session import Login
 from provisioner.ports import BmcAddress, Call, Reply, TooLarge, Unreachable, Upload
 from provisioner.sim.site.front import Front
-from provisioner.twin.wires import multipart
+from provisioner.twin.wires import encode_multipart
 
 NODE, NAME = "su0-n00", "su0-n00/host"
 URL, CARD_URL = "https://bmc.test", "https://card.test"
@@ -37,7 +37,7 @@ class MemoryExchange:
             self.basic += 1
         body = b""
         if isinstance(call.body, Upload):
-            headers["content-type"], body = multipart(call.body)
+            headers["content-type"], body = encode_multipart(call.body)
         elif call.body is not None:
             headers["content-type"], body = "application/json", json.dumps(call.body).encode()
         headers["content-length"] = str(len(body))

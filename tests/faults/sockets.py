@@ -56,7 +56,7 @@ async def served() -> AsyncIterator[Served]:
     site = Site(1, 7, clock=clock)
     server = Server(clock, site.schedule, Addresses())
     server.wired = lambda: bool(site.faults.rules)
-    front = Front(site, server.fetch, server.deliver)
+    front = Front(site, server.fetch_file, server.deliver_event)
     name = f"{NODE}/host"
     url = await server.add(name, partial(front.handle, name), front.redfish[name].bmc)
     try:

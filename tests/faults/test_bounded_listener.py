@@ -7,13 +7,17 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from provisioner.adapters.agent.tls import open_authority
-from provisioner.runtime.bounded_listener import BoundedListener, Limits, handlers_of, peer_of
+from provisioner.daemon.artifacts import serve_artifacts
+from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers, name_peer
+from provisioner.settings import Settings
+from provisioner.telemetry.serving import serve_metrics
 
 SILENT = 1100
 
@@ -29,7 +33,7 @@ async def served(folder: Path, limits: Limits) -> AsyncIterator[tuple[BoundedLis
     await runner.setup()
     authority = open_authority(folder)
     tls = authority.server_context(("127.0.0.1",))
-    listener = BoundedListener("test", handlers_of(runner), limits, tls)
+    listener = BoundedListener("test", get_handlers(runner), limits, tls)
     await listener.start("127.0.0.1", 0)
     try:
         yield listener, authority.ca_pem()
@@ -117,9 +121,43 @@ def test_the_listeners_leave_half_of_the_descriptors(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("resource.getrlimit", lambda _which: (1024, 4096))
     asked = Limits(connections_max=512, per_peer_max=400, idle_s=30.0)
 
-    assert asked.within_descriptors() == Limits(170, 170, 30.0)
+    assert asked.within_descriptors() == Limits(102, 102, 30.0)
 
 
 def test_an_ipv6_host_is_one_peer_whatever_address_it_takes() -> None:
-    assert peer_of("2001:db8::1") == peer_of("2001:db8::ffff:1") != peer_of("2001:db8:0:1::1")
-    assert peer_of("192.0.2.1") == "192.0.2.1"
+    assert name_peer("2001:db8::1") == name_peer("2001:db8::ffff:1") != name_peer("2001:db8:0:1::1")
+    assert name_peer("192.0.2.1") == "192.0.2.1"
+
+
+async def open_from_one_peer(url: str, count: int) -> int:
+    """Return how many of the connections that one peer makes to a listener stay open."""
+    place = urlsplit(url)
+    made = [
+        await asyncio.open_connection(place.hostname, place.port, local_addr=("127.0.0.2", 0))
+        for _ in range(count)
+    ]
+    await asyncio.sleep(0.3)
+    held = sum(not reader.at_eof() for reader, _ in made)
+    for _, writer in made:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    return held
+
+
+def test_one_device_does_not_hold_the_listener_of_artifacts(tmp_path: Path) -> None:
+    async def main() -> int:
+        chosen = Settings(artifacts_connections_per_peer=4)
+        async with serve_artifacts(tmp_path, "127.0.0.1", 0, chosen) as artifacts:
+            return await open_from_one_peer(artifacts.url, 12)
+
+    assert asyncio.run(main()) == 4
+
+
+def test_one_scraper_does_not_hold_the_listener_of_metrics() -> None:
+    async def main() -> int:
+        chosen = Settings(metrics_port=0, metrics_connections_per_peer=4)
+        async with serve_metrics(web.Application(), chosen, None) as url:
+            return await open_from_one_peer(url, 12)
+
+    assert asyncio.run(main()) == 4

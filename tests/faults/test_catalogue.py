@@ -14,7 +14,7 @@ import virtual_time
 from drill import NODE, TURNS_MAX, Drill
 from test_faults_wire import WIRE
 
-from provisioner.sim.site.fault_presets import ALL, inject
+from provisioner.sim.site.fault_presets import ALL, inject_fault
 
 # The catalogue's numbers (facts: redfish 4): 74
 NUMBERS = {"S": 13, "T": 16, "E": 14, "U": 19, "V": 10, "P": 2}
@@ -194,6 +194,6 @@ def test_a_failed_refresh_never_falls_back_to_the_password_in_each_request(tmp_p
 async def _play(directory: Path, name: str, act: str) -> tuple[Drill, str, str]:
     drill = await Drill(directory).open()
     if name:
-        inject(drill.site, name, NODE)
+        inject_fault(drill.site, name, NODE)
     outcomes = " ".join(await drill.play(act))
     return drill, outcomes, "; ".join(await drill.wrong())

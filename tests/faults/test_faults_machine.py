@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import virtual_time
 from drill import Drill, step
+from given_events import event_of
 
 from provisioner.execution.actions.once import Act, Sent, Snapshot, once
 from provisioner.model.operation import ActionStatus, LedgerEntry
@@ -43,13 +44,13 @@ def test_a_full_disk_stops_the_store_loses_nothing_and_is_forgotten_once_there_i
 
     async def main() -> tuple[bool, list[str], bool]:
         store = open_store(file)
-        await store.journal("before", "", {}, 1.0)
+        await store.journal(event_of("before"), 1.0)
         wal = file.with_name(file.name + "-wal")
         with full_disk(wal.stat().st_size):
             with pytest.raises(StoreFailed):
-                await store.journal("lost", "", {"x": "y" * 100_000}, 2.0)
+                await store.journal(event_of("lost", "", {"x": "y" * 100_000}), 2.0)
             readable = bool(await store.journal_rows())
-        await store.journal("behind", "", {}, 3.0)
+        await store.journal(event_of("behind"), 3.0)
         rows = [r["kind"] for r in await store.journal_rows()]
         chain = await store.verify_journal()
         await store.close()

@@ -15,7 +15,7 @@ from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Reply, Unreachable
 from provisioner.sim.hardware.images import make_image
-from provisioner.sim.site.fault_presets import ALL, inject
+from provisioner.sim.site.fault_presets import ALL, inject_fault
 
 SYSTEM = Call("GET", "/redfish/v1/Systems/1", timeout_s=20)
 READS = 210  # more than a BMC takes connections
@@ -101,7 +101,7 @@ WIRE: dict[str, Play] = {
 def test_a_fault_of_connections_is_lived_with(tmp_path: Path, name: str) -> None:
     async def scenario() -> None:
         async with served() as bmcs:
-            inject(bmcs.site, name, NODE)
+            inject_fault(bmcs.site, name, NODE)
             transport = RedfishTransport(governor=LoginGovernor(backoff_s=0.0))
             try:
                 await WIRE[name](bmcs, transport, await bmcs.address(), tmp_path)

@@ -11,10 +11,11 @@ import pytest
 import virtual_time
 from drill import Drill
 
+from provisioner.control.context import Context
 from provisioner.control.engine.overload import CALM_SAMPLES, Overload, measured
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.lifecycle.overload import Level, Load, level, strains
+from provisioner.planning.lifecycle.overload import Level, Load, find_strains, highest_level
 from provisioner.settings import Settings
 
 CALM = Load(descriptors=50, descriptors_max=1024, disk_free_bytes=100 * 1024**3)
@@ -41,10 +42,10 @@ SEVERE = CALM.model_copy(update={"disk_free_bytes": 100 * 1024**2})
 def test_it_is_told_what_strains_the_daemon_the_worst_first(
     load: Load, told: list[tuple[str, Level]]
 ) -> None:
-    found = strains(load)
+    found = find_strains(load)
 
     assert [(s.by, s.level) for s in found] == told
-    assert level(found) == max((one for _, one in told), default=Level.CALM)
+    assert highest_level(found) == max((one for _, one in told), default=Level.CALM)
 
 
 def _node(name: str, state: State) -> Node:
@@ -66,7 +67,9 @@ def test_looks_are_put_off_first_then_new_work_and_a_node_is_taken_back_whatever
             opened.append(found.node)
 
         overload = Overload(store, clock)
-        begins = Scheduler(store, clock, Settings(site="test"), submit, None, overload.may_begin)
+        begins = Scheduler(
+            Context(store, clock, Settings(site="test")), submit, None, overload.may_begin
+        )
         await overload.take(Load(lag_s=1.5))
         allowed: list[object] = [overload.level, overload.may_watch()]
         await overload.take(SEVERE)
@@ -123,7 +126,7 @@ def few_descriptors() -> Iterator[None]:
 
 @pytest.mark.usefixtures("few_descriptors")
 def test_a_process_without_file_descriptors_knows_it() -> None:
-    found = strains(measured(object(), 0.0))
+    found = find_strains(measured(object(), 0.0))
 
     assert [(s.by, s.level) for s in found] == [("descriptors", Level.SEVERE)]
     assert "512 of 512" in found[0].detail

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from provisioner.api.problem import Refused
 from provisioner.checks.check import CheckContext, Unreadable
-from provisioner.checks.fabric import fabric
+from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
@@ -23,11 +23,12 @@ from provisioner.planning.certification.attestation import NotAnAttestation
 from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.ports import PortError, TooLarge
 from provisioner.switches import cumulus_state
+from provisioner.switches.cumulus_filter import filter_tree
 
 _PORT = RailPort(rail=3, device="mlx5_3", address="172.0.0.0", gpu=3)
 _ENDS = tuple(Member(node=n, address="10.0.0.1", rails=(_PORT,)) for n in ("a", "b"))
-RDMA = fabric.rdma_pair(*_ENDS, 3)
-NCCL = fabric.nccl_rail(_ENDS, 3)
+RDMA = fabric_workloads.build_rdma_pair_test(*_ENDS, 3)
+NCCL = fabric_workloads.build_nccl_rail_test(_ENDS, 3)
 CONTEXT = CheckContext(gpu_model="H100")
 DISK = Disk(name="/dev/nvme0n1", serial="S1", size_bytes=2**40)
 NAMES = {"gpu0": "gpu0", "GPU_SXM_1": "gpu0", "0000:1b:00": "gpu1"}
@@ -44,40 +45,40 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("adapters.agent.protocol", (), "parse_heartbeat normal_mac printable", {}),
     ("api.cursor", (Refused,), "place", {}),
-    ("checks.readers.bmc_reading", _CHECKS, "resources_of", {}),
-    ("checks.readers.dcgm_document", _CHECKS, "tests_of tests_of_many", {}),
+    ("checks.readers.bmc_resources", _CHECKS, "read_resources", {}),
+    ("checks.readers.dcgm_document", _CHECKS, "read_tests read_multi_node_tests", {}),
     ("checks.readers.gpu_burn_output", _CHECKS, "read", {}),
-    ("checks.readers.json_in_text", _CHECKS, "documents", {"what": "x"}),
-    ("checks.readers.json_in_text", _CHECKS, "document_with", {"what": "x"}),
+    ("checks.readers.json_in_text", _CHECKS, "find_documents", {"subject": "x"}),
+    ("checks.readers.json_in_text", _CHECKS, "find_document", {"subject": "x"}),
     (
         "checks.readers.kernel_lines",
         _CHECKS,
-        "kernel_lines begins_at_boot is_greeting level_of",
+        "kernel_lines begins_at_boot is_greeting read_level",
         {},
     ),
     ("checks.readers.link_listing", _CHECKS, "looks_like_links", {}),
-    ("checks.lldp", (), "ends_of", {}),
-    ("checks.readers.mlxlink_reading", _CHECKS, "read", {}),
-    ("checks.readers.mlxlink_text", _CHECKS, "ports_of", {}),
+    ("checks.lldp", (), "read_ends", {}),
+    ("checks.readers.mlxlink_ports", _CHECKS, "read", {}),
+    ("checks.readers.mlxlink_text", _CHECKS, "parse_ports", {}),
     ("checks.readers.nccl_output", _CHECKS, "read", {}),
-    ("checks.readers.nic_listing", _CHECKS, "cards_of", {}),
-    ("checks.readers.nic_settings", _CHECKS, "settings_of plain", {}),
-    ("checks.readers.nvbandwidth_output", _CHECKS, "cases_of", {}),
-    ("checks.readers.perftest_output", _CHECKS, "bandwidths latencies", {}),
-    ("checks.readers.ras_records", _CHECKS, "looks_like_ras ras_events", {}),
-    ("checks.readers.reading", _CHECKS, "lines_of", {}),
-    ("checks.readers.reading", _CHECKS, "csv_rows", {"columns": 3, "what": "x"}),
+    ("checks.readers.nic_listing", _CHECKS, "read_cards", {}),
+    ("checks.readers.nic_settings", _CHECKS, "read_settings normalize_value", {}),
+    ("checks.readers.nvbandwidth_output", _CHECKS, "read_cases", {}),
+    ("checks.readers.perftest_output", _CHECKS, "read_bandwidths read_latencies", {}),
+    ("checks.readers.ras_records", _CHECKS, "looks_like_ras read_ras_events", {}),
+    ("checks.readers.tool_output", _CHECKS, "split_lines", {}),
+    ("checks.readers.tool_output", _CHECKS, "split_csv_rows", {"columns": 3, "subject": "x"}),
     (
-        "checks.readers.reading",
+        "checks.readers.tool_output",
         _CHECKS,
-        "json_of number mapping sequence word documents_of",
-        {"what": "x"},
+        "parse_json parse_number require_object require_list require_text parse_documents",
+        {"subject": "x"},
     ),
     ("checks.readers.smi_query", _CHECKS, "read", {}),
-    ("checks.storage_load", _CHECKS, "jobs_of", {}),
-    ("checks.readers.sysfs", _CHECKS, "files_of", {}),
-    ("checks.xid.xid_events", _CHECKS, "events_of", {}),
-    ("checks.readers.xid_lines", _CHECKS, "log_line", {}),
+    ("checks.storage_load", _CHECKS, "read_jobs", {}),
+    ("checks.readers.sysfs", _CHECKS, "parse_files", {}),
+    ("checks.xid.xid_events", _CHECKS, "find_events", {}),
+    ("checks.readers.log_lines", _CHECKS, "parse_log_line", {}),
     ("control.watch.leaf_counts", (), "changes_of", {}),
     ("ports.reply_words", (), "plain_text status_words", {}),
     ("execution.observe.cable_ends", (), "read", {}),
@@ -92,9 +93,9 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("execution.validate.fabric_outputs", (), "collective", {"tests": (NCCL,), "context": CONTEXT}),
     ("execution.tenancy.release_probes", (), "read", {}),
     ("planning.places.address_plan", (InputError,), "parse", _FILE),
-    ("planning.certification.attestation", (NotAnAttestation,), "opened", {}),
+    ("planning.certification.attestation", (NotAnAttestation,), "parse_envelope", {}),
     ("planning.campaigns.campaign_policy_text", (InputError,), "parse_policy", _FILE),
-    ("planning.path.conditions", (ValueError,), "terms", {}),
+    ("planning.path.conditions", (ValueError,), "parse_terms", {}),
     ("planning.erasure.disk_answers", (), "disks read_back", {"node": "su0-n01"}),
     ("planning.erasure.disk_answers", (), "step_result", {}),
     (
@@ -104,7 +105,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {"disk": DISK, "method": Method.SANITIZE_CRYPTO, "started_at": 1.0, "ended_at": 2.0},
     ),
     ("planning.erasure.disk_answers", (), "printable", {"size_max": 40}),
-    ("planning.certification.error_history", (), "history", {"slots": NAMES}),
+    ("planning.certification.error_history", (), "read_history", {"slots": NAMES}),
     ("planning.repair.evidence_bundle", (NotABundle,), "unpack envelope_of", {}),
     ("planning.repair.evidence_bundle", (), "objections", {"members": {}}),
     (
@@ -113,16 +114,16 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         "evidence_file",
         {"name": "dump crash", "digest": "d", "secrets": ("a secret",)},
     ),
-    ("planning.lifecycle.explain_words", (), "word", {}),
+    ("planning.lifecycle.explain_words", (), "clean_text", {}),
     ("planning.intake.expected_text", (InputError,), "parse", _FILE),
     ("planning.intake.inband_facts", (), "read", {"cards": (), "profiles": {}}),
     ("planning.matrix.located_yaml", (InputError,), "load", _FILE),
     ("planning.matrix.matrix_text", (InputError,), "parse", {}),
-    ("planning.intake.netbox_places", (), "address_of", {}),
+    ("planning.intake.netbox_places", (), "normalize_address", {}),
     ("planning.repair.part_names", (), "pci_of", {}),
     ("planning.repair.part_names", (), "slot_in", {"names": NAMES}),
     ("planning.tenancy.partitions", (), "read_guid read_partitions", {}),
-    ("planning.certification.rejudging", (), "raw_outputs", {}),
+    ("planning.certification.rejudging", (), "parse_outputs", {}),
     ("planning.repair.scrubbing", (), "scrub", {}),
     (
         "planning.campaigns.select_expression",
@@ -162,11 +163,19 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         "switches.cumulus",
         (),
         (
-            "read_revision_id read_revision read_revisions read_vrf read_denied read_names "
-            "read_routes read_images read_job_id read_job"
+            "read_revision_id read_revision read_revisions read_vrf read_denied read_apart "
+            "read_description "
+            "read_names read_routes read_images read_job_id read_job"
         ),
         {},
     ),
+    (
+        "switches.cumulus_filter",
+        (),
+        "missing_rules holds",
+        {"wanted": filter_tree(("10.0.0.0/24",), ("10.0.0.2/32",)), "with_doors": True},
+    ),
+    ("switches.cumulus_filter", (), "count_rules", {}),
     (
         "switches.cumulus_drain",
         (),
@@ -210,7 +219,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         ),
         {},
     ),
-    ("telemetry.logs", (), "scrubbed", {}),
+    ("telemetry.logs", (), "scrub", {}),
     ("switches.sonic_state", (), "read_lldp read_port_id", {"port": "Ethernet0"}),
 )
 _OURS = "it takes what we made ourselves"
@@ -221,7 +230,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "adapters.agent.answers:digest_of": _OURS,
     "api.app:response": _OURS,
     "checks.check:fault": _JUDGES,
-    "checks.counters:earlier": _JUDGES,
+    "checks.counter_growth:find_before_load": _JUDGES,
     "checks.fabric.fabric_checks:judge_test": (
         "attempted through execution.fabric_outputs:rdma_rail"
     ),
@@ -229,37 +238,43 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "daemon.cluster:digests_of": _OURS,
     "execution.artifacts.boot_images:fill_slots": "it takes an image whose digest was checked",
     "planning.watch.membership:digest_text": _OURS,
+    "model.port_label:may_overwrite": _READ,
+    "model.port_label:read_label": _READ,
     "switches.cumulus:read_addresses": _READ,
     "switches.cumulus:read_sent": _READ,
-    "checks.readers.kernel_lines:harmless": _JUDGES,
-    "checks.readers.link_listing:judged": _JUDGES,
-    "checks.readers.mlxlink_reading:ports": _JUDGES,
-    "checks.readers.optic_modules:modules": _JUDGES,
-    "checks.readers.rdma_reading:growth": _JUDGES,
-    "checks.readers.rdma_reading:look": _JUDGES,
-    "checks.readers.reading:text_of": _JUDGES,
-    "checks.readers.smi_query:gpus": _JUDGES,
-    "checks.readers.smi_table:table": _JUDGES,
+    "checks.readers.kernel_lines:is_harmless": _JUDGES,
+    "checks.readers.link_listing:judge_links": _JUDGES,
+    "checks.readers.mlxlink_ports:read_ports": _JUDGES,
+    "checks.readers.optic_modules:read_modules": _JUDGES,
+    "checks.readers.rdma_port_counters:read_growth": _JUDGES,
+    "checks.readers.rdma_port_counters:read_counters": _JUDGES,
+    "checks.readers.tool_output:read_output": _JUDGES,
+    "checks.readers.smi_query:read_gpus": _JUDGES,
+    "checks.readers.smi_table:read_table": _JUDGES,
     "control.engine.overload:measured": _OURS,
     "daemon.events:signature": _OURS,
     "execution.artifacts.bundles:unpack": "it believes what `verify` reads, which is attempted",
     "planning.repair.evidence_bundle:digest": _OURS,
     "planning.repair.evidence_bundle:pack": _OURS,
     "planning.repair.evidence_bundle:text_file": "attempted through evidence_file",
-    "planning.certification.attestation:pae": _OURS,
-    "planning.certification.attestation:seal": _OURS,
+    "planning.certification.attestation:encode_for_signing": _OURS,
+    "planning.certification.attestation:write_envelope": _OURS,
     "planning.repair.case_policy:notice": _OURS,
     "planning.erasure.deployment:write_command": _OURS,
+    "switches.cumulus:move_ports": _OURS,
+    "planning.release.hosts_apart:find_gaps": "attempted through switches.cumulus_filter:holds",
+    "planning.release.hosts_apart:judge_probes": _READ,
     "planning.release.port_isolation:leak": _READ,
-    "planning.certification.rejudging:rejudge": (
+    "planning.certification.rejudging:rejudge_report": (
         "raw_outputs reads it, and judges are all attempted"
     ),
     "planning.release.release_probes:judge": _READ,
     "planning.repair.remedy_steps:steps": _OURS,
     "planning.repair.repair_report:availability": _OURS,
     "planning.repair.repair_report:report": _OURS,
-    "planning.lifecycle.switch_drain:carrierless": _READ,
-    "planning.lifecycle.switch_drain:lost": _READ,
+    "planning.lifecycle.switch_drain:find_lost_carriers": _READ,
+    "planning.lifecycle.transition:enter_state": _OURS,
+    "planning.lifecycle.switch_drain:find_losses": _READ,
     "planning.tenancy.vrf_difference:difference": _READ,
     "planning.watch.webhooks:secret_of": _OURS,
     "planning.watch.webhooks:signature": _OURS,
@@ -274,8 +289,10 @@ NOT_ATTEMPTED: Mapping[str, str] = {
 # modules that decode without a reader of their own: what they decode comes from us, or goes there
 DECODE_FOR: Mapping[str, str] = {
     "api.app": "api.app:_checked",
-    "adapters.api_client": "adapters.redfish.sse:SseReader",
-    "api.certificates": "planning.certification.attestation:opened",
+    "cli.client.connection": _OURS,
+    "api.node_reports": _OURS,
+    "api.site": _OURS,
+    "api.certificates": "planning.certification.attestation:parse_envelope",
     "api.tenants": "api.app:_checked",
     "control.engine.engine_dbos": _OURS,
     "control.node.observer": _OURS,

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from hardware_machine import Machine, device
-from provisioner_hardware_manager import disks, reading
+from provisioner_hardware_manager import disk_reading, disks
 from provisioner_hardware_manager.commands import Output
 
 # `hdparm -I` of hdparm 9.65, the section that matters
@@ -40,14 +40,14 @@ def test_only_what_can_hold_data_is_a_disk():
         device("sdb", size=0, tran="usb"),  # a BMC's virtual floppy
     )
 
-    assert [d["name"] for d in disks.listed(machine.run)] == ["/dev/sda", "/dev/nvme0n1"]
+    assert [d["name"] for d in disks.list_disks(machine.run)] == ["/dev/sda", "/dev/nvme0n1"]
 
 
 def test_a_disk_is_described_as_the_daemon_reads_it():
     machine = Machine(device("nvme0n1", tran="nvme", wwn="eui.0025385b71b0aaaa"))
     machine.says["nvme"] = Output(0, json.dumps({"sanicap": 3, "oacs": 23, "fna": 4, "mn": "x"}))
 
-    assert disks.listed(machine.run) == [
+    assert disks.list_disks(machine.run) == [
         {
             "name": "/dev/nvme0n1",
             "serial": "S-nvme0n1",
@@ -74,7 +74,7 @@ def test_abilities_of_an_ata_drive_are_read_from_its_security_section(frozen, en
     machine = Machine(device("sda", tran="sata"))
     machine.says["hdparm"] = Output(0, SECURITY % (frozen, enhanced))
 
-    assert disks.listed(machine.run)[0]["ata"] == expected
+    assert disks.list_disks(machine.run)[0]["ata"] == expected
 
 
 @pytest.mark.parametrize("text", ["", "Security:\n", "garbage \x00\xff", "{"])
@@ -82,7 +82,7 @@ def test_a_disk_that_says_nothing_of_itself_offers_nothing(text):
     machine = Machine(device("sda", tran="sata"), device("nvme0n1", tran="nvme"))
     machine.says = {"hdparm": Output(0, text), "nvme": Output(0, text)}
 
-    sata, nvme = disks.listed(machine.run)
+    sata, nvme = disks.list_disks(machine.run)
 
     assert sata["ata"] in (None, {"supported": False, "frozen": True, "enhanced": False})
     assert nvme["nvme"] is None
@@ -91,8 +91,8 @@ def test_a_disk_that_says_nothing_of_itself_offers_nothing(text):
 def test_two_disks_of_one_serial_are_none():
     machine = Machine(device("nvme0n1", serial="X"), device("nvme0n2", serial="X"))
 
-    assert disks.one("X", machine.run) is None
-    assert disks.one("", machine.run) is None
+    assert disks.find_disk("X", machine.run) is None
+    assert disks.find_disk("", machine.run) is None
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 1), (0, 9 << 20), (5, 100), ((4 << 20) - 1, 2)])
@@ -101,7 +101,7 @@ def test_reading_back_gives_the_digest_of_exactly_that_range(tmp_path, offset, l
     disk = tmp_path / "disk"
     disk.write_bytes(content)
 
-    digest = reading.of_device(str(disk), offset, length)
+    digest = disk_reading.hash_device(str(disk), offset, length)
 
     assert digest == hashlib.sha256(content[offset : offset + length]).hexdigest()
 
@@ -111,8 +111,8 @@ def test_reading_past_the_end_is_refused(tmp_path):
     disk.write_bytes(b"short")
 
     with pytest.raises(OSError, match=r"disk ends|nothing to read"):
-        reading.of_device(str(disk), 0, 100)
+        disk_reading.hash_device(str(disk), 0, 100)
     with pytest.raises(ValueError, match="out of bounds"):
-        reading.digest("S", -1, 5, Machine().run)
+        disk_reading.hash_range("S", -1, 5, Machine().run)
     with pytest.raises(ValueError, match="the disk ends"):
-        reading.digest("S-sda", 0, 10, Machine(device("sda", size=5)).run)
+        disk_reading.hash_range("S-sda", 0, 10, Machine(device("sda", size=5)).run)

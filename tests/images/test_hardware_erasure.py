@@ -53,7 +53,7 @@ class Generic:
     def __init__(self, *, works: bool = True) -> None:
         self.works, self.asked = works, []
 
-    def ata_erase(self, device: str) -> bool:
+    def erase_ata(self, device: str) -> bool:
         self.asked.append(("ata", device))
         return self.works
 
@@ -63,7 +63,7 @@ class Generic:
 
 
 def erase(machine: Machine, method: str, **more: Any) -> dict[str, str]:
-    given: dict[str, Any] = {"device": "/dev/nvme0n1", "serial": SERIAL, "generic": Generic()}
+    given: dict[str, Any] = {"device": "/dev/nvme0n1", "serial": SERIAL, "agent": Generic()}
     return erasure.erase(method=method, run=machine.run, sleep=lambda _: None, **(given | more))
 
 
@@ -179,7 +179,7 @@ def test_an_overwrite_counts_when_the_disk_reads_as_zeroes(tmp_path, monkeypatch
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(5 << 20))
 
-    assert erasure.zeroes(str(disk), 5 << 20) == 16
+    assert erasure.count_zero_samples(str(disk), 5 << 20) == 16
 
 
 @pytest.mark.parametrize("place", [0, (5 << 20) - 1])
@@ -189,13 +189,13 @@ def test_one_byte_that_was_left_at_either_end_is_seen(tmp_path, place):
     content[place] = 1
     disk.write_bytes(content)
 
-    assert erasure.zeroes(str(disk), len(content)) == 0
+    assert erasure.count_zero_samples(str(disk), len(content)) == 0
 
 
 def test_an_overwrite_that_failed_is_not_done():
     generic = Generic(works=False)
 
-    record = erase(Machine(), "overwrite", generic=generic)
+    record = erase(Machine(), "overwrite", agent=generic)
 
     assert (record["result"], generic.asked) == ("not_done", [("overwrite", "/dev/nvme0n1")])
 
@@ -204,7 +204,7 @@ def test_a_read_only_disk_is_not_overwritten():
     machine, generic = Machine(), Generic()
     machine.read_only = True
 
-    assert erase(machine, "overwrite", generic=generic)["result"] == "unsupported"
+    assert erase(machine, "overwrite", agent=generic)["result"] == "unsupported"
     assert generic.asked == []
 
 

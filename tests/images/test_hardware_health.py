@@ -63,7 +63,7 @@ def test_an_empty_machine_has_an_inventory_too(tmp_path):
 
 
 def verdicts(facts: dict[str, Any], expected: dict[str, int], machine: Machine) -> dict[str, str]:
-    return {c["check"]: c["verdict"] for c in health.checks(facts, expected, machine.run)}
+    return {c["check"]: c["verdict"] for c in health.run_checks(facts, expected, machine.run)}
 
 
 def healthy() -> Machine:
@@ -90,7 +90,7 @@ def test_silence_is_never_a_pass(tmp_path):
 def test_what_is_missing_is_named(machine_tree):
     facts = inventory.collect(machine_tree)
 
-    listed = health.checks(facts, {"gpu": 8, "infiniband": 8}, healthy().run)
+    listed = health.run_checks(facts, {"gpu": 8, "infiniband": 8}, healthy().run)
 
     devices = next(c for c in listed if c["check"] == "devices")
     assert devices["verdict"] == "fail"

@@ -10,7 +10,7 @@ import pytest
 from hardware_machine import Machine
 from ironic_python_agent import hardware
 from provisioner_hardware_manager import plugin, redaction, tpm
-from provisioner_hardware_manager.commands import Output, words
+from provisioner_hardware_manager.commands import Output, shorten
 from provisioner_hardware_manager.plugin import ARGUMENTS, ProvisionerHardwareManager
 
 
@@ -73,7 +73,7 @@ def test_no_argument_of_a_step_is_one_of_the_agents_own(step):
 def test_a_job_that_was_done_is_not_done_twice(monkeypatch):
     asked = []
 
-    def once(device: str, serial: str, method: str, *, generic: Any) -> dict[str, str]:
+    def once(device: str, serial: str, method: str, *, agent: Any) -> dict[str, str]:
         asked.append(serial)
         return {"result": "done" if len(asked) > 1 else "not_done", "serial": serial}
 
@@ -100,5 +100,5 @@ def test_the_agent_finds_the_plug_in_before_its_generic_one():
 
 
 def test_words_are_one_printable_line():
-    assert words("a\n\x1b[2Jb\t" + "x" * 999).startswith("a ?[2Jb xxx")
-    assert len(words("y" * 999)) == 300
+    assert shorten("a\n\x1b[2Jb\t" + "x" * 999).startswith("a ?[2Jb xxx")
+    assert len(shorten("y" * 999)) == 300

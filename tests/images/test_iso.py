@@ -11,8 +11,8 @@ CMDLINE = "console=ttyS0,115200 ipa-api-url=https://[2001:db8::1]:6385 provision
 
 
 def test_both_boot_loaders_give_the_kernel_the_same_words():
-    assert f"linux /vmlinuz {CMDLINE}\n" in iso.grub_config(CMDLINE)
-    assert f"APPEND {CMDLINE}\n" in iso.isolinux_config(CMDLINE)
+    assert f"linux /vmlinuz {CMDLINE}\n" in iso.render_grub_config(CMDLINE)
+    assert f"APPEND {CMDLINE}\n" in iso.render_isolinux_config(CMDLINE)
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ def test_both_boot_loaders_give_the_kernel_the_same_words():
 )
 def test_a_command_line_that_a_boot_loader_would_read_otherwise_is_refused(bad):
     with pytest.raises(BadInput, match="command line"):
-        iso.checked_cmdline(bad)
+        iso.require_cmdline(bad)
 
 
 def test_a_boot_loader_that_is_not_installed_is_named_with_its_package(tmp_path):
     with pytest.raises(BadInput, match="apt-get install isolinux"):
-        iso.loaders(tmp_path)
+        iso.read_loaders(tmp_path)
 
 
 def test_another_boot_loader_than_the_locked_one_is_refused():

@@ -15,7 +15,7 @@ DIGEST = "ab" * 32
 def test_a_requirement_has_one_version_and_its_digests():
     text = f"zeroconf==0.154.0 \\\n    --hash=sha256:{DIGEST} \\\n    --hash=sha256:{'cd' * 32}\n"
 
-    found = locks.requirements(text, "agent.lock")
+    found = locks.parse_requirements(text, "agent.lock")
 
     assert found["zeroconf"].version == "0.154.0"
     assert found["zeroconf"].hashes == {DIGEST, "cd" * 32}
@@ -34,14 +34,14 @@ def test_a_requirement_has_one_version_and_its_digests():
 )
 def test_a_lock_that_does_not_pin_is_refused(line: str):
     with pytest.raises(BadInput, match=r"agent\.lock"):
-        locks.requirements(line, "agent.lock")
+        locks.parse_requirements(line, "agent.lock")
 
 
 def test_one_package_in_two_versions_is_refused():
     text = f"a==1 --hash=sha256:{DIGEST}\nA==2 --hash=sha256:{DIGEST}\n"
 
     with pytest.raises(BadInput, match="twice"):
-        locks.requirements(text, "agent.lock")
+        locks.parse_requirements(text, "agent.lock")
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_one_package_in_two_versions_is_refused():
 )
 def test_a_line_of_a_package_lock_that_is_none_is_refused_with_its_place(text: str):
     with pytest.raises(BadInput, match=r"debian\.lock, line \d"):
-        locks.packages(text, "debian.lock")
+        locks.parse_packages(text, "debian.lock")
 
 
 def test_differences_name_what_was_locked_and_what_is_there():
     old = {"apt": Package("apt", "2.6.1", DIGEST), "gone": Package("gone", "1", DIGEST)}
     new = {"apt": Package("apt", "2.6.2", DIGEST), "more": Package("more", "3", DIGEST)}
 
-    lines = locks.differences(old, new)
+    lines = locks.find_differences(old, new)
 
     assert lines == (
         "apt: locked 2.6.1 abababababab, there is 2.6.2 abababababab",
@@ -69,7 +69,7 @@ def test_differences_name_what_was_locked_and_what_is_there():
 def test_a_package_with_the_same_version_and_another_digest_differs():
     old, new = Package("apt", "2", DIGEST), Package("apt", "2", "cd" * 32)
 
-    assert len(locks.differences({"apt": old}, {"apt": new})) == 1
+    assert len(locks.find_differences({"apt": old}, {"apt": new})) == 1
 
 
 def test_a_file_that_no_lock_has_is_named(tmp_path):
@@ -77,7 +77,7 @@ def test_a_file_that_no_lock_has_is_named(tmp_path):
     good.write_bytes(b"wheel")
     bad.write_bytes(b"another")
     digest = hashlib.sha256(b"wheel").hexdigest()
-    allowed = locks.requirements(f"a==1 --hash=sha256:{digest}", "agent.lock")
+    allowed = locks.parse_requirements(f"a==1 --hash=sha256:{digest}", "agent.lock")
 
     locks.verify([good], allowed)
     with pytest.raises(BadInput, match=r"bad\.whl"):
@@ -88,13 +88,13 @@ def test_a_trees_digest_covers_names_modes_and_contents_and_nothing_that_tools_l
     script = tmp_path / "install.d" / "10-x"
     script.parent.mkdir()
     script.write_text("#!/bin/bash\n")
-    before = locks.tree_sha256(tmp_path)
+    before = locks.hash_tree(tmp_path)
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "x.pyc").write_bytes(b"x")
-    assert locks.tree_sha256(tmp_path) == before
+    assert locks.hash_tree(tmp_path) == before
 
     script.chmod(0o755)
-    executable = locks.tree_sha256(tmp_path)
+    executable = locks.hash_tree(tmp_path)
     script.rename(script.with_name("11-x"))
 
-    assert len({before, executable, locks.tree_sha256(tmp_path)}) == 3
+    assert len({before, executable, locks.hash_tree(tmp_path)}) == 3

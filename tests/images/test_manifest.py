@@ -69,7 +69,7 @@ def test_what_is_no_manifest_is_refused_by_name(tmp_path, content):
 def test_a_file_that_was_changed_after_the_build_is_named(tmp_path):
     iso = tmp_path / "image.iso"
     iso.write_bytes(b"iso")
-    made = image(files={"iso": manifest.described(iso)})
+    made = image(files={"iso": manifest.describe_file(iso)})
     manifest.check_files(made, tmp_path)
 
     iso.write_bytes(b"osi")
@@ -87,7 +87,7 @@ def test_a_manifest_names_files_beside_it_only(tmp_path, name):
 
 
 def test_the_pin_for_an_overlay_is_the_manifests_digest_and_the_isos():
-    pinned = yaml.safe_load(manifest.pin(image(), "built here"))["images"]["maintenance"]
+    pinned = yaml.safe_load(manifest.render_pin(image(), "built here"))["images"]["maintenance"]
 
     assert pinned == {
         "version": image().digest(),

@@ -89,7 +89,7 @@ def test_ca_and_key_of_the_command_line_are_what_this_boot_trusts(boot):
 def test_they_fit_on_a_kernel_command_line():
     ca = base64.b64encode(authority()).decode()
 
-    iso.checked_cmdline(f"{BASE} provisioner-ca={ca} provisioner-ssh-key={public_key()}")
+    iso.require_cmdline(f"{BASE} provisioner-ca={ca} provisioner-ssh-key={public_key()}")
 
 
 def test_the_command_line_replaces_what_is_baked_in(boot):

@@ -10,7 +10,7 @@ from images.vm import disk
 
 
 def test_the_first_sector_has_code_text_and_one_partition_inside_the_image():
-    sector = disk.boot_sector("MARKER")
+    sector = disk.build_boot_sector("MARKER")
 
     kind, start, count = struct.unpack_from("<4xB3xII", sector, 446)
     assert len(sector) == disk.SECTOR
@@ -21,7 +21,7 @@ def test_the_first_sector_has_code_text_and_one_partition_inside_the_image():
 
 
 def test_the_code_points_at_its_text():
-    sector = disk.boot_sector("MARKER")
+    sector = disk.build_boot_sector("MARKER")
     at = sector.index(b"\r\nMARKER")
 
     assert sector[11:14] == b"\xbe" + struct.pack("<H", 0x7C00 + at)  # mov si, text
@@ -29,4 +29,4 @@ def test_the_code_points_at_its_text():
 
 def test_a_marker_that_does_not_fit_is_our_mistake():
     with pytest.raises(AssertionError):
-        disk.boot_sector("x" * 440)
+        disk.build_boot_sector("x" * 440)

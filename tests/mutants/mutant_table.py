@@ -43,26 +43,50 @@ TABLE = (
         ),
     ),
     Row(
-        "the order of a release and of a fence",
+        "the order of a release",
         (
             "provisioner.execution.tenancy.release_sequence:*",
             "provisioner.execution.tenancy.release_recheck:*",
-            "provisioner.control.node.performer:Performer._fence",
-            "provisioner.control.node.performer:Performer._release",
         ),
-        ("tests/fabric",),
+        (
+            "tests/fabric/test_release_order.py",
+            "tests/fabric/test_cables_at_intake.py",
+            "tests/fabric/test_release_elsewhere.py",
+        ),
+    ),
+    Row(
+        "fences and handovers",
+        (
+            "provisioner.control.node.performer:Performer._fence",
+            "provisioner.control.node.performer:Performer._record_fence",
+            "provisioner.control.node.performer:Performer._release",
+            "provisioner.control.node.performer:Performer._standing",
+            "provisioner.control.node.performer:Performer._release_refused",
+        ),
+        ("tests/fabric/test_fences.py", "tests/simulation/test_release_standing.py"),
     ),
     Row(
         "where ports are, read back",
         (
             "provisioner.execution.tenancy.leaf:*",
             "provisioner.execution.tenancy.leaf_line:*",
-            "provisioner.execution.tenancy.tenancy:*",
         ),
         (
-            "tests/simulation/test_tenancy.py",
-            "tests/fabric/test_release_sequence.py",
-            "tests/fabric/test_fences.py",
+            "tests/switches/test_leaf_moves.py",
+            "tests/switches/test_leaf_batches.py",
+            "tests/switches/test_leaf_reading.py",
+            "tests/switches/test_leaf_filters.py",
+            "tests/switches/test_leaf_waiters.py",
+            "tests/switches/test_leaf_descriptions.py",
+        ),
+    ),
+    Row(
+        "ports of a node moved and read",
+        ("provisioner.execution.tenancy.tenancy:*",),
+        (
+            "tests/switches/test_small_tenancy.py",
+            "tests/switches/test_small_quiet.py",
+            "tests/switches/test_small_fence.py",
         ),
     ),
     Row(
@@ -88,12 +112,15 @@ TABLE = (
         (
             "provisioner.access.identity:*",
             "provisioner.access.oidc:*",
+            "provisioner.access.sessions:*",
             "provisioner.access.tokens:*",
             "provisioner.model.access:*",
         ),
         (
             "tests/api/test_identity.py",
             "tests/api/test_api_oidc.py",
+            "tests/api/test_oidc_keys.py",
+            "tests/api/test_session_rules.py",
         ),
     ),
 )
@@ -109,6 +136,41 @@ EQUIVALENT: dict[str, str] = {
     "any((_covers(m, network) for m in mine)) => any((_covers(m, network) for m in mine))": (
         "no network covers a shorter prefix: the length is asked first because it is cheap"
     ),
+    "provisioner.access.oidc:OidcProvider.__init__: -KEYS_FRESH_S => KEYS_FRESH_S": (
+        "until keys were fetched there is none that could be believed"
+    ),
+    "provisioner.access.oidc:OidcProvider.caller: "
+    "jwt.decode(algorithms=[key.algorithm_name]) => no argument": (
+        "PyJWT itself takes a PyJWK's algorithm and no other one; here it is said a second time"
+    ),
+    "provisioner.execution.tenancy.leaf:Leaf._write: if waiting.done.done() => False": (
+        "a waiter that gave up has no moves, so that a turn of its own asks for nothing"
+    ),
+    "provisioner.execution.tenancy.leaf:Leaf._write: "
+    "if isinstance(error, asyncio.CancelledError) => False": (
+        "a future with CancelledError as its exception ends its waiters as a cancelled one does"
+    ),
+    "provisioner.execution.tenancy.leaf:Leaf._write: "
+    "if isinstance(error, asyncio.CancelledError) => True #2": (
+        "nobody awaits the writer after an error of ours: only the log has it twice"
+    ),
+    "provisioner.execution.tenancy.leaf:Leaf._write: self._waiting.clear() => pass": (
+        "those who wait have their answers then, and are passed over by the next writer"
+    ),
+    "provisioner.execution.tenancy.leaf:Leaf._rules_hold: self._rules = {} => pass": (
+        "rules are sent only with a move that sets the filter, which reads them anew"
+    ),
+    "provisioner.execution.tenancy.leaf_line:LeafLine.__init__: "
+    "self._address_until = 0.0 => pass": (
+        "without an address the time is not read, and with one it is set"
+    ),
+    "provisioner.execution.tenancy.leaf_line:LeafLine.__init__: 0.0 => 1.0": (
+        "without an address the time is not read, and with one it is set"
+    ),
+    "provisioner.execution.tenancy.leaf_line:LeafLine.ask: "
+    "Call(timeout_s=REQUEST_S) => no argument": (
+        "a call without a limit has the same half minute by itself"
+    ),
     "provisioner.store.rows.operation_rows:open_operation: "
     "if _active_of(connection, node) is not None => False": (
         "the unique index decides as well; to look first spares the error in its log"
@@ -122,4 +184,20 @@ EQUIVALENT: dict[str, str] = {
     "provisioner.store.rows.operation_rows:last_entry: 1 => 2": (
         "the first row is taken of however many are read"
     ),
+}
+
+# `strict` of a zip whose lists have one length by their making: gather answers each request.
+_ZIPS = (
+    "leaf:Leaf._routes",
+    "tenancy:Tenancy.read",
+    "tenancy:Tenancy.look",
+    "tenancy:Tenancy.look_at",
+    "tenancy:Tenancy.heard",
+    "tenancy:Tenancy._moved",
+    "tenancy:Tenancy._leaks",
+)
+EQUIVALENT |= {
+    f"provisioner.execution.tenancy.{function}: {change}": "the lists have one length by making"
+    for function in _ZIPS
+    for change in ("zip(strict=True) => no argument", "True in strict=True => False")
 }

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from judging_mutants import KILLED, OUT_OF_TIME
+from judging_mutants import KILLED, OUT_OF_TIME, Choice
 from mutant_table import EQUIVALENT, TABLE, Row
 
 ROOT = Path(__file__).parents[2]
@@ -27,9 +27,9 @@ JUDGING = Path(__file__).with_name("judging_mutants.py")
 GOAL = 0.95
 
 
-def judge_row(row: Row, only: str = "") -> Iterator[tuple[str, str]]:
+def judge_row(row: Row, choice: Choice | None = None) -> Iterator[tuple[str, str]]:
     """Each mutant of a row with its result. Raises RuntimeError if the row cannot be judged."""
-    given = json.dumps({**asdict(row), "only": only})
+    given = json.dumps({**asdict(row), "choice": asdict(choice or Choice())})
     with (
         TemporaryFile("w+") as trouble,
         subprocess.Popen(
@@ -63,6 +63,12 @@ def judge_results(results: dict[str, str], equivalent: Collection[str]) -> dict[
     }
 
 
+def read_survivors(output: Path) -> list[str]:
+    """Return the survivors in the last line of a run's output."""
+    survivors: list[str] = json.loads(output.read_text().splitlines()[-1])["survivors"]
+    return survivors
+
+
 def say(text: str) -> None:
     """Write a line at once."""
     sys.stdout.write(f"{text}\n")
@@ -75,12 +81,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--row", default="", help="only rows whose name has this in it")
     parser.add_argument("--only", default="", help="only mutants whose name has this in it")
     parser.add_argument("--jobs", type=int, default=2, help="rows that are judged at a time")
+    parser.add_argument("--every", type=int, default=1, help="a sample: every n-th mutant of a row")
+    parser.add_argument("--again", type=Path, help="only survivors that the output of a run lists")
     options = parser.parse_args(arguments)
+    choice = Choice(options.only, options.again and read_survivors(options.again), options.every)
     results: dict[str, str] = {}
 
     def judge(row: Row) -> None:
         began, number = time.monotonic(), 0
-        for name, result in judge_row(row, options.only):
+        for name, result in judge_row(row, choice):
             results[name] = result
             number += 1
             if result not in (KILLED, OUT_OF_TIME):

@@ -6,11 +6,11 @@ from netbox_scenario import INVENTORY, NODES
 
 from provisioner.model.netbox import NetBoxKind, NetBoxObject, Verb
 from provisioner.model.node import NodeKind
-from provisioner.planning.intake.netbox_mirror import changes_of, wanted_of
-from provisioner.planning.intake.netbox_source import expected_of
+from provisioner.planning.intake.netbox_mirror import build_objects, plan_changes
+from provisioner.planning.intake.netbox_source import build_expected
 
 ROLES = {NodeKind.HOST: "gpu-server", NodeKind.SWITCH: "switch"}
-WANTED = wanted_of(NODES, {"su0-n01": INVENTORY}, ROLES)
+WANTED = build_objects(NODES, {"su0-n01": INVENTORY}, ROLES)
 
 
 def there(*, ours: bool) -> list[NetBoxObject]:
@@ -22,13 +22,13 @@ def there(*, ours: bool) -> list[NetBoxObject]:
 
 
 def test_what_is_there_is_not_made_again_whoever_made_it():
-    assert changes_of(WANTED, there(ours=True), prune=True) == ()
-    assert changes_of(WANTED, there(ours=False), prune=True) == ()
+    assert plan_changes(WANTED, there(ours=True), prune=True) == ()
+    assert plan_changes(WANTED, there(ours=False), prune=True) == ()
 
 
 def test_each_object_comes_after_what_it_refers_to():
     keys = {(o.kind, o.key) for o in WANTED}
-    order = [(c.kind, c.key) for c in changes_of(WANTED, (), prune=False)]
+    order = [(c.kind, c.key) for c in plan_changes(WANTED, (), prune=False)]
     place = {key: number for number, key in enumerate(order)}
 
     assert set(order) == keys
@@ -47,14 +47,14 @@ def test_nothing_without_our_tag_is_ever_changed_or_deleted():
     ]
     for wanted in (WANTED, WANTED[:3], ()):
         for found in (theirs, differing):
-            verbs = {c.verb for c in changes_of(wanted, found, prune=True)}
+            verbs = {c.verb for c in plan_changes(wanted, found, prune=True)}
 
             assert verbs <= {Verb.LEAVE, Verb.CREATE}
 
 
 def test_what_is_stale_goes_with_prune_only_and_before_what_it_refers_to():
-    kept = changes_of((), there(ours=True), prune=False)
-    gone = changes_of((), there(ours=True), prune=True)
+    kept = plan_changes((), there(ours=True), prune=False)
+    gone = plan_changes((), there(ours=True), prune=True)
     kinds = [c.kind for c in gone]
 
     assert {c.verb for c in kept} == {Verb.LEAVE}
@@ -66,7 +66,7 @@ def test_an_end_with_somebody_elses_cable_is_left_as_it_is():
     (cable,) = [o for o in WANTED if o.kind is NetBoxKind.CABLE and "su0-n01" in o.key]
     other = {"a": cable.fields["a"], "b": "patch-panel/7"}
     there_ = NetBoxObject(kind=NetBoxKind.CABLE, key="other", fields=other, number=5)
-    changes = changes_of(WANTED, [there_], prune=True)
+    changes = plan_changes(WANTED, [there_], prune=True)
     (told,) = [c for c in changes if c.key == cable.key]
 
     assert (told.verb, told.why) == (Verb.LEAVE, f"{cable.fields['a']} has another cable: other")
@@ -78,9 +78,9 @@ def test_a_list_for_intake_has_cards_and_ports_by_their_slots():
     )
     fan = module.model_copy(update={"key": "su0-n02/Fan 1"})
     roles = {slug: kind for kind, slug in ROLES.items()}
-    told = expected_of([*there(ours=True), module, fan], roles, ("cumulus", "PW"))
+    told = build_expected([*there(ours=True), module, fan], roles, ("cumulus", "PW"))
     node = next(n for n in told["nodes"] if n["name"] == "su0-n02")
 
     assert node["dpus"] == [{"slot": "NIC_0", "serial": "MT1"}]
     assert [p["nic_slot"] for p in node["ports"]] == ["NIC_0"]
-    assert expected_of(there(ours=True), {}, ("cumulus", "PW")) == {"nodes": []}
+    assert build_expected(there(ours=True), {}, ("cumulus", "PW")) == {"nodes": []}

@@ -187,7 +187,7 @@ def test_the_installed_wheel_shows_every_help_and_serves_with_and_without_each_e
     bare.assert_serves("bare")
 
     # what needs an extra says which
-    no_driver = bare.run("node", "list", PROVISIONER_DATABASE=WITHOUT_DRIVER)
+    no_driver = bare.run("node", "list", "--offline", PROVISIONER_DATABASE=WITHOUT_DRIVER)
     assert (no_driver.returncode, no_driver.stdout) == (2, "")
     assert 'pip install "gpu-provisioner[postgresql]"' in no_driver.stderr
     (bare.elsewhere / "traced.yaml").write_text("trace_endpoint: http://127.0.0.1:9/v1/traces\n")

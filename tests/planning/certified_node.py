@@ -52,12 +52,12 @@ STEP = Step(
 def report(**changes: Any) -> HealthReport:
     good = HealthReport(
         node="n1",
-        inventory_digest=certification.identity(INVENTORY),
+        inventory_digest=certification.identify_installation(INVENTORY),
         started_at=NOW - 500,
         ended_at=NOW - 100,
         results=tuple(
             CheckResult(check=name, gate=Gate.A, verdict=Verdict.PASS)
-            for name in checks.required(NodeKind.HOST)
+            for name in checks.list_required_results(NodeKind.HOST)
         ),
     )
     return good.model_copy(update=changes)
@@ -88,7 +88,7 @@ def issued(**changes: Any) -> Certificate:
         "now": NOW,
         "valid_s": 30 * DAY,
     }
-    return certification.issue(**given | changes)
+    return certification.issue_certificate(**given | changes)
 
 
 CERTIFICATE = issued()
@@ -104,7 +104,7 @@ def validity(**changes: Any) -> tuple[Blocker, ...]:
         "revoked": False,
         "now": NOW + DAY,
     }
-    return certification.validity(**given | changes)
+    return certification.find_invalidity(**given | changes)
 
 
 def ends(**changes: Any) -> list[Reason]:

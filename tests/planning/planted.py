@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from provisioner.planning.fault_location.isolation import next_round
+from provisioner.planning.fault_location.isolation import plan_next_round
 from provisioner.planning.fault_location.isolation_words import (
     ALL_RAILS,
     Blame,
@@ -18,8 +18,8 @@ from provisioner.planning.fault_location.isolation_words import (
     FabricTestKind,
     IsolationPolicy,
     Observation,
+    RailOutcome,
     RailResult,
-    Shown,
     Verdicts,
 )
 
@@ -66,11 +66,13 @@ class World:
         hard = any(c not in self.slow for c in crossed)
         if self.rng.random() < self.noise:  # a wrong result
             bad = bool(crossed)
-            return RailResult(rail=rail, shown=Shown.PASS if bad else Shown.FAIL)
+            return RailResult(rail=rail, shown=RailOutcome.PASS if bad else RailOutcome.FAIL)
         if hard:
-            return RailResult(rail=rail, shown=self.rng.choice([Shown.FAIL, Shown.TIMEOUT]))
+            return RailResult(
+                rail=rail, shown=self.rng.choice([RailOutcome.FAIL, RailOutcome.TIMEOUT])
+            )
         ratio = slow * self.rng.gauss(1.0, 0.01)
-        return RailResult(rail=rail, shown=Shown.PASS, ratio=ratio)
+        return RailResult(rail=rail, shown=RailOutcome.PASS, ratio=ratio)
 
     def _crossed(self, test: FabricTest, rails: tuple[int, ...]) -> set[object]:
         """The planted things on a test's way."""
@@ -120,7 +122,7 @@ def isolate(world: World, policy: IsolationPolicy) -> Verdicts:
     """The whole campaign."""
     seen: list[Observation] = []
     while True:
-        step = next_round(world.fabric, seen, policy)
+        step = plan_next_round(world.fabric, seen, policy)
         if isinstance(step, Verdicts):
             return step
         seen += [world.run(test, step.number) for test in step.tests]

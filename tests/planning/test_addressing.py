@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from provisioner.model.input_error import InputError
 from provisioner.model.place import LEAF, NodePlace, RailEnd, SwitchPlace, TenantPlace, Uplink
-from provisioner.planning.places.address_plan import AddressPlan, Names, Widths, parse, problems
+from provisioner.planning.places.address_plan import (
+    AddressPlan,
+    Names,
+    Widths,
+    find_problems,
+    parse,
+)
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.places.place_ports import Ports
 from provisioner.planning.places.place_text import Gazetteer, NoPlace
@@ -32,15 +38,15 @@ THREE_TIERS = AddressPlan(
 def test_the_shipped_plan_is_the_published_scheme():
     a = Addressing(SHIPPED)
 
-    assert problems(SHIPPED) == ()
-    assert a.ipv4(RailEnd(0, 0, 0, 0)) == "172.0.0.0/31"
-    assert a.ipv4(RailEnd(0, 0, 9, 0)) == "172.0.0.18/31"
-    assert a.ipv4(RailEnd(0, 0, 9, 7)) == "172.224.0.18/31"
-    assert a.ipv4(RailEnd(0, 5, 9, 7, end=LEAF)) == "172.224.5.19/31"
-    assert a.rail_end("172.224.0.18") == RailEnd(0, 0, 9, 7)
-    assert a.rail_end("172.224.0.64") is None  # a scalable unit has 32 nodes
-    assert a.rail_end("10.0.0.1") is None
-    assert a.rail_end("nonsense") is None
+    assert find_problems(SHIPPED) == ()
+    assert a.format_ipv4(RailEnd(0, 0, 0, 0)) == "172.0.0.0/31"
+    assert a.format_ipv4(RailEnd(0, 0, 9, 0)) == "172.0.0.18/31"
+    assert a.format_ipv4(RailEnd(0, 0, 9, 7)) == "172.224.0.18/31"
+    assert a.format_ipv4(RailEnd(0, 5, 9, 7, end=LEAF)) == "172.224.5.19/31"
+    assert a.find_rail_end("172.224.0.18") == RailEnd(0, 0, 9, 7)
+    assert a.find_rail_end("172.224.0.64") is None  # a scalable unit has 32 nodes
+    assert a.find_rail_end("10.0.0.1") is None
+    assert a.find_rail_end("nonsense") is None
 
 
 @st.composite
@@ -66,7 +72,7 @@ def plans(draw: st.DrawFn) -> AddressPlan:
 
 @given(plans(), st.data())
 def test_every_place_of_any_plan_is_found_again(plan, data):
-    assume(not problems(plan))
+    assume(not find_problems(plan))
     a = Addressing(plan)
     gazetteer = Gazetteer(a)
     ports = gazetteer.ports
@@ -78,30 +84,30 @@ def test_every_place_of_any_plan_is_found_again(plan, data):
         below(plan.pods), below(plan.units), below(plan.nodes), below(plan.rails),
         below(plan.planes), below(plan.links), below(2),
     )  # fmt: skip
-    switch = a.switch(below(sum(plan.switches.values())))
+    switch = a.find_switch(below(sum(plan.switches.values())))
     tenant = TenantPlace(below(plan.tenants))
 
-    assert a.rail_end(a.ipv4(end)) == end
-    assert a.rail_end(a.ipv6(end)) == end
-    assert ipaddress.ip_interface(a.ipv4(end)).network == (
-        ipaddress.ip_interface(a.ipv4(end.other)).network
+    assert a.find_rail_end(a.format_ipv4(end)) == end
+    assert a.find_rail_end(a.format_ipv6(end)) == end
+    assert ipaddress.ip_interface(a.format_ipv4(end)).network == (
+        ipaddress.ip_interface(a.format_ipv4(end.other)).network
     )
-    assert ports.end_of(ports.leaf_of(end), ports.leaf_port(end)) == end._replace(end=LEAF)
-    assert ports.node_called(ports.node(end)) == NodePlace(*end[:3])
+    assert ports.find_end(ports.find_leaf(end), ports.name_leaf_port(end)) == end._replace(end=LEAF)
+    assert ports.find_node(ports.name_node(end)) == NodePlace(*end[:3])
     assert switch is not None
-    assert a.switch_of_asn(a.asn(switch)) == switch
-    assert a.switch_of_loopback(a.loopback(switch)) == switch
-    assert ports.switch_called(ports.switch(switch)) == switch
-    assert a.tenant(a.vni(tenant)) == tenant
-    assert a.tenant_of_target(a.route_target(tenant)) == tenant
+    assert a.find_switch_by_asn(a.get_asn(switch)) == switch
+    assert a.find_switch_by_loopback(a.get_loopback(switch)) == switch
+    assert ports.find_switch(ports.name_switch(switch)) == switch
+    assert a.find_tenant(a.get_vni(tenant)) == tenant
+    assert a.find_tenant_by_target(a.get_route_target(tenant)) == tenant
     for place in (end, NodePlace(*end[:3]), switch, tenant):
-        assert gazetteer.place(gazetteer.text(place)) == place
-        assert gazetteer.told(place)["location"] == gazetteer.text(place)
+        assert gazetteer.parse_place(gazetteer.format_place(place)) == place
+        assert gazetteer.describe_place(place)["location"] == gazetteer.format_place(place)
 
 
 @pytest.mark.parametrize("plan", [SHIPPED.model_copy(update={"units": 4}), THREE_TIERS])
 def test_no_two_ends_of_a_site_share_an_address_or_a_port(plan):
-    assert problems(plan) == ()
+    assert find_problems(plan) == ()
     a = Addressing(plan)
     ports = Ports(a)
     gazetteer = Gazetteer(a)
@@ -110,16 +116,22 @@ def test_no_two_ends_of_a_site_share_an_address_or_a_port(plan):
         for pod in range(plan.pods)
         for unit in range(plan.units)
         for node in range(plan.nodes)
-        for end in gazetteer.rails(NodePlace(pod, unit, node))
+        for end in gazetteer.list_rails(NodePlace(pod, unit, node))
     ]
-    switches = [a.switch(n) for n in range(sum(plan.switches.values()))]
-    cables = [ports.uplink_ends(Uplink(s, n)) for s in switches for n in range(ports.uplinks(s))]
+    switches = [a.find_switch(n) for n in range(sum(plan.switches.values()))]
+    cables = [
+        ports.find_uplink_ends(Uplink(s, n))
+        for s in switches
+        for n in range(ports.count_uplinks(s))
+    ]
 
-    assert len({a.ipv4(e) for e in ends} | {a.ipv4(e.other) for e in ends}) == 2 * len(ends)
-    plugs = [ports.leaf_end(e) for e in ends] + [end for cable in cables for end in cable]
+    assert len(
+        {a.format_ipv4(e) for e in ends} | {a.format_ipv4(e.other) for e in ends}
+    ) == 2 * len(ends)
+    plugs = [ports.name_leaf_end(e) for e in ends] + [end for cable in cables for end in cable]
     assert len(set(plugs)) == len(plugs)
-    assert len({ports.host_end(e) for e in ends}) == len(ends)
-    assert a.switch(len(switches)) is None
+    assert len({ports.name_host_end(e) for e in ends}) == len(ends)
+    assert a.find_switch(len(switches)) is None
 
 
 @pytest.mark.parametrize(
@@ -150,7 +162,7 @@ def test_no_two_ends_of_a_site_share_an_address_or_a_port(plan):
     ],
 )
 def test_a_plan_that_overflows_or_overlaps_is_refused_by_name(changes, field):
-    found = problems(SHIPPED.model_copy(update=changes))
+    found = find_problems(SHIPPED.model_copy(update=changes))
 
     assert (field in {p.field for p in found}) if field else found == ()
     assert all(p.problem and p.remedy for p in found)
@@ -174,17 +186,17 @@ def test_what_the_site_does_not_have_is_no_place(text):
     gazetteer = Gazetteer(Addressing(SHIPPED))
 
     with pytest.raises(NoPlace):
-        gazetteer.found(text)
+        gazetteer.find_place(text)
 
 
 @given(st.text(max_size=60))
 def test_no_text_makes_it_fail(text):
     gazetteer = Gazetteer(Addressing(SHIPPED))
     try:
-        place = gazetteer.found(text)
+        place = gazetteer.find_place(text)
     except NoPlace:
         return
-    assert gazetteer.place(gazetteer.text(place)) == place
+    assert gazetteer.parse_place(gazetteer.format_place(place)) == place
 
 
 @pytest.mark.parametrize(
@@ -206,4 +218,4 @@ def test_no_text_makes_it_fail(text):
     ],
 )
 def test_whatever_a_person_has_at_hand_is_found(word, place):
-    assert Gazetteer(Addressing(SHIPPED)).found(word) == place
+    assert Gazetteer(Addressing(SHIPPED)).find_place(word) == place

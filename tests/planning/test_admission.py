@@ -8,7 +8,12 @@ from provisioner.model.inventory import Activation
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.plan import Disruption, Step, StepKind
-from provisioner.planning.lifecycle.admission import admit, neighbours_busy, switch_limit, tier
+from provisioner.planning.lifecycle.admission import (
+    find_admission_reasons,
+    find_busy_neighbours,
+    switch_limit,
+    tier_of,
+)
 
 PERCENT = 25
 
@@ -86,7 +91,7 @@ def test_a_switch_goes_down(sentence: str) -> None:
     node, hosts, down, words = CASES[sentence]
     disrupted = dict.fromkeys(down, Disruption.SWITCH)
 
-    reasons = admit(node, step(), [*FABRIC, *hosts], disrupted, PERCENT)
+    reasons = find_admission_reasons(node, step(), [*FABRIC, *hosts], disrupted, PERCENT)
 
     assert len(reasons) == len(words)
     assert [w for w, r in zip(words, reasons, strict=True) if w not in r] == []
@@ -97,13 +102,16 @@ def test_a_step_that_leaves_the_switch_up_waits_for_nobody(disruption: Disruptio
     hosts = [host(State.RELEASED, "leaf-0")]
     disrupted = dict.fromkeys(("leaf-1", "leaf-2", "leaf-3"), Disruption.SWITCH)
 
-    assert admit(LEAVES[0], step(disruption), [*FABRIC, *hosts], disrupted, PERCENT) == ()
+    assert (
+        find_admission_reasons(LEAVES[0], step(disruption), [*FABRIC, *hosts], disrupted, PERCENT)
+        == ()
+    )
 
 
 def test_a_host_takes_no_switch_down() -> None:
     node = host(State.CONVERGING, "leaf-0")
 
-    assert admit(node, step(), [*FABRIC, node], {}, PERCENT) == ()
+    assert find_admission_reasons(node, step(), [*FABRIC, node], {}, PERCENT) == ()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +123,7 @@ def test_the_limit_is_rounded_down_but_at_least_one(count: int, percent: int, li
 
 
 def test_a_tier_is_the_first_word_of_a_name() -> None:
-    assert (tier(switch("leaf-su0-r0")), tier(switch("spine-3"))) == ("leaf", "spine")
+    assert (tier_of(switch("leaf-su0-r0")), tier_of(switch("spine-3"))) == ("leaf", "spine")
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -126,13 +134,13 @@ def test_a_host_waits_for_the_switches_on_its_cables_until_they_are_in_service(
     on_its_way |= {State.DRAINING}
     nodes = {n.id: n for n in (switch("leaf-0", state), switch("leaf-1", State.RELEASED))}
 
-    busy = neighbours_busy(host(State.CERTIFIED, "leaf-1", "leaf-0"), nodes)
+    busy = find_busy_neighbours(host(State.CERTIFIED, "leaf-1", "leaf-0"), nodes)
 
     assert busy == (("leaf-0",) if state in on_its_way else ())
 
 
 def test_a_switch_that_nobody_has_taken_in_is_waited_for() -> None:
-    assert neighbours_busy(host(State.CERTIFIED, "leaf-9", "leaf-9", "leaf-8"), {}) == (
+    assert find_busy_neighbours(host(State.CERTIFIED, "leaf-9", "leaf-9", "leaf-8"), {}) == (
         "leaf-8",
         "leaf-9",
     )
@@ -156,7 +164,10 @@ RAIL_0 = [
 def test_two_leaves_of_a_rail_are_never_down_together(down: str, words: list[str]) -> None:
     disrupted = {down: Disruption.SWITCH}
 
-    assert list(admit(LEAVES[0], step(), [*FABRIC, *RAIL_0], disrupted, PERCENT)) == words
+    assert (
+        list(find_admission_reasons(LEAVES[0], step(), [*FABRIC, *RAIL_0], disrupted, PERCENT))
+        == words
+    )
 
 
 def test_the_limit_of_spines_holds_in_each_plane_too() -> None:
@@ -164,7 +175,7 @@ def test_the_limit_of_spines_holds_in_each_plane_too() -> None:
 
     def said(*down: str) -> tuple[str, ...]:
         disrupted = dict.fromkeys(down, Disruption.SWITCH)
-        return admit(spines[0], step(), spines, disrupted, PERCENT)
+        return find_admission_reasons(spines[0], step(), spines, disrupted, PERCENT)
 
     assert said() == ()
     assert said("spine-p1-0") == ()

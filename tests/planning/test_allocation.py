@@ -7,7 +7,7 @@ import pytest
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
-from provisioner.planning.lifecycle.allocation import allocate
+from provisioner.planning.lifecycle.allocation import allocate_nodes
 
 
 def host(index: int, state: State = State.CERTIFIED, tenant: str = "") -> Node:
@@ -71,5 +71,5 @@ CASES: dict[str, tuple[list[Node], list[Tenant], list[tuple[str, str]]]] = {
 def test_allocation(sentence: str) -> None:
     nodes, tenants, pairs = CASES[sentence]
 
-    assert allocate(nodes, tenants) == tuple(pairs)
-    assert allocate(list(reversed(nodes)), list(reversed(tenants))) == tuple(pairs)
+    assert allocate_nodes(nodes, tenants) == tuple(pairs)
+    assert allocate_nodes(list(reversed(nodes)), list(reversed(tenants))) == tuple(pairs)

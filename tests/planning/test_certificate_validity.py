@@ -36,7 +36,7 @@ def test_a_certificate_names_what_was_proved_and_by_what() -> None:
     proof = GateProof(gate=Gate.A, certificate="c1", proved_at=NOW)
     certificate = issued(report=report(results=results), gates=(proof,), now=NOW + 0.7)
 
-    assert certificate.checks == tuple(sorted(checks.required(NodeKind.HOST)))
+    assert certificate.checks == tuple(sorted(checks.list_required_results(NodeKind.HOST)))
     assert certificate.evidence == ("e2",)
     assert certificate.gates == (proof,)
     assert certificate.boot_id == "boot-1"
@@ -104,8 +104,8 @@ def test_a_certificate_is_lost_by_drift_and_by_a_failed_check(reason: Reason) ->
     losing = {Reason.DRIFT, Reason.CHECK_FAILED}  # its time is judged, never written down
     blocker = BLOCKER.model_copy(update={"reason": reason})
 
-    assert certification.lost([BLOCKER, blocker]) is (reason in losing)
-    assert certification.lost([]) is False
+    assert certification.is_lost([BLOCKER, blocker]) is (reason in losing)
+    assert certification.is_lost([]) is False
 
 
 def test_drift_says_what_was_and_what_is() -> None:
@@ -141,9 +141,9 @@ def test_what_is_not_shown_may_be_left_to_the_watch() -> None:
 
 
 def test_a_boot_that_is_not_readable_is_one_boot_however_it_is_put() -> None:
-    assert certification.identity(changed(boot_id=None)) == certification.identity(
-        changed(boot_id="")
-    )
+    assert certification.identify_installation(
+        changed(boot_id=None)
+    ) == certification.identify_installation(changed(boot_id=""))
 
 
 @pytest.mark.parametrize("kind", [DeviceKind.MEMORY, DeviceKind.STORAGE, DeviceKind.PSU])

@@ -36,7 +36,7 @@ def reasons(**changes: Any) -> list[tuple[Reason, str]]:
         "report": report(),
         "now": NOW,
     }
-    return [(b.reason, b.subject) for b in certification.blockers(**given | changes)]
+    return [(b.reason, b.subject) for b in certification.find_blockers(**given | changes)]
 
 
 def test_a_node_at_its_pins_with_every_check_passed_has_no_blocker() -> None:
@@ -45,7 +45,7 @@ def test_a_node_at_its_pins_with_every_check_passed_has_no_blocker() -> None:
 
 def test_every_single_check_that_is_not_a_pass_is_named() -> None:
     finding = Finding(part="GPU 3", severity=Severity.ISOLATE, detail="is dead")
-    for name in checks.required(NodeKind.HOST):
+    for name in checks.list_required_results(NodeKind.HOST):
         assert reasons(report=with_result(name, Verdict.FAIL, finding)) == [
             (Reason.CHECK_FAILED, name)
         ]
@@ -53,7 +53,7 @@ def test_every_single_check_that_is_not_a_pass_is_named() -> None:
 
 
 def test_every_single_check_that_is_missing_is_named() -> None:
-    for name in checks.required(NodeKind.HOST):
+    for name in checks.list_required_results(NodeKind.HOST):
         results = tuple(r for r in report().results if r.check != name)
 
         assert reasons(report=report(results=results)) == [(Reason.CHECK_SKIPPED, name)]
@@ -66,7 +66,7 @@ def test_the_worst_finding_speaks_and_says_what_to_do() -> None:
             part="GPU 3", severity=Severity.ISOLATE, detail="slow", measured="1 GB/s", wanted="2"
         ),
     )
-    (blocker,) = certification.blockers(
+    (blocker,) = certification.find_blockers(
         node=NODE,
         inventory=INVENTORY,
         plan=PLAN,
@@ -146,9 +146,9 @@ def test_a_switch_has_no_boot_tenant_or_fence_to_be_judged() -> None:
     parts = changed(boot_id=None)
     results = tuple(
         CheckResult(check=name, gate=Gate.A, verdict=Verdict.PASS)
-        for name in checks.required(NodeKind.SWITCH)
+        for name in checks.list_required_results(NodeKind.SWITCH)
     )
-    judged = report(results=results, inventory_digest=certification.identity(parts))
+    judged = report(results=results, inventory_digest=certification.identify_installation(parts))
     certificate = issued(node=switch, inventory=parts)
 
     assert reasons(node=switch, inventory=parts, report=judged) == []
@@ -169,7 +169,7 @@ def test_a_switch_has_no_boot_tenant_or_fence_to_be_judged() -> None:
 )
 def test_each_severity_has_its_remedy(severity: Severity, words: str) -> None:
     finding = Finding(part="GPU 3", severity=severity, detail="is dead")
-    (blocker,) = certification.blockers(
+    (blocker,) = certification.find_blockers(
         node=NODE,
         inventory=INVENTORY,
         plan=PLAN,
@@ -182,7 +182,7 @@ def test_each_severity_has_its_remedy(severity: Severity, words: str) -> None:
 
 def test_a_finding_is_told_with_no_more_than_it_has() -> None:
     finding = Finding(part="GPU 3", severity=Severity.ISOLATE, detail="is dead")
-    (blocker,) = certification.blockers(
+    (blocker,) = certification.find_blockers(
         node=NODE,
         inventory=INVENTORY,
         plan=PLAN,
@@ -195,7 +195,7 @@ def test_a_finding_is_told_with_no_more_than_it_has() -> None:
 
 def test_a_host_whose_boot_or_serials_are_unknown_is_not_certified() -> None:
     hidden = changed(boot_id=None, system_serial=None, devices=())
-    judged = report(inventory_digest=certification.identity(hidden))
+    judged = report(inventory_digest=certification.identify_installation(hidden))
 
     assert [r for r, _ in reasons(inventory=hidden, report=judged)] == [
         Reason.VERSION_MISSING,
@@ -218,12 +218,12 @@ def test_a_host_whose_boot_or_serials_are_unknown_is_not_certified() -> None:
 def test_a_report_judges_this_inventory_this_boot_and_this_stay(
     inventory: Inventory, node: Node, *, judged: bool
 ) -> None:
-    assert certification.judges(report(), inventory, node) is judged
+    assert certification.is_current_report(report(), inventory, node) is judged
 
 
 def test_checks_from_the_future_are_said_to_be_that_and_a_small_step_of_the_clock_is_borne():
     def of(ended_at: float) -> tuple[str, ...]:
-        found = certification.blockers(
+        found = certification.find_blockers(
             node=NODE, inventory=INVENTORY, plan=PLAN, report=report(ended_at=ended_at), now=NOW
         )
         return tuple(b.detail for b in found if b.reason is Reason.CHECK_SKIPPED)

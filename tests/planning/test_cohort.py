@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Inventory
-from provisioner.planning.certification.baseline import LearningPolicy, NotLearned, learn
+from provisioner.planning.certification.baseline import LearningPolicy, NotLearned, learn_baseline
 from provisioner.planning.certification.cohort import (
     Policy,
-    applied,
-    judge,
-    outliers,
+    add_outliers,
+    find_odd_siblings,
+    find_outliers,
+    judge_node,
     sample_of,
-    siblings,
 )
 
 POLICY = Policy()
@@ -43,36 +43,36 @@ def test_a_slow_node_is_an_outlier_and_noise_is_not():
     slow = sample(99, {"busbw_gb_s/host": 370.0})
     fine = sample(98, {"busbw_gb_s/host": 396.0})
 
-    (found,) = judge(slow, others, POLICY)
+    (found,) = judge_node(slow, others, POLICY)
     assert (found.node, found.part, round(found.typical)) == ("n99", "host", 400)
-    assert judge(fine, others, POLICY) == ()
+    assert judge_node(fine, others, POLICY) == ()
 
 
 def test_a_tight_cohort_condemns_nobody_for_an_effect_that_does_not_matter():
     others = fleet(40, noise=0.00001)
 
-    assert judge(sample(99, {"busbw_gb_s/host": 398.0}), others, POLICY) == ()
-    assert judge(sample(99, {"busbw_gb_s/host": 380.0}), others, POLICY) != ()
+    assert judge_node(sample(99, {"busbw_gb_s/host": 398.0}), others, POLICY) == ()
+    assert judge_node(sample(99, {"busbw_gb_s/host": 380.0}), others, POLICY) != ()
 
 
 def test_a_wide_cohort_condemns_nobody_who_is_within_its_spread():
     others = fleet(40, noise=0.06)
 
-    assert judge(sample(99, {"busbw_gb_s/host": 370.0}), others, POLICY) == ()
+    assert judge_node(sample(99, {"busbw_gb_s/host": 370.0}), others, POLICY) == ()
 
 
 @pytest.mark.parametrize("change", [{"profile": "other"}, {"versions": "w"}, {"sound": False}])
 def test_only_sound_nodes_of_the_same_profile_and_versions_are_a_measure(change):
     others = [s.model_copy(update=change) for s in fleet(40)]
 
-    assert judge(sample(99, {"busbw_gb_s/host": 100.0}), others, POLICY) == ()
+    assert judge_node(sample(99, {"busbw_gb_s/host": 100.0}), others, POLICY) == ()
 
 
 def test_a_cohort_that_is_too_small_judges_nobody():
     slow = sample(99, {"busbw_gb_s/host": 100.0})
 
-    assert judge(slow, fleet(6), POLICY) == ()
-    assert judge(slow, fleet(7), POLICY) != ()
+    assert judge_node(slow, fleet(6), POLICY) == ()
+    assert judge_node(slow, fleet(7), POLICY) != ()
 
 
 def test_rails_are_cohorts_of_their_own_and_gpus_of_all_nodes_are_one():
@@ -81,18 +81,18 @@ def test_rails_are_cohorts_of_their_own_and_gpus_of_all_nodes_are_one():
 
     others = [rails(n, 340.0) for n in range(20)]  # rail 1 is slow everywhere: its leaf, not a node
 
-    assert judge(rails(99, 340.0), others, POLICY) == ()
-    assert [o.metric for o in judge(rails(99, 300.0), others, POLICY)] == ["ib_gbit_s/rail 1"]
+    assert judge_node(rails(99, 340.0), others, POLICY) == ()
+    assert [o.metric for o in judge_node(rails(99, 300.0), others, POLICY)] == ["ib_gbit_s/rail 1"]
 
 
 def test_less_is_better_for_temperatures_and_rates():
     cool = [sample(n, {"gpu_temperature_c/GPU 0": 55.0 + n % 3}) for n in range(20)]
     still = [sample(n, {"out_of_sequence_per_s/mlx5_0": 0.0}) for n in range(20)]
 
-    assert judge(sample(99, {"gpu_temperature_c/GPU 0": 80.0}), cool, POLICY) != ()
-    assert judge(sample(99, {"gpu_temperature_c/GPU 0": 35.0}), cool, POLICY) == ()
-    assert judge(sample(99, {"out_of_sequence_per_s/mlx5_0": 0.5}), still, POLICY) == ()
-    assert judge(sample(99, {"out_of_sequence_per_s/mlx5_0": 9.0}), still, POLICY) != ()
+    assert judge_node(sample(99, {"gpu_temperature_c/GPU 0": 80.0}), cool, POLICY) != ()
+    assert judge_node(sample(99, {"gpu_temperature_c/GPU 0": 35.0}), cool, POLICY) == ()
+    assert judge_node(sample(99, {"out_of_sequence_per_s/mlx5_0": 0.5}), still, POLICY) == ()
+    assert judge_node(sample(99, {"out_of_sequence_per_s/mlx5_0": 9.0}), still, POLICY) != ()
 
 
 def test_what_is_measured_after_a_load_is_compared_with_the_same_load_only():
@@ -112,16 +112,18 @@ def test_what_is_measured_after_a_load_is_compared_with_the_same_load_only():
     fleet = [sample_of(seen(f"n{n}", 70.0), inventory, "hgx", "r") for n in range(12)]
     report = seen("hot", 95.0)
 
-    judged = applied(report, judge(sample_of(report, inventory, "hgx", "r"), fleet, POLICY))
+    judged = add_outliers(
+        report, judge_node(sample_of(report, inventory, "hgx", "r"), fleet, POLICY)
+    )
 
     assert [r.verdict for r in judged.results] == [Verdict.PASS, Verdict.FAIL]
-    assert judge(fleet[0], fleet, POLICY) == ()
+    assert judge_node(fleet[0], fleet, POLICY) == ()
 
 
 def test_a_gpu_is_held_against_its_seven_siblings_even_in_a_fleet_of_one():
     measured = {f"burn_gflop_s/GPU {g}": 50_000.0 for g in range(8)} | {"burn_gflop_s/GPU 5": 40e3}
 
-    (found,) = siblings(sample(0, measured))
+    (found,) = find_odd_siblings(sample(0, measured))
 
     assert found.part == "GPU 5"
     assert "the 8 of its node" in found.among
@@ -130,7 +132,7 @@ def test_a_gpu_is_held_against_its_seven_siblings_even_in_a_fleet_of_one():
 def test_what_no_rule_knows_is_never_judged():
     others = [sample(n, {"mystery/host": 1.0}) for n in range(20)]
 
-    assert judge(sample(99, {"mystery/host": 1e9}), others, POLICY) == ()
+    assert judge_node(sample(99, {"mystery/host": 1e9}), others, POLICY) == ()
 
 
 def test_an_outlier_fails_the_check_that_measured_it():
@@ -143,18 +145,18 @@ def test_an_outlier_fails_the_check_that_measured_it():
         node="n99", inventory_digest="d", started_at=0, ended_at=1, results=results
     )
 
-    judged = applied(report, judge(slow, fleet(40), POLICY))
+    judged = add_outliers(report, judge_node(slow, fleet(40), POLICY))
 
     assert [r.verdict for r in judged.results] == [Verdict.FAIL, Verdict.PASS]
     assert "outlier among 41 nodes" in judged.results[0].findings[0].detail
-    assert applied(report, ()) == report
+    assert add_outliers(report, ()) == report
 
 
 @given(st.permutations(range(20)))
 def test_the_order_of_samples_does_not_matter(order):
     samples = [*fleet(19), sample(19, {"busbw_gb_s/host": 300.0})]
 
-    assert outliers([samples[i] for i in order], POLICY) == outliers(samples, POLICY)
+    assert find_outliers([samples[i] for i in order], POLICY) == find_outliers(samples, POLICY)
 
 
 def taught(values: list[float], racks: int = 8) -> list[Sample]:
@@ -165,7 +167,7 @@ def taught(values: list[float], racks: int = 8) -> list[Sample]:
 
 def learned(samples: list[Sample], **more: object) -> Baseline | NotLearned:
     given: dict = {"previous": None, "published": None, "policy": LEARNING, "now": 5.0}
-    return learn("busbw_gb_s", samples, **(given | more))
+    return learn_baseline("busbw_gb_s", samples, **(given | more))
 
 
 @given(st.integers(0, 10_000), st.floats(0.0, 0.8), st.floats(0.7, 0.93))
@@ -235,7 +237,9 @@ def test_a_ceiling_is_learned_where_less_is_better():
     samples = [
         sample(n, {"latency_us/host": 4.0 + 0.01 * (n % 3)}, rack=f"r{n % 4}") for n in range(20)
     ]
-    found = learn("latency_us", samples, previous=None, published=None, policy=LEARNING, now=1.0)
+    found = learn_baseline(
+        "latency_us", samples, previous=None, published=None, policy=LEARNING, now=1.0
+    )
 
     assert isinstance(found, Baseline)
     assert found.floor > found.level

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.model.cohort import Sample
-from provisioner.planning.certification.cohort import Policy, judge, judged
+from provisioner.planning.certification.cohort import Policy, judge_cohort, judge_node
 
 METRICS = (
     "busbw_gb_s/host",
@@ -37,6 +37,6 @@ def cohorts(draw: st.DrawFn) -> list[Sample]:
 @given(cohorts())
 def test_at_once_is_as_one_by_one(members: list[Sample]) -> None:
     policy = Policy(members_min=3)
-    alone = {m.node: judge(m, members, policy) for m in members}
+    alone = {m.node: judge_node(m, members, policy) for m in members}
 
-    assert judged(members, policy) == {node: worst for node, worst in alone.items() if worst}
+    assert judge_cohort(members, policy) == {node: worst for node, worst in alone.items() if worst}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 import pytest
 
 from provisioner.model.outcome import Reason
-from provisioner.planning.fault_location.collectives import ROUNDS_MAX, blockers, round_of
+from provisioner.planning.fault_location.collectives import ROUNDS_MAX, find_blockers, plan_round
 from provisioner.planning.fault_location.isolation_words import (
     Fabric,
     FabricLink,
@@ -15,12 +15,12 @@ from provisioner.planning.fault_location.isolation_words import (
     FabricTest,
     IsolationPolicy,
     Observation,
+    RailOutcome,
     RailResult,
-    Shown,
 )
 
 POLICY = IsolationPolicy()
-Show = Callable[[FabricTest, int], Shown]
+Show = Callable[[FabricTest, int], RailOutcome]
 
 
 def fabric(count: int) -> Fabric:
@@ -40,9 +40,9 @@ def lived(
     names = [n.name for n in site.nodes] if good is None else sorted(good)
     seen: list[Observation] = []
     for number in range(2, 40):
-        found = round_of(site, seen, names, sizes, number, POLICY)
+        found = plan_round(site, seen, names, sizes, number, POLICY)
         if found is None:
-            blocked = blockers(seen, names, sizes, POLICY)
+            blocked = find_blockers(seen, names, sizes, POLICY)
             return seen, {n: (b[0].reason, b[0].subject) for n, b in blocked.items()}
         used = [n for t in found.tests for n in t.nodes]
         assert len(used) == len(set(used))
@@ -54,8 +54,8 @@ def lived(
     raise AssertionError("it never ends")
 
 
-def bad(*culprits: str, shown: Shown = Shown.FAIL) -> Show:
-    return lambda test, _number: shown if set(culprits) & set(test.nodes) else Shown.PASS
+def bad(*culprits: str, shown: RailOutcome = RailOutcome.FAIL) -> Show:
+    return lambda test, _number: shown if set(culprits) & set(test.nodes) else RailOutcome.PASS
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(4, (2,)), (9, (2, 4)), (64, (8, 16)), (3, (64,))])
@@ -70,13 +70,13 @@ def test_sound_nodes_are_each_in_one_collective_of_each_size(
         assert sorted(mine) == [f"n{i:02d}" for i in range(count)]
 
 
-@pytest.mark.parametrize("shown", [Shown.FAIL, Shown.TIMEOUT, Shown.WRONG_DATA])
+@pytest.mark.parametrize("shown", [RailOutcome.FAIL, RailOutcome.TIMEOUT, RailOutcome.WRONG_DATA])
 @pytest.mark.parametrize(
     ("count", "size", "culprit"),
     [(8, 4, "n05"), (8, 8, "n02"), (32, 8, "n17"), (64, 64, "n63"), (8, 2, "n00")],
 )
 def test_a_node_that_fails_only_among_many_is_named_alone(
-    count: int, size: int, culprit: str, shown: Shown
+    count: int, size: int, culprit: str, shown: RailOutcome
 ) -> None:
     _, blocked = lived(count, (size,), bad(culprit, shown=shown))
 
@@ -92,17 +92,17 @@ def test_two_of_them_are_both_named() -> None:
 def test_one_bad_result_by_chance_blames_nobody() -> None:
     first: list[str] = []
 
-    def show(test: FabricTest, number: int) -> Shown:
+    def show(test: FabricTest, number: int) -> RailOutcome:
         if number == 2 and not first:
             first.append(test.name)
-            return Shown.FAIL
-        return Shown.PASS
+            return RailOutcome.FAIL
+        return RailOutcome.PASS
 
     assert lived(16, (4,), show)[1] == {}
 
 
 def test_where_every_collective_fails_nobody_is_condemned_and_nobody_passes() -> None:
-    seen, blocked = lived(16, (8,), lambda _t, _n: Shown.FAIL)
+    seen, blocked = lived(16, (8,), lambda _t, _n: RailOutcome.FAIL)
 
     assert {r for r, _ in blocked.values()} == {Reason.CHECK_SKIPPED}
     assert len(blocked) == 16
@@ -110,14 +110,14 @@ def test_where_every_collective_fails_nobody_is_condemned_and_nobody_passes() ->
 
 
 def test_what_could_not_be_run_is_no_pass() -> None:
-    _, blocked = lived(4, (4,), lambda _t, _n: Shown.NOT_RUN)
+    _, blocked = lived(4, (4,), lambda _t, _n: RailOutcome.NOT_RUN)
 
     assert {r for r, _ in blocked.values()} == {Reason.CHECK_SKIPPED}
 
 
 def test_wrong_data_that_never_comes_again_is_not_outweighed_by_passes() -> None:
-    def show(_test: FabricTest, number: int) -> Shown:
-        return Shown.WRONG_DATA if number == 2 else Shown.PASS
+    def show(_test: FabricTest, number: int) -> RailOutcome:
+        return RailOutcome.WRONG_DATA if number == 2 else RailOutcome.PASS
 
     _, blocked = lived(4, (4,), show)
 
@@ -133,9 +133,9 @@ def test_only_nodes_that_their_pairs_cleared_take_part() -> None:
 
 def test_a_slow_collective_is_no_pass() -> None:
     site = fabric(4)
-    found = round_of(site, [], [n.name for n in site.nodes], (4,), 2, POLICY)
+    found = plan_round(site, [], [n.name for n in site.nodes], (4,), 2, POLICY)
     assert found is not None
-    slow = RailResult(rail=-1, shown=Shown.PASS, ratio=0.8)
+    slow = RailResult(rail=-1, shown=RailOutcome.PASS, ratio=0.8)
     seen = [Observation(test=t, round_number=2, results=(slow,)) for t in found.tests]
 
-    assert len(blockers(seen, [n.name for n in site.nodes], (4,), POLICY)) == 4
+    assert len(find_blockers(seen, [n.name for n in site.nodes], (4,), POLICY)) == 4

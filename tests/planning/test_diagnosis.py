@@ -10,7 +10,7 @@ from provisioner.model.case import Fault, PartClass, RemedyKind
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.certification.part_changes import parts_of
+from provisioner.planning.certification.part_changes import list_parts
 from provisioner.planning.repair.diagnosis import Diagnosis, diagnose, rules
 from provisioner.planning.repair.part_names import at_missing, gone_of, named, names_of, of_missing
 from provisioner.planning.repair.remedies import ladders
@@ -232,7 +232,7 @@ GAPS = {
 @pytest.mark.parametrize("sentence", GAPS)
 def test_a_count_of_gpus_stands_at_those_that_are_missing(sentence: str) -> None:
     now, before, fault, slots = GAPS[sentence]
-    gone = gone_of(parts_of(gpus(*before)), gpus(*now))
+    gone = gone_of(list_parts(gpus(*before)), gpus(*now))
 
     assert [f.part for f in at_missing([fault], gone, gpus(*now))] == slots
 
@@ -240,7 +240,7 @@ def test_a_count_of_gpus_stands_at_those_that_are_missing(sentence: str) -> None
 def test_a_dead_gpu_keeps_name_and_serial_when_the_inventory_was_read_anew() -> None:
     before, after = gpus(*ALL_EIGHT), gpus(1, 2, 3, 4, 6, 7, 8)
     first = COUNTED.model_copy(update={"detail": "7 of 8 GPUs; missing serial 1654910000005"})
-    gone = gone_of(parts_of(before), after)
+    gone = gone_of(list_parts(before), after)
 
     other = COUNTED.model_copy(update={"id": "unreadable"})  # it counts, and tells no serial
 
@@ -254,4 +254,4 @@ def test_a_dead_gpu_keeps_name_and_serial_when_the_inventory_was_read_anew() -> 
 
 
 def test_of_a_node_whose_inventory_is_unknown_no_part_is_gone() -> None:
-    assert gone_of(parts_of(gpus(*ALL_EIGHT)), None) == ()
+    assert gone_of(list_parts(gpus(*ALL_EIGHT)), None) == ()

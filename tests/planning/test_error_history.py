@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.planning.certification.error_history import (
     evidence_of,
-    history,
-    judged,
-    remedied,
-    since_parts_changed,
+    judge_history,
+    list_restarts,
+    read_history,
+    select_since_parts_changed,
 )
 
 DAY = 86400.0
@@ -44,16 +44,16 @@ def report(started_at: float, evidence: str = "", causes: tuple[str, ...] = ()) 
 def test_history_ends_where_parts_were_exchanged():
     reports = [report(3.0), report(2.0, causes=("repaired",)), report(1.0)]
 
-    assert since_parts_changed(reports) == tuple(reports[:2])
+    assert select_since_parts_changed(reports) == tuple(reports[:2])
     assert evidence_of([report(1.0, "a"), report(2.0, "a"), report(3.0, "b")]) == ("a", "b")
 
 
 def test_an_error_that_many_boots_had_condemns_although_each_log_is_short():
     texts = [raw(line(NOW - n * 3600, 79, "GPU has fallen off the bus.")) for n in range(1, 6)]
-    past = history(texts, SLOTS)
+    past = read_history(texts, SLOTS)
     reports = [report(NOW - n * 3600) for n in range(1, 6)]
 
-    found = judged(report(NOW), past, remedied(reports), NOW)
+    found = judge_history(report(NOW), past, list_restarts(reports), NOW)
 
     assert len(past) == 5
     assert found.results[0].verdict is Verdict.FAIL
@@ -62,33 +62,35 @@ def test_an_error_that_many_boots_had_condemns_although_each_log_is_short():
 
 
 def test_a_single_error_of_an_earlier_boot_was_dealt_with_there():
-    past = history([raw(line(NOW - 3600, 79, "GPU has fallen off the bus."))], SLOTS)
+    past = read_history([raw(line(NOW - 3600, 79, "GPU has fallen off the bus."))], SLOTS)
 
-    assert judged(report(NOW), past, remedied([report(NOW - 3600), report(NOW)]), NOW) == report(
-        NOW
-    )
+    assert judge_history(
+        report(NOW), past, list_restarts([report(NOW - 3600), report(NOW)]), NOW
+    ) == report(NOW)
 
 
 def test_the_same_log_read_twice_counts_once():
     text = raw(line(NOW - 60, 94))
 
-    assert len(history([text, text], SLOTS)) == 1
+    assert len(read_history([text, text], SLOTS)) == 1
 
 
 def test_a_quiet_history_changes_nothing():
     quiet = report(NOW)
 
     assert (
-        judged(quiet, history([raw("2026-11-20T10:00:00,0+00:00 usb 1-1: hello")], SLOTS), (), NOW)
+        judge_history(
+            quiet, read_history([raw("2026-11-20T10:00:00,0+00:00 usb 1-1: hello")], SLOTS), (), NOW
+        )
         == quiet
     )
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"a": 1}', '{"a": {"text": 7}}'])
 def test_what_cannot_be_read_tells_nothing(text):
-    assert history([text], SLOTS) == ()
+    assert read_history([text], SLOTS) == ()
 
 
 @given(st.text(max_size=300))
 def test_no_text_makes_it_fail(text):
-    history([text, raw(text)], SLOTS)
+    read_history([text, raw(text)], SLOTS)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.checks.xid.error_codes import Family
-from provisioner.checks.xid.xid_events import events_of
-from provisioner.planning.certification.escalation import escalate, occurrences
+from provisioner.checks.xid.xid_events import find_events
+from provisioner.planning.certification.escalation import find_escalations, list_occurrences
 from provisioner.planning.certification.escalation_rules import (
     DAY_S,
     HOUR_S,
@@ -155,14 +155,14 @@ def done(step: str, hours_ago: float, part: str = "") -> Remedy:
 def test_a_history_asks_for(
     history: list[Occurrence], remedies: list[Remedy], step: Step, rule: str
 ) -> None:
-    found = {e.part: e for e in escalate(history, remedies, NOW)}
+    found = {e.part: e for e in find_escalations(history, remedies, NOW)}
 
     assert (found["GPU_SXM_1"].step, found["GPU_SXM_1"].rule) == (step, rule)
 
 
 def test_a_fatal_switch_error_takes_the_blame_from_the_gpus() -> None:
     words = "NVLink: fatal error detected on link 3(0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x1)"
-    found = escalate([xid(74, 1, words=words), sxid(12020, 1)], [], NOW)
+    found = find_escalations([xid(74, 1, words=words), sxid(12020, 1)], [], NOW)
 
     assert {e.part: e.step for e in found} == {
         "GPU_SXM_1": Step.RESTART,
@@ -172,17 +172,17 @@ def test_a_fatal_switch_error_takes_the_blame_from_the_gpus() -> None:
 
 
 def test_old_events_ask_for_nothing() -> None:
-    assert escalate([xid(79, 24 * 30)], [], NOW) == ()
+    assert find_escalations([xid(79, 24 * 30)], [], NOW) == ()
 
 
 def test_what_is_in_the_future_is_not_seen() -> None:
-    assert escalate([xid(79, -1)], [], NOW) == ()
+    assert find_escalations([xid(79, -1)], [], NOW) == ()
 
 
 def test_a_logs_events_become_history() -> None:
     line = "2026-03-01T10:05:00,500000+00:00 NVRM: Xid (PCI:0000:52:00): 79, pid=1, name=x, gone"
 
-    found = occurrences(events_of([line, "[12.5] NVRM: Xid (PCI:0000:52:00): 79, gone"]))
+    found = list_occurrences(find_events([line, "[12.5] NVRM: Xid (PCI:0000:52:00): 79, gone"]))
 
     assert [(o.code, o.part, o.at) for o in found] == [(79, "PCI 0000:52:00", 1772359500.5)]
 
@@ -210,6 +210,6 @@ def test_the_order_of_a_history_means_nothing(
     mixed = [*history]
     rng.shuffle(mixed)
 
-    assert [(e.part, e.step) for e in escalate(mixed, [], NOW)] == [
-        (e.part, e.step) for e in escalate(history, [], NOW)
+    assert [(e.part, e.step) for e in find_escalations(mixed, [], NOW)] == [
+        (e.part, e.step) for e in find_escalations(history, [], NOW)
     ]

@@ -13,14 +13,14 @@ from explain_situations import GPU, NOW, SILENT, SITUATIONS, node, plan
 
 from provisioner.model.node import State
 from provisioner.planning.lifecycle.explain import Situation, explain
-from provisioner.planning.lifecycle.explain_words import ago, span, word
+from provisioner.planning.lifecycle.explain_words import clean_text, format_age, format_span
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "explain"
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_node_is_told_in_these_words(name: str):
-    told = "\n".join(explain(SITUATIONS[name]).lines()) + "\n"
+    told = "\n".join(explain(SITUATIONS[name]).format_lines()) + "\n"
     file = GOLDEN / f"{name}.txt"
     if os.environ.get("PROVISIONER_GOLDEN") == "write":
         file.write_text(told)
@@ -39,7 +39,7 @@ def test_no_golden_text_is_left_over():
 def test_what_a_device_said_moves_no_cursor_and_has_an_end():
     evil = GPU.model_copy(update={"detail": "\x1b[2J" + "x" * 5000})
     told = "\n".join(
-        explain(Situation(node=node(State.CONVERGING, blockers=(evil,)), now=NOW)).lines()
+        explain(Situation(node=node(State.CONVERGING, blockers=(evil,)), now=NOW)).format_lines()
     )
 
     assert "\x1b" not in told
@@ -53,7 +53,7 @@ def test_every_remedy_of_a_blocker_is_told_once():
 
     unblock = explain(seen).unblock
 
-    assert [s for s in unblock if "Reseat" in s] == [f"{GPU.subject}: {word(GPU.unblock)}."]
+    assert [s for s in unblock if "Reseat" in s] == [f"{GPU.subject}: {clean_text(GPU.unblock)}."]
     assert any("cable and power" in s for s in unblock)
 
 
@@ -72,8 +72,8 @@ def test_every_remedy_of_a_blocker_is_told_once():
     ],
 )
 def test_lengths_of_time_are_told_by_their_largest_units(seconds: float, told: str):
-    assert span(seconds) == told
+    assert format_span(seconds) == told
 
 
 def test_a_clock_that_went_back_is_no_past():
-    assert ago(-100) == "just now"
+    assert format_age(-100) == "just now"

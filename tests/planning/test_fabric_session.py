@@ -17,7 +17,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location import fabric_rounds as tests_of
 from provisioner.planning.fault_location import fabric_session as rules
-from provisioner.planning.fault_location.fabric_verdicts import blockers_of, partners_of
+from provisioner.planning.fault_location.fabric_verdicts import find_blockers, list_partners
 from provisioner.planning.fault_location.isolation_words import FabricTest, Round, Verdicts
 
 POLICY = rules.SessionPolicy(gather_s=600.0)
@@ -70,7 +70,7 @@ def formed(found: list[rules.Seeker], others: list[Node], **more: object) -> lis
     nodes = [n for n, _ in found] + others
     taken = more.get("taken", ())
     assert isinstance(taken, tuple)
-    sessions = rules.forming(found, nodes, taken, POLICY, NOW)
+    sessions = rules.form_sessions(found, nodes, taken, POLICY, NOW)
     return [[m.node if m.seeks else f"({m.node})" for m in members] for members in sessions]
 
 
@@ -90,8 +90,8 @@ def test_a_node_that_is_on_the_way_is_waited_for_a_while() -> None:
 
 def test_with_fewer_than_three_partners_nothing_begins() -> None:
     assert formed(seekers(3), []) == []
-    assert rules.partners(host("n0"), [host("n0"), host("n1"), host("n2")]) == 2
-    assert rules.waiting_for(2, 3) == "gate C waits for partners: 2 of at least 3 are there"
+    assert rules.count_partners(host("n0"), [host("n0"), host("n1"), host("n2")]) == 2
+    assert rules.describe_wait(2, 3) == "gate C waits for partners: 2 of at least 3 are there"
 
 
 def test_idle_certified_nodes_are_lent() -> None:
@@ -141,7 +141,7 @@ def test_nobody_is_in_two_sessions() -> None:
 def test_a_node_waits_once_everything_before_gate_c_passed(
     changes: dict[str, object], expected: bool
 ) -> None:
-    assert rules.waits(host("n0"), report("n0", **changes), None) is expected
+    assert rules.needs_session(host("n0"), report("n0", **changes), None) is expected
 
 
 def test_an_outcome_answers_only_for_the_same_parts_and_the_same_validation() -> None:
@@ -149,15 +149,15 @@ def test_an_outcome_answers_only_for_the_same_parts_and_the_same_validation() ->
         node="n0", session="s", bound="d-n0", began_at=9_500.0, ended_at=NOW, partners=()
     )
 
-    assert not rules.waits(host("n0"), report("n0"), outcome)
+    assert not rules.needs_session(host("n0"), report("n0"), outcome)
     for other in ({"bound": "d-other"}, {"began_at": 5_500.0}):
-        assert rules.waits(host("n0"), report("n0"), outcome.model_copy(update=other))
+        assert rules.needs_session(host("n0"), report("n0"), outcome.model_copy(update=other))
 
 
 def test_a_wait_ends() -> None:
-    late = rules.too_long(host("n0"), report("n0"), 2, POLICY, NOW + POLICY.wait_s)
+    late = rules.find_overdue_wait(host("n0"), report("n0"), 2, POLICY, NOW + POLICY.wait_s)
 
-    assert rules.too_long(host("n0"), report("n0"), 2, POLICY, NOW) is None
+    assert rules.find_overdue_wait(host("n0"), report("n0"), 2, POLICY, NOW) is None
     assert late is not None
     assert late.reason is Reason.TIME_LIMIT
     assert late.detail.startswith("no 3 partners in ")
@@ -167,7 +167,7 @@ def test_who_has_partners_waits_until_they_are_gathered() -> None:
     begun = report("n0").ended_at
 
     def after(waited_s: float) -> Blocker | None:
-        return rules.too_long(host("n0"), report("n0"), 117, POLICY, begun + waited_s)
+        return rules.find_overdue_wait(host("n0"), report("n0"), 117, POLICY, begun + waited_s)
 
     assert after(POLICY.wait_s + POLICY.gather_s) is None
     late = after(POLICY.wait_s + POLICY.gather_s + 1.0)
@@ -197,7 +197,7 @@ def session(nodes: int, units: int = 1) -> FabricSession:
 def lived(begun: FabricSession, broken: set[tuple[str, int]]) -> tuple[FabricSession, Verdicts]:
     """To its verdicts; a cell in `broken` (node or leaf, rail) is slow with everybody."""
     for _ in range(60):
-        step = tests_of.step(begun, POLICY)
+        step = tests_of.decide_next(begun, POLICY)
         if isinstance(step, Verdicts):
             return begun, step
         runs = tuple(_run(begun, test, step.number, broken) for test in step.tests)
@@ -213,13 +213,13 @@ def _run(
     for rail in test.rails:
         slow = any({(n, rail), (n, -1), (leaves[n, rail], rail)} & broken for n in test.nodes)
         results.append(RailRun(rail=rail, shown="pass", gbit_s=500.0 if slow else 778.0))
-    return tests_of.not_run(test, number).model_copy(update={"results": tuple(results)})
+    return tests_of.record_not_run(test, number).model_copy(update={"results": tuple(results)})
 
 
 def judged(nodes: int, broken: set[tuple[str, int]]) -> dict[str, tuple[Reason, str]]:
     """Who has a blocker: its reason and the part it names."""
     ended, verdicts = lived(session(nodes), broken)
-    found = blockers_of(ended, verdicts)
+    found = find_blockers(ended, verdicts)
     return {n: (b[0].reason, b[0].subject) for n, b in found.items() if b}
 
 
@@ -257,7 +257,7 @@ def test_tests_with_who_left_tell_nothing() -> None:
 
     without = ended.model_copy(update={"gone": ("n04",)})
 
-    assert all("n04" not in o.test.nodes for o in tests_of.observations(without))
+    assert all("n04" not in o.test.nodes for o in tests_of.list_observations(without))
     assert "n04" not in {n.name for n in tests_of.fabric_of(without).nodes}
 
 
@@ -267,7 +267,7 @@ def test_a_member_that_is_not_what_it_was_has_left() -> None:
     nodes["n01"] = host("n01", State.CERTIFIED, entered_at=0.0, certificate="b")
     reports = {n: report(n, inventory_digest="b") for n in nodes}
 
-    assert rules.left(begun, nodes, reports) == ()
+    assert rules.find_departed(begun, nodes, reports) == ()
     for name, change in (
         ("n00", {"state": State.CONVERGING, "entered_at": 1.0}),
         ("n00", {"placement": Placement.MIXED}),
@@ -275,26 +275,26 @@ def test_a_member_that_is_not_what_it_was_has_left() -> None:
         ("n01", {"certificate": "another"}),
     ):
         other = {**nodes, name: nodes[name].model_copy(update=change)}
-        assert rules.left(begun, other, reports) == (name,)
-    assert rules.left(begun, nodes, {**reports, "n02": report("n02")}) == ("n02",)
+        assert rules.find_departed(begun, other, reports) == (name,)
+    assert rules.find_departed(begun, nodes, {**reports, "n02": report("n02")}) == ("n02",)
 
 
 def test_who_could_not_be_tested_at_all_is_said_so() -> None:
     begun = session(6)
     for _ in range(60):
-        step = tests_of.step(begun, POLICY)
+        step = tests_of.decide_next(begun, POLICY)
         if not isinstance(step, Round):
             break
         runs = tuple(
-            tests_of.not_run(t, step.number)
+            tests_of.record_not_run(t, step.number)
             if "n05" in t.nodes
             else _run(begun, t, step.number, set())
             for t in step.tests
         )
         begun = begun.model_copy(update={"runs": (*begun.runs, *runs)})
     assert isinstance(step, Verdicts)
-    found = blockers_of(begun, step)
+    found = find_blockers(begun, step)
 
     assert [(b.reason, b.subject) for b in found["n05"]] == [(Reason.UNREACHABLE, "n05/gate C")]
     assert all(not found[f"n{i:02d}"] for i in range(5))
-    assert partners_of(begun, "n05") == ()
+    assert list_partners(begun, "n05") == ()

@@ -16,9 +16,9 @@ from provisioner.planning.certification import attestation, gates
 from provisioner.planning.certification.check_selection import (
     Cause,
     Change,
+    FaultRecord,
     SelectionPolicy,
-    Standing,
-    select,
+    select_checks,
 )
 from provisioner.settings import Settings
 
@@ -49,9 +49,9 @@ def report(*names: str) -> HealthReport:
 def proved(policy: str, change: Change, *more: str, last: Certificate | None = None) -> str:
     """What a certificate proves after the tests that a change asks for."""
     demanded = SelectionPolicy(gates=frozenset(Gate(g) for g in policy))
-    standing = Standing(proved_days=gates.ages(last, NOW))
-    chosen = select(change, checks.ALL, demanded, standing)
-    found = gates.proofs(
+    standing = FaultRecord(proved_days=gates.count_days_since_proof(last, NOW))
+    chosen = select_checks(change, checks.ALL, demanded, standing)
+    found = gates.list_proofs(
         "new",
         report(*chosen.demanded, *(("rdma_pair",) if chosen.fabric else ()), *more),
         NodeKind.HOST,
@@ -96,7 +96,7 @@ def test_a_gate_that_was_never_proved_is_tested_whatever_changed() -> None:
 
 def test_a_switch_proves_its_own_gate() -> None:
     mine = [c.name for c in checks.ALL if c.kind is NodeKind.SWITCH]
-    found = gates.proofs(
+    found = gates.list_proofs(
         "s", report(*mine), NodeKind.SWITCH, catalogue=checks.ALL, last=None, keeps=(), now=NOW
     )
 
@@ -104,12 +104,12 @@ def test_a_switch_proves_its_own_gate() -> None:
 
 
 def test_a_release_is_refused_by_the_gate_that_is_lacking() -> None:
-    (refusal,) = gates.refused(LAST, "abcd")
+    (refusal,) = gates.find_unproved_gates(LAST, "abcd")
 
     assert refusal.reason is Reason.CERTIFICATE_INVALID
     assert "d (long burn)" in refusal.detail
     assert "proves abc" in refusal.detail
-    assert gates.refused(LAST, "abc") == ()
+    assert gates.find_unproved_gates(LAST, "abc") == ()
 
 
 def test_the_age_of_a_proof_is_counted_in_days_and_never_negative() -> None:
@@ -117,11 +117,11 @@ def test_the_age_of_a_proof_is_counted_in_days_and_never_negative() -> None:
     ahead = proof.model_copy(update={"gate": Gate.B, "proved_at": NOW + DAY})
     two = LAST.model_copy(update={"gates": (proof, ahead)})
 
-    assert gates.ages(two, NOW) == {Gate.A: 9.0, Gate.B: 0.0}
+    assert gates.count_days_since_proof(two, NOW) == {Gate.A: 9.0, Gate.B: 0.0}
 
 
 def test_a_gate_that_was_never_proved_is_not_kept() -> None:
-    found = gates.proofs(
+    found = gates.list_proofs(
         "new",
         report(),
         NodeKind.HOST,
@@ -137,18 +137,18 @@ def test_a_gate_that_was_never_proved_is_not_kept() -> None:
 def test_a_release_demands_what_certification_demands_unless_the_site_says_less() -> None:
     assert Settings(certify_gates="abc").gates_to_release == "abc"
     assert Settings(certify_gates="abc", release_gates="ab").gates_to_release == "ab"
-    with pytest.raises(ValidationError, match="release_gates demands c, which"):
+    with pytest.raises(ValidationError, match="release_gates requires c, which"):
         Settings(certify_gates="ab", release_gates="abc")
 
 
 def test_gates_are_in_the_signed_statement_and_come_back_from_it() -> None:
     signed = LAST.model_copy(update={"key_id": "k", "signature": "00"})
-    payload = attestation.statement(signed)
-    envelope = attestation.opened(
-        attestation.seal(attestation.STATEMENT_PAYLOAD, payload, "k", b"\0")
+    payload = attestation.write_statement(signed)
+    envelope = attestation.parse_envelope(
+        attestation.write_envelope(attestation.STATEMENT_PAYLOAD, payload, "k", b"\0")
     )
 
-    assert attestation.certificate_of(envelope) == signed
+    assert attestation.read_certificate(envelope) == signed
     assert json.loads(payload)["predicate"]["gates"][2] == {
         "gate": "c",
         "name": "fabric, with partners",
@@ -167,12 +167,14 @@ def test_gates_are_in_the_signed_statement_and_come_back_from_it() -> None:
 )
 def test_a_statement_whose_gates_were_changed_is_not_understood(old: bytes, new: bytes) -> None:
     signed = LAST.model_copy(update={"key_id": "k", "signature": "00"})
-    payload = attestation.statement(signed)
+    payload = attestation.write_statement(signed)
     assert old in payload
-    text = attestation.seal(attestation.STATEMENT_PAYLOAD, payload.replace(old, new, 1), "k", b"\0")
+    text = attestation.write_envelope(
+        attestation.STATEMENT_PAYLOAD, payload.replace(old, new, 1), "k", b"\0"
+    )
 
     with pytest.raises(attestation.NotAnAttestation):
-        attestation.certificate_of(attestation.opened(text))
+        attestation.read_certificate(attestation.parse_envelope(text))
 
 
 def test_an_old_proof_of_gate_c_is_made_anew_and_a_fresh_one_is_not() -> None:
@@ -181,7 +183,7 @@ def test_an_old_proof_of_gate_c_is_made_anew_and_a_fresh_one_is_not() -> None:
 
     def chosen(days: float) -> tuple[bool, str]:
         known = {Gate.A: days, Gate.B: days, Gate.C: days}
-        found = select(quiet, checks.ALL, policy, Standing(proved_days=known))
+        found = select_checks(quiet, checks.ALL, policy, FaultRecord(proved_days=known))
         return found.fabric, (found.reasons | found.left_out)["fabric"]
 
     assert chosen(91.0) == (True, "periodic: gate C was proved 91 days ago")

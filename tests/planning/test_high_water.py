@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.model.recovery import DatabaseLook, HighWater
+from provisioner.model.recovery import DatabasePosition, HighWater
 from provisioner.planning.watch.high_water import judge
 
 KEPT = HighWater(site="s1", place="p1", count=100, journal_rows=40, journal_head="h40")
-SAME = DatabaseLook(site="s1", count=100, head="h40", journal_rows=44)
+SAME = DatabasePosition(site="s1", count=100, head="h40", journal_rows=44)
 SERVER = KEPT.model_copy(update={"server": "7/1", "timeline": 2})
 ON_SERVER = SAME.model_copy(
     update={"server": "7/1", "recorded_server": "7/1", "timeline": 2, "recorded_timeline": 2}
 )
 
 
-def changed(look: DatabaseLook, **fields: object) -> DatabaseLook:
+def changed(look: DatabasePosition, **fields: object) -> DatabasePosition:
     return look.model_copy(update=fields)
 
 
 GOOD = {
-    "nothing is known of either": (None, DatabaseLook()),
+    "nothing is known of either": (None, DatabasePosition()),
     "the same database": (KEPT, SAME),
     "a crash between the commit and the file": (KEPT, changed(SAME, count=101)),
     "another directory joins on a server": (None, changed(ON_SERVER, count=None, other_places=2)),
@@ -49,7 +49,7 @@ LOST = {
     "a journal that others went on with": (KEPT, changed(SAME, head="x"), "row 40 of the journal"),
     "a journal that ends before": (KEPT, changed(SAME, head=""), "row 40 of the journal"),
     "a copy from before we ever wrote": (KEPT, changed(SAME, count=None), "no row of this data"),
-    "a copy of an older version": (KEPT, DatabaseLook(), "from before the time"),
+    "a copy of an older version": (KEPT, DatabasePosition(), "from before the time"),
     "a file that was moved here": (
         None,
         changed(SAME, count=None, other_places=1),
@@ -99,6 +99,6 @@ def test_a_database_that_is_another_or_an_older_one_is_refused_unless_a_person_a
 
 
 def test_what_restore_left_behind_is_a_reason() -> None:
-    assert judge(None, DatabaseLook(), restored="the backup of monday").look_only == (
+    assert judge(None, DatabasePosition(), restored="the backup of monday").look_only == (
         "the backup of monday",
     )

@@ -10,7 +10,13 @@ import pytest
 from provisioner.model.inventory import Activation
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.plan import Disruption, Step, StepKind
-from provisioner.planning.path.history import OPEN, history, open_entries, slots_of, step_of
+from provisioner.planning.path.history import (
+    OPEN,
+    build_history,
+    find_open_entries,
+    read_slots,
+    read_step,
+)
 
 NOW, BEFORE = "n0#2", "n0#1"  # the operation under way, and one that is over
 CONFIRMED, FAILED = ActionStatus.CONFIRMED, ActionStatus.FAILED
@@ -25,6 +31,12 @@ class Row:
     status: ActionStatus = CONFIRMED
     operation: str = NOW
     slots: tuple[str, ...] = ("0",)
+    epochs: tuple[int | None, int | None] = (4, 4)  # at the intent and at the settlement
+
+
+def broken(version: str = "2", **more: object) -> Row:
+    """A transfer that failed after its driver was replaced."""
+    return Row(update(version), FAILED, epochs=(4, 5), **more)
 
 
 def update(version: str = "2", waits: Activation = COLD, kind: str = "bluefield.nic") -> Step:
@@ -63,6 +75,8 @@ def entries(rows: list[Row]) -> list[LedgerEntry]:
             attempt=1,
             status=row.status,
             intended_at=float(at),
+            epoch=row.epochs[0],
+            settled_epoch=row.epochs[1],
             before={"step": row.step.model_dump(mode="json"), "slots": list(row.slots)},
         )
         for at, row in enumerate(rows)
@@ -108,7 +122,7 @@ STAGED: dict[str, tuple[list[Row], list[str]]] = {
 def test_what_is_staged(sentence: str) -> None:
     rows, staged = STAGED[sentence]
 
-    found = history(entries(rows), NOW)
+    found = build_history(entries(rows), NOW)
 
     assert [f"{fact.slot} {fact.version}" for fact in found.staged] == staged
 
@@ -125,6 +139,31 @@ FAILURES: dict[str, tuple[list[Row], list[tuple[str, str, int]]]] = {
     "each slot of the row counts": (
         [Row(update(), FAILED, slots=("0", "1"))],
         [("0", "2", 1), ("1", "2", 1)],
+    ),
+    "one that another driver settled than began it does not": ([broken()], []),
+    "three of them in a row do not": ([broken()] * 3, []),
+    "from the fourth in a row each counts": ([broken()] * 5, [("0", "2", 2)]),
+    "they are in a row whatever their versions": (
+        [broken("2")] * 3 + [broken("3")],
+        [("0", "3", 1)],
+    ),
+    "they are counted slot by slot": ([broken(), broken(slots=("1",))] * 3, []),
+    "a failure of one driver ends the row": (
+        [*[broken()] * 3, Row(update(), FAILED), *[broken()] * 3],
+        [("0", "2", 1)],
+    ),
+    "a success ends the row": ([*[broken()] * 3, Row(update()), *[broken()] * 3], []),
+    "what provably did not happen does not end the row": (
+        [*[broken()] * 3, Row(update(), ActionStatus.ABSENT), broken()],
+        [("0", "2", 1)],
+    ),
+    "what earlier operations broke off is in no row of this one": (
+        [*[broken(operation=BEFORE)] * 3, *[broken()] * 3],
+        [],
+    ),
+    "rows of older versions count": (
+        [Row(update(), FAILED, epochs=e) for e in ((None, None), (4, None), (None, 5))],
+        [("0", "2", 3)],
     ),
     "a failure of an operation that is over is forgiven": (
         [Row(update(), FAILED, BEFORE)],
@@ -146,7 +185,7 @@ FAILURES: dict[str, tuple[list[Row], list[tuple[str, str, int]]]] = {
 def test_what_failed(sentence: str) -> None:
     rows, failures = FAILURES[sentence]
 
-    found = history(entries(rows), NOW)
+    found = build_history(entries(rows), NOW)
 
     assert list(found.failures) == [("bluefield.nic", *failure) for failure in failures]
 
@@ -154,7 +193,7 @@ def test_what_failed(sentence: str) -> None:
 def test_rows_may_be_given_in_any_order() -> None:
     rows = entries([Row(update("2")), Row(reset(COLD)), Row(update("3"))])
 
-    found = {history(order, NOW) for order in permutations(rows)}
+    found = {build_history(order, NOW) for order in permutations(rows)}
 
     assert [[f.version for f in one.staged] for one in found] == [["3"]]
 
@@ -163,12 +202,12 @@ def test_rows_may_be_given_in_any_order() -> None:
 def test_a_row_is_open_until_its_end_is_known(status: ActionStatus) -> None:
     rows = entries([Row(update(), status)])
 
-    assert open_entries(rows) == (tuple(rows) if status in OPEN else ())
+    assert find_open_entries(rows) == (tuple(rows) if status in OPEN else ())
     assert {ActionStatus.INTENDED, ActionStatus.SENT} == OPEN
 
 
 def test_a_row_gives_back_its_step_and_its_slots() -> None:
     (row,) = entries([Row(update(), slots=("0", "1"))])
 
-    assert step_of(row) == update()
-    assert slots_of(row) == ("0", "1")
+    assert read_step(row) == update()
+    assert read_slots(row) == ("0", "1")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import World, fabric_of, isolate, name_of, plant
 
-from provisioner.planning.fault_location.isolation import blame, next_round
+from provisioner.planning.fault_location.isolation import find_culprits, plan_next_round
 from provisioner.planning.fault_location.isolation_words import (
     Culprit,
     Fabric,
@@ -18,9 +18,9 @@ from provisioner.planning.fault_location.isolation_words import (
     FabricTestKind,
     IsolationPolicy,
     Observation,
+    RailOutcome,
     RailResult,
     Round,
-    Shown,
     Verdicts,
 )
 
@@ -34,7 +34,7 @@ def observations_of(
     """What a campaign observes, to its end or for some rounds."""
     seen: list[Observation] = []
     for _ in range(most):
-        step = next_round(world.fabric, seen, policy)
+        step = plan_next_round(world.fabric, seen, policy)
         if isinstance(step, Verdicts):
             break
         seen += [world.run(test, step.number) for test in step.tests]
@@ -124,9 +124,9 @@ def test_too_much_blame_at_once_condemns_nobody() -> None:
 def test_tests_that_never_ran_prove_nothing_and_end() -> None:
     world = World(fabric_of(8), random.Random(0))
     seen: list[Observation] = []
-    while isinstance(step := next_round(world.fabric, seen, POLICY), Round):
+    while isinstance(step := plan_next_round(world.fabric, seen, POLICY), Round):
         for test in step.tests:
-            results = tuple(RailResult(rail=r, shown=Shown.NOT_RUN) for r in test.rails)
+            results = tuple(RailResult(rail=r, shown=RailOutcome.NOT_RUN) for r in test.rails)
             seen.append(Observation(test=test, round_number=step.number, results=results))
 
     assert step.condemned == ()
@@ -140,10 +140,10 @@ def test_corrupted_data_is_not_outweighed_by_passes() -> None:
     pair = FabricTest(
         name="corrupt", kind=FabricTestKind.RAIL, nodes=("n0000", "n0005"), rails=(3,)
     )
-    corrupt = RailResult(rail=3, shown=Shown.WRONG_DATA)
+    corrupt = RailResult(rail=3, shown=RailOutcome.WRONG_DATA)
     seen.append(Observation(test=pair, round_number=9, results=(corrupt,)))
 
-    verdicts = blame(fabric, seen, POLICY)
+    verdicts = find_culprits(fabric, seen, POLICY)
 
     assert verdicts.condemned == ()
     assert {(b.node, b.rail) for b in verdicts.undecided} == {("n0000", 3), ("n0005", 3)}
@@ -159,12 +159,14 @@ def test_the_order_and_repetition_of_reports_mean_nothing(
     mixed = [*seen, *seen[:repeated]]
     rng.shuffle(mixed)
 
-    assert blame(world.fabric, mixed, POLICY) == blame(world.fabric, seen, POLICY)
+    assert find_culprits(world.fabric, mixed, POLICY) == find_culprits(world.fabric, seen, POLICY)
 
 
 results = st.lists(
     st.tuples(
-        st.integers(0, 7), st.integers(0, 7), st.sampled_from([Shown.PASS, Shown.FAIL, Shown.FAIL])
+        st.integers(0, 7),
+        st.integers(0, 7),
+        st.sampled_from([RailOutcome.PASS, RailOutcome.FAIL, RailOutcome.FAIL]),
     ),
     max_size=60,
 )
@@ -172,7 +174,7 @@ ONE_RAIL = fabric_of(8, rails=1, unit=4)
 LOOSE = IsolationPolicy(innocent_risk=0.99, held_share=1.0)
 
 
-def observed(found: list[tuple[int, int, Shown]]) -> list[Observation]:
+def observed(found: list[tuple[int, int, RailOutcome]]) -> list[Observation]:
     return [
         Observation(
             test=FabricTest(
@@ -192,16 +194,16 @@ def observed(found: list[tuple[int, int, Shown]]) -> list[Observation]:
 @given(results)
 @settings(max_examples=100, deadline=None)
 def test_nobody_is_condemned_with_fewer_than_three_partners(
-    found: list[tuple[int, int, Shown]],
+    found: list[tuple[int, int, RailOutcome]],
 ) -> None:
     seen = observed(found)
 
-    for verdict in blame(ONE_RAIL, seen, LOOSE).condemned:
+    for verdict in find_culprits(ONE_RAIL, seen, LOOSE).condemned:
         failed = {
             n
             for o in seen
             for n in o.test.nodes
-            if o.results[0].shown is Shown.FAIL
+            if o.results[0].shown is RailOutcome.FAIL
             and (verdict.node in o.test.nodes or verdict.culprit is not Culprit.LINK)
         } - {verdict.node}
         assert len(verdict.partners) >= 3
@@ -211,10 +213,12 @@ def test_nobody_is_condemned_with_fewer_than_three_partners(
 @given(results, st.integers(0, 7), st.integers(0, 7))
 @settings(max_examples=100, deadline=None)
 def test_a_pass_never_adds_blame_for_what_it_went_through(
-    found: list[tuple[int, int, Shown]], one: int, other: int
+    found: list[tuple[int, int, RailOutcome]], one: int, other: int
 ) -> None:
-    before = covered(blame(ONE_RAIL, observed(found), LOOSE))
-    after = covered(blame(ONE_RAIL, observed([*found, (one, other, Shown.PASS)]), LOOSE))
+    before = covered(find_culprits(ONE_RAIL, observed(found), LOOSE))
+    after = covered(
+        find_culprits(ONE_RAIL, observed([*found, (one, other, RailOutcome.PASS)]), LOOSE)
+    )
 
     if one != other:
         assert not (after - before) & {f"n{one:04}", f"n{other:04}"}
@@ -234,9 +238,9 @@ def test_a_campaign_can_be_stored_and_taken_up_again() -> None:
     stored = [Observation.model_validate_json(o.model_dump_json()) for o in seen]
     fabric = Fabric.model_validate_json(world.fabric.model_dump_json())
 
-    step = next_round(fabric, stored, POLICY)
+    step = plan_next_round(fabric, stored, POLICY)
 
-    assert step == next_round(world.fabric, seen, POLICY)
+    assert step == plan_next_round(world.fabric, seen, POLICY)
     assert isinstance(step, Round)
 
 
@@ -253,5 +257,5 @@ def test_the_world_of_these_tests_is_noisy() -> None:
         0,
     )
 
-    wrong = sum(r.shown is not Shown.PASS for r in seen.results) / len(seen.results)
+    wrong = sum(r.shown is not RailOutcome.PASS for r in seen.results) / len(seen.results)
     assert 0.01 < wrong < 0.06

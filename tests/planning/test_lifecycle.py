@@ -24,10 +24,10 @@ from provisioner.planning.lifecycle.decide import (
     Validate,
     View,
     Wait,
-    after_failure,
     decide,
+    decide_after_failure,
 )
-from provisioner.planning.lifecycle.journey import JOURNEY, diagram, may_enter
+from provisioner.planning.lifecycle.journey import JOURNEY, draw_diagram, may_enter
 
 POLL_S = 20.0
 INVENTORY = Inventory(node="n", vendor="generic")
@@ -199,17 +199,17 @@ def test_a_node_in_a_customer_vrf_is_not_quarantined_before_it_is_fenced() -> No
     released = node(State.CONVERGING, Placement.CUSTOMER)
 
     assert not may_enter(released, State.QUARANTINED, Placement.CUSTOMER)
-    assert isinstance(after_failure(released, (blocker(),), failures=1, retry_s=1), Wait)
+    assert isinstance(decide_after_failure(released, (blocker(),), failures=1, retry_s=1), Wait)
 
 
 @pytest.mark.parametrize("reason", sorted(PASSING))
 def test_a_passing_failure_is_waited_out_but_not_for_ever(reason: Reason) -> None:
     converging = node(State.CONVERGING)
     waits = [
-        after_failure(converging, (blocker(reason),), failures=n, retry_s=1)
+        decide_after_failure(converging, (blocker(reason),), failures=n, retry_s=1)
         for n in range(1, PASSING_FAILURES_MAX + 1)
     ]
-    last = after_failure(
+    last = decide_after_failure(
         converging, (blocker(reason),), failures=PASSING_FAILURES_MAX + 1, retry_s=1
     )
 
@@ -221,7 +221,7 @@ def test_a_passing_failure_is_waited_out_but_not_for_ever(reason: Reason) -> Non
 
 
 def test_a_node_never_goes_to_quarantine_because_we_are_too_slow() -> None:
-    turn = after_failure(
+    turn = decide_after_failure(
         node(State.CONVERGING), (blocker(Reason.OVERLOADED),), failures=10_000, retry_s=1
     )
 
@@ -274,14 +274,14 @@ def test_a_node_that_cannot_be_erased_may_leave_draining_only_for_quarantine() -
     draining = node(State.DRAINING, served="blue")
     problem = blocker(Reason.NOT_SANITIZED)
 
-    turn = after_failure(draining, (problem,), failures=1, retry_s=1)
+    turn = decide_after_failure(draining, (problem,), failures=1, retry_s=1)
 
     assert isinstance(turn, Enter)
     assert (turn.state, turn.blockers) == (State.QUARANTINED, (problem,))
 
 
 def test_the_diagram_has_every_arrow_of_the_table() -> None:
-    text = diagram()
+    text = draw_diagram()
 
     for state, stage in JOURNEY.items():
         for target in stage.leaves_to:

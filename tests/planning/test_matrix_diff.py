@@ -6,7 +6,7 @@ from pathlib import Path
 
 from provisioner.model.matrix import Matrix
 from provisioner.model.outcome import Reason
-from provisioner.planning.matrix.diff import diff
+from provisioner.planning.matrix.diff import compare_releases
 from provisioner.planning.matrix.matrix_text import parse
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
@@ -28,7 +28,7 @@ def shipped() -> Matrix:
 
 
 def test_updates_that_share_a_reset_cost_one():
-    (move,) = diff(parse([("m", MOVE + BIOS)]), "old", "new")
+    (move,) = compare_releases(parse([("m", MOVE + BIOS)]), "old", "new")
 
     assert [(c.kind, c.before, c.after) for c in move.changes] == [
         ("nic.cx7", "1", "2"),
@@ -40,24 +40,24 @@ def test_updates_that_share_a_reset_cost_one():
 
 
 def test_a_move_without_an_edge_is_blocked_by_name():
-    (move,) = diff(parse([("m", MOVE)]), "old", "new")
+    (move,) = compare_releases(parse([("m", MOVE)]), "old", "new")
 
     assert [b.reason for b in move.blockers] == [Reason.NO_PATH]
 
 
 def test_production_asks_for_evidence_too():
-    (move,) = diff(parse([("m", MOVE + BIOS)]), "old", "new", production=True)
+    (move,) = compare_releases(parse([("m", MOVE + BIOS)]), "old", "new", production=True)
 
     assert Reason.MISSING_EVIDENCE in {b.reason for b in move.blockers}
 
 
 def test_a_release_against_itself_costs_nothing():
-    for move in diff(shipped(), "spectrum-x-1.3.0", "spectrum-x-1.3.0"):
+    for move in compare_releases(shipped(), "spectrum-x-1.3.0", "spectrum-x-1.3.0"):
         assert (move.changes, move.steps, move.blockers) == ((), (), ())
 
 
 def test_the_shipped_move_to_1_3_0_is_possible_for_every_profile():
-    moves = diff(shipped(), "spectrum-x-1.2.0", "spectrum-x-1.3.0")
+    moves = compare_releases(shipped(), "spectrum-x-1.2.0", "spectrum-x-1.3.0")
 
     assert [move.profile for move in moves] == ["hgx-h100-bf3", "hgx-h200-bf3", "sn5600"]
     assert [move.blockers for move in moves] == [(), (), ()]

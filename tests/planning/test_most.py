@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from provisioner.planning.campaigns.limits import Members, forest, used
+from provisioner.planning.campaigns.limits import Members, build_forest, count_used
 from provisioner.planning.campaigns.packing import Packing
 
 
@@ -27,8 +27,10 @@ def test_no_choice_is_larger_and_what_came_first_keeps_its_number(
     first_few = st.permutations(range(count))
     order = data.draw(first_few)
     owner_of = data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
-    places = forest([*_domains(count, 2, racks, "rack"), *_domains(count, 4, units, "unit")], count)
-    owners = forest(
+    places = build_forest(
+        [*_domains(count, 2, racks, "rack"), *_domains(count, 4, units, "unit")], count
+    )
+    owners = build_forest(
         [
             Members(f"t{t}", tenants[t % len(tenants)], frozenset(who))
             for t in range(3)
@@ -37,7 +39,7 @@ def test_no_choice_is_larger_and_what_came_first_keeps_its_number(
         count,
     )
     idle = [n for n in order if owner_of[n] == 0]
-    packing = Packing(places, owners, used(places, ()), used(owners, ()))
+    packing = Packing(places, owners, count_used(places, ()), count_used(owners, ()))
     greedy = _greedy(places, owners, order)
 
     packing.add(idle)
@@ -47,7 +49,7 @@ def test_no_choice_is_larger_and_what_came_first_keeps_its_number(
         return all(
             number <= group.limit
             for trees in (places, owners)
-            for number, group in zip(used(trees, chosen), trees.groups, strict=True)
+            for number, group in zip(count_used(trees, chosen), trees.groups, strict=True)
         )
 
     def most(of: list[int]) -> int:
@@ -70,16 +72,16 @@ def _greedy(places, owners, order) -> int:
         if all(
             number <= group.limit
             for trees in (places, owners)
-            for number, group in zip(used(trees, trial), trees.groups, strict=True)
+            for number, group in zip(count_used(trees, trial), trees.groups, strict=True)
         ):
             taken = trial
     return len(taken)
 
 
 def test_a_node_gives_way_where_two_others_find_room_for_it():
-    places = forest([Members("rack 0", 1, frozenset({0, 1}))], 3)
-    owners = forest([Members("a", 1, frozenset({0, 2})), Members("b", 1, frozenset({1}))], 3)
-    packing = Packing(places, owners, used(places, ()), used(owners, ()))
+    places = build_forest([Members("rack 0", 1, frozenset({0, 1}))], 3)
+    owners = build_forest([Members("a", 1, frozenset({0, 2})), Members("b", 1, frozenset({1}))], 3)
+    packing = Packing(places, owners, count_used(places, ()), count_used(owners, ()))
 
     packing.add([0, 1, 2])  # 0 takes the rack from 1 and the tenant from 2
 
@@ -89,7 +91,9 @@ def test_a_node_gives_way_where_two_others_find_room_for_it():
 def test_domains_that_cross_are_held_in_the_smallest_group_around_both():
     crossing = [Members("rack", 1, frozenset({0, 1, 2})), Members("leaf", 1, frozenset({2, 3}))]
 
-    built = forest(crossing, 5)
+    built = build_forest(crossing, 5)
 
-    whole = {built.groups[g].label: used(built, range(5))[g] for g in range(len(built.groups))}
+    whole = {
+        built.groups[g].label: count_used(built, range(5))[g] for g in range(len(built.groups))
+    }
     assert whole == {"leaf": 2, "rack": 4, "the fleet": 5}

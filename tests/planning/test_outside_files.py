@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.model.artifact import Sight, Validators
+from provisioner.model.artifact import FileReading, Validators
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch import outside_files
 from provisioner.planning.watch.outside_files import FRESH_S, NAME_MAX, plain, same, settled, still
@@ -79,7 +79,7 @@ def test_no_header_makes_it_fail(etag: str, modified: str, date: str) -> None:
 
 def test_without_good_validators_only_what_was_read_just_now_may_be_told() -> None:
     poor = Validators(length=100)
-    seen = Sight(validators=poor, sha256="0" * 64, at=1000.0)
+    seen = FileReading(validators=poor, sha256="0" * 64, at=1000.0)
 
     assert still(seen, poor, 1000.0 + FRESH_S - 1)
     assert not still(seen, poor, 1000.0 + FRESH_S)

@@ -9,7 +9,12 @@ import pytest
 from provisioner.model.expected import Expected, ExpectedBmc, ExpectedDpu, ExpectedNode
 from provisioner.model.node import NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.intake.pairing import Endpoint, assemble, incomplete, name_causes
+from provisioner.planning.intake.pairing import (
+    Endpoint,
+    assemble_nodes,
+    find_missing_cards,
+    name_causes,
+)
 
 NOW = 1_790_000_000.0
 
@@ -157,7 +162,7 @@ CASES: dict[str, Case] = {
 def test_pairing(sentence: str) -> None:
     listed, found, nodes, blockers = CASES[sentence]
 
-    result = assemble(Expected(nodes=tuple(listed)), found, NOW)
+    result = assemble_nodes(Expected(nodes=tuple(listed)), found, NOW)
 
     placed = {n.id: {b.name: b.url.removeprefix("https://") for b in n.bmcs} for n in result.nodes}
     assert placed == nodes
@@ -170,7 +175,7 @@ def test_the_order_in_which_bmcs_answer_changes_nothing(sentence: str) -> None:
     listed, found, _, _ = CASES[sentence]
     expected = Expected(nodes=tuple(listed))
 
-    forth, back = assemble(expected, found, NOW), assemble(expected, found[::-1], NOW)
+    forth, back = assemble_nodes(expected, found, NOW), assemble_nodes(expected, found[::-1], NOW)
 
     assert back.nodes == forth.nodes
     assert {(b.reason, b.subject) for b in back.blockers} == {
@@ -182,7 +187,7 @@ def test_a_paired_card_keeps_what_the_list_knows_of_it() -> None:
     expected = Expected(nodes=(host(serial="S1", dpus=[DPU, NIC]),))
     found = [bmc("a", "S1"), card("b", "MT1"), card("c", "MT2", "5c:25:73:00:00:02")]
 
-    (node,) = assemble(expected, found, NOW).nodes
+    (node,) = assemble_nodes(expected, found, NOW).nodes
 
     dpu, nic = node.bmcs[1:]
     assert (dpu.kind, dpu.base_mac, dpu.pci) == ("dpu", "5c:25:73:00:00:01", "0000:06:00.0")
@@ -191,15 +196,17 @@ def test_a_paired_card_keeps_what_the_list_knows_of_it() -> None:
 
 def test_a_node_with_a_missing_card_is_not_complete() -> None:
     wanted = host(serial="S1", dpus=[DPU, NIC])
-    (node,) = assemble(Expected(nodes=(wanted,)), [bmc("a", "S1"), card("b", "MT1")], NOW).nodes
+    (node,) = assemble_nodes(
+        Expected(nodes=(wanted,)), [bmc("a", "S1"), card("b", "MT1")], NOW
+    ).nodes
 
-    assert [b.subject for b in incomplete(wanted, node)] == ["n0/NIC_3"]
+    assert [b.subject for b in find_missing_cards(wanted, node)] == ["n0/NIC_3"]
 
 
 def test_a_switch_needs_no_bmc_and_a_new_node_is_discovered() -> None:
     leaf = ExpectedNode(name="leaf", kind=NodeKind.SWITCH, address="https://10.0.1.10:8765")
 
-    result = assemble(Expected(release="r", nodes=(leaf,)), [], NOW)
+    result = assemble_nodes(Expected(release="r", nodes=(leaf,)), [], NOW)
 
     (node,) = result.nodes
     assert result.blockers == ()
@@ -216,7 +223,7 @@ def test_the_row_of_a_node_that_was_not_found_has_the_cause_of_its_address() -> 
         for url in ("https://a", "https://c")
     )
 
-    rows = name_causes(expected, assemble(expected, [], NOW).blockers, (refused, stray))
+    rows = name_causes(expected, assemble_nodes(expected, [], NOW).blockers, (refused, stray))
 
     assert [(r.subject, r.reason) for r in rows] == [
         ("n0 (https://a)", Reason.LOGIN_REFUSED),

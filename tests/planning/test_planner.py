@@ -13,7 +13,7 @@ from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release,
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, Plan, StagedFact, StepKind
-from provisioner.planning.matrix.diff import node_at
+from provisioner.planning.matrix.diff import build_node_at_pins
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.path.planner import PlanCache, PlanningNode, plan, plan_fleet
 from provisioner.planning.path.profiles import choose_profile
@@ -249,7 +249,7 @@ def test_unknown_pins_block_in_production_and_are_left_alone_in_a_lab() -> None:
 def test_a_lab_sees_the_way_before_it_has_the_files_and_production_names_each_missing_one() -> None:
     shipped = parse([(SHIPPED.name, SHIPPED.read_text())])
     profile = shipped.releases["spectrum-x-1.2.0"].profiles["hgx-h100-bf3"]
-    at_1_2_0 = node_at(profile, "n")
+    at_1_2_0 = build_node_at_pins(profile, "n")
     unconfigured = Component(kind="nic.config", slot="0", version="none", source="mlxconfig")
     seen = at_1_2_0.model_copy(update={"components": (*at_1_2_0.components, unconfigured)})
     there = ("spectrum-x-1.3.0", "hgx-h100-bf3")

@@ -9,7 +9,7 @@ import pytest
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.recovery import DifferenceKind, Word
+from provisioner.model.recovery import DifferenceKind, Settlement
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.erasure.erasure import owed, policy_of
 from provisioner.planning.lifecycle.decide import Fence, Release, View, decide
@@ -87,7 +87,7 @@ def test_whatever_is_outside_of_a_customers_network_is_erased_before_anybody_get
             settled = settle_by_rule(row, difference, NOW)
             assert settled.state is row.state
         else:
-            adopted = settle_by_word(row, difference, Word.ADOPT, NOW)
+            adopted = settle_by_word(row, difference, Settlement.ADOPT, NOW)
             assert isinstance(adopted, Node)
             assert adopted.state is State.DRAINING
             settled = adopted
@@ -112,7 +112,7 @@ def test_an_adopted_node_goes_on_serving_and_nothing_fences_it(world: str) -> No
         difference = compare(row, read(world), TENANTS, NOW)
         if difference is None:
             continue
-        adopted = settle_by_word(row, difference, Word.ADOPT, NOW)
+        adopted = settle_by_word(row, difference, Settlement.ADOPT, NOW)
         assert isinstance(adopted, Node)
         vrf = WORLDS[world][0]
         place = (adopted.state, adopted.placement, adopted.vrf, adopted.tenant, adopted.served)
@@ -128,7 +128,7 @@ def test_a_network_of_nobody_and_split_ports_are_not_adopted(world: str) -> None
     for row in ROWS:
         difference = compare(row, read(world), TENANTS, NOW)
         assert difference is not None
-        assert isinstance(settle_by_word(row, difference, Word.ADOPT, NOW), str)
+        assert isinstance(settle_by_word(row, difference, Settlement.ADOPT, NOW), str)
 
 
 def test_keeping_a_row_that_has_it_outside_fences_and_erases_it() -> None:
@@ -137,7 +137,7 @@ def test_keeping_a_row_that_has_it_outside_fences_and_erases_it() -> None:
         difference = compare(row, read("red"), TENANTS, NOW)
         assert difference is not None
 
-        kept = settle_by_word(row, difference, Word.KEEP, NOW)
+        kept = settle_by_word(row, difference, Settlement.KEEP, NOW)
 
         assert isinstance(kept, Node)
         if row.state is State.DRAINING:
@@ -163,4 +163,4 @@ def test_a_drain_that_was_under_way_asks_whether_it_still_is() -> None:
     assert difference is not None
 
     assert difference.kind is DifferenceKind.DRAINING
-    assert settle_by_word(row, difference, Word.KEEP, NOW) == row
+    assert settle_by_word(row, difference, Settlement.KEEP, NOW) == row

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from provisioner.planning.certification.regression import (
     Effect,
     RegressionPolicy,
-    compare,
-    wave_verdict,
+    compare_metrics,
+    judge_wave,
 )
 from provisioner.planning.certification.step_times import (
     StepPolicy,
-    criteria,
-    repeatable,
-    similarity,
-    similarity_of_slower,
+    find_defective_nodes,
+    is_repeatable,
+    measure_similarity,
+    measure_slower_similarity,
 )
 
 POLICY = RegressionPolicy()
@@ -33,7 +33,7 @@ def measured(rng: Random, nodes: int, level: float, noise: float = 0.005) -> dic
 
 
 def effect(before: dict, after: dict) -> Effect:
-    (found,) = compare(before, after, POLICY)
+    (found,) = compare_metrics(before, after, POLICY)
     return found.effect
 
 
@@ -42,12 +42,12 @@ def test_a_wave_that_lowers_its_nodes_stops_the_campaign():
     before = measured(rng, 16, 400.0)
     worse, same = measured(rng, 16, 388.0), measured(rng, 16, 400.0)
 
-    (stop,) = wave_verdict(before, worse, POLICY)
+    (stop,) = judge_wave(before, worse, POLICY)
 
     assert "% worse than before" in stop.detail
     assert "Roll the wave back" in stop.unblock
-    assert wave_verdict(before, same, POLICY) == ()
-    assert wave_verdict(before, measured(rng, 16, 420.0), POLICY) == ()
+    assert judge_wave(before, same, POLICY) == ()
+    assert judge_wave(before, measured(rng, 16, 420.0), POLICY) == ()
 
 
 def test_too_few_nodes_tell_nothing():
@@ -69,9 +69,9 @@ def test_only_nodes_measured_twice_are_compared():
     rng = Random(4)
     before, after = measured(rng, 10, 400.0), measured(rng, 20, 380.0)
 
-    (found,) = compare(before, after, POLICY)
+    (found,) = compare_metrics(before, after, POLICY)
     assert found.nodes == 10
-    assert compare(before, {}, POLICY) == ()
+    assert compare_metrics(before, {}, POLICY) == ()
 
 
 @settings(max_examples=30)
@@ -79,7 +79,7 @@ def test_only_nodes_measured_twice_are_compared():
 def test_nothing_changed_is_almost_never_called_worse(seed):
     rng = Random(seed)
 
-    assert wave_verdict(measured(rng, 32, 400.0), measured(rng, 32, 400.0), POLICY) == ()
+    assert judge_wave(measured(rng, 32, 400.0), measured(rng, 32, 400.0), POLICY) == ()
 
 
 # step times
@@ -94,24 +94,24 @@ def steps(rng: Random, slow_share: float = 0.0, slow: float = 1.5, count: int = 
 def test_equal_distributions_are_alike_and_disjoint_ones_are_not():
     a = [1.0] * 50
 
-    assert similarity(a, a) == 1.0
-    assert similarity(a, [2.0] * 50) == pytest.approx(0.5)
-    assert similarity_of_slower([0.5] * 50, a) == 1.0  # faster is no fault
-    assert similarity_of_slower([2.0] * 50, a) == pytest.approx(0.5)
+    assert measure_similarity(a, a) == 1.0
+    assert measure_similarity(a, [2.0] * 50) == pytest.approx(0.5)
+    assert measure_slower_similarity([0.5] * 50, a) == 1.0  # faster is no fault
+    assert measure_slower_similarity([2.0] * 50, a) == pytest.approx(0.5)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
 def test_similarity_is_symmetric_and_between_nothing_and_one(seed, other):
     a, b = steps(Random(seed), 0.3), steps(Random(other), 0.1)
 
-    assert similarity(a, b) == pytest.approx(similarity(b, a))
-    assert 0 <= similarity(a, b) <= similarity_of_slower(a, b) <= 1
+    assert measure_similarity(a, b) == pytest.approx(measure_similarity(b, a))
+    assert 0 <= measure_similarity(a, b) <= measure_slower_similarity(a, b) <= 1
 
 
 def test_a_node_with_a_slow_tail_is_found_although_its_median_is_fine():
     rng = Random(5)
     nodes = {f"n{i}": steps(rng) for i in range(12)} | {"tail": steps(rng, slow_share=0.15)}
-    found = criteria(nodes, StepPolicy())
+    found = find_defective_nodes(nodes, StepPolicy())
 
     assert set(found.defective) == {"tail"}
     assert sorted(nodes["tail"])[200] == pytest.approx(1.0, rel=0.02)
@@ -121,15 +121,17 @@ def test_a_node_with_a_slow_tail_is_found_although_its_median_is_fine():
 def test_good_nodes_condemn_nobody():
     rng = Random(6)
 
-    assert criteria({f"n{i}": steps(rng) for i in range(20)}, StepPolicy()).defective == {}
+    assert (
+        find_defective_nodes({f"n{i}": steps(rng) for i in range(20)}, StepPolicy()).defective == {}
+    )
 
 
 def test_a_benchmark_that_differs_from_itself_judges_nobody():
     rng = Random(7)
 
-    assert repeatable([steps(rng) for _ in range(4)], StepPolicy())
-    assert not repeatable([steps(rng, rng.random(), 3.0) for _ in range(4)], StepPolicy())
-    assert not repeatable([steps(rng)], StepPolicy())
+    assert is_repeatable([steps(rng) for _ in range(4)], StepPolicy())
+    assert not is_repeatable([steps(rng, rng.random(), 3.0) for _ in range(4)], StepPolicy())
+    assert not is_repeatable([steps(rng)], StepPolicy())
 
 
 @pytest.mark.parametrize(
@@ -137,4 +139,4 @@ def test_a_benchmark_that_differs_from_itself_judges_nobody():
 )
 def test_what_is_no_list_of_step_times_is_refused(bad):
     with pytest.raises(ValueError, match="step"):
-        similarity(bad, [1.0] * 50)
+        measure_similarity(bad, [1.0] * 50)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from provisioner.checks.cabling import Fault
+from provisioner.checks.cabling import CableFault
 from provisioner.checks.lldp import Ends
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
-from provisioner.model.release import Verdict
+from provisioner.model.release import RowVerdict
 from provisioner.planning.release import release_cables
 
 
@@ -42,7 +42,7 @@ def faults(host: Ends | None, heard: release_cables.Heard) -> tuple[release_cabl
 def test_cables_that_are_as_planned_are_heard_at_both_ends() -> None:
     rows = release_cables.rows(HERE, [HERE, THERE], PARTS, HEARS, HEARD)
 
-    assert [(r.verdict, r.seen) for r in rows] == [(Verdict.PASS, "2 cables heard at both ends")]
+    assert [(r.verdict, r.seen) for r in rows] == [(RowVerdict.PASS, "2 cables heard at both ends")]
 
 
 def test_two_rails_of_one_host_exchanged_are_one_fault_that_names_both_true_ends() -> None:
@@ -51,7 +51,7 @@ def test_two_rails_of_one_host_exchanged_are_one_fault_that_names_both_true_ends
 
     found = faults(host, heard)
 
-    assert {f.fault for f in found} == {Fault.SWAPPED}
+    assert {f.fault for f in found} == {CableFault.SWAPPED}
     assert "n0/NIC_0 belongs into leaf0/swp0, n0/NIC_1 into leaf1/swp0" in found[0].remedy
     assert release_cables.blockers(found)[0].reason is Reason.CABLING
 
@@ -62,9 +62,9 @@ def test_a_cable_of_another_node_is_named_by_that_nodes_card() -> None:
 
     found = faults(host, heard)
 
-    assert [(f.fault, f.at, f.seen) for f in found] == [
-        (Fault.SWAPPED, ("n0", "NIC_0"), ("leaf0", "swp1")),
-        (Fault.SWAPPED, ("n1", "NIC_0"), ("leaf0", "swp0")),
+    assert [(f.fault, f.at, f.neighbour) for f in found] == [
+        (CableFault.SWAPPED, ("n0", "NIC_0"), ("leaf0", "swp1")),
+        (CableFault.SWAPPED, ("n1", "NIC_0"), ("leaf0", "swp0")),
     ]
     assert "n0/NIC_0 belongs into leaf0/swp0, n1/NIC_0 into leaf0/swp1" in found[0].remedy
 
@@ -74,7 +74,7 @@ def test_the_leaves_alone_are_enough_to_see_another_node_in_the_port() -> None:
 
     found = release_cables.contradicted(faults(None, heard), KNOWN)
 
-    assert [(f.at, f.seen) for f in found] == [(("n1", "NIC_0"), ("leaf0", "swp0"))]
+    assert [(f.at, f.neighbour) for f in found] == [(("n1", "NIC_0"), ("leaf0", "swp0"))]
 
 
 def test_silence_contradicts_nothing_at_intake_and_is_no_proof_at_a_release() -> None:
@@ -82,9 +82,11 @@ def test_silence_contradicts_nothing_at_intake_and_is_no_proof_at_a_release() ->
 
     assert release_cables.contradicted(faults(mute, {}), KNOWN) == ()
     assert release_cables.contradicted(faults(None, HEARD), KNOWN) == ()
-    assert {r.verdict for r in release_cables.rows(HERE, [HERE], PARTS, mute, {})} == {Verdict.FAIL}
+    assert {r.verdict for r in release_cables.rows(HERE, [HERE], PARTS, mute, {})} == {
+        RowVerdict.FAIL
+    }
     unasked = release_cables.rows(HERE, [HERE], PARTS, None, HEARD)
-    assert [r.verdict for r in unasked] == [Verdict.UNKNOWN]
+    assert [r.verdict for r in unasked] == [RowVerdict.UNKNOWN]
 
 
 def test_whoever_calls_itself_something_else_may_still_be_taken_in() -> None:
@@ -94,10 +96,10 @@ def test_whoever_calls_itself_something_else_may_still_be_taken_in() -> None:
 
 
 def test_one_end_that_is_silent_is_told_of() -> None:
-    one = Ends(CARDS, HEARS.heard[:1])
+    one = Ends(CARDS, HEARS.neighbours[:1])
 
     found = faults(one, {("leaf0", "swp0"): HEARD["leaf0", "swp0"]})
 
-    assert [(f.fault, f.at) for f in found] == [(Fault.MISSING, ("n0", "NIC_1"))]
+    assert [(f.fault, f.at) for f in found] == [(CableFault.MISSING, ("n0", "NIC_1"))]
     only_host = faults(HEARS, {("leaf0", "swp0"): HEARD["leaf0", "swp0"]})
-    assert [(f.fault, f.at) for f in only_host] == [(Fault.ONE_SIDED, ("leaf1", "swp0"))]
+    assert [(f.fault, f.at) for f in only_host] == [(CableFault.ONE_SIDED, ("leaf1", "swp0"))]

@@ -8,7 +8,7 @@ import pytest
 from release_world import World
 
 from provisioner.model.certificate import Certificate
-from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.release.release_proof import (
     bad,
@@ -22,7 +22,7 @@ CERTIFICATE = Certificate(
     id="c-1", node="n0", release="r", profile="p", serials=("S1",), versions=(), boot_id="b",
     location="l", ports=(), report_digest="", matrix_digest="", issued_at=1.0, expires_at=2.0,
 )  # fmt: skip
-FAILED = GateRow(check=GateCheck.MTU, subject="leaf-0/swp1", verdict=Verdict.FAIL, seen="1500")
+FAILED = GateRow(check=GateCheck.MTU, subject="leaf-0/swp1", verdict=RowVerdict.FAIL, seen="1500")
 UNSAVED = "the leaves did not keep what was applied"
 
 

@@ -12,7 +12,7 @@ import pytest
 from release_world import MAC, PEER, PORTS, TARGET, World, route, vni
 
 from provisioner.model.leaf_state import NeighbourState, PeerState, VniState
-from provisioner.model.release import Verdict
+from provisioner.model.release import RowVerdict
 
 Change = Callable[[World], object]
 
@@ -388,6 +388,6 @@ def test_what_keeps_a_node_back(sentence: str) -> None:
 
     bad = world.bad()
     assert [check for check, _ in bad] == [check for check, _ in expected]
-    assert {r.verdict for r in world.rows().values() if r.bad} == {Verdict.FAIL}
+    assert {r.verdict for r in world.rows().values() if r.bad} == {RowVerdict.FAIL}
     for (_, seen), (_, words) in zip(bad, expected, strict=True):
         assert seen.startswith(words)

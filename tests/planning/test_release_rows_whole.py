@@ -10,7 +10,7 @@ import pytest
 from release_world import ASK, CONFIGURED, MAC, PORTS, World, good_leaf, route
 
 from provisioner.model.leaf_state import NeighbourState
-from provisioner.model.release import GateCheck, Verdict
+from provisioner.model.release import GateCheck, RowVerdict
 from provisioner.planning.release import release_gate, release_gate_routes
 
 Change = Callable[[World], object]
@@ -117,12 +117,12 @@ def test_what_was_not_counted_or_is_not_there_is_said_and_is_no_fault() -> None:
     world.vrf("RED", vnis={})
     rows = {k: r.verdict for k, r in world.rows().items() if k[1].startswith("leaf-0")}
 
-    nothing = {k[0] for k, verdict in rows.items() if verdict is Verdict.NONE}
+    nothing = {k[0] for k, verdict in rows.items() if verdict is RowVerdict.NONE}
     assert nothing == {
         "flaps", "link_errors", "qos", "adaptive_routing", "remote_route", "overlay", "targets",
         "foreign_targets",
     }  # fmt: skip
-    assert rows["qos", "leaf-0/swp1"] is Verdict.PASS  # it tells, and nothing is known of before
+    assert rows["qos", "leaf-0/swp1"] is RowVerdict.PASS  # it tells, and nothing is known of before
 
 
 def test_what_was_not_read_keeps_a_node_back() -> None:
@@ -131,13 +131,13 @@ def test_what_was_not_read_keeps_a_node_back() -> None:
 
     rows = release_gate.judge(ASK, {}, {"leaf-0": blind})
 
-    unread = [(str(r.check), r.subject) for r in rows if r.verdict is Verdict.UNKNOWN]
+    unread = [(str(r.check), r.subject) for r in rows if r.verdict is RowVerdict.UNKNOWN]
     assert unread == [
         ("port_vrf", "leaf-0/swp1"),
         ("port_vrf", "leaf-1/swp1"),
         ("health", "leaf-1"),
     ]
-    assert [r.seen for r in rows if r.verdict is Verdict.UNKNOWN] == ["it was not read"] * 3
+    assert [r.seen for r in rows if r.verdict is RowVerdict.UNKNOWN] == ["it was not read"] * 3
     assert any(r.subject == "leaf-0" for r in rows)  # what was read is judged all the same
 
 
@@ -170,7 +170,7 @@ def far_rows(world: World) -> dict[str, Any]:
 def test_a_leaf_elsewhere_is_judged_by_what_came_to_it() -> None:
     world = World()
     world.asks(ports=PORTS[1:])
-    assert {k for k, r in far_rows(world).items() if r.verdict is Verdict.PASS} == {
+    assert {k for k, r in far_rows(world).items() if r.verdict is RowVerdict.PASS} == {
         "remote_route", "remainder", "overlay", "targets", "foreign_targets",
     }  # fmt: skip
 
@@ -185,7 +185,7 @@ def test_a_leaf_elsewhere_is_judged_by_what_came_to_it() -> None:
 def test_a_leaf_that_is_silent_hides_nothing_of_the_others() -> None:
     rows = release_gate.judge(ASK, {}, {"leaf-1": good_leaf(1)})
 
-    assert [r.subject for r in rows if r.verdict is Verdict.UNKNOWN] == ["leaf-0/swp1", "leaf-0"]
+    assert [r.subject for r in rows if r.verdict is RowVerdict.UNKNOWN] == ["leaf-0/swp1", "leaf-0"]
     assert len([r for r in rows if r.subject == "leaf-1"]) == 21
 
 
@@ -207,9 +207,9 @@ def test_a_row_says_what_was_seen_also_where_it_passes_or_has_nothing_to_judge()
     world.strange()
     world.asks(**CONFIGURED)
     world.vrf("RED", vnis={})
-    assert [k for k, r in world.rows().items() if r.verdict is Verdict.NONE and not r.seen] == []
+    assert [k for k, r in world.rows().items() if r.verdict is RowVerdict.NONE and not r.seen] == []
     world.port(qos="")
-    assert world.rows()["qos", "leaf-0/swp1"].verdict is Verdict.NONE
+    assert world.rows()["qos", "leaf-0/swp1"].verdict is RowVerdict.NONE
     assert world.rows()["qos", "leaf-0/swp1"].seen == "the leaf does not tell"
 
 

@@ -10,9 +10,9 @@ from provisioner.model.case import (
     Case,
     Ending,
     Origin,
-    Outcome,
     PartClass,
     RemedyKind,
+    RemedyOutcome,
     RemedyTry,
     Service,
     Stage,
@@ -41,7 +41,9 @@ def case(**more: object) -> Case:
     return Case.model_validate(fields)
 
 
-def done(remedy: RemedyKind, at: float = NOW, outcome: Outcome = Outcome.SAME) -> RemedyTry:
+def done(
+    remedy: RemedyKind, at: float = NOW, outcome: RemedyOutcome = RemedyOutcome.SAME
+) -> RemedyTry:
     return RemedyTry(remedy=remedy, part=GPU.part, kind=GPU.kind, attempt=1, started_at=at,
                      done_at=at, measured_at=at, outcome=outcome)  # fmt: skip
 
@@ -67,7 +69,7 @@ def test_the_ladder_is_climbed_to_people_and_ends() -> None:
 
 
 def test_what_could_not_be_done_is_not_tried_again() -> None:
-    tries = (done(RemedyKind.RERUN), done(RemedyKind.GPU_RESET, outcome=Outcome.NOT_DONE))
+    tries = (done(RemedyKind.RERUN), done(RemedyKind.GPU_RESET, outcome=RemedyOutcome.NOT_DONE))
 
     choice = climbed(tries, NOW)
 
@@ -111,7 +113,9 @@ TRIES = st.lists(
         done,
         st.sampled_from(list(RemedyKind)),
         at=st.floats(NOW - 30 * DAY_S, NOW),
-        outcome=st.sampled_from([Outcome.SAME, Outcome.LESS, Outcome.WORSE, Outcome.NOT_DONE]),
+        outcome=st.sampled_from(
+            [RemedyOutcome.SAME, RemedyOutcome.LESS, RemedyOutcome.WORSE, RemedyOutcome.NOT_DONE]
+        ),
     ),
     max_size=20,
 )
@@ -146,20 +150,20 @@ def test_no_history_makes_a_rung_exceed_its_bound(tries, kind, start) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "outcome"),
     [
-        (("a", "b"), ("a", "b"), Outcome.SAME),
-        (("a", "b"), ("a",), Outcome.LESS),
-        (("a",), ("a", "b"), Outcome.WORSE),
-        (("a",), ("b",), Outcome.LESS),
-        ((), ("b",), Outcome.WORSE),
+        (("a", "b"), ("a", "b"), RemedyOutcome.SAME),
+        (("a", "b"), ("a",), RemedyOutcome.LESS),
+        (("a",), ("a", "b"), RemedyOutcome.WORSE),
+        (("a",), ("b",), RemedyOutcome.LESS),
+        ((), ("b",), RemedyOutcome.WORSE),
     ],
 )
 def test_the_effect_of_a_remedy_is_measured(before, after, outcome) -> None:
     tried = done(RemedyKind.RERUN).model_copy(
-        update={"before": before, "outcome": Outcome.UNDER_WAY}
+        update={"before": before, "outcome": RemedyOutcome.UNDER_WAY}
     )
 
     assert remedies.measured(tried, after, NOW, well=False).outcome is outcome
-    assert remedies.measured(tried, (), NOW, well=True).outcome is Outcome.CURED
+    assert remedies.measured(tried, (), NOW, well=True).outcome is RemedyOutcome.CURED
 
 
 def device(slot: str, serial: str | None, part: str = "692") -> Device:
@@ -172,9 +176,9 @@ def test_the_difference_in_parts_says_what_was_asked_for_and_what_was_not() -> N
     now = Inventory(node="n", vendor="v", system_serial="S1", devices=(
         device("A", "9"), device("B", "3"), device("C", "2"), device("D", None)))  # fmt: skip
     asked = done(RemedyKind.REPLACE).model_copy(update={"part": "A"})
-    opened = case(parts_before=parts.parts_of(was), system_before="S1", tries=(asked,))
+    opened = case(parts_before=parts.list_parts(was), system_before="S1", tries=(asked,))
 
-    found = parts.difference(opened, now)
+    found = parts.compare_parts(opened, now)
 
     assert [(c.slot, c.before, c.after, c.moved_from) for c in found.changes] == [
         ("A", "1", "9", ""), ("B", "2", "3", "C"), ("C", "3", "2", "B")]  # fmt: skip
@@ -186,11 +190,11 @@ def test_the_difference_in_parts_says_what_was_asked_for_and_what_was_not() -> N
 def test_a_part_of_another_make_is_wrong_and_one_that_stayed_is_missing() -> None:
     was = Inventory(node="n", vendor="v", devices=(device("A", "1"), device("B", "2")))
     asked = done(RemedyKind.REPLACE).model_copy(update={"part": "A"})
-    opened = case(parts_before=parts.parts_of(was), tries=(asked,))
+    opened = case(parts_before=parts.list_parts(was), tries=(asked,))
 
-    other = parts.difference(opened, Inventory(node="n", vendor="v", devices=(
+    other = parts.compare_parts(opened, Inventory(node="n", vendor="v", devices=(
         device("A", "9", "900"), device("B", "2"))))  # fmt: skip
-    same = parts.difference(opened, was)
+    same = parts.compare_parts(opened, was)
 
     assert other.wrong == ("gpu/A: 900 instead of 692",)
     assert same.missing == ("A",)
@@ -204,7 +208,7 @@ def test_another_host_keeps_name_place_and_cables_and_nothing_else() -> None:
                 tenant="blue", served="blue", certificate="c", erasure="e", os_disk="d",
                 attempts=3, location=Location(rack="k"), bmcs=(bmc,))  # fmt: skip
 
-    made = parts.replaced_host(node, NOW)
+    made = parts.replace_host(node, NOW)
 
     kept = {"id", "kind", "generation", "placement", "vrf", "release", "location", "ports"}
     fresh = Node(id="n", kind=NodeKind.HOST)

@@ -7,7 +7,12 @@ from itertools import product
 import pytest
 
 from provisioner.model.health import CheckResult, Finding, Gate, Severity, Verdict
-from provisioner.planning.certification.repeats import RepeatPolicy, again, soft, verdict_of
+from provisioner.planning.certification.repeats import (
+    RepeatPolicy,
+    is_narrow_miss,
+    should_repeat,
+    verdict_of,
+)
 
 POLICY = RepeatPolicy()
 
@@ -40,19 +45,19 @@ GOOD, SOFT, HARD = result(), result("440 GB/s"), result("300 GB/s")
     ],
 )
 def test_a_near_miss_is_a_figure_close_to_its_limit(measured, wanted, expected):
-    assert soft(finding(measured, wanted), POLICY) is expected
+    assert is_narrow_miss(finding(measured, wanted), POLICY) is expected
 
 
 def test_only_a_near_miss_is_run_again_and_at_most_three_times():
-    assert again([SOFT], POLICY)
-    assert again([SOFT, GOOD], POLICY)
-    assert not again([SOFT, SOFT], POLICY)  # two of three: the median is known
-    assert not again([SOFT, GOOD, GOOD], POLICY)
-    assert not again([HARD], POLICY)
-    assert not again([result("440 GB/s", "out of bounds")], POLICY)
-    assert not again([GOOD], POLICY)
-    assert not again([], POLICY)
-    assert not again([SOFT, HARD], POLICY)
+    assert should_repeat([SOFT], POLICY)
+    assert should_repeat([SOFT, GOOD], POLICY)
+    assert not should_repeat([SOFT, SOFT], POLICY)  # two of three: the median is known
+    assert not should_repeat([SOFT, GOOD, GOOD], POLICY)
+    assert not should_repeat([HARD], POLICY)
+    assert not should_repeat([result("440 GB/s", "out of bounds")], POLICY)
+    assert not should_repeat([GOOD], POLICY)
+    assert not should_repeat([], POLICY)
+    assert not should_repeat([SOFT, HARD], POLICY)
 
 
 def test_the_median_stands_and_a_hard_failure_stands_for_all():

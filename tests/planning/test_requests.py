@@ -6,7 +6,7 @@ import pytest
 
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.lifecycle.operator_requests import reclaim, retry
+from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 
 NOW = 100.0
 
@@ -51,7 +51,7 @@ RETRIES: dict[str, tuple[Node, State]] = {
 def test_retry(sentence: str) -> None:
     asked, state = RETRIES[sentence]
 
-    changed = retry(asked, NOW)
+    changed = retry_node(asked, NOW)
 
     assert isinstance(changed, Node)
     assert (changed.state, changed.blockers, changed.attempts) == (state, (), 0)
@@ -64,13 +64,13 @@ def test_retry(sentence: str) -> None:
     "state", [s for s in State if s not in (State.QUARANTINED, State.REPAIRING)]
 )
 def test_only_what_is_quarantined_or_in_repair_is_retried(state: State) -> None:
-    assert retry(node(state), NOW) == f"it is {state}, not quarantined"
+    assert retry_node(node(state), NOW) == f"it is {state}, not quarantined"
 
 
 def test_a_released_node_drains_first_and_keeps_its_place_until_it_is_fenced() -> None:
     released = node(State.RELEASED, Placement.CUSTOMER)
 
-    changed = reclaim(released, NOW)
+    changed = reclaim_node(released, NOW)
 
     assert isinstance(changed, Node)
     assert (changed.state, changed.tenant, changed.entered_at) == (State.DRAINING, "", NOW)
@@ -79,13 +79,13 @@ def test_a_released_node_drains_first_and_keeps_its_place_until_it_is_fenced() -
 
 @pytest.mark.parametrize("state", [s for s in State if s is not State.RELEASED])
 def test_only_what_is_released_is_reclaimed(state: State) -> None:
-    assert reclaim(node(state), NOW) == f"it is {state}, not released"
+    assert reclaim_node(node(state), NOW) == f"it is {state}, not released"
 
 
 def test_what_a_node_served_is_kept_whoever_it_belongs_to_next() -> None:
     released = node(State.RELEASED, Placement.CUSTOMER).model_copy(update={"tenant": "red"})
 
-    back, lent = reclaim(released, NOW), reclaim(released, NOW, for_repair=True)
+    back, lent = reclaim_node(released, NOW), reclaim_node(released, NOW, for_repair=True)
 
     assert isinstance(back, Node)
     assert isinstance(lent, Node)

@@ -7,7 +7,7 @@ from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.outcome import Reason
 from provisioner.planning.path.planner import PlanCache, PlanningNode, plan
-from provisioner.planning.path.rollback import WayBack, way_back
+from provisioner.planning.path.rollback import WayBack, plan_way_back
 
 URL = "https://example.com/notes"
 
@@ -40,7 +40,7 @@ def _ask(*edges: Edge, held: frozenset[str] | None = None, baseline: str = "old"
     cache = PlanCache(matrix, components.ALL, production=True)
     forth = cache.plan(node)
     assert forth.steps, forth.blockers
-    return way_back(node, forth, baseline, cache, held)
+    return plan_way_back(node, forth, baseline, cache, held)
 
 
 UP, DOWN = _edge("1.0", "2.0"), _edge("2.0", "1.0", downgrade=True)

@@ -27,11 +27,16 @@ from provisioner.model.campaign_policy import (
     Window,
 )
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_preview import preview
-from provisioner.planning.campaigns.campaign_progress import after, begin, came_back, failed
+from provisioner.planning.campaigns.campaign_preview import preview_campaign
+from provisioner.planning.campaigns.campaign_progress import (
+    apply_decision,
+    build_initial_rows,
+    record_failure,
+    start_soak,
+)
 from provisioner.planning.campaigns.rollout import decide
-from provisioner.planning.campaigns.waves import assign
-from provisioner.planning.campaigns.windows import NEVER, begins_at, openings
+from provisioner.planning.campaigns.waves import assign_waves
+from provisioner.planning.campaigns.windows import NEVER, find_begin, find_openings
 
 DAY = 86_400
 MONDAY = 4 * DAY  # 5 January 1970
@@ -51,7 +56,7 @@ def test_canaries_cover_profiles_and_revisions_then_racks_and_idle_ones_go_first
     odd = host(13, revision="B", tenant="a")
     facts = [host(n, tenant="a" if n < 8 else "") for n in range(16) if n != 13] + [odd]
 
-    waves = assign(campaign(policy(canary=Canary(size=3))), facts)
+    waves = assign_waves(campaign(policy(canary=Canary(size=3))), facts)
 
     chosen = [h for h in facts if waves[h.name] == 0]
     assert odd in chosen
@@ -61,13 +66,13 @@ def test_canaries_cover_profiles_and_revisions_then_racks_and_idle_ones_go_first
 
 def test_the_wave_behind_the_canaries_waits_until_they_are_soaked() -> None:
     c = campaign(policy(canary=Canary(size=2, soak_s=600)))
-    p = begin(c, HOSTS)
+    p = build_initial_rows(c, HOSTS)
     first = ask(c, HOSTS, p)
-    p |= after(first, p, 0.0)
+    p |= apply_decision(first, p, 0.0)
     for name in names(first):
-        p[name] = came_back(p[name], 100.0)
+        p[name] = start_soak(p[name], 100.0)
     watched = ask(c, HOSTS, p, 200.0)
-    p |= after(ended := ask(c, HOSTS, p, 700.0), p, 700.0)
+    p |= apply_decision(ended := ask(c, HOSTS, p, 700.0), p, 700.0)
 
     assert len(first.admit) == 2
     assert (watched.admit, watched.next_look_at) == ((), 700.0)
@@ -77,12 +82,12 @@ def test_the_wave_behind_the_canaries_waits_until_they_are_soaked() -> None:
 
 def test_a_canary_that_falls_out_of_service_in_its_soak_has_failed_and_stops_the_campaign() -> None:
     c = campaign(policy(canary=Canary(size=1, soak_s=600)))
-    p = begin(c, HOSTS)
-    p |= after(ask(c, HOSTS, p), p, 0.0)
+    p = build_initial_rows(c, HOSTS)
+    p |= apply_decision(ask(c, HOSTS, p), p, 0.0)
     (canary,) = (n for n, row in p.items() if row.state is Progress.ADMITTED)
-    p[canary] = came_back(p[canary], 10.0)
+    p[canary] = start_soak(p[canary], 10.0)
     facts = [n.model_copy(update={"in_service": n.name != canary}) for n in HOSTS]
-    p |= after(ask(c, facts, p, 20.0), p, 20.0)
+    p |= apply_decision(ask(c, facts, p, 20.0), p, 20.0)
 
     assert [b.reason for b in ask(c, facts, p, 30.0).stop] == [Reason.BUDGET]
 
@@ -105,9 +110,9 @@ def test_free_capacity_is_kept() -> None:
 def test_a_tenant_is_told_first_and_its_host_begins_when_the_notice_is_over() -> None:
     c = campaign(policy(tenants=TenantTerms(notice_s=DAY)))
     facts = [host(0, tenant="a")]
-    p = begin(c, facts)
+    p = build_initial_rows(c, facts)
     told = ask(c, facts, p, 10.0)
-    p |= after(told, p, 10.0)
+    p |= apply_decision(told, p, 10.0)
 
     assert [(n.tenant, n.earliest_at) for n in told.notices] == [("a", 10.0 + DAY)]
     assert told.next_look_at == 10.0 + DAY
@@ -143,7 +148,7 @@ def test_what_happens_when_a_deferral_is_used_up_is_the_policys() -> None:
 
 def test_a_deferred_canary_does_not_hold_up_others_but_one_must_have_come_through() -> None:
     c = campaign(policy(canary=Canary(size=2, soak_s=0)))
-    p = begin(c, HOSTS)
+    p = build_initial_rows(c, HOSTS)
     one, two = (n for n, row in p.items() if row.wave == 0)
     p[one] = p[one].model_copy(update={"state": Progress.DEFERRED, "deferred_until": 999.0})
     alone = ask(c, HOSTS, p)
@@ -155,9 +160,9 @@ def test_a_deferred_canary_does_not_hold_up_others_but_one_must_have_come_throug
 
 def test_two_leaves_of_a_rail_never_go_down_together_nor_a_leaf_with_its_hosts() -> None:
     facts = [leaf(u, r) for u in range(2) for r in range(2)] + HOSTS
-    p = begin(campaign(), facts)
+    p = build_initial_rows(campaign(), facts)
     first = ask(campaign(), facts, p)
-    p |= after(first, p, 0.0)
+    p |= apply_decision(first, p, 0.0)
     second = ask(campaign(), facts, p)
 
     assert [n.rails for n in facts if n.name in names(first)] == [(0,), (1,)]
@@ -180,8 +185,8 @@ def test_a_leaf_takes_its_tenants_hosts_with_it_and_they_count() -> None:
 def test_hosts_that_need_newer_leaves_come_in_a_later_layer() -> None:
     facts = [leaf(0, 0), host(0, after=("leaf-0-0",))]
     c = campaign(policy(canary=Canary(size=1, soak_s=0)))
-    p = begin(c, facts)
-    p |= after(ask(c, facts, p), p, 0.0)
+    p = build_initial_rows(c, facts)
+    p |= apply_decision(ask(c, facts, p), p, 0.0)
     waits = ask(c, facts, p).hold["h000"]
     p["leaf-0-0"] = p["leaf-0-0"].model_copy(update={"state": Progress.DONE})
 
@@ -205,7 +210,7 @@ def test_a_budget_a_cluster_of_failures_and_a_regression_each_stop_it() -> None:
     three = dict.fromkeys(("h000", "h001", "h002"), Progress.ADMITTED)
     p = rows(HOSTS, **three)
     for at, name in enumerate(three, start=1):
-        p[name] = failed(p[name], FAULT, float(at))
+        p[name] = record_failure(p[name], FAULT, float(at))
     many = policy(failure_budget=Limit(count=2), breaker=Breaker(failures=9, same_reason=9))
     alike = policy(breaker=Breaker(same_reason=3, failures=9))
     worse = Blocker(reason=Reason.CHECK_FAILED, subject="busbw_gb_s", detail="5 %", unblock="-")
@@ -238,13 +243,13 @@ def test_work_begins_only_if_it_ends_in_the_window_and_outside_of_freezes() -> N
     frozen = Freeze(begins_at=MONDAY + 23 * 3600, ends_at=MONDAY + 2 * DAY, reason="x")
     at_22 = MONDAY + 22 * 3600
 
-    assert begins_at([(night,)], (), 60, MONDAY) == at_22
-    assert begins_at([(night,)], (), 60, at_22 + 3 * 3600) == at_22 + 3 * 3600
-    assert begins_at([(night,)], (), 61, at_22 + 3 * 3600) == at_22 + 7 * DAY
-    assert begins_at([(night,)], (), 241, MONDAY) == NEVER
-    assert begins_at([(night,)], (frozen,), 60, at_22) == at_22
-    assert begins_at([(night,)], (frozen,), 61, at_22) == at_22 + 7 * DAY
-    assert begins_at([(night,), (Window(start_min=0, minutes=60),)], (), 60, MONDAY) == (
+    assert find_begin([(night,)], (), 60, MONDAY) == at_22
+    assert find_begin([(night,)], (), 60, at_22 + 3 * 3600) == at_22 + 3 * 3600
+    assert find_begin([(night,)], (), 61, at_22 + 3 * 3600) == at_22 + 7 * DAY
+    assert find_begin([(night,)], (), 241, MONDAY) == NEVER
+    assert find_begin([(night,)], (frozen,), 60, at_22) == at_22
+    assert find_begin([(night,)], (frozen,), 61, at_22) == at_22 + 7 * DAY
+    assert find_begin([(night,), (Window(start_min=0, minutes=60),)], (), 60, MONDAY) == (
         MONDAY + DAY
     )
 
@@ -256,10 +261,10 @@ def at(text: str) -> float:
 def test_a_window_in_a_zone_follows_its_summer_time() -> None:
     """Europe/Oslo went to UTC+2 on 29 March 2026 at 02:00 and back on 25 October 2026 at 03:00."""
     night = Window(start_min=22 * 60, minutes=360, zone="Europe/Oslo")
-    winter = openings([night], at("2026-01-10T12:00Z"), at("2026-01-11T12:00Z"))
-    summer = openings([night], at("2026-07-10T12:00Z"), at("2026-07-11T12:00Z"))
-    spring = openings([night], at("2026-03-28T12:00Z"), at("2026-03-29T12:00Z"))
-    autumn = openings([night], at("2026-10-24T12:00Z"), at("2026-10-25T12:00Z"))
+    winter = find_openings([night], at("2026-01-10T12:00Z"), at("2026-01-11T12:00Z"))
+    summer = find_openings([night], at("2026-07-10T12:00Z"), at("2026-07-11T12:00Z"))
+    spring = find_openings([night], at("2026-03-28T12:00Z"), at("2026-03-29T12:00Z"))
+    autumn = find_openings([night], at("2026-10-24T12:00Z"), at("2026-10-25T12:00Z"))
 
     assert winter == [(at("2026-01-10T21:00Z"), at("2026-01-11T03:00Z"))]
     assert summer == [(at("2026-07-10T20:00Z"), at("2026-07-11T02:00Z"))]
@@ -270,8 +275,8 @@ def test_a_window_in_a_zone_follows_its_summer_time() -> None:
 def test_a_window_in_the_hour_that_is_skipped_or_shown_twice_opens_once() -> None:
     hour = Window(start_min=2 * 60 + 30, minutes=60, zone="Europe/Oslo")
 
-    skipped = openings([hour], at("2026-03-29T00:00Z"), at("2026-03-29T12:00Z"))
-    repeated = openings([hour], at("2026-10-25T00:00Z"), at("2026-10-25T12:00Z"))
+    skipped = find_openings([hour], at("2026-03-29T00:00Z"), at("2026-03-29T12:00Z"))
+    repeated = find_openings([hour], at("2026-10-25T00:00Z"), at("2026-10-25T12:00Z"))
 
     assert skipped == []  # 02:30 is 03:30 after the jump, and so is the end
     assert repeated == [(at("2026-10-25T00:30Z"), at("2026-10-25T02:30Z"))]
@@ -280,7 +285,7 @@ def test_a_window_in_the_hour_that_is_skipped_or_shown_twice_opens_once() -> Non
 def test_work_waits_for_a_window_of_a_zone_far_east() -> None:
     morning = Window(start_min=60, minutes=120, days=(0,), zone="Pacific/Kiritimati")  # UTC+14
 
-    assert begins_at([(morning,)], (), 60, at("2026-06-06T00:00Z")) == at("2026-06-07T11:00Z")
+    assert find_begin([(morning,)], (), 60, at("2026-06-06T00:00Z")) == at("2026-06-07T11:00Z")
 
 
 def test_a_preview_tells_waves_cost_blast_radius_and_every_refusal() -> None:
@@ -301,7 +306,7 @@ def test_a_preview_tells_waves_cost_blast_radius_and_every_refusal() -> None:
         state=CampaignState.DRAFT,
     )
 
-    seen = preview(c, facts, 1000.0)
+    seen = preview_campaign(c, facts, 1000.0)
 
     assert seen.unchanged == ("h010",)
     assert set(seen.refused) == {"h008", "h009"}
@@ -324,9 +329,9 @@ def test_one_way_steps_are_previewed_as_if_they_were_confirmed_and_do_not_start_
     c = campaign(policy(), state=CampaignState.DRAFT)
     half = c.model_copy(update={"one_way_confirmed": ("host.bios 3",)})
 
-    expected, seen = preview(c, plain, 1000.0), preview(c, one_way, 1000.0)
+    expected, seen = preview_campaign(c, plain, 1000.0), preview_campaign(c, one_way, 1000.0)
 
     listed = {"one_way": seen.one_way, "to_confirm": ("hgx.erot 2", "host.bios 3")}
     assert seen == expected.model_copy(update=listed)
     assert seen.blast.hosts == 4
-    assert preview(half, one_way, 1000.0).to_confirm == ("hgx.erot 2",)
+    assert preview_campaign(half, one_way, 1000.0).to_confirm == ("hgx.erot 2",)

@@ -24,9 +24,14 @@ from provisioner.model.campaign_policy import (
 )
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_moves import put_off
-from provisioner.planning.campaigns.campaign_progress import after, begin, came_back, failed
-from provisioner.planning.campaigns.limits import allowed
+from provisioner.planning.campaigns.campaign_moves import defer_node
+from provisioner.planning.campaigns.campaign_progress import (
+    apply_decision,
+    build_initial_rows,
+    record_failure,
+    start_soak,
+)
+from provisioner.planning.campaigns.limits import count_allowed
 from provisioner.planning.campaigns.rollout import decide
 
 SLOW = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -42,7 +47,7 @@ def _ripe(facts: list[CampaignNode], running: Campaign) -> dict[str, NodeProgres
     told = ("a", "b")
     return {
         n: p.model_copy(update={"told": told, "notified_at": 1.0, "state": Progress.NOTIFIED})
-        for n, p in begin(running, facts).items()
+        for n, p in build_initial_rows(running, facts).items()
     }
 
 
@@ -52,11 +57,11 @@ def test_limits_hold_under_any_interleaving_and_any_failure(
     facts: list[CampaignNode], rules: Policy, data: st.DataObject
 ):
     running, now = _started(rules), 1000.0
-    rows = begin(running, facts)
+    rows = build_initial_rows(running, facts)
     for _ in range(data.draw(st.integers(1, 12))):
         before = counts(facts, rows, rules)
         decision = decide(running, facts, rows, (), now)
-        rows = rows | after(decision, rows, now)
+        rows = rows | apply_decision(decision, rows, now)
 
         worse = {k: v for k, v in counts(facts, rows, rules).items() if v[0] > before[k][0]}
         assert {k: v for k, v in worse.items() if v[0] > v[1]} == {}
@@ -83,12 +88,12 @@ def _something_happens(
         if row.state is Progress.ADMITTED:
             end = data.draw(st.sampled_from(["ends", "fails", "goes on"]))
             if end == "ends":
-                rows[name] = came_back(row, now)
+                rows[name] = start_soak(row, now)
             elif end == "fails":
-                rows[name] = failed(row, FAULT, now)
+                rows[name] = record_failure(row, FAULT, now)
                 lost.add(name)
         elif row.state is Progress.NOTIFIED and data.draw(st.integers(0, 9)) == 0:
-            later = put_off(row, now + 300, rules.tenants.deferral_max_s, now)
+            later = defer_node(row, now + 300, rules.tenants.deferral_max_s, now)
             assert isinstance(later, NodeProgress)
             rows[name] = later
     struck = data.draw(st.sets(st.sampled_from([n.name for n in facts]), max_size=2))
@@ -150,13 +155,13 @@ def _wider(draw: st.DrawFn, rules: Policy) -> Policy:
 @given(fleets(), policies(), st.randoms(use_true_random=False))
 def test_the_answer_does_not_depend_on_the_order_of_what_is_told(facts, rules, chance):
     running = _started(rules)
-    rows = begin(running, facts)
+    rows = build_initial_rows(running, facts)
     mixed = list(facts)
     chance.shuffle(mixed)
     other = list(rows.items())
     chance.shuffle(other)
 
-    assert begin(running, mixed) == rows
+    assert build_initial_rows(running, mixed) == rows
     assert decide(running, mixed, dict(other), (), 9.0) == decide(running, facts, rows, (), 9.0)
 
 
@@ -216,7 +221,7 @@ def _fits(facts: list[CampaignNode], rows: dict[str, NodeProgress], rules: Polic
 def test_a_share_is_rounded_down_and_is_at_least_one(members: int, percent: float):
     limit = Limit(percent=percent)
 
-    assert allowed(limit, members) == most_of(limit, members)
+    assert count_allowed(limit, members) == most_of(limit, members)
 
 
 @SLOW
@@ -225,17 +230,17 @@ def test_a_campaign_in_which_nothing_fails_comes_to_an_end(
     facts: list[CampaignNode], rules: Policy
 ):
     running, now = _started(rules), 1000.0
-    rows = begin(running, facts)
+    rows = build_initial_rows(running, facts)
     for _ in range(400):
         decision = decide(running, facts, rows, (), now)
-        rows = rows | after(decision, rows, now)
+        rows = rows | apply_decision(decision, rows, now)
         if decision.stop or decision.finished:
             break
         ends = [n for n, p in rows.items() if p.state is Progress.ADMITTED]
         if not decision.admit and not ends and not decision.next_look_at:
             break
         for name in ends:
-            rows[name] = came_back(rows[name], now)
+            rows[name] = start_soak(rows[name], now)
         now = max(now, decision.next_look_at if not ends else now)
 
     waiting = [p for p in rows.values() if p.state not in SETTLED]

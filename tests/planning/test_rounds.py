@@ -13,7 +13,7 @@ from provisioner.planning.fault_location import round_robin as rounds
 def test_the_circle_method_seats_everybody_once_a_round(count: int, number: int) -> None:
     names = [f"n{i}" for i in range(count)]
 
-    pairs = rounds.circle(names, number)
+    pairs = rounds.pair_by_circle(names, number)
 
     seated = [n for pair in pairs for n in pair]
     assert len(seated) == len(set(seated)) == count - count % 2
@@ -23,7 +23,7 @@ def test_the_circle_method_seats_everybody_once_a_round(count: int, number: int)
 def test_the_circle_method_lets_everybody_meet(count: int) -> None:
     names = [f"n{i}" for i in range(count)]
 
-    met = {frozenset(p) for r in range(count) for p in rounds.circle(names, r)}
+    met = {frozenset(p) for r in range(count) for p in rounds.pair_by_circle(names, r)}
 
     assert len(met) == count * (count - 1) // 2
 
@@ -33,9 +33,9 @@ def test_no_round_seats_anybody_twice(sizes: list[int], number: int, bunch: int)
     groups = [[f"g{g}n{i}" for i in range(size)] for g, size in enumerate(sizes)]
 
     for tests in (
-        rounds.within(groups, number),
-        rounds.across(groups, number),
-        rounds.bunches(groups, bunch, number),
+        rounds.pair_within(groups, number),
+        rounds.pair_across(groups, number),
+        rounds.split_into_groups(groups, bunch, number),
     ):
         seated = [n for test in tests for n in test]
         assert len(seated) == len(set(seated))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.model.input_error import InputError
-from provisioner.planning.certification.runtime import ROOT, settings
+from provisioner.planning.certification.runtime import ROOT, select_settings
 from provisioner.planning.matrix.matrix_text import parse
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
@@ -15,7 +15,7 @@ MATRIX = parse([(SHIPPED.name, SHIPPED.read_text())])
 
 
 def test_the_profile_is_set_in_its_order_with_the_algorithm_started_between():
-    wanted = settings(MATRIX.nic_runtime["RA1.3"], "l3_evpn")
+    wanted = select_settings(MATRIX.nic_runtime["RA1.3"], "l3_evpn")
 
     assert [s.path.removeprefix(ROOT) for s in wanted.routing] == [
         "nvidia/qos/config/trust-mode",
@@ -37,7 +37,7 @@ def test_the_gap_between_packets_is_the_overlays_and_needs_the_interface_restart
     overlay: str, gap: str
 ):
     for name in ("RA1.3", "RA2.0", "RA2.1", "RA2.2"):
-        last = settings(MATRIX.nic_runtime[name], overlay).congestion[-1]
+        last = select_settings(MATRIX.nic_runtime[name], overlay).congestion[-1]
 
         assert (last.value, last.type, last.restart_interface) == (gap, "int", True)
 

@@ -15,8 +15,8 @@ from provisioner.planning.campaigns.select_expression import (
     DEPTH_MAX,
     LENGTH_MAX,
     NODE_FIELDS,
-    facts_of,
     parse,
+    read_fields,
     select,
 )
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_meant_is_refused_with_its_place(text: str, said: str) ->
 @given(st.text(max_size=60))
 def test_any_text_is_an_expression_or_bad_input(text: str) -> None:
     try:
-        told: object = parse(text, NODE_FIELDS).matches(facts_of(NODES[0]))
+        told: object = parse(text, NODE_FIELDS).matches(read_fields(NODES[0]))
     except InputError as error:
         told = error.problem
 
@@ -144,7 +144,7 @@ def meant(tree: tuple[object, ...], node: Node) -> bool:
     if tree[0] in ("and", "or"):
         told = [meant(t, node) for t in tree[1]]  # type: ignore[attr-defined]
         return all(told) if tree[0] == "and" else any(told)
-    values = facts_of(node)[str(tree[0])]
+    values = read_fields(node)[str(tree[0])]
     pattern = str(tree[2]).strip('"')
     return any(fnmatchcase(v, pattern) for v in values) is (tree[1] == "=")
 

@@ -10,23 +10,23 @@ from provisioner.checks import ALL
 from provisioner.model.certificate import Certificate
 from provisioner.model.health import Gate
 from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
-from provisioner.planning.certification.certification import serials, versions
+from provisioner.planning.certification.certification import list_serials, list_versions
 from provisioner.planning.certification.check_coverage import (
     DEVICES,
     EVERYTHING,
     TESTS,
-    of_component,
-    of_device,
+    domains_of_component,
+    domains_of_device,
 )
 from provisioner.planning.certification.check_selection import (
     Cause,
     Change,
+    FaultRecord,
     SelectionPolicy,
-    Standing,
     change_since,
     domains_of,
     incident_probability,
-    select,
+    select_checks,
 )
 from provisioner.planning.repair.offenders import beyond
 
@@ -45,14 +45,14 @@ INVENTORY = Inventory(
     ),
 )
 LAST = Certificate(
-    id="c", node="n1", release="r", profile="p", serials=serials(INVENTORY),
-    versions=versions(INVENTORY), boot_id="b", location="l", ports=(), report_digest="d",
+    id="c", node="n1", release="r", profile="p", serials=list_serials(INVENTORY),
+    versions=list_versions(INVENTORY), boot_id="b", location="l", ports=(), report_digest="d",
     matrix_digest="m", issued_at=1.0, expires_at=2.0,
 )  # fmt: skip
 
 
 def loads(change: Change, policy: SelectionPolicy = ALL_GATES, **more) -> set[str]:
-    return {n for n in select(change, ALL, policy, **more).checks if n in TESTS}
+    return {n for n in select_checks(change, ALL, policy, **more).checks if n in TESTS}
 
 
 def test_every_load_test_of_the_catalogue_has_a_row_and_every_row_a_test():
@@ -94,7 +94,7 @@ def test_what_differs_from_the_certificate_is_the_cause():
 
 @pytest.mark.parametrize("cause", [Cause.NEW, Cause.UNKNOWN])
 def test_a_stranger_is_tested_in_full(cause):
-    found = select(Change(causes=(cause,)), ALL, ALL_GATES)
+    found = select_checks(Change(causes=(cause,)), ALL, ALL_GATES)
 
     assert loads(Change(causes=(cause,))) == set(TESTS)
     assert found.fabric
@@ -102,7 +102,7 @@ def test_a_stranger_is_tested_in_full(cause):
 
 
 def test_between_tenants_everything_but_the_long_burn_runs():
-    found = select(Change(causes=(Cause.TURNOVER,)), ALL, ALL_GATES)
+    found = select_checks(Change(causes=(Cause.TURNOVER,)), ALL, ALL_GATES)
     gates = {c.gate for c in ALL if c.name in found.checks}
 
     assert gates == {Gate.A, Gate.B}
@@ -119,7 +119,7 @@ def test_a_new_gpu_is_burnt_and_the_nics_are_left_alone():
 
 
 def test_a_new_nic_is_tested_with_partners_and_the_gpus_are_not_burnt():
-    found = select(Change(causes=(Cause.REPAIRED,), devices=("nic/NIC_0",)), ALL, ALL_GATES)
+    found = select_checks(Change(causes=(Cause.REPAIRED,), devices=("nic/NIC_0",)), ALL, ALL_GATES)
 
     assert found.fabric
     assert "gdr_loopback" in found.checks
@@ -129,10 +129,12 @@ def test_a_new_nic_is_tested_with_partners_and_the_gpus_are_not_burnt():
 
 def test_a_firmware_wave_tests_what_it_touched_and_burns_nothing():
     gpu = loads(Change(causes=(Cause.UPDATED,), components=("hgx.gpu/GPU_SXM_1",)))
-    nic = select(
+    nic = select_checks(
         Change(causes=(Cause.UPDATED,), components=("supernic.nic/NIC_0",)), ALL, ALL_GATES
     )
-    disk = select(Change(causes=(Cause.UPDATED,), components=("host.nvme/0",)), ALL, ALL_GATES)
+    disk = select_checks(
+        Change(causes=(Cause.UPDATED,), components=("host.nvme/0",)), ALL, ALL_GATES
+    )
 
     assert "gpu_burn_long" not in gpu
     assert {"dcgm_diag", "hbm"} <= gpu
@@ -142,13 +144,13 @@ def test_a_firmware_wave_tests_what_it_touched_and_burns_nothing():
 
 
 def test_what_no_table_knows_concerns_everything():
-    assert of_component("quantum.flux") == EVERYTHING
-    assert of_device("system") == EVERYTHING
+    assert domains_of_component("quantum.flux") == EVERYTHING
+    assert domains_of_device("system") == EVERYTHING
     assert domains_of(Change(causes=(Cause.UPDATED,), components=("quantum.flux/x",))) == EVERYTHING
 
 
 def test_a_gate_that_the_site_does_not_demand_is_named_as_left_out():
-    found = select(Change(causes=(Cause.NEW,)), ALL, SelectionPolicy())
+    found = select_checks(Change(causes=(Cause.NEW,)), ALL, SelectionPolicy())
 
     assert not found.fabric
     assert "does not demand gate C" in found.left_out["fabric"]
@@ -158,35 +160,37 @@ def test_a_gate_that_the_site_does_not_demand_is_named_as_left_out():
 
 def test_what_must_be_is_never_dropped_for_time():
     short = ALL_GATES.model_copy(update={"budget_s": 300.0})
-    found = select(Change(causes=(Cause.NEW,)), ALL, short)
+    found = select_checks(Change(causes=(Cause.NEW,)), ALL, short)
 
     assert found.blocker is not None
-    assert "Give more time" in found.blocker.unblock
+    assert "Raise the budget" in found.blocker.unblock
     assert loads(Change(causes=(Cause.NEW,)), short) == set(TESTS)
 
 
 def test_periodic_tests_fit_into_their_time_and_prefer_what_finds_faults():
     periodic = Change(causes=(Cause.PERIODIC,))
     short = ALL_GATES.model_copy(update={"budget_s": 260.0})
-    fond = Standing(incidents=3, healthy_days=10, found={"gdr_loopback": 500})
+    fond = FaultRecord(incidents=3, healthy_days=10, found={"gdr_loopback": 500})
 
-    found = select(periodic, ALL, short, Standing(incidents=3, healthy_days=10))
+    found = select_checks(periodic, ALL, short, FaultRecord(incidents=3, healthy_days=10))
     assert found.blocker is None
     assert found.seconds <= 260.0
-    assert loads(periodic, short, standing=Standing(incidents=3)) != set()
+    assert loads(periodic, short, standing=FaultRecord(incidents=3)) != set()
     roomy = ALL_GATES.model_copy(update={"budget_s": 330.0})
     assert loads(periodic, roomy, standing=fond) == {"gdr_loopback"}
-    chosen = select(periodic, ALL, roomy, fond)
+    chosen = select_checks(periodic, ALL, roomy, fond)
     assert chosen.optional == ("gdr_loopback",)
     assert "gdr_loopback" not in chosen.demanded
 
 
 def test_a_node_with_a_past_is_tested_more_than_a_quiet_one():
     periodic = Change(causes=(Cause.PERIODIC,))
-    quiet, busy = Standing(healthy_days=20_000), Standing(incidents=5, healthy_days=30)
+    quiet, busy = FaultRecord(healthy_days=20_000), FaultRecord(incidents=5, healthy_days=30)
 
     assert (
-        incident_probability(quiet) < incident_probability(Standing()) < incident_probability(busy)
+        incident_probability(quiet)
+        < incident_probability(FaultRecord())
+        < incident_probability(busy)
     )
     assert loads(periodic, standing=quiet) < loads(periodic, standing=busy)
 
@@ -206,10 +210,10 @@ def test_more_change_is_never_less_testing(one, other):
         devices=one.devices + other.devices,
         components=one.components + other.components,
     )
-    alone = select(one, ALL, ALL_GATES)
+    alone = select_checks(one, ALL, ALL_GATES)
 
     if Cause.PERIODIC not in one.causes:
-        assert set(alone.checks) <= set(select(both, ALL, ALL_GATES).checks)
+        assert set(alone.checks) <= set(select_checks(both, ALL, ALL_GATES).checks)
     assert set(alone.checks) | set(alone.left_out) - {"fabric"} == {
         c.name for c in ALL if c.kind.value == "host" and not c.on_request and c.gate is not Gate.C
     }
@@ -218,7 +222,7 @@ def test_more_change_is_never_less_testing(one, other):
 def test_a_repeat_offender_is_tested_beyond_what_the_site_demands_within_a_time():
     change = since(None, INVENTORY, suspect=True)
     little = SelectionPolicy(gates=frozenset({Gate.A, Gate.B}))
-    usual = select(change, ALL, little)
+    usual = select_checks(change, ALL, little)
 
     deeper = beyond(change, ALL, little, None, limit_s=1e6)
     short = beyond(change, ALL, little, None, limit_s=0.0)

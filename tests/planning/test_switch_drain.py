@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from provisioner.planning.lifecycle.switch_drain import (
-    carrierless,
-    damaged,
-    lost,
-    still_carrying,
-    undamaged,
+    find_carrying_ports,
+    find_clean_ports,
+    find_damaged_ports,
+    find_losses,
+    find_lost_carriers,
 )
 from provisioner.switches.cumulus_drain import Wellness, wrong_firmware
 
@@ -28,7 +28,7 @@ LOOKS: dict[str, tuple[dict[str, int], dict[str, int], float, tuple[str, ...]]] 
 def test_traffic_has_moved(sentence: str) -> None:
     before, after, seconds, busy = LOOKS[sentence]
 
-    assert still_carrying(before, after, seconds, IDLE_BPS) == busy
+    assert find_carrying_ports(before, after, seconds, IDLE_BPS) == busy
 
 
 BEFORE = {"health": "OK", "sessions": ["swp1", "swp2"], "vnis": ["4001"]}
@@ -52,13 +52,13 @@ WELL = Wellness("OK", frozenset({"swp1", "swp2"}), frozenset({"4001"}))
     ],
 )
 def test_what_was_well_before_must_be_well_after(now: Wellness, words: tuple[str, ...]) -> None:
-    assert lost(BEFORE, now) == words
+    assert find_losses(BEFORE, now) == words
 
 
 def test_an_old_fault_is_no_new_one() -> None:
     old = "Not OK: FAN2/1"
 
-    assert lost({**BEFORE, "health": old}, Wellness(old, WELL.established, WELL.vnis)) == ()
+    assert find_losses({**BEFORE, "health": old}, Wellness(old, WELL.established, WELL.vnis)) == ()
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,15 @@ def test_the_asics_firmware_is_held_to_its_image_where_the_pair_is_published(
 def test_every_port_must_once_be_seen_with_carrier_and_without_broken_packets() -> None:
     before = {**BEFORE, "ports": ["swp1", "swp2"]}
 
-    assert carrierless(before, {"swp2"}) == ("the carrier of swp1 and 0 more did not come back",)
-    assert carrierless(before, {"swp1", "swp2", "swp3"}) == ()
-    assert damaged({"swp1": 7, "swp2": 0}, {"swp1": 7, "swp2": 1}) == ("swp2",)
-    assert undamaged({"swp1": 7, "swp2": 0}, {"swp1": 7, "swp2": 1}) == {"swp1"}
+    assert find_lost_carriers(before, {"swp2"}) == (
+        "the carrier of swp1 and 0 more did not come back",
+    )
+    assert find_lost_carriers(before, {"swp1", "swp2", "swp3"}) == ()
+    assert find_damaged_ports({"swp1": 7, "swp2": 0}, {"swp1": 7, "swp2": 1}) == ("swp2",)
+    assert find_clean_ports({"swp1": 7, "swp2": 0}, {"swp1": 7, "swp2": 1}) == {"swp1"}
 
 
 def test_a_port_that_came_or_went_between_two_looks_is_neither_broken_nor_sound() -> None:
     for before, after in (({"swp1": 7}, {}), ({}, {"swp1": 0})):
-        assert damaged(before, after) == ()
-        assert undamaged(before, after) == frozenset()
+        assert find_damaged_ports(before, after) == ()
+        assert find_clean_ports(before, after) == frozenset()

@@ -11,14 +11,14 @@ from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.outcome import Reason
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.planning.matrix.review import Weight, review
+from provisioner.planning.matrix.review import Weight, review_matrix
 from provisioner.planning.path.planner import plan
 from provisioner.planning.path.switch_upgrades import (
     IMAGE,
     ONIE,
     PACKAGES,
-    forbidden_edges,
-    problem,
+    find_forbidden_edges,
+    find_violation,
 )
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
@@ -44,7 +44,7 @@ WAYS = {
 def test_a_release_may_follow_another(sentence: str) -> None:
     start, to, method, allowed = WAYS[sentence]
 
-    assert (problem(start, to, method) == "") is allowed
+    assert (find_violation(start, to, method) == "") is allowed
 
 
 def matrix(**edge: object) -> Matrix:
@@ -80,12 +80,16 @@ def test_an_edge_that_the_published_rules_forbid_is_refused_with_the_matrix() ->
     wrong = matrix(**{"from": ["5.11.2"]})
     chained = matrix(**{"from": ["5.11.3"], "via": ["5.13.0"]})
 
-    assert [r.weight for r in review(wrong) if "no published way" in r.problem] == [Weight.BLOCKS]
-    assert [place for place, _ in forbidden_edges(chained)] == ["edges.switch.os: 5.13.0 → 5.11.5"]
+    assert [r.weight for r in review_matrix(wrong) if "no published way" in r.problem] == [
+        Weight.BLOCKS
+    ]
+    assert [place for place, _ in find_forbidden_edges(chained)] == [
+        "edges.switch.os: 5.13.0 → 5.11.5"
+    ]
 
 
 def test_the_shipped_edges_follow_the_published_rules() -> None:
     shipped = parse([(str(SHIPPED), SHIPPED.read_text())])
 
-    assert forbidden_edges(shipped) == ()
+    assert find_forbidden_edges(shipped) == ()
     assert {e.method for e in shipped.edges["switch.os"]} == {"", PACKAGES, ONIE}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner import components
-from provisioner.model.versions import GRAMMARS, compare, equal
+from provisioner.model.versions import GRAMMARS, compare, is_same_version
 from provisioner.planning.path import conditions
 
 OLDER_THEN_NEWER = [
@@ -75,7 +75,7 @@ def test_the_older_is_older_and_the_newer_newer(grammar: str, older: str, newer:
 @pytest.mark.parametrize(("grammar", "a", "b"), SAME)
 def test_decoration_does_not_make_another_version(grammar: str, a: str, b: str) -> None:
     assert compare(grammar, a, b) == 0
-    assert equal(grammar, b, a)
+    assert is_same_version(grammar, b, a)
 
 
 @pytest.mark.parametrize(("grammar", "a", "b"), CANNOT_TELL)
@@ -120,7 +120,7 @@ def test_each_grammar_orders_its_versions_totally(data: st.DataObject, grammar: 
 
     assert None not in (ab, ba, bc, ac)
     assert ab == -ba
-    assert (ab == 0) == equal(grammar, a, b)
+    assert (ab == 0) == is_same_version(grammar, a, b)
     if ab <= 0 and bc <= 0:
         assert ac <= 0
     if ab == 0:
@@ -146,13 +146,15 @@ def test_conditions_hold_for_all_or_are_not_told() -> None:
         ("==odd", "x.y"),
         (">=1", "not.here"),
     ]
-    actual = [conditions.holds(text, kind, grammars, running) for text, kind in asked]
+    actual = [
+        conditions.all_versions_satisfy(text, kind, grammars, running) for text, kind in asked
+    ]
 
     assert actual == [True, False, True, True, False, None, True, False]
-    assert conditions.any_holds(">=28.44", "nic.cx7", grammars, running) is True
+    assert conditions.any_version_satisfies(">=28.44", "nic.cx7", grammars, running) is True
 
 
 @pytest.mark.parametrize("text", ["", ">=", "= 1.2", "=1.2", "1 2", ">=1,,<2"])
 def test_a_malformed_condition_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"condition|must name"):
-        conditions.terms(text)
+        conditions.parse_terms(text)

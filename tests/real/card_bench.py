@@ -87,7 +87,7 @@ class Bench:
         inventory, unseen = await Collector(self.effects, {}).collect(self.node)
         assert inventory is not None, unseen
         self.inventory = inventory
-        running = inventory.component("bluefield.bundle", CARD)
+        running = inventory.find_component("bluefield.bundle", CARD)
         assert running is not None
         step = Step(
             kind=StepKind.UPDATE,

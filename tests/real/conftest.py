@@ -16,7 +16,7 @@ from nginx_server import Nginx
 from object_store import ObjectStore
 from outside_files import serving_files
 
-from provisioner.sim.hardware.serve_tls import certificate
+from provisioner.sim.hardware.serve_tls import make_certificate
 
 EMULATOR = Path(sys.executable).with_name("sushy-emulator")
 
@@ -27,7 +27,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if not EMULATOR.exists():
         pytest.skip("no sushy-tools beside this interpreter: make setup")
     folder = tmp_path_factory.mktemp("sushy")
-    cert, key = certificate("sushy", "127.0.0.1")
+    cert, key = make_certificate("sushy", "127.0.0.1")
     (folder / "cert.pem").write_bytes(cert)
     (folder / "key.pem").write_bytes(key)
     digest = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode().replace("$2b$", "$2y$")

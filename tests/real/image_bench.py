@@ -54,7 +54,7 @@ class Machine:
         self.more = ("--chunk-s", str(chunk_s))
         self.state = folder / "agent"
         self.runs, self.boots, self.failed = "off", 0, ""
-        self.site = Site(1, 7, clock=FastClock(), durations=Durations().scaled(0.002))
+        self.site = Site(1, 7, clock=FastClock(), durations=Durations().scale(0.002))
         self.killed = threading.Event()
         self._ready, self._stop = threading.Event(), threading.Event()
         self._agent: contextlib.ExitStack = contextlib.ExitStack()

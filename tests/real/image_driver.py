@@ -48,6 +48,7 @@ from provisioner.store.repositories.vault import Vault
 NODE, MAC, DISK = "n1", "52:54:00:aa:00:01", "SCRATCH1"
 SETTINGS = Settings(
     production=False,
+    agent_lookup_trusts="first",
     poll_s=0.2,
     send_window_s=0.3,
     power_limit_s=2.0,

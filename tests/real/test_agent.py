@@ -35,7 +35,9 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "possible")
 
 NODE, OTHER = "n1", "n2"
 MAC, OTHER_MAC = "52:54:00:aa:00:01", "52:54:00:aa:00:02"
-SETTINGS = Settings(agent_heartbeat_s=15.0)  # it calls every 5 to 9 seconds
+SETTINGS = Settings(
+    agent_heartbeat_s=15.0, agent_lookup_trusts="first"
+)  # it calls every 5 to 9 seconds
 START_S = 60.0  # a loaded machine; an idle one needs four seconds
 IMAGE = os.urandom(1 << 20)
 T = TypeVar("T")
@@ -155,7 +157,7 @@ def image(url: str, **changes: str) -> Mapping[str, Any]:
 
 async def refusals(store: SqlStore) -> set[tuple[str, str]]:
     rows = await store.journal_rows()
-    return {(r["node"], r["detail"]["reason"]) for r in rows if r["kind"] == "agent refused"}
+    return {(r["node"], r["detail"]["reason"]) for r in rows if r["kind"] == "agent_refused"}
 
 
 def test_an_agent_is_found_inventoried_and_erases_its_disks(

@@ -19,7 +19,7 @@ from outside_files import BODY, NAME, PINNED, half_fetched, names, reason, run, 
 from provisioner.execution.artifacts.outside_artifacts import LEFT_S, PART, OutsideArtifacts
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.sim.hardware.serve_tls import certificate
+from provisioner.sim.hardware.serve_tls import make_certificate
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
 
@@ -180,7 +180,7 @@ def test_a_cache_that_is_not_there_is_told_before_anything_is_asked(
 
 
 def test_only_a_certificate_of_a_trusted_ca_is_believed(tmp_path: Path, cache: Path) -> None:
-    own, foreign = certificate("files", "127.0.0.1"), certificate("files", "127.0.0.1")
+    own, foreign = make_certificate("files", "127.0.0.1"), make_certificate("files", "127.0.0.1")
     home = tmp_path / "tls"
     home.mkdir()
     (tmp_path / "own.pem").write_bytes(own[0])

@@ -61,7 +61,7 @@ def test_sushy_logs_in_reads_the_system_and_its_firmware() -> None:
         machine = site.site.machines["su0-n00"]
         assert system.serial_number == machine.host.serial
         assert {i.identity: i.version for i in items} == {
-            f.id: f.running for f in machine.items("host")
+            f.id: f.running for f in machine.list_items("host")
         }
 
 
@@ -138,7 +138,7 @@ def test_rf_firmware_inventory_lists_every_item() -> None:
         done = tool("rf_firmware_inventory.py", site, "--id")
 
         assert done.returncode == 0, done.stdout + done.stderr
-        for item in site.site.machines["su0-n00"].items("host"):
+        for item in site.site.machines["su0-n00"].list_items("host"):
             assert item.id in done.stdout
 
 

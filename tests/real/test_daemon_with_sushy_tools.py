@@ -31,7 +31,7 @@ from provisioner.model.expected import Expected
 from provisioner.model.inventory import DeviceKind, Power
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Reason
-from provisioner.planning.lifecycle.operator_requests import retry
+from provisioner.planning.lifecycle.operator_requests import retry_node
 from provisioner.ports import PlaybookCall, Unreachable
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
@@ -201,7 +201,7 @@ def test_a_retried_machine_is_held_for_the_same_reasons_and_its_account_is_not_l
             await b.take_in(emulator)
             first = await b.held()
             for _ in range(3):  # each one tries the password that may have been set
-                again = retry(await b.node(), b.daemon.parts.clock.now())
+                again = retry_node(await b.node(), b.daemon.parts.clock.now())
                 assert isinstance(again, Node)
                 await b.data.store.save_node(again)
                 second = await b.held()

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_daemon import daemon
 from nginx_server import MISSING, NGINX, nginx
+from program import alone
 from simulated import Served, served
 from typer.testing import CliRunner
 
@@ -31,11 +33,12 @@ def site() -> Iterator[Served]:
 def place(site: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("doctor")
     (folder / "artifacts").mkdir()
-    (folder / "expected.json").write_text(json.dumps(site.site.expected()))
+    (folder / "expected.json").write_text(json.dumps(site.site.build_expected()))
     words = ["intake", "--file", str(folder / "expected.json"), "--data", str(folder / "var")]
     cards = [w for name, url in site.site.urls.items() if "_" in name for w in ("--bmc", url)]
-    taken = CliRunner().invoke(app, [*words, *cards])
-    assert taken.exit_code == 0, taken.output
+    with daemon(folder / "var"):
+        taken = alone([*words, *cards], folder)
+    assert taken.returncode == 0, taken.stdout + taken.stderr
     return folder
 
 
@@ -98,6 +101,8 @@ def test_a_missing_firmware_file_is_named_before_go_live(place: Path) -> None:
     _, wrong = doctor(place, *words)
 
     assert told["image", "m.iso"]["standing"] == "good"
+    assert ("boot token", "m.iso") not in told
+    assert wrong["boot token", "m.iso"]["standing"] == "bad"
     assert "no such file" in told["artifacts", "m.iso"]["detail"]
     assert "SHA-256" in wrong["artifacts", "m.iso"]["detail"]
 

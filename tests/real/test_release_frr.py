@@ -15,7 +15,7 @@ from frr_world import World, opened
 
 from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.model.node import Placement
-from provisioner.model.release import Verdict
+from provisioner.model.release import RowVerdict
 from provisioner.planning.tenancy.tenants import Request
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
@@ -65,7 +65,7 @@ def reaches(site: FrrSite, where: dict[int, str]) -> tuple[dict[Any, bool], dict
 
 def vrfs(site: FrrSite, node: int) -> list[str]:
     """The VRFs that the kernel has a node's ports in."""
-    ports = [site.ports.leaf_port(site.end(node, r).other) for r in RAILS]
+    ports = [site.ports.name_leaf_port(site.end(node, r).other) for r in RAILS]
     return [site.leaf(r).interfaces()[ports[r]][0] for r in RAILS]
 
 
@@ -87,7 +87,7 @@ def test_packets_reach_what_was_released_together_and_nothing_else(site: FrrSite
     made, proof, first, again, second = play(site, scenario)
 
     assert made == [1, 1]  # three nodes at once: one revision on each leaf
-    assert {row.verdict for row in proof.gate} <= {Verdict.PASS, Verdict.NONE}
+    assert {row.verdict for row in proof.gate} <= {RowVerdict.PASS, RowVerdict.NONE}
     assert first[0] == first[1]
     assert again == [(), ()]
     assert second[0] == second[1]

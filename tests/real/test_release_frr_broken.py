@@ -117,7 +117,7 @@ def test_a_daemon_that_dies_between_apply_and_save_leaves_a_port_that_is_found_a
 def test_a_revision_of_somebody_else_is_seen_while_it_is_on_its_way(site: FrrSite) -> None:
     async def scenario(world: World) -> Any:
         api = site.leaf_apis()[0]
-        port = site.ports.leaf_port(site.end(A, 0).other)
+        port = site.ports.name_leaf_port(site.end(A, 0).other)
         go_on = threading.Event()
         with faulty(site, 0, before_apply=lambda: go_on.wait(10.0)):
             name = api.begin_revision({"interface": {port: {"ip": IN_BLUE}}})

@@ -13,6 +13,7 @@ from hosts import Host, hosts, why_not
 
 from provisioner.adapters.ssh import OUTPUT_MAX, SshShell
 from provisioner.execution.observe.inband import PROBE
+from provisioner.model.outcome import Reason
 from provisioner.ports import (
     CertificateChanged,
     LoginRefused,
@@ -119,6 +120,7 @@ def test_a_host_key_is_learned_once_and_another_is_refused(
     assert pinned.count("\n") == 1
     assert remote.known_hosts.stat().st_mode & 0o77 == 0
     assert isinstance(error, CertificateChanged)
+    assert error.reason is Reason.CERTIFICATE_CHANGED
     assert remote.known_hosts.read_text() == pinned
 
 
@@ -163,7 +165,10 @@ def test_only_the_given_keys_are_believed_where_a_file_is_given(
     nobody = Remote("root", made[0].key, empty)
 
     assert with_shell(given, ask(made[0], "echo in"))[0].stdout == "in\n"
-    assert isinstance(refusal(nobody, ask(made[0], "echo in")), CertificateChanged)
+    first_contact = refusal(nobody, ask(made[0], "echo in"))
+    assert isinstance(first_contact, PortError)
+    assert first_contact.reason is Reason.HOST_KEY_UNKNOWN
+    assert "no SSH host key" in str(first_contact)
     assert empty.read_text() == ""
 
 
@@ -249,7 +254,7 @@ def test_a_daemon_that_lost_its_seat_sends_no_command(made: list[Host], remote: 
 
     async def act(shell: SshShell) -> bool:
         await shell.run(made[0].name, made[0].address, lines("rm -f /tmp/seatless"))
-        with permit.required(lost), pytest.raises(Lost):
+        with permit.require_check(lost), pytest.raises(Lost):
             await shell.run(made[0].name, made[0].address, lines("touch /tmp/seatless"))
         (seen,) = await shell.run(made[0].name, made[0].address, lines("ls /tmp/seatless"))
         return seen.exit_code == 0

@@ -24,11 +24,12 @@ from cryptography.hazmat.primitives import serialization
 
 from provisioner import demo
 from provisioner.access.tokens import new_token
-from provisioner.adapters.api_client import ApiClient
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.api import table
+from provisioner.cli.client.connection import Connection, NoAnswer, connect
+from provisioner.cli.client.contexts import Place
 from provisioner.daemon.data import open_data, read_expected, read_secrets
 from provisioner.demo.settings import settings_of
 from provisioner.demo.site import DemoFiles, prepare
@@ -36,7 +37,7 @@ from provisioner.demo.stay import BASE
 from provisioner.execution.observe.intake import find, take_in
 from provisioner.model.access import Role
 from provisioner.model.node import State
-from provisioner.ports import PortError, Secret
+from provisioner.ports import Secret
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.store.rows import token_rows
 
@@ -92,9 +93,13 @@ async def journey(folder: Path) -> Left:
         began = time.time()
         async with _daemon(folder, files, left) as process:
             url = await _url(folder / "daemon.log", process)
-            async with ApiClient(url, token, data / "agent-ca.pem") as client:
-                await _watch(client, process.pid, left)
-                await _gather_answers(client, left)
+            file = folder / "token"
+            file.write_text(token.reveal())
+            ca = str(data / "agent-ca.pem")
+            client = connect(Place(server=url, token_file=str(file), ca=ca))
+            file.unlink()
+            await _watch(client, process.pid, left)
+            await _gather_answers(client, left)
             for file in data.glob("provisioner.db*"):  # with the log that its end will empty
                 left.places[f"{file.name}, while it ran"] = file.read_bytes()
             process.terminate()
@@ -190,7 +195,7 @@ async def _url(log: Path, process: subprocess.Popen[bytes]) -> str:
         await asyncio.sleep(0.2)
 
 
-async def _watch(client: ApiClient, pid: int, left: Left) -> None:
+async def _watch(client: Connection, pid: int, left: Left) -> None:
     """Until the host is certified; what /proc shows is looked at again and again."""
     until = time.monotonic() + LIMIT_S
     proc = Path(f"/proc/{pid}")
@@ -205,7 +210,7 @@ async def _watch(client: ApiClient, pid: int, left: Left) -> None:
                 left.places[f"{name} of a process"] = (
                     left.places.get(f"{name} of a process", b"") + text
                 )
-        rows = (await client.ask("GET", "/v1/nodes")).document["items"]
+        rows = (await asyncio.to_thread(client.ask, "GET", "/nodes")).document["items"]
         left.states = {row["id"]: State(row["state"]) for row in rows if row["kind"] == "host"}
         if left.states and all(state in REACHED for state in left.states.values()):
             return
@@ -227,18 +232,18 @@ def _read(file: Path) -> bytes:
         return b""
 
 
-async def _gather_answers(client: ApiClient, left: Left) -> None:
+async def _gather_answers(client: Connection, left: Left) -> None:
     """Every GET that needs no more than the name of the host."""
     (host,) = left.states
     for route in table.ALL:
-        path = f"/v1{route.path.replace('{node}', host)}"
+        path = route.path.replace("{node}", host)
         if route.verb != "GET" or "{" in path or "events" in path:
             continue
         try:
-            answer = await client.ask("GET", path)
-        except PortError:
+            answer = await asyncio.to_thread(client.ask, "GET", path)
+        except NoAnswer:
             continue
-        left.places[f"GET {path}"] = answer.content
+        left.places[f"GET /v1{path}"] = answer.content
 
 
 async def _read_secrets(data: Path, clock: WallClock, left: Left) -> None:

@@ -13,7 +13,7 @@ DIES = """
 import ctypes, os, resource, subprocess, sys
 from provisioner.runtime import undumpable
 resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
-undumpable.forbid()
+undumpable.forbid_core_files()
 print(ctypes.CDLL(None).prctl(3))  # PR_GET_DUMPABLE
 print(subprocess.run(["sh", "-c", "ulimit -c; ulimit -Hc"], capture_output=True).stdout.decode())
 sys.stdout.flush()

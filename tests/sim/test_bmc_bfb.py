@@ -47,7 +47,7 @@ class TestBfb:
         client = self.begin("DPU_0")
         client.later(1200)
         assert client.version("DPU_NIC") == "32.43.1014"
-        client.machine.restart(client.clock.now())
+        client.machine.restart_host(client.clock.now())
         client.later(600)
         assert client.version("DPU_NIC") == "32.43.1014"
         client.machine.power_cycle(client.clock.now())

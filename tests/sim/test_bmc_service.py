@@ -64,7 +64,7 @@ class TestQueries:
         items = door.get(f"{ROOT}/UpdateService/FirmwareInventory", expand=".($levels=1)")
 
         assert {m["Id"]: m["Version"] for m in items["Members"]} == {
-            f.id: f.running for f in door.machine.items("host")
+            f.id: f.running for f in door.machine.list_items("host")
         }
 
     def test_a_dgx_says_that_it_expands_and_loses_properties(self) -> None:
@@ -120,7 +120,7 @@ class TestComingAndGoing:
         door.clock.move(10)
 
         assert door.ask("GET", ROOT).status == 0
-        assert door.machine.bmcs["DPU_1"].phase(door.clock.now()) == "gone"
+        assert door.machine.bmcs["DPU_1"].get_phase(door.clock.now()) == "gone"
         door.clock.move(900)
         assert door.get(SYSTEM)["PowerState"] == "On"
         assert door.machine.host.boot_id not in (None, boot_id)

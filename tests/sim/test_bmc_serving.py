@@ -154,13 +154,16 @@ def test_a_bluefield_pulls_its_image_from_a_real_server() -> None:
 def test_addresses_are_own_ones_in_the_loopback_net_or_own_ports() -> None:
     loopback, elsewhere = Addresses("127.1.2.254", 8443), Addresses("192.0.2.1", 9000)
 
-    assert [loopback.next() for _ in range(3)] == [
+    assert [loopback.next_address() for _ in range(3)] == [
         ("127.1.2.254", 8443),
         ("127.1.2.255", 8443),
         ("127.1.3.0", 8443),
     ]
-    assert [elsewhere.next() for _ in range(2)] == [("192.0.2.1", 9000), ("192.0.2.1", 9001)]
-    assert Addresses("127.0.0.1", 0).next() == ("127.0.0.1", 0)
+    assert [elsewhere.next_address() for _ in range(2)] == [
+        ("192.0.2.1", 9000),
+        ("192.0.2.1", 9001),
+    ]
+    assert Addresses("127.0.0.1", 0).next_address() == ("127.0.0.1", 0)
 
 
 class TestCommand:

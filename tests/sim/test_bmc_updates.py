@@ -23,7 +23,7 @@ def test_a_finished_task_leaves_the_new_version_staged_until_the_right_reset() -
 
     assert client.get(task)["TaskState"] == "Completed"
     assert client.version("HGX_FW_GPU_SXM_1") == OLD
-    client.machine.restart(client.clock.now())
+    client.machine.restart_host(client.clock.now())
     client.later(600)
     assert client.version("HGX_FW_GPU_SXM_1") == OLD
     client.machine.power_cycle(client.clock.now())
@@ -233,8 +233,11 @@ def test_every_vendor_stages_its_bios_until_the_host_restarts(
         return [str(client.get(m).get("Version", "")) for m in members]
 
     assert told.status in (200, 202)
-    assert version not in [v for f, v in zip(client.machine.items("host"), running(), strict=True)
-                           if not f.id.endswith("Pending")]  # fmt: skip
+    assert version not in [
+        v
+        for f, v in zip(client.machine.list_items("host"), running(), strict=True)
+        if not f.id.endswith("Pending")
+    ]
     client.machine.power_cycle(client.clock.now())
     client.later(600)
     assert version in running()

@@ -12,7 +12,7 @@ import pytest
 from provisioner.sim.faults.faults import ACTIONS, BadRule, FaultRules, Rule, read_rules
 from provisioner.sim.hardware.clock import HandClock
 from provisioner.sim.redfish.redfish_answers import GONE, Answer
-from provisioner.sim.site.fault_presets import ALL, inject
+from provisioner.sim.site.fault_presets import ALL, inject_fault
 from provisioner.sim.site.site import Site
 
 NODE = "su0-n00"
@@ -28,7 +28,7 @@ def site() -> Site:
 def ask(
     rules: FaultRules, path: str = TASK, method: str = "GET", endpoint: str = "n/host"
 ) -> Answer:
-    return rules.around(endpoint, method, path, lambda: GOOD)
+    return rules.apply_rules(endpoint, method, path, lambda: GOOD)
 
 
 # --- rules
@@ -74,9 +74,9 @@ def test_a_dropped_request_is_not_carried_out_unless_dropped_after() -> None:
     before.add(Rule("x", "drop"))
     after.add(Rule("x", "drop_after"))
 
-    assert before.around("n", "POST", "/x", serve) is GONE
+    assert before.apply_rules("n", "POST", "/x", serve) is GONE
     assert served == []
-    assert after.around("n", "POST", "/x", serve) is GONE
+    assert after.apply_rules("n", "POST", "/x", serve) is GONE
     assert served == [1]
 
 
@@ -118,7 +118,7 @@ def test_a_rule_that_cannot_be_read_names_its_field(entry: dict[str, Any]) -> No
 def test_every_preset_can_be_put_on_a_site(site: Site, name: str) -> None:
     preset = ALL[name]
     subject = "leaf-su0-r0" if preset.target == "switch" else NODE
-    inject(site, name, subject)
+    inject_fault(site, name, subject)
 
     assert preset.catalogue
     assert preset.meaning
@@ -126,7 +126,7 @@ def test_every_preset_can_be_put_on_a_site(site: Site, name: str) -> None:
 
 
 def test_a_preset_changes_one_machine_only(site: Site) -> None:
-    inject(site, "dead_gpu", NODE)
+    inject_fault(site, "dead_gpu", NODE)
 
     assert not site.machines[NODE].devices["GPU_SXM_5"].present
     assert site.machines["su0-n01"].devices["GPU_SXM_5"].present
@@ -140,13 +140,13 @@ def test_a_preset_on_something_that_is_not_there_is_refused(site: Site) -> None:
         ("apply_fails", NODE, ""),
     ]:
         with pytest.raises(BadRule):
-            inject(site, name, subject, part)
+            inject_fault(site, name, subject, part)
     assert site.injected == []
 
 
 def test_swapped_cables_are_seen_from_both_ends(site: Site) -> None:
     before = [c.switch.name for c in site.hosts[NODE].cables[:2]]
-    inject(site, "cables_swapped", NODE)
+    inject_fault(site, "cables_swapped", NODE)
     after = [c.switch.name for c in site.hosts[NODE].cables[:2]]
 
     assert after == before[::-1]

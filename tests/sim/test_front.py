@@ -13,7 +13,7 @@ from provisioner.sim.hardware.images import make_image
 from provisioner.sim.redfish.bmc import from_files
 from provisioner.sim.redfish.redfish_answers import GONE
 from provisioner.sim.site import fault_presets_bmc
-from provisioner.sim.site.fault_presets import ALL, inject
+from provisioner.sim.site.fault_presets import ALL, inject_fault
 from provisioner.sim.site.front import Front
 from provisioner.sim.site.site import HOST_FACTORY_PASSWORD, SWITCH_PASSWORD, SWITCH_USER, Site
 
@@ -75,8 +75,8 @@ def desk() -> Desk:
 
 
 def test_every_bmc_and_switch_has_an_address(desk: Desk) -> None:
-    assert len(desk.front.names()) == 11 + 12
-    for name in desk.front.names():
+    assert len(desk.front.list_names()) == 11 + 12
+    for name in desk.front.list_names():
         path = "/redfish/v1" if "/" in name else "/nvue_v1/system"
         assert desk(name, "GET", path)[0] == 200
 
@@ -100,7 +100,7 @@ def test_a_bfb_runs_after_its_installation_and_its_nic_firmware_after_a_cold_boo
 
 
 def test_a_bfb_that_never_completes_is_running_for_ever_on_that_card_only(desk: Desk) -> None:
-    inject(desk.site, "bfb_never_completes", NODE)
+    inject_fault(desk.site, "bfb_never_completes", NODE)
     stuck, other = desk.install("DPU_0"), desk.install("DPU_1")
     desk.clock.move(10 * 3600)
 
@@ -110,7 +110,7 @@ def test_a_bfb_that_never_completes_is_running_for_ever_on_that_card_only(desk: 
 
 def test_a_dead_gpu_is_missing_in_redfish_too(desk: Desk) -> None:
     before = desk(f"{NODE}/host", "GET", "/redfish/v1/UpdateService/FirmwareInventory")[1]
-    inject(desk.site, "dead_gpu", NODE)
+    inject_fault(desk.site, "dead_gpu", NODE)
     after = desk(f"{NODE}/host", "GET", "/redfish/v1/UpdateService/FirmwareInventory")[1]
     gone = {m["@odata.id"] for m in before["Members"]} - {m["@odata.id"] for m in after["Members"]}
 
@@ -119,16 +119,16 @@ def test_a_dead_gpu_is_missing_in_redfish_too(desk: Desk) -> None:
 
 
 def test_a_bmc_that_restarts_does_not_answer_and_faults_do_not_make_it(desk: Desk) -> None:
-    inject(desk.site, "gateway_timeout", NODE)
+    inject_fault(desk.site, "gateway_timeout", NODE)
     desk.site.machines[NODE].bmc_reset("host", desk.clock.now())
 
-    assert not desk.front.answers(f"{NODE}/host")
+    assert not desk.front.is_reachable(f"{NODE}/host")
     assert desk.front.handle(f"{NODE}/host", "GET", "/redfish/v1", {}, {}, b"") is GONE
 
 
 @pytest.mark.parametrize("name", sorted(n for n, p in ALL.items() if p.rules and n not in DRILLED))
 def test_every_wire_preset_changes_some_answer_and_only_of_its_bmc(desk: Desk, name: str) -> None:
-    inject(desk.site, name, NODE)
+    inject_fault(desk.site, name, NODE)
     sent = [
         ("GET", "/redfish/v1"),
         ("GET", "/redfish/v1/Systems"),

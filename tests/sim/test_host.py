@@ -188,7 +188,7 @@ def test_run_time_settings_of_the_cards_are_lost_at_a_boot(site: Site) -> None:
 
     answer = run(site, "bluefield_runtime", setting)
     before = trusted()
-    site.machines[NODE].restart(site.clock.now())
+    site.machines[NODE].restart_host(site.clock.now())
     site.clock.move(3600)  # type: ignore[attr-defined]
 
     assert [set(v.values()) for v in answer["facts"]["interfaces"].values()] == [{"dscp"}] * 8
@@ -224,7 +224,7 @@ def test_a_card_that_is_not_there_cannot_be_burned(site: Site) -> None:
     assert "0000:ff:00.0" in answer["detail"]
 
 
-@pytest.mark.parametrize("act", ["power_off", "power_cycle", "restart", "ac_cycle"])
+@pytest.mark.parametrize("act", ["power_off", "power_cycle", "restart_host", "ac_cycle"])
 def test_a_host_that_is_off_or_booting_is_unreachable(site: Site, act: str) -> None:
     method: Callable[[float], None] = getattr(site.machines[NODE], act)
     method(site.clock.now())
@@ -234,7 +234,7 @@ def test_a_host_that_is_off_or_booting_is_unreachable(site: Site, act: str) -> N
 
 def test_power_loss_interrupts_an_installation(site: Site) -> None:
     machine = site.machines[NODE]
-    machine.schedule.at(site.clock.now() + 30, lambda at: machine.power_off(at))
+    machine.schedule.plan_act(site.clock.now() + 30, lambda at: machine.power_off(at))
     answer = run(site, "host_software", {"packages": {"host.driver": "550.90.07"}})
 
     assert answer["status"] == "unreachable"

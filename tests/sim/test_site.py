@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from provisioner.sim.hardware.cabling import Place, places
+from provisioner.sim.hardware.cabling import Place, list_places
 from provisioner.sim.hardware.clock import HandClock
 from provisioner.sim.site.site import Site
 
@@ -17,7 +17,7 @@ def site() -> Site:
 
 
 def test_a_site_has_a_leaf_per_rail_in_each_unit_and_four_spines(site: Site) -> None:
-    description = site.description()
+    description = site.describe()
 
     assert (description["nodes"], description["scalable_units"]) == (40, 2)
     assert len(description["leaves"]) == 16
@@ -29,20 +29,20 @@ def test_names_ports_and_addresses_follow_from_the_place() -> None:
     place = Place(unit=1, number=9)
 
     assert (place.node, place.rack, place.interface) == ("su1-n09", "su1-rack2", "swp5s1")
-    assert place.leaf(7) == "leaf-su1-r7"
-    assert place.addresses(7) == ("172.224.1.18/31", "172.224.1.19/31")
+    assert place.name_leaf(7) == "leaf-su1-r7"
+    assert place.get_addresses(7) == ("172.224.1.18/31", "172.224.1.19/31")
 
 
 def test_no_two_cables_share_a_port_or_an_address() -> None:
-    ports = [(p.leaf(r), p.interface) for p in places(100) for r in range(8)]
-    addresses = [a for p in places(100) for r in range(8) for a in p.addresses(r)]
+    ports = [(p.name_leaf(r), p.interface) for p in list_places(100) for r in range(8)]
+    addresses = [a for p in list_places(100) for r in range(8) for a in p.get_addresses(r)]
 
     assert len(set(ports)) == len(ports) == 800
     assert len(set(addresses)) == len(addresses) == 1600
 
 
 def test_the_expected_list_names_what_is_really_there(site: Site) -> None:
-    expected = json.loads(json.dumps(site.expected()))
+    expected = json.loads(json.dumps(site.build_expected()))
     hosts = [n for n in expected["nodes"] if n["kind"] == "host"]
     switches = [n for n in expected["nodes"] if n["kind"] == "switch"]
 
@@ -57,7 +57,7 @@ def test_the_expected_list_names_what_is_really_there(site: Site) -> None:
 
 
 def test_the_factory_credentials_open_every_bmc(site: Site) -> None:
-    factory = site.expected()["factory_credentials"]
+    factory = site.build_expected()["factory_credentials"]
 
     for machine in site.machines.values():
         for bmc in machine.bmcs.values():
@@ -79,12 +79,13 @@ def test_every_node_starts_at_the_older_release_and_outside_every_vrf(site: Site
         assert machine.firmware["NIC_0", "DPU_NIC"].running == "32.43.1014"
     for switch in site.switches.values():
         assert switch.version == "5.11.0.0026"
-        assert {switch.vrf_of(name) for name in switch.applied["interface"]} <= {"default", "mgmt"}
+        assert {switch.get_vrf(name) for name in switch.applied["interface"]} <= {"default", "mgmt"}
 
 
 def test_the_same_seed_builds_the_same_site() -> None:
     one, same, other = (
-        json.dumps(Site(nodes=2, seed=seed, clock=HandClock()).expected()) for seed in (1, 1, 2)
+        json.dumps(Site(nodes=2, seed=seed, clock=HandClock()).build_expected())
+        for seed in (1, 1, 2)
     )
 
     assert one == same != other

@@ -19,10 +19,10 @@ from provisioner.sim.site.control import Control
 from provisioner.sim.site.front import Front
 from provisioner.sim.site.site import Site
 from provisioner.sim.site.truth import (
-    switch_outages,
-    truth,
-    uncertified_in_customer_vrf,
-    violations,
+    collect_truth,
+    find_switch_outages,
+    find_uncertified,
+    find_violations,
 )
 
 NODE = "su0-n00"
@@ -43,7 +43,7 @@ def move(site: Site, node: str, vrf: str) -> None:
     """Bring all ports of a node into a VRF, past the API."""
     place = site.places[node]
     for rail in range(8):
-        leaf = site.switches[place.leaf(rail)]
+        leaf = site.switches[place.name_leaf(rail)]
         revision = leaf.new_revision()
         change = {"ip": {"vrf": vrf}}
         revision.changes.append((("interface", place.interface), change))
@@ -55,7 +55,7 @@ def move(site: Site, node: str, vrf: str) -> None:
 
 
 def test_a_fresh_site_has_no_violation_and_no_customer(site: Site) -> None:
-    found = truth(site)
+    found = collect_truth(site)
 
     assert found["violations"] == found["switch_outages"] == []
     assert all(not node["customer_ports"] for node in found["nodes"].values())
@@ -64,7 +64,7 @@ def test_a_fresh_site_has_no_violation_and_no_customer(site: Site) -> None:
 
 def test_truth_shows_where_ports_are_and_what_runs(site: Site) -> None:
     move(site, NODE, "RED")
-    found = truth(site)["nodes"]
+    found = collect_truth(site)["nodes"]
 
     assert len(found[NODE]["customer_ports"]) == 8
     assert found["su0-n01"]["customer_ports"] == []
@@ -76,51 +76,51 @@ def test_power_while_in_a_customer_vrf_is_a_violation_and_before_or_after_is_not
     site: Site,
 ) -> None:
     machine = site.machines[NODE]
-    machine.restart(site.clock.now())
+    machine.restart_host(site.clock.now())
     later(site, 3600)
     move(site, NODE, "RED")
-    machine.restart(site.clock.now())
+    machine.restart_host(site.clock.now())
     later(site, 3600)
     move(site, NODE, "MAINT")
-    machine.restart(site.clock.now())
-    found = violations(site)
+    machine.restart_host(site.clock.now())
+    found = find_violations(site)
 
     assert [(v.node, v.kind) for v in found] == [(NODE, "in_customer_vrf")]
 
 
 def test_a_power_act_in_the_middle_of_a_write_is_a_violation(site: Site) -> None:
     machine = site.machines[NODE]
-    machine.note(1.0, "write_start", "host/HGX_FW_BMC_0")
-    machine.note(2.0, "power", "host", "ForceOff")
-    machine.note(3.0, "write_end", "host/HGX_FW_BMC_0")
-    machine.note(4.0, "power", "host", "PowerCycle")
+    machine.log_event(1.0, "write_start", "host/HGX_FW_BMC_0")
+    machine.log_event(2.0, "power", "host", "ForceOff")
+    machine.log_event(3.0, "write_end", "host/HGX_FW_BMC_0")
+    machine.log_event(4.0, "power", "host", "PowerCycle")
 
-    assert [v.kind for v in violations(site)] == ["power_during_write"]
+    assert [v.kind for v in find_violations(site)] == ["power_during_write"]
 
 
 def test_a_reset_disturbs_only_what_is_behind_that_bmc(site: Site) -> None:
     machine = site.machines[NODE]
-    machine.note(1.0, "copy_start", "NIC_1/Bluefield_ERoT")
-    machine.note(2.0, "bmc_reset", "NIC_2")
-    machine.note(3.0, "bmc_reset", "NIC_1")
+    machine.log_event(1.0, "copy_start", "NIC_1/Bluefield_ERoT")
+    machine.log_event(2.0, "bmc_reset", "NIC_2")
+    machine.log_event(3.0, "bmc_reset", "NIC_1")
 
-    assert [(v.kind, v.time) for v in violations(site)] == [("reset_during_copy", 3.0)]
+    assert [(v.kind, v.time) for v in find_violations(site)] == [("reset_during_copy", 3.0)]
 
 
 def test_two_writes_to_one_component_are_a_violation(site: Site) -> None:
     machine = site.machines[NODE]
-    machine.note(1.0, "write_start", "NIC_1/DPU_OS")
-    machine.note(2.0, "write_start", "NIC_2/DPU_OS")
-    machine.note(3.0, "write_start", "NIC_1/DPU_NIC")
+    machine.log_event(1.0, "write_start", "NIC_1/DPU_OS")
+    machine.log_event(2.0, "write_start", "NIC_2/DPU_OS")
+    machine.log_event(3.0, "write_start", "NIC_1/DPU_NIC")
 
-    assert [v.kind for v in violations(site)] == ["overlapping_writes"]
+    assert [v.kind for v in find_violations(site)] == ["overlapping_writes"]
 
 
 def test_a_leaf_that_reboots_under_a_customer_is_an_outage(site: Site) -> None:
     move(site, NODE, "RED")
     site.switches["leaf-su0-r2"].reboot(site.clock.now())
 
-    assert [(v.node, v.detail) for v in switch_outages(site)] == [("leaf-su0-r2", NODE)]
+    assert [(v.node, v.detail) for v in find_switch_outages(site)] == [("leaf-su0-r2", NODE)]
 
 
 def test_a_customer_node_needs_a_certificate_for_what_runs_in_it_now(site: Site) -> None:
@@ -136,7 +136,7 @@ def test_a_customer_node_needs_a_certificate_for_what_runs_in_it_now(site: Site)
     old = good | {"expires_at": 1.0}
 
     def why(*certificates: dict[str, Any]) -> list[str]:
-        found = uncertified_in_customer_vrf(truth(site), certificates)
+        found = find_uncertified(collect_truth(site), certificates)
         return [entry["why"].split()[0] for entry in found]
 
     assert why(good) == []
@@ -173,7 +173,7 @@ def test_updates_done_in_order_are_no_violation(site: Site) -> None:
     machine.power_cycle(site.clock.now())
     later(site, 3600)
     move(site, NODE, "RED")
-    found = truth(site)
+    found = collect_truth(site)
 
     assert found["violations"] == []
     assert found["nodes"][NODE]["running"]["DPU_1/BMC_Firmware"] == "BF-25.01-1"

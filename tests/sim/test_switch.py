@@ -138,8 +138,8 @@ def test_two_revisions_are_applied_one_after_the_other_without_loss(client: Clie
     client.revise("/interface/swp1s1", {"ip": {"vrf": "MAINT"}})
     client.switch.schedule.advance(client.clock.move(30))
 
-    assert client.switch.vrf_of("swp1s0") == "RED"
-    assert client.switch.vrf_of("swp1s1") == "MAINT"
+    assert client.switch.get_vrf("swp1s0") == "RED"
+    assert client.switch.get_vrf("swp1s1") == "MAINT"
 
 
 def test_what_was_not_saved_is_gone_after_a_reboot(client: Client) -> None:

@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from campaign_parts import MATRIX, domains, inventory
+from given_events import in_state
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.campaigns.campaigns import Campaigns
+from provisioner.control.context import Context
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.cohort import Sample
@@ -66,7 +68,9 @@ class Fleet:
         self.store = open_store(self.file, inline=True)
         self.book = CampaignRows(self.store)
         self.settings = Settings(production=False)
-        self.requests = CampaignRequests(self.store, self.book, self.clock, self.settings, MATRIX)
+        self.requests = CampaignRequests(
+            Context(self.store, self.clock, self.settings), self.book, MATRIX
+        )
         self.campaigns = self.daemon()
         self.worst: Counter[str] = Counter()  # most nodes out of service at once, by domain
         self.sizes: Counter[str] = Counter()
@@ -76,7 +80,7 @@ class Fleet:
 
     def daemon(self) -> Campaigns:
         """A new process: it knows nothing but the store."""
-        return Campaigns(self.store, self.book, self.clock, self.settings)
+        return Campaigns(Context(self.store, self.clock, self.settings), self.book)
 
     async def build(self) -> None:
         """Every node in service on the first release, measured once."""
@@ -201,7 +205,7 @@ class Fleet:
         waiting = any(leaf.state in BUSY for leaf in leaves)
         if node.state is State.DRAINING and stayed_s >= STEP_S:
             place = node.placement if node.kind is NodeKind.SWITCH else Placement.MAINTENANCE
-            await self.store.save_node(node.moved(State.CONVERGING, now, placement=place))
+            await self.store.save_node(in_state(node, State.CONVERGING, now, placement=place))
         elif node.state is State.CONVERGING and stayed_s >= 2 * STEP_S:
             if node.kind is NodeKind.SWITCH and self._used(node, nodes):
                 return
@@ -210,22 +214,22 @@ class Fleet:
             await self._converged(node, now)
         elif node.state is State.VALIDATING and stayed_s >= STEP_S:
             if waiting:
-                await self.store.save_node(node.moved(State.CONVERGING, now))
+                await self.store.save_node(in_state(node, State.CONVERGING, now))
                 return
             await self._measure(node, "2.0.0" if node.release == "next" else "1.0.0")
-            await self.store.save_node(node.moved(State.CERTIFIED, now))
+            await self.store.save_node(in_state(node, State.CERTIFIED, now))
         elif node.state is State.CERTIFIED and node.kind is NodeKind.SWITCH:
-            await self.store.save_node(node.moved(State.RELEASED, now))
+            await self.store.save_node(in_state(node, State.RELEASED, now))
         elif node.state is State.CERTIFIED and node.tenant and not waiting:
             place = Placement.CUSTOMER
-            await self.store.save_node(node.moved(State.RELEASED, now, placement=place))
+            await self.store.save_node(in_state(node, State.RELEASED, now, placement=place))
 
     async def _converged(self, node: Node, now: float) -> None:
         if node.id in self.fails and node.release == "next":
             blocker = Blocker(
                 reason=Reason.NOT_ACTIVATED, subject=f"host.doca/{node.id}", detail="d", unblock="u"
             )
-            quarantined = node.moved(State.QUARANTINED, now, blockers=(blocker,))
+            quarantined = in_state(node, State.QUARANTINED, now, blockers=(blocker,))
             await self.store.save_node(quarantined)
             return
         if node.kind is NodeKind.SWITCH:
@@ -236,7 +240,7 @@ class Fleet:
         operation = (await self._operations())[node.id]
         seen = inventory(node, next(iter(version.values())).version)
         await self.store.record(operation, inventory=seen, now=now)
-        await self.store.save_node(node.moved(State.VALIDATING, now))
+        await self.store.save_node(in_state(node, State.VALIDATING, now))
 
     async def _operations(self) -> dict[str, Operation]:
         return {o.node: o for o in await self.store.active_operations()}

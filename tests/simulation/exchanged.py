@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from returned import HOST
 from rig import World
 
+from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.case_exchange import Exchanges
 from provisioner.demo.site import ARTIFACTS
@@ -46,7 +47,7 @@ def another_card(
     machine, spare = world.site.machines[HOST], delivered(world.site, seed)
     machine.devices[slot].serial = spare.devices[slot].serial
     machine.bmcs[slot].serial = spare.bmcs[slot].serial
-    for item in machine.items(slot):
+    for item in machine.list_items(slot):
         item.running, item.staged = spare.firmware[slot, item.id].running, None
     connect(world, machine, slot, files=files)
     machine.power_cycle(world.clock.now())
@@ -61,11 +62,11 @@ def another_gpu(world: World, slot: str) -> None:
 
 def exchanges(world: World, book: CaseBook) -> Exchanges:
     """As the command line makes them, with the factory logins of the list."""
-    known = world.site.expected()["factory_credentials"]
+    known = world.site.build_expected()["factory_credentials"]
 
     async def factory(vendor: str) -> tuple[str, Secret] | None:
         login = known.get(vendor)
         return None if login is None else (login["username"], Secret(login["password"]))
 
-    desk = CaseDesk(world.store, book, None, world.clock, world.settings)
+    desk = CaseDesk(Context(world.store, world.clock, world.settings), book, None)
     return Exchanges(world.store, desk, world.vault, world.clock, factory)

@@ -178,7 +178,7 @@ class ClusterWorld(World):
         for name, nvue in self.site.nvue.items():
             nvue.handle = self._logged_switch(name, nvue.handle)  # type: ignore[method-assign]
         for name, switch in self.site.switches.items():
-            switch.note = self._noted(name, switch.note)  # type: ignore[method-assign]
+            switch.log_event = self._noted(name, switch.log_event)  # type: ignore[method-assign]
         run = self.site.inband.run
 
         async def play(name: str, host: str, variables: Any) -> Any:
@@ -232,7 +232,7 @@ class ClusterWorld(World):
 
     def _moved(self, now: float, leaf: str, subject: str) -> None:
         interface = subject.rpartition("/")[2]
-        vrf = self.site.switches[leaf].vrf_of(interface)
+        vrf = self.site.switches[leaf].get_vrf(interface)
         if vrf not in NOBODYS:
             node = next((n for n, p in self.site.places.items() if p.interface == interface), "")
             self.history.entered.append(Entered(now, node, f"{leaf}/{interface}", vrf))
@@ -277,7 +277,7 @@ class ClusterWorld(World):
             member = self._member(number)
             self.members[number] = member
             context = copy_context()
-            context.run(process_scope.simulate, process_scope.Scope())
+            context.run(process_scope.set_simulated_scope, process_scope.Scope())
             context.run(WRITER.set, member.name)
             life = asyncio.create_task(self._life(member), context=context)
             died = asyncio.create_task(member.gate.dead.wait())
@@ -355,7 +355,7 @@ class ClusterWorld(World):
             self.settings,
             store.journal,
             lambda: f"{self.tokens.getrandbits(256):064x}",
-            self.wire.travel,
+            self.wire.delay_request,
         )
         artifacts = Artifacts(self.files.artifacts, "http://artifacts.test")
         return Parts(

@@ -177,7 +177,7 @@ class Rig:
         self.nodes: dict[str, Node] = {}
 
     async def open(self) -> Rig:
-        for entry in self.site.expected()["nodes"]:
+        for entry in self.site.build_expected()["nodes"]:
             node = Node(
                 id=entry["name"],
                 kind=NodeKind(entry["kind"]),
@@ -199,7 +199,7 @@ class Rig:
     def truth(self, node: str) -> set[str]:
         """VRFs that a node's ports are truly in now."""
         self.site.advance()
-        return {self.site.switches[p.switch].vrf_of(p.interface) for p in self.nodes[node].ports}
+        return {self.site.switches[p.switch].get_vrf(p.interface) for p in self.nodes[node].ports}
 
     def revisions(self) -> dict[str, int]:
         """How many revisions each switch was asked for."""

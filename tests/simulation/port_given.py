@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from given_events import in_state
 from port_truth import Issued
 
+from provisioner.control.context import Context
 from provisioner.control.node.observer import Observer
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -66,7 +68,7 @@ class Hosts:
     def __init__(self, soak: Any, tenancy: Tenancy) -> None:
         self._soak, self._tenancy = soak, tenancy
         given: Any = (GivenParts(soak), tenancy, NoMatrix())
-        self._observer = Observer(soak.store, soak.clock, soak.settings, *given)
+        self._observer = Observer(Context(soak.store, soak.clock, soak.settings), *given)
         self.objections = self._observer.objections
         self.standing = self._observer.standing
 
@@ -88,7 +90,7 @@ class Hosts:
         store = self._soak.store
         certificate = await store.certificate(node.certificate)
         assert certificate is not None
-        problems = certification.validity(
+        problems = certification.find_invalidity(
             certificate=certificate,
             inventory=self._soak.inventory(node.id),
             node=node,
@@ -117,7 +119,7 @@ class Hosts:
             node=node.id,
             release=node.release,
             profile=node.profile,
-            serials=certification.serials(soak.inventory(node.id)),
+            serials=certification.list_serials(soak.inventory(node.id)),
             versions=(),
             boot_id="",
             location=str(node.location),
@@ -133,7 +135,7 @@ class Hosts:
         )
         changes = {"certificate": certificate.id, "tenant": ""}
         await hold.record(
-            node=node.moved(State.CERTIFIED, now, **changes),
+            node=in_state(node, State.CERTIFIED, now, **changes),
             certificate=certificate,
             inventory=soak.inventory(node.id),
         )

@@ -15,6 +15,7 @@ import random
 from collections import Counter
 from typing import Any
 
+from given_events import in_state
 from port_model_parts import (
     CHANCES,
     FENCE_STEPS,
@@ -90,7 +91,7 @@ class Model(WatchSteps):
             ports.append(Port(**given, address=f"172.{32 * at}.0.{last}/31"))
         node = Node(id=f"node-{number}", kind=NodeKind.HOST, ports=tuple(ports))
         placed = {"placement": Placement.MAINTENANCE, "vrf": MAINTENANCE}
-        return Actor(node.moved(State.CONVERGING, 0.0, **placed), active=True)
+        return Actor(in_state(node, State.CONVERGING, 0.0, **placed), active=True)
 
     def step(self) -> bool:
         """One step of an actor, a leaf or chance; False if there was nothing to do."""
@@ -145,7 +146,7 @@ class Model(WatchSteps):
                 assert may_enter(node, turn.state, node.placement)
                 if turn.state is State.CONVERGING:
                     actor.revoked = True
-                actor.row = node.moved(turn.state, self.now)
+                actor.row = in_state(node, turn.state, self.now)
             case Certify() | Validate():
                 self._certify(actor)
             case Rest():
@@ -185,7 +186,7 @@ class Model(WatchSteps):
         told |= {"issued_at": 0, "expires_at": 1e12}
         actor.certificate, actor.revoked = Certificate(**told), False
         changes = {"tenant": "", "certificate": str(self.issued)}
-        actor.row = actor.row.moved(State.CERTIFIED, self.now, **changes)
+        actor.row = in_state(actor.row, State.CERTIFIED, self.now, **changes)
 
     def _move(self, actor: Actor) -> str:
         """One leaf of a move looked at, told or saved; after the last one, the proof."""
@@ -234,7 +235,7 @@ class Model(WatchSteps):
             self._parked(actor)
         if customers:
             assert may_enter(actor.row, State.RELEASED, placement)
-            actor.row = actor.row.moved(State.RELEASED, self.now)
+            actor.row = in_state(actor.row, State.RELEASED, self.now)
             self.entered += 1
             self._no_leak(actor)
         return "proved"
@@ -244,14 +245,14 @@ class Model(WatchSteps):
     def _wish(self, actor: Actor) -> str:
         node = actor.row
         if node.state is State.QUARANTINED:
-            actor.row = node.moved(State.CONVERGING, self.now)
+            actor.row = in_state(node, State.CONVERGING, self.now)
             actor.active = True
             return "retry"
         if node.state is State.CERTIFIED:
             tenant = self.rng.choice(list(TENANTS))
             actor.row = node.model_copy(update={"tenant": tenant})
         else:
-            asked = requests.reclaim(node, self.now)
+            asked = requests.reclaim_node(node, self.now)
             assert isinstance(asked, Node), asked
             actor.row = asked
         actor.active = True

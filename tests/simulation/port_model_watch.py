@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from given_events import in_state
 from port_model_parts import LEAVES, LOST, VRF_OF, Actor, ModelPort, Watch
 from port_truth import MAINTENANCE
 
@@ -74,7 +75,7 @@ class WatchSteps:
 
     def _take_back(self, actor: Actor) -> None:
         """Its driver fences all of it; it comes back through an erasure."""
-        asked = requests.reclaim(actor.row, self.now, for_repair=True)
+        asked = requests.reclaim_node(actor.row, self.now, for_repair=True)
         assert isinstance(asked, Node), asked
         actor.row = asked.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
         actor.active = True
@@ -85,7 +86,7 @@ class WatchSteps:
         if node.state in (State.CONVERGING, State.VALIDATING, State.CERTIFIED) and may_enter(
             node, State.QUARANTINED, node.placement
         ):
-            actor.row = node.moved(State.QUARANTINED, self.now)
+            actor.row = in_state(node, State.QUARANTINED, self.now)
             actor.target = ""  # its driver meets a row that is another one
             return "park"
         return "fenced"

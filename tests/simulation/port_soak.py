@@ -180,7 +180,7 @@ class Soak(PortWorld):
         node = await self._idle(State.RELEASED)
         if node is None:
             return False
-        asked = requests.reclaim(node, self.clock.now())
+        asked = requests.reclaim_node(node, self.clock.now())
         assert isinstance(asked, Node)
         return await self._asked(asked)
 
@@ -188,7 +188,7 @@ class Soak(PortWorld):
         node = await self._idle(State.QUARANTINED)
         if node is None:
             return False
-        asked = requests.retry(node, self.clock.now())
+        asked = requests.retry_node(node, self.clock.now())
         assert isinstance(asked, Node), asked
         return await self._asked(asked)
 
@@ -209,7 +209,7 @@ class Soak(PortWorld):
         await self.store.revoke(row.certificate, "withdrawn by chance", self.clock.now())
         stored = await self.store.node(node.id)
         if row.state == "released" and node.id not in self.driving:
-            asked = requests.reclaim(stored, self.clock.now())
+            asked = requests.reclaim_node(stored, self.clock.now())
             if isinstance(asked, Node):
                 await self._asked(asked)
         return True
@@ -245,6 +245,12 @@ class Soak(PortWorld):
 
     async def _restart(self, leaf: str) -> None:
         switch = self.switches[leaf]
+        for port in [p for p in self.unsaved if p[0] == leaf]:
+            # somebody else took it out of a customer's network and never saved that: it comes back
+            self.unsaved.discard(port)
+            back = switch.startup["interface"][port[1]].get("ip", {}).get("vrf", "default")
+            if back in TENANTS.values() and switch.get_vrf(port[1]) != back:
+                self.truth.hand(leaf, port[1], back)
         switch.reboot(self.clock.now())
         self.truth.hindered(switch.down_until - self.clock.now() + WATCH_S, leaf)
 
@@ -258,7 +264,7 @@ class Soak(PortWorld):
         """A person puts a port into a customer's network, and saves it or not."""
         leaf, interface = self._leaf(), f"swp{self.rng.randrange(len(self.hosts)) + 1}"
         vrf, switch = self.rng.choice(list(TENANTS.values())), self.switches[leaf]
-        if not switch.up(self.clock.now()) or not self._all_fenced_once():
+        if not switch.is_up(self.clock.now()) or not self._all_fenced_once():
             return False
         self.truth.hand(leaf, interface, vrf)
         self.truth.disturbed[f"node-{int(interface.removeprefix('swp')) - 1}"] = self.clock.now()
@@ -324,12 +330,13 @@ class Soak(PortWorld):
             return False
         leaf, name = self.left.pop(self.rng.randrange(len(self.left)))
         revision = self.switches[leaf].revisions.get(name)
-        if revision is None or not self.switches[leaf].up(self.clock.now()):
+        if revision is None or not self.switches[leaf].is_up(self.clock.now()):
             return False
         for _, change in revision.changes:
             for interface in change["interface"]:
                 node = f"node-{int(interface.removeprefix('swp')) - 1}"
                 self.truth.disturbed[node] = self.clock.now()
+                self.unsaved.add((leaf, interface))
         self.switches[leaf].apply(revision, self.clock.now())
         return True
 

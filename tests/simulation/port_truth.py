@@ -114,7 +114,7 @@ class PortTruth:
         node = self._owner.get((leaf, interface))
         if node is None:
             return
-        there = self.switches[leaf].vrf_of(interface)
+        there = self.switches[leaf].get_vrf(interface)
         self._left(node, (leaf, interface), there)
         if self._by_hand(leaf, interface, there):
             if there not in self._allowed(node, self.rows[node]):

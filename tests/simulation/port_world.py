@@ -16,6 +16,7 @@ from port_given import TENANTS, Credentials, GivenEraser, Hosts, WatchedStore
 from port_truth import MAINTENANCE, PortTruth, Row
 from virtual_time import VirtualClock
 
+from provisioner.control.context import Context
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.watch.leaf_watch import LeafWatch
@@ -46,7 +47,7 @@ class WatchedSwitch(Switch):
 
     truth: PortTruth | None = None
 
-    def note(self, now: float, kind: str, subject: str, detail: str = "") -> None:
+    def log_event(self, now: float, kind: str, subject: str, detail: str = "") -> None:
         if kind == "vrf" and self.truth is not None:
             self.truth.port_moved(*subject.split("/", 1))
 
@@ -119,6 +120,7 @@ class PortWorld:
         self.switches: dict[str, Switch] = {}
         self.cut: dict[str, float] = {}  # leaf -> when it answers again
         self.left: list[tuple[str, str]] = []  # (leaf, revision) of somebody else
+        self.unsaved: set[tuple[str, str]] = set()  # (leaf, interface) that a stale revision fenced
         self.kept: dict[str, Any] = {}  # leaf -> a copy of what it started with
         self.last = ""  # what chance did last, for people
         durations = SwitchDurations(reboot_s=20.0)
@@ -242,9 +244,7 @@ class PortWorld:
         self.given, self.trespasses = hosts, trespasses
         nobody: Any = None  # asked for nothing in these states
         performer = Performer(
-            self.store,
-            self.clock,
-            self.settings,
+            Context(self.store, self.clock, self.settings),
             observer=hosts,
             identifier=nobody,
             executor=nobody,
@@ -253,9 +253,11 @@ class PortWorld:
             certifier=hosts,
             trespasses=trespasses,
         )
-        self.reconciler = Reconciler(self.store, self.clock, self.settings, hosts, performer)
-        given = (self.store, self.clock, self.settings, self.tenancy)
-        released = ReleaseWatch(*given, self.submit)
-        self.leaf_watch = LeafWatch(*given, trespasses, released.take_back)
+        self.reconciler = Reconciler(
+            Context(self.store, self.clock, self.settings), hosts, performer
+        )
+        context = Context(self.store, self.clock, self.settings)
+        released = ReleaseWatch(context, self.tenancy, self.submit)
+        self.leaf_watch = LeafWatch(context, self.tenancy, trespasses, released.take_back)
         self.sabotage(self)
         self.watching = [asyncio.create_task(w.run()) for w in (released, self.leaf_watch)]

@@ -12,6 +12,7 @@ import virtual_time
 from rig import World
 from test_returns import want
 
+from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.daemon.daemon import Daemon
 from provisioner.model.case import Case, Origin, Stage
@@ -50,7 +51,7 @@ class Shop:
     @property
     def desk(self) -> CaseDesk:
         world = self.world
-        return CaseDesk(world.store, self.book, None, world.clock, world.settings)
+        return CaseDesk(Context(world.store, world.clock, world.settings), self.book, None)
 
     async def node(self) -> Node:
         found = await self.world.store.node(HOST)
@@ -92,9 +93,9 @@ class Shop:
 
     def broken(self, preset: str, part: str = "") -> None:
         """Put a fault of the catalogue on the host."""
-        from provisioner.sim.site.fault_presets import inject
+        from provisioner.sim.site.fault_presets import inject_fault
 
-        inject(self.world.site, preset, HOST, part)
+        inject_fault(self.world.site, preset, HOST, part)
 
 
 def lived(

@@ -14,9 +14,9 @@ from rig import World
 
 from provisioner.control.watch.recovery import Recovery
 from provisioner.model.node import Node, State
-from provisioner.model.recovery import Difference, DifferenceKind, Word
+from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.model.tenant import PortPlacement, Tenant
-from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.watch.recovery import adopted_proof, settle_by_word
 from provisioner.runtime import permit
 from provisioner.store.database.copying import copy_file
@@ -49,7 +49,7 @@ class Truth:
     def vrf(self, host: str) -> str:
         """The one tenant's network that all ports of a host are in; "" if there is none."""
         switches = self._world.site.switches
-        vrfs = {switches[s].vrf_of(i) for s, i in self.ports[host]}
+        vrfs = {switches[s].get_vrf(i) for s, i in self.ports[host]}
         return vrfs.pop() if len(vrfs) == 1 and vrfs <= set(TENANTS) else ""
 
     def look(self) -> None:
@@ -143,7 +143,7 @@ class Restored:
         await self.want(name)
         for node in await self.world.store.nodes():
             if node.ports and node.state is State.RELEASED and node.tenant != name:
-                back = reclaim(node, self.world.clock.now())
+                back = reclaim_node(node, self.world.clock.now())
                 assert isinstance(back, Node)
                 self.truth.allowed.add(node.id)
                 await self.world.store.save_node(back)
@@ -159,7 +159,7 @@ class Restored:
             lambda c: c.execute(site_state.insert().values(**row, look_only="restored"))
         )
         recovery = Recovery(world.store, book, world.clock, daemon.tenancy)
-        with permit.closed("restored"):
+        with permit.close_gate("restored"):
             before = {h: self.truth.vrf(h) for h in world.site.machines}
             await recovery.survey()
             for difference in await book.differences():
@@ -171,22 +171,23 @@ class Restored:
 
     async def give_word(self, book: RecoveryRows, difference: Difference) -> None:
         """A person looks at one difference: mostly the leaves are right."""
+        assert not difference.leaf, "every port has a node here, and every leaf answers"
         node = await self.world.store.node(difference.subject)
         assert node is not None
         now = self.world.clock.now()
-        word = Word.ADOPT if self.rng.random() < 0.8 else Word.KEEP
+        word = Settlement.ADOPT if self.rng.random() < 0.8 else Settlement.KEEP
         changed = settle_by_word(node, difference, word, now)
         if isinstance(changed, str):
-            word = Word.KEEP
+            word = Settlement.KEEP
             changed = settle_by_word(node, difference, word, now)
         assert isinstance(changed, Node)
-        if word is Word.KEEP:
+        if word is Settlement.KEEP:
             self.truth.allowed.add(node.id)
         read = [
             PortPlacement(switch=p.switch, interface=p.interface, vrf=difference.vrf)
             for p in node.ports
         ]
-        adopted = word is Word.ADOPT and changed.state is State.RELEASED
+        adopted = word is Settlement.ADOPT and changed.state is State.RELEASED
         settled = {"settled": word, "settled_by": "anna", "settled_at": now}
         await book.settle(
             difference.model_copy(update=settled),

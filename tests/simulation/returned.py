@@ -5,6 +5,7 @@ It is brought there without the weeks before: taken in, fenced, and then told th
 
 from __future__ import annotations
 
+from given_events import in_state
 from rig import World
 
 from provisioner.model.node import Boots, Node, State
@@ -31,7 +32,9 @@ async def give_back(world: World) -> Node:
         disk.content, disk.holds = SECRET, "tenant"
     node = await node_of(world)
     assert node.state is State.CONVERGING, node.note
-    return await world.store.save_node(node.moved(State.DRAINING, world.clock.now(), served=TENANT))
+    return await world.store.save_node(
+        in_state(node, State.DRAINING, world.clock.now(), served=TENANT)
+    )
 
 
 async def node_of(world: World) -> Node:

@@ -26,7 +26,7 @@ from provisioner.settings import Settings
 from provisioner.sim.redfish.bmc import from_files, make_service
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.site.site import Site
-from provisioner.sim.site.truth import truth, uncertified_in_customer_vrf
+from provisioner.sim.site.truth import collect_truth, find_uncertified
 from provisioner.store.database.sql_store import open_store
 from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.store.repositories.master_key import MasterKey
@@ -69,7 +69,7 @@ class World:
         self.site.on_fetch(fetch)
         self.transport = MemoryBmcs(self.services, self.wire)
         self.switches = MemorySwitches(self.site, self.wire)
-        self.files: DemoFiles = prepare(directory, self.site.expected(), nodes)
+        self.files: DemoFiles = prepare(directory, self.site.build_expected(), nodes)
         self.store = open_store(":memory:", inline=True)
         self.daemon: Daemon | None = None
         self.fabrics: Fabrics | None = None
@@ -107,7 +107,7 @@ class World:
             self.settings,
             self.store.journal,
             lambda: f"{self.tokens.getrandbits(256):064x}",
-            self.wire.travel,
+            self.wire.delay_request,
         )
         artifacts = Artifacts(self.files.artifacts, "http://artifacts.test")
         self.daemon = Daemon(
@@ -151,13 +151,13 @@ class World:
 
     async def violations(self) -> list[str]:
         """Everything that must never happen and did: by the simulator's own truth."""
-        seen = truth(self.site)
+        seen = collect_truth(self.site)
         certificates = []
         for node in await self.store.nodes():
             held = await self.store.certificate(node.certificate) if node.certificate else None
             if held is not None and not await self.store.revoked(held.id):
                 certificates.append(held.model_dump(mode="json"))
         found = [str(v) for v in seen["violations"] + seen["switch_outages"]]
-        found += [str(v) for v in uncertified_in_customer_vrf(seen, certificates)]
+        found += [str(v) for v in find_uncertified(seen, certificates)]
         check = await self.store.verify_journal()
         return found if check.intact else [*found, "the journal's chain is broken"]

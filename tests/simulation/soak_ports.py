@@ -1,6 +1,6 @@
 """Ten million steps of `port_soak`, seed after seed, on all processors; may be interrupted.
 
-    python tests/simulation/soak_ports.py [steps] [--model] [--jobs N] [--kept FILE]
+    python tests/simulation/soak_ports.py [steps] [--model] [--jobs N] [--from SEED] [--kept FILE]
 
 Every seed that was lived to its end is one line of JSON in FILE; begun again, it goes on with the
 seeds that are not there. A violation is printed with its seed and ends it: the seed alone replays
@@ -82,9 +82,9 @@ def finished(kept: Path) -> dict[int, int]:
     return found
 
 
-def seeds(known: dict[int, int]) -> Iterator[int]:
-    """Those that are not known yet, for ever."""
-    seed = 0
+def seeds(known: dict[int, int], first: int) -> Iterator[int]:
+    """Those from the first on that are not known yet, for ever."""
+    seed = first
     while True:
         if seed not in known:
             yield seed
@@ -103,6 +103,7 @@ def main() -> int:
     parser.add_argument("steps", nargs="?", type=int, default=STEPS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--model", action="store_true", help="the abstract model, not the code")
+    parser.add_argument("--from", dest="first", type=int, default=0, metavar="SEED")
     parser.add_argument("--kept", type=Path)
     given = parser.parse_args()
     given.kept = given.kept or Path(f"build/soak-{'model' if given.model else 'ports'}.jsonl")
@@ -114,7 +115,7 @@ def main() -> int:
     pool = multiprocessing.get_context("spawn").Pool(given.jobs)
     with pool, given.kept.open("a") as file:
         missing = -(-max(0, given.steps - done) // of_a_seed)
-        lives = pool.imap_unordered(life, islice(seeds(known), missing))
+        lives = pool.imap_unordered(life, islice(seeds(known, given.first), missing))
         for told in lives:
             file.write(json.dumps(told) + "\n")
             file.flush()

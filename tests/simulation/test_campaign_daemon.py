@@ -9,6 +9,7 @@ import pytest
 from rig import MATRIX, World
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_policy import Policy
@@ -41,7 +42,7 @@ async def lived(folder: Path) -> tuple[Campaign, Node, list[str], list[str]]:
     await world.start()
     await world.settle(20 * 3600.0)
     book, matrix = CampaignRows(world.store), read_matrix([MATRIX, world.files.overlay])
-    requests = CampaignRequests(world.store, book, world.clock, world.settings, matrix)
+    requests = CampaignRequests(Context(world.store, world.clock, world.settings), book, matrix)
     made = await requests.create(NEXT, "kind=host", Policy.model_validate(POLICY))
     assert made.campaign is not None, made.blockers
     found = await requests.survey(made.campaign)

@@ -25,7 +25,7 @@ def reset(fault: str = "") -> tuple[Sent | Blocker, dict[str, str]]:
         if fault:
             machine.faults.add(fault)
         for slot in ("NIC_0", "NIC_1"):
-            machine.stage(machine.firmware[slot, "DPU_NIC"], NEW, rig.clock.now())
+            machine.stage_version(machine.firmware[slot, "DPU_NIC"], NEW, rig.clock.now())
         cards = [d for d in machine.devices.values() if d.kind == "nic"]
         inventory = Inventory(
             node=NODE,

@@ -13,7 +13,7 @@ from provisioner.model.health import Gate, HealthReport
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.certification.check_coverage import TESTS
-from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.planning.lifecycle.operator_requests import reclaim_node
 
 METRIC = "all_reduce_gb_s/host"
 
@@ -77,7 +77,7 @@ def test_between_two_tenants_everything_but_the_long_burn_is_proved(tmp_path: Pa
         await want(world, 0)
         released = await world.store.node(HOST)
         assert released is not None
-        back = reclaim(released, world.clock.now())
+        back = reclaim_node(released, world.clock.now())
         assert isinstance(back, Node)
         await world.store.save_node(back)
         await state(world, State.CERTIFIED)

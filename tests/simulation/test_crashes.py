@@ -133,7 +133,7 @@ def in_the_middle_of_a_release(world: World, fate: Fate) -> None:
         in_red = [
             leaf
             for leaf in leaves
-            if any(world.site.switches[leaf].vrf_of(p) == "BLUE" for p in _ports(world, leaf))
+            if any(world.site.switches[leaf].get_vrf(p) == "BLUE" for p in _ports(world, leaf))
         ]
         if len(in_red) in (1, 4, 7):
             await fate.meet(f"{len(in_red)} leaves moved")

@@ -22,6 +22,43 @@ DAMAGE = {
 }
 
 
+TENANT = "UPDATE tenants SET body = '{' WHERE vrf = 'RED'"
+
+
+def test_a_damaged_tenant_costs_its_nodes_and_no_other(tmp_path: Path) -> None:
+    async def main() -> tuple[Node | None, Node | None, list[str], bool]:
+        world = World(tmp_path, nodes=2, seed=11)
+        await world.take_in()
+        await world.store.write(lambda c: c.execute(text(TENANT)))
+        red = next(t.name for t in await world.store.tenants() if t.is_damaged)
+        hurt = await world.store.node(HURT)
+        assert hurt is not None
+        await world.store.save_node(hurt.model_copy(update={"tenant": red}))
+        await world.start()
+        assert world.daemon is not None
+        end = world.clock.now() + 12 * HOUR_S
+        while world.clock.now() < end:
+            await world.clock.sleep(600.0)
+            well = await world.store.node(WELL)
+            if well is not None and well.state in (State.CERTIFIED, State.RELEASED):
+                break
+        hurt, well = await world.store.node(HURT), await world.store.node(WELL)
+        ticking = [t.get_name() for t in world.daemon._ticking if t.done()]
+        moved = any("swp" in str(e) for e in await world.store.entries(HURT))
+        await world.crash()
+        return hurt, well, ticking, moved
+
+    hurt, well, ended, moved = virtual_time.run(main())
+
+    assert ended == []
+    assert well is not None
+    assert well.state in (State.CERTIFIED, State.RELEASED)
+    assert hurt is not None
+    assert (hurt.state, hurt.is_parked) == (State.DISCOVERED, True)
+    assert [b.subject.partition(",")[0] for b in hurt.blockers] == ["tenants"]
+    assert not moved
+
+
 @pytest.mark.parametrize("what", DAMAGE)
 def test_one_damaged_row_costs_one_node(tmp_path: Path, what: str) -> None:
     async def main() -> tuple[Node | None, Node | None, set[str], list[str]]:

@@ -83,6 +83,27 @@ def test_a_maintenance_image_with_another_digest_is_never_booted(tmp_path: Path)
     assert wrong == []
 
 
+def test_an_image_without_the_token_of_its_boot_is_not_booted(tmp_path: Path) -> None:
+    async def main() -> tuple[Node, dict[str, str]]:
+        world = World(tmp_path, nodes=1, seed=5)
+        await give_back(world)
+        daemon = await world.build()
+        world.agents._settings = world.settings  # as of agents that are not simulated
+        await daemon.start()
+        node = await until_settled(world)
+        found = node, holds(world)
+        await world.crash()
+        return found
+
+    node, disks = virtual_time.run(main())
+
+    assert node.state is State.QUARANTINED
+    assert node.blockers[0].reason is Reason.NOT_OFFERED
+    assert "agent_lookup_trusts" in node.blockers[0].unblock
+    assert node.boots is Boots.RAMDISK  # off since its fence
+    assert set(disks.values()) == {"tenant"}
+
+
 def test_the_system_goes_to_the_disk_that_a_person_named(tmp_path: Path) -> None:
     async def main() -> tuple[Node, dict[str, str]]:
         world = World(tmp_path, nodes=1, seed=5)

@@ -16,7 +16,7 @@ from provisioner.model.erasure import ErasurePolicy, ErasureReport, Holder, Meth
 from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.erasure.erasure import sanitized
-from provisioner.planning.lifecycle.operator_requests import retry
+from provisioner.planning.lifecycle.operator_requests import retry_node
 
 Told = TypeVar("Told")
 
@@ -71,10 +71,10 @@ def test_every_disk_is_erased_before_the_new_system_is_written_to_one_of_them(
         Boots.SYSTEM,
         Placement.MAINTENANCE,
     )
-    assert {r.method for r in report.of(Holder.DISK)} == {Method.SANITIZE_CRYPTO}
-    assert {r.result for r in report.of(Holder.HOST_MEMORY)} == {Result.DONE}
-    assert len(report.of(Holder.GPU_MEMORY)) == 8
-    assert {r.result for r in report.of(Holder.BLUEFIELD_STORAGE)} == {Result.NOT_DONE}
+    assert {r.method for r in report.select_records(Holder.DISK)} == {Method.SANITIZE_CRYPTO}
+    assert {r.result for r in report.select_records(Holder.HOST_MEMORY)} == {Result.DONE}
+    assert len(report.select_records(Holder.GPU_MEMORY)) == 8
+    assert {r.result for r in report.select_records(Holder.BLUEFIELD_STORAGE)} == {Result.NOT_DONE}
     assert wrong == []
 
 
@@ -143,7 +143,7 @@ def test_a_fallback_method_is_used_and_the_failure_before_it_is_recorded(tmp_pat
 
     report, _ = returned(tmp_path, story, faulty("sanitize_fails"))
 
-    first = report.of(Holder.DISK)[0]
+    first = report.select_records(Holder.DISK)[0]
     assert (first.method, first.result) == (Method.FORMAT_CRYPTO, Result.DONE)
     assert "nvme_sanitize_crypto" in first.detail
     assert sanitized(report, ErasurePolicy()) == ()
@@ -153,7 +153,7 @@ def test_a_node_that_was_repaired_is_erased_after_a_person_retries_it(tmp_path: 
     async def story(world: World) -> tuple[Node, Node]:
         blocked = await until_settled(world)
         world.site.machines[HOST].faults.discard("erase_fails")
-        again = retry(await node_of(world), world.clock.now())
+        again = retry_node(await node_of(world), world.clock.now())
         assert isinstance(again, Node)
         await world.store.save_node(again)
         return blocked, await until_settled(world)

@@ -62,7 +62,7 @@ async def lived(directory: Path, nodes: int, faults: Mapping[str, str]) -> Ended
     world = World(directory, nodes=nodes, seed=7, certify_gates="abc", fabric_gather_s=HOUR_S / 2)
     await world.take_in()
     for subject, fault in faults.items():
-        fault_presets.inject(world.site, fault, subject)
+        fault_presets.inject_fault(world.site, fault, subject)
     await world.start()
     await world.settle(12 * HOUR_S)
     await world.crash()
@@ -106,7 +106,7 @@ def test_a_daemon_that_dies_in_the_middle_of_a_session_changes_nothing(tmp_path:
 
     assert ended.held == {}
     assert [r["kind"] for r in ended.journal if r["kind"].startswith("fabric")] == [
-        "fabric session",
-        "fabric verdicts",
+        "fabric_session",
+        "fabric_verdicts",
     ]
     assert len({o.session for o in ended.outcomes.values()}) == 1

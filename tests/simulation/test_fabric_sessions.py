@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import virtual_time
+from given_events import in_state
 from rig import World
 
 from provisioner.checks.check import CheckContext
 from provisioner.checks.fabric import fabric_checks
+from provisioner.control.context import Context
 from provisioner.control.fabric.fabric import FabricSessions
 from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
@@ -60,7 +62,8 @@ class Place:
             results=(passed,),
             fabric=True,
         )
-        placed = node.moved(
+        placed = in_state(
+            node,
             State.CERTIFIED if lent else State.VALIDATING,
             now,
             placement=Placement.MAINTENANCE,
@@ -81,7 +84,7 @@ class Place:
         assert daemon is not None
         tests = FabricTests(daemon.site, self.store, daemon.parts.matrix)
         settings = self.world.settings
-        self.sessions = FabricSessions(self.store, self.world.clock, settings, tests)
+        self.sessions = FabricSessions(Context(self.store, self.world.clock, settings), tests)
         self._ticking = asyncio.create_task(self.sessions.run())
 
     async def stop(self) -> None:
@@ -127,7 +130,7 @@ def lived(
         place = Place(world)
         await place.prepare(lent)
         for subject, fault in (faults or {}).items():
-            fault_presets.inject(world.site, fault, subject)
+            fault_presets.inject_fault(world.site, fault, subject)
         place.start()
         if meanwhile is not None:
             await meanwhile(place)
@@ -200,7 +203,7 @@ def test_a_crash_loses_no_stored_round_and_repeats_none(tmp_path: Path) -> None:
     _, outcomes, journal = lived(tmp_path, 6, faults={"su0-n02": "cable_lossy"}, meanwhile=crash)
 
     assert blamed(outcomes) == {"su0-n02": (Reason.CABLING, "su0-n02/rail5")}
-    assert [r["kind"] for r in journal] == ["fabric session", "fabric verdicts"]
+    assert [r["kind"] for r in journal] == ["fabric_session", "fabric_verdicts"]
     assert {o.session for o in outcomes.values()} == {seen[0].id}
 
 
@@ -254,7 +257,7 @@ def test_a_session_with_too_few_nodes_left_says_nothing_of_anybody(tmp_path: Pat
     _, outcomes, journal = lived(tmp_path, 5, meanwhile=leave)
 
     assert outcomes == {}
-    assert [r["kind"] for r in journal] == ["fabric session", "fabric verdicts"]
+    assert [r["kind"] for r in journal] == ["fabric_session", "fabric_verdicts"]
 
 
 def test_a_host_that_does_not_answer_is_told_apart_from_one_that_fails(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ async def found(directory: Path) -> tuple[Node, float, float]:
     """A bad leaf's row, when its session ended, and when the row said so."""
     world = World(directory, nodes=4, seed=5, certify_gates="abc", watch_s=86_400.0)
     await world.take_in()
-    fault_presets.inject(world.site, "leaf_drops", "leaf-su0-r2")
+    fault_presets.inject_fault(world.site, "leaf_drops", "leaf-su0-r2")
     await world.start()
     until = world.clock.now() + 8 * 3600
     ended = 0.0

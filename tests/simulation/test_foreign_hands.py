@@ -10,7 +10,7 @@ from virtual_time import run
 
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site.truth import placements
+from provisioner.sim.site.truth import list_placements
 from provisioner.store.repositories.case_rows import CaseRows
 
 HOST = "su0-n00"
@@ -20,7 +20,7 @@ def _put(world: World, vrf: str) -> None:
     """All ports of the host into a network, in every tree of its leaves."""
     place = world.site.places[HOST]
     for rail in range(8):
-        leaf = world.site.switches[place.leaf(rail)]
+        leaf = world.site.switches[place.name_leaf(rail)]
         for tree in (leaf.operational, leaf.applied, leaf.startup):
             tree["interface"][place.interface].setdefault("ip", {})["vrf"] = vrf
 
@@ -51,7 +51,7 @@ def test_no_certificate_is_signed_of_a_node_that_stands_in_a_customers_network(
         _put(world, "RED")
         began = world.clock.now()
         seen = set()
-        while set(placements(world.site, HOST).values()) != {"MAINT"}:
+        while set(list_placements(world.site, HOST).values()) != {"MAINT"}:
             await world.clock.sleep(5.0)
             seen.add((await world.store.node(HOST)).state)
             assert world.clock.now() - began < 4 * 3600.0

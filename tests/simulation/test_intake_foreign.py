@@ -10,7 +10,7 @@ from virtual_time import run
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.lifecycle import operator_requests as requests
-from provisioner.sim.site.truth import placements
+from provisioner.sim.site.truth import list_placements
 
 HOST = "su0-n00"
 
@@ -18,7 +18,7 @@ HOST = "su0-n00"
 def _serve(world: World, vrf: str) -> None:
     """Another system has put one of the host's ports into a network of its own."""
     place = world.site.places[HOST]
-    leaf = world.site.switches[place.leaf(3)]
+    leaf = world.site.switches[place.name_leaf(3)]
     leaf.add_vrf(vrf, 65000)
     for tree in (leaf.operational, leaf.applied, leaf.startup):
         tree["interface"][place.interface].setdefault("ip", {})["vrf"] = vrf
@@ -41,7 +41,7 @@ def test_a_port_in_a_foreign_network_stops_the_intake_until_a_person_takes_the_n
     async def scenario() -> None:
         world = World(tmp_path, 1, 5)
         _serve(world, "PROD")
-        before = placements(world.site, HOST)
+        before = list_placements(world.site, HOST)
         await world.take_in()
         await world.start()
         assert world.daemon is not None
@@ -51,14 +51,14 @@ def test_a_port_in_a_foreign_network_stops_the_intake_until_a_person_takes_the_n
         assert "PROD" in node.blockers[0].detail
         assert "--take su0-n00" in node.blockers[0].unblock
         await world.clock.sleep(3600.0)
-        assert placements(world.site, HOST) == before
+        assert list_placements(world.site, HOST) == before
         assert (await world.store.node(HOST)).served == ""
 
-        given = requests.take(await world.store.node(HOST), world.clock.now())
+        given = requests.take_ports(await world.store.node(HOST), world.clock.now())
         assert isinstance(given, Node), given
         await world.store.save_node(given)
         node = await _until(world, State.CONVERGING)
-        assert set(placements(world.site, HOST).values()) == {"MAINT"}
+        assert set(list_placements(world.site, HOST).values()) == {"MAINT"}
         assert (node.served, node.taken) == ("VRF PROD", False)
         await world.daemon.stop()
 
@@ -68,6 +68,6 @@ def test_a_port_in_a_foreign_network_stops_the_intake_until_a_person_takes_the_n
 def test_a_node_whose_ports_are_ours_cannot_be_taken() -> None:
     fenced = Node(id="n", kind="host", fenced_at=1.0)
 
-    assert requests.take(fenced, 2.0) == (
+    assert requests.take_ports(fenced, 2.0) == (
         "it was taken in already: its ports are the provisioner's to move"
     )

@@ -82,7 +82,7 @@ def break_something(world: World, rng: random.Random) -> list[tuple[str, str]]:
     broken = []
     for name in names:
         host = rng.choice(hosts)
-        preset = fault_presets.inject(world.site, name, host)
+        preset = fault_presets.inject_fault(world.site, name, host)
         broken.append((host, preset.name))
     return broken
 

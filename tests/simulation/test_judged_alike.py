@@ -13,7 +13,7 @@ from test_fabric_sessions import lived
 from test_validator import NODE, matrix
 
 from provisioner import checks
-from provisioner.checks.readers.reading import END_WORDS
+from provisioner.checks.readers.tool_output import END_WORDS
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.validate.judging import GRAMMARS, judging_context
 from provisioner.execution.validate.validator import Validator

@@ -8,6 +8,7 @@ import pytest
 import virtual_time
 from rig import World
 
+from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.model.case import Case, Origin, Stage
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
@@ -69,7 +70,7 @@ def test_no_case_is_opened_and_nothing_is_written_before_a_machine_is_ours(tmp_p
             }
             begun = len(writes)
 
-            desk = CaseDesk(world.store, book, None, world.clock, world.settings)
+            desk = CaseDesk(Context(world.store, world.clock, world.settings), book, None)
             opened = await desk.open(node, Origin.OPERATOR, "look at it", "jane")
             assert isinstance(opened, Case)
             await world.clock.sleep(12 * HOUR_S)

@@ -20,7 +20,7 @@ from virtual_time import run
 
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.model.standing import Standing
+from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.release import handover
 from provisioner.sim.hardware.clock import Schedule
@@ -92,7 +92,7 @@ def ask_no_standing(world: PortWorld) -> None:
     async def objections(_node: Node, _vrf: str) -> tuple[Blocker, ...]:
         return ()
 
-    async def standing(node: Node, vrf: str) -> Standing:
+    async def standing(node: Node, vrf: str) -> ReleaseConditions:
         return handover.standing_of(node, world.inventory(node.id), vrf)
 
     async def record(operation: object, **given: object) -> object:

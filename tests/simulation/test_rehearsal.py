@@ -11,15 +11,16 @@ import pytest
 from rig import MATRIX, World
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
 from provisioner.model.campaign import Campaign
 from provisioner.model.campaign_policy import Policy
 from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.twin import rehearsal_process
+from provisioner.twin.fleet_twin import RecordedFleet, Twin
 from provisioner.twin.loop import run
-from provisioner.twin.recorded import simulated
-from provisioner.twin.rehearsal import prepared, rehearse
-from provisioner.twin.site import Recorded, Twin
+from provisioner.twin.recorded import add_simulated_images
+from provisioner.twin.rehearsal import prepare_rehearsal, run_rehearsal
 
 BASE, NEXT = "spectrum-x-1.2.0", "spectrum-x-1.3.0"
 SELECT = "kind=host or node=leaf-su0-r0"  # the host leaves service while its leaf is down
@@ -33,10 +34,10 @@ POLICY = {
 }
 
 
-def fleet(folder: Path, nodes: int) -> tuple[Campaign, Recorded, int]:
+def fleet(folder: Path, nodes: int) -> tuple[Campaign, RecordedFleet, int]:
     """A released fleet on the first release, and the draft of a campaign; nothing is begun."""
 
-    async def lived() -> tuple[Campaign, Recorded, int]:
+    async def lived() -> tuple[Campaign, RecordedFleet, int]:
         world = World(folder, nodes=nodes, seed=3, certify_gates="ab", poll_s=120.0, production=0.0)
         listed = json.loads(world.files.expected.read_text())
         world.files.expected.write_text(json.dumps(listed | {"release": BASE}))
@@ -44,12 +45,12 @@ def fleet(folder: Path, nodes: int) -> tuple[Campaign, Recorded, int]:
         await world.start()
         assert await world.settle(20 * 3600.0)
         book, matrix = CampaignRows(world.store), read_matrix([MATRIX, world.files.overlay])
-        requests = CampaignRequests(world.store, book, world.clock, world.settings, matrix)
+        requests = CampaignRequests(Context(world.store, world.clock, world.settings), book, matrix)
         made = await requests.create(NEXT, SELECT, Policy.model_validate(POLICY))
         assert made.campaign is not None, made.blockers
         before = await world.store.nodes()
         found = await requests.survey(made.campaign)
-        recorded, of = await prepared(world.store, made.campaign, found.rows, most=8)
+        recorded, of = await prepare_rehearsal(world.store, made.campaign, found.rows, most=8)
         assert list(await world.store.nodes()) == list(before)
         await world.crash()
         return made.campaign, recorded, of
@@ -58,17 +59,17 @@ def fleet(folder: Path, nodes: int) -> tuple[Campaign, Recorded, int]:
 
 
 @pytest.fixture(scope="module")
-def drafted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, Recorded, int]:
+def drafted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, RecordedFleet, int]:
     return fleet(tmp_path_factory.mktemp("fleet"), nodes=1)
 
 
 def test_a_rehearsal_brings_the_twin_to_the_release_and_reports_as_the_campaign_would(
-    drafted: tuple[Campaign, Recorded, int], tmp_path: Path
+    drafted: tuple[Campaign, RecordedFleet, int], tmp_path: Path
 ) -> None:
     world = World(tmp_path, nodes=1, seed=3)
     matrix = read_matrix([MATRIX, world.files.overlay])
 
-    found = rehearse(*drafted, matrix, world.settings)
+    found = run_rehearsal(*drafted, matrix, world.settings)
 
     assert found.blockers == ()
     assert (found.report.state, found.report.states) == ("done", {"done": 2})
@@ -80,7 +81,7 @@ def test_a_rehearsal_brings_the_twin_to_the_release_and_reports_as_the_campaign_
 
 
 def test_a_twin_stands_at_the_versions_that_were_recorded(
-    drafted: tuple[Campaign, Recorded, int], tmp_path: Path
+    drafted: tuple[Campaign, RecordedFleet, int], tmp_path: Path
 ) -> None:
     _, recorded, _ = drafted
     name, inventory = next((n, i) for n, i in recorded.inventories.items() if n.startswith("su"))
@@ -94,11 +95,11 @@ def test_a_twin_stands_at_the_versions_that_were_recorded(
             )
         }
     )
-    changed = Recorded(recorded.nodes, {**recorded.inventories, name: older}, recorded.tenants)
+    changed = RecordedFleet(recorded.nodes, {**recorded.inventories, name: older}, recorded.tenants)
     world = World(tmp_path / "again", nodes=1, seed=3)
     matrix = read_matrix([MATRIX, world.files.overlay])
 
-    twin = Twin(changed, simulated(matrix, (BASE, NEXT)), world.settings, tmp_path)
+    twin = Twin(changed, add_simulated_images(matrix, (BASE, NEXT)), world.settings, tmp_path)
 
     machine = twin.site.machines[twin.names.twin[name]]
     assert {f.running for (_, i), f in machine.firmware.items() if i == "DPU_NIC"} == {"32.42.1000"}
@@ -106,11 +107,11 @@ def test_a_twin_stands_at_the_versions_that_were_recorded(
 
 @pytest.mark.long
 def test_the_process_that_the_daemon_starts_says_what_a_rehearsal_says(
-    drafted: tuple[Campaign, Recorded, int], tmp_path: Path
+    drafted: tuple[Campaign, RecordedFleet, int], tmp_path: Path
 ) -> None:
     campaign, recorded, of = drafted
     world = World(tmp_path, nodes=1, seed=3)
-    given = rehearsal_process.Given(
+    given = rehearsal_process.RehearsalInput(
         campaign=campaign,
         nodes=tuple(recorded.nodes),
         inventories=recorded.inventories,

@@ -22,7 +22,7 @@ async def _until(soak: Soak, holds: Callable[[], bool], limit_s: float = 600.0) 
 
 
 def _vrfs(soak: Soak) -> list[str]:
-    return [s.vrf_of("swp1") for s in soak.switches.values()]
+    return [s.get_vrf("swp1") for s in soak.switches.values()]
 
 
 async def _revoke(soak: Soak, node: Node) -> None:

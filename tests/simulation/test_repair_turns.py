@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import virtual_time
+from given_events import in_state
 
+from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.repairs import Repairs
 from provisioner.model.case import Case, Origin, Stage
@@ -29,7 +31,7 @@ def test_a_word_of_people_is_not_taken_for_a_failure(sentence: str) -> None:
     async def story() -> tuple[Node, Case]:
         store, clock = open_store(":memory:", inline=True), VirtualClock()
         book, settings = CaseRows(store), Settings(site="test")
-        desk = CaseDesk(store, book, None, clock, settings)
+        desk = CaseDesk(Context(store, clock, settings), book, None)
 
         async def submit(_: str) -> None:
             raise AssertionError("nothing is to be done yet")
@@ -39,15 +41,15 @@ def test_a_word_of_people_is_not_taken_for_a_failure(sentence: str) -> None:
         node = await store.add_node(fenced)
         case = await desk.open(node, Origin.OPERATOR, "broken", "somebody")
         assert isinstance(case, Case)
-        case = await book.save_case(case.entered(Stage.HARDWARE, clock.now()), now=clock.now())
+        case = await book.save_case(case.enter_stage(Stage.HARDWARE, clock.now()), now=clock.now())
         for event in order:
             await clock.sleep(1.0)
             if event == SAID:
                 answer = await desk.returned(case, "technician", "done")
                 assert isinstance(answer, Case)
             else:
-                node = await store.save_node(node.moved(State.QUARANTINED, clock.now()))
-        await Repairs(desk, store, None, clock, settings, submit).tick()
+                node = await store.save_node(in_state(node, State.QUARANTINED, clock.now()))
+        await Repairs(Context(store, clock, settings), desk, None, submit).tick()
         held, now = await store.node("n"), await book.case(case.id)
         assert held is not None
         assert now is not None

@@ -10,7 +10,7 @@ from repairing import HOUR_S, Shop, lived
 from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus
-from provisioner.sim.hardware.curable_faults import RESEAT, exchange, happened
+from provisioner.sim.hardware.curable_faults import RESEAT, cure_faults, exchange_part
 
 
 def tried(case: Case) -> list[tuple[str, str]]:
@@ -34,7 +34,7 @@ def test_what_a_rung_cures_is_cured_by_it_and_the_rest_by_people(tmp_path: Path)
         machine = shop.world.site.machines["su0-n00"]
         await say_returned(shop, asked)  # nobody has exchanged anything
         _, again = await shop.until(lambda _, c: c.stage is Stage.HARDWARE and "before" in c.note)
-        exchange(machine, "GPU_SXM_6", "1659999999999")
+        exchange_part(machine, "GPU_SXM_6", "1659999999999")
         await say_returned(shop, again)
         node, back = await shop.until(lambda n, c: not c.open)
         report = await shop.world.store.report(node.id)
@@ -77,7 +77,7 @@ def test_a_daemon_that_is_killed_in_the_middle_repairs_no_step_twice(tmp_path: P
             for r in rows
             if case.id in r.before["step"]["reason"] and r.status is ActionStatus.CONFIRMED
         ]
-        happened(shop.world.site.machines["su0-n00"], RESEAT)
+        cure_faults(shop.world.site.machines["su0-n00"], RESEAT)
         await say_returned(shop, case)
         _, case = await shop.until(lambda _, c: not c.open)
         return case, cycles, resets
@@ -112,7 +112,7 @@ def test_a_tenant_is_told_agrees_and_gets_its_node_back(tmp_path: Path) -> None:
 
     assert (suspect(case), tried(case)) == (("gpu_memory", "GPU_SXM_6"), [("gpu_reset", "cured")])
     assert told == ["failure"]
-    assert after == ["repairing", "converging", "validating"]
+    assert after == ["repairing", "converging", "validating", "certified", "released"]
     assert (case.service.value, case.ending, node.tenant) == ("drain", Ending.CURED, "blue")
     assert node.erasure  # policy did not allow to skip it
     assert wrong == []

@@ -64,4 +64,4 @@ def test_a_collective_survives_a_crash_in_its_middle(tmp_path: Path) -> None:
     _, outcomes, journal = lived(tmp_path, 4, fabric_collectives=(4,), meanwhile=crash)
 
     assert sum(o.passed for o in outcomes.values()) == 4
-    assert [r["kind"] for r in journal] == ["fabric session", "fabric verdicts"]
+    assert [r["kind"] for r in journal] == ["fabric_session", "fabric_verdicts"]

@@ -133,7 +133,7 @@ def test_a_switch_that_refuses_to_boot_the_image_comes_back_into_service() -> No
 def test_without_the_drain_the_simulator_would_have_seen_the_loss() -> None:
     async def story(rig: Rig) -> None:
         site = rig.site
-        site.nvue[SPINE].fabric.lose(site.advance())
+        site.nvue[SPINE].fabric.lose_traffic(site.advance())
 
     assert kinds(lived(story)) == ["traffic_lost"]
 
@@ -173,7 +173,7 @@ def test_a_switch_that_counts_broken_packets_after_its_reboot_stays_drained() ->
         assert problem is not None
         assert problem.reason is Reason.FABRIC
         assert "count broken packets" in problem.detail
-        assert rig.site.nvue[SPINE].fabric.drained()
+        assert rig.site.nvue[SPINE].fabric.is_drained()
 
     lived(story, switch_settle_limit_s=120.0)
 

@@ -297,3 +297,24 @@ def test_a_port_whose_vrf_a_reboot_would_change_is_not_settled() -> None:
     assert before == ("mixed", "")
     assert again.blockers == ()
     assert after == ("maintenance", "MAINT")
+
+
+def test_a_port_that_a_foreign_hand_moved_is_denied_where_it_stands() -> None:
+    async def scenario(rig: Rig) -> Any:
+        ports = rig.nodes[A].ports
+        await rig.tenancy.move(ports, "RED")
+        switch = rig.site.switches[ports[0].switch]
+        for tree in (switch.applied, switch.startup, switch.operational):
+            tree["interface"][ports[0].interface]["ip"]["vrf"] = "BLUE"
+        problems = await rig.tenancy.deny(ports, "RED")
+        entry = switch.operational["interface"][ports[0].interface]
+        entered = [e.detail for e in switch.log if e.kind == "vrf"]
+        await rig.tenancy.move(ports, "MAINT")
+        return problems, set(entry["acl"]), entered, rig.truth(A)
+
+    problems, filters, entered, truth = play(scenario)
+
+    assert problems == ()
+    assert filters == {"provisioner_deny4", "provisioner_deny6"}
+    assert entered == ["default -> RED"]  # once, and not again by the filter
+    assert truth == {"MAINT"}

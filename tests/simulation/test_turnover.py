@@ -11,7 +11,7 @@ from rig import World
 
 from provisioner.model.node import Node, State
 from provisioner.model.tenant import Tenant
-from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.planning.lifecycle.operator_requests import reclaim_node
 
 
 async def wanted(world: World, name: str) -> None:
@@ -48,7 +48,7 @@ def turned_over(
             disk.content, disk.holds = SECRET, "tenant"
         await wanted(world, second)
         since = world.clock.now()
-        back = reclaim(first, since, for_repair=for_repair)
+        back = reclaim_node(first, since, for_repair=for_repair)
         assert isinstance(back, Node)
         await world.store.save_node(back)
         again = await released_to(world, second)

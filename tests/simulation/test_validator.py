@@ -19,7 +19,7 @@ from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.sim.site.fault_presets import inject
+from provisioner.sim.site.fault_presets import inject_fault
 
 NODE, LEAF = "su0-n00", "leaf-su0-r0"
 
@@ -47,7 +47,7 @@ def validate(
         machine = rig.site.machines[NODE]
         machine.faults |= {fault} if fault else set()
         if preset:
-            inject(rig.site, preset, NODE)
+            inject_fault(rig.site, preset, NODE)
         gpus = [d for d in machine.devices.values() if d.kind == "gpu"]
         gpus[3].link_gen, gpus[3].link_width = gen, width
         for slot, changes in (traits or {}).items():
@@ -87,12 +87,12 @@ def test_a_healthy_host_passes_every_required_check() -> None:
     report, _ = validate()
 
     assert [r.findings for r in report.failures] == []
-    assert tuple(r.check for r in report.results) == checks.required(NodeKind.HOST)
+    assert tuple(r.check for r in report.results) == checks.list_required_results(NodeKind.HOST)
 
 
 def test_a_gate_is_asked_in_few_calls_and_errors_are_looked_for_after_each_load() -> None:
     report, rig = validate()
-    plain = checks.plain(NodeKind.HOST)
+    plain = checks.list_standard_checks(NodeKind.HOST)
     loads = [c.commands[0].name for c in checks.ALL if c.load and c.name in plain]
 
     assert len(rig.hosts.calls) == 1 + 2 * len(loads)
@@ -242,7 +242,7 @@ def test_a_host_at_the_pins_of_the_shipped_matrix_passes_and_one_behind_them_doe
         failures = []
         for turn in ("behind", "converged", "settings do not stay"):
             if turn == "settings do not stay":
-                machine.restart(rig.clock.now())
+                machine.restart_host(rig.clock.now())
                 await rig.clock.sleep(3600.0)
                 machine.faults.add("runtime_is_forgotten")
             if turn == "converged":

@@ -58,7 +58,9 @@ def selected(names: tuple[str, ...], fault: str = "") -> HealthReport:
 def test_only_what_was_selected_is_run_and_required() -> None:
     report = selected(LONG)
 
-    assert tuple(r.check for r in report.results) == checks.required(NodeKind.HOST, LONG)
+    assert tuple(r.check for r in report.results) == checks.list_required_results(
+        NodeKind.HOST, LONG
+    )
     assert [r.findings for r in report.failures] == []
 
 
@@ -76,7 +78,7 @@ def test_what_has_no_floor_yet_is_skipped_and_still_measured() -> None:
 
 
 def test_a_plain_validation_has_neither_fabric_nor_long_tests() -> None:
-    plain = checks.required(NodeKind.HOST)
+    plain = checks.list_required_results(NodeKind.HOST)
 
     assert {"gpu_burn", "hbm", "gdr_loopback"} <= set(plain)
     assert not {*LONG, "nccl_pair", "rdma_pair", "dcgm_software"} & set(plain)

@@ -6,6 +6,7 @@ Run as a program by the crash test: `python crashing_writer.py DATABASE`.
 import asyncio
 import sys
 
+from provisioner.model.events.node_events import NodeIdentified
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus
 from provisioner.store import open_store
@@ -25,7 +26,7 @@ async def drive(store, name):
         operation, node = await store.record(
             operation,
             node=node.model_copy(update={"note": str(turn)}),
-            journal=[("turn", {"turn": turn})],
+            events=[NodeIdentified(profile=str(turn), serial="")],
             now=3.0,
         )
         sys.stdout.write(f"{name} {turn}\n")

@@ -15,7 +15,7 @@ import pytest
 from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.model.input_error import InputError
 from provisioner.planning.watch.membership import WorksBy
-from provisioner.runtime.database_clock import DatabaseClock, since_boot
+from provisioner.runtime.database_clock import DatabaseClock, read_boot_clock
 from provisioner.store.database.seat import Seat, read_members
 
 LEASE_S = 2.0  # the seat is sure for three quarters of it
@@ -61,13 +61,13 @@ def test_a_lock_on_a_table_that_outlasts_the_lease_ends_no_daemon(database, tabl
         async with seated(database, "a", "b") as daemons:
             person = psycopg.connect(database)
             person.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-            began = since_boot()
+            began = read_boot_clock()
             waiting = [
                 asyncio.ensure_future(ask())
                 for d in daemons
                 for ask in (d.cluster.dead, d.cluster.living, d.cluster.active)
             ]
-            while since_boot() < began + 2 * LEASE_S:
+            while read_boot_clock() < began + 2 * LEASE_S:
                 await asyncio.sleep(0.1)
                 for daemon in daemons:
                     daemon.cluster.check()

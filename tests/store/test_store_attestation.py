@@ -14,7 +14,11 @@ from securesystemslib.signer import SSlibKey
 
 from provisioner.model.certificate import Certificate, Revocation
 from provisioner.planning.certification import attestation
-from provisioner.planning.certification.attestation import NotAnAttestation, certificate_of, opened
+from provisioner.planning.certification.attestation import (
+    NotAnAttestation,
+    parse_envelope,
+    read_certificate,
+)
 from provisioner.store import MasterKey, exchange_signing_key, open_signer, public_keys
 from provisioner.store.signing import Signer, envelope_of, keys_of, public_pem, signed, verify
 
@@ -61,12 +65,12 @@ def attestation_key(signer: Signer):
 
 def test_an_envelope_carries_the_whole_certificate_there_and_back(signer):
     certificate = signer.sign(CERTIFICATE)
-    envelope = opened(envelope_of(certificate))
+    envelope = parse_envelope(envelope_of(certificate))
     keys = keys_of("a comment\n" + public_pem(signer.public_key))
 
     assert signed(envelope, keys)
-    assert certificate_of(envelope) == certificate
-    assert verify(certificate_of(envelope), keys)
+    assert read_certificate(envelope) == certificate
+    assert verify(read_certificate(envelope), keys)
     assert not signed(envelope, {})
 
 
@@ -74,7 +78,7 @@ def test_a_signature_is_bound_to_the_type_of_what_it_signs(signer):
     document = json.loads(envelope_of(signer.sign(CERTIFICATE)))
     document["payloadType"] = attestation.REVOCATIONS_PAYLOAD
 
-    assert not signed(opened(json.dumps(document)), {signer.key_id: signer.public_key})
+    assert not signed(parse_envelope(json.dumps(document)), {signer.key_id: signer.public_key})
 
 
 @pytest.mark.parametrize(
@@ -89,16 +93,16 @@ def test_a_signature_is_bound_to_the_type_of_what_it_signs(signer):
 )  # fmt: skip
 def test_what_is_no_envelope_is_named_so(text):
     with pytest.raises(NotAnAttestation):
-        opened(text)
+        parse_envelope(text)
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text()), max_size=5))
 def test_a_payload_with_other_fields_is_no_certificate(predicate):
     payload = json.dumps({"predicate": predicate}).encode()
-    text = attestation.seal(attestation.STATEMENT_PAYLOAD, payload, "k", b"s")
+    text = attestation.write_envelope(attestation.STATEMENT_PAYLOAD, payload, "k", b"s")
 
     with pytest.raises(NotAnAttestation):
-        certificate_of(opened(text))
+        read_certificate(parse_envelope(text))
 
 
 def test_a_statement_with_one_field_more_is_refused(signer):
@@ -108,15 +112,15 @@ def test_a_statement_with_one_field_more_is_refused(signer):
     document["payload"] = base64.b64encode(json.dumps(statement).encode()).decode()
 
     with pytest.raises(NotAnAttestation, match="fields"):
-        certificate_of(opened(json.dumps(document)))
+        read_certificate(parse_envelope(json.dumps(document)))
 
 
 def listed(signer: Signer, *revoked: Revocation, keys: tuple[str, ...] = ()):
-    payload = attestation.revocations(revoked, keys, NOW, 3600)
+    payload = attestation.write_revocations(revoked, keys, NOW, 3600)
     text = signer.seal(attestation.REVOCATIONS_PAYLOAD, payload)
-    envelope = opened(text)
+    envelope = parse_envelope(text)
     assert signed(envelope, {signer.key_id: signer.public_key})
-    return attestation.revocation_list(envelope)
+    return attestation.read_revocations(envelope)
 
 
 def test_a_certificate_is_believed_until_it_expires_or_is_revoked(signer):
@@ -126,11 +130,11 @@ def test_a_certificate_is_believed_until_it_expires_or_is_revoked(signer):
 
     def why(now: float, *revoked: Revocation, keys: tuple[str, ...] = ()) -> str:
         return " ".join(
-            attestation.objections(certificate, now, listed(signer, *revoked, keys=keys))
+            attestation.find_objections(certificate, now, listed(signer, *revoked, keys=keys))
         )
 
     assert why(NOW, other) == ""
-    assert attestation.objections(certificate, NOW) == ()
+    assert attestation.find_objections(certificate, NOW) == ()
     assert "drift: GPU 3" in why(NOW, mine, other)
     assert "was withdrawn" in why(NOW, keys=(certificate.key_id,))
     assert "out of date" in why(NOW + 3600)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from test_journal_archive import archive, fill, remove
 
 from provisioner.model.input_error import InputError
 from provisioner.store import open_store
@@ -17,6 +18,7 @@ from provisioner.store.database.backup import MANIFEST, check_backup, make_backu
 from provisioner.store.database.copying import copier
 from provisioner.store.database.migrating import migrate, revisions
 from provisioner.store.database.postgres import open_postgres
+from provisioner.store.rows.journal_needs import Needs
 
 FIRST = Path(__file__).parent / "first_schema.sql"
 NOW = 1_700_000_000.0
@@ -215,6 +217,30 @@ def test_a_server_of_an_older_schema_is_refused_copied_migrated_and_restored(tmp
     ]
     with pytest.raises(InputError, match="the database is not empty"):
         restore_backup(tmp_path / "backup", tmp_path, later)
+
+
+def test_a_backup_of_a_pruned_journal_on_a_server_is_restored(tmp_path, empty):
+    earlier, later = empty
+    rows = asyncio.run(prune_journal(earlier, tmp_path))
+
+    manifest = make_backup(tmp_path / "data", earlier, tmp_path / "backup", NOW, "1.0")
+    restore_backup(tmp_path / "backup", tmp_path, later)
+
+    assert (manifest.journal_problem, manifest.journal_rows) == ("", rows)
+    check = read_state(later)[3]
+    assert (check.intact, check.rows) == (True, rows)
+
+
+async def prune_journal(url: str, directory: Path) -> int:
+    """Prune the first eight of ten rows but those of one node; return the last row's number."""
+    store = open_store(url)
+    try:
+        signer = await fill(store)
+        (one,) = await archive(store, signer, directory, 8)
+        await remove(store, signer, one, Needs(since={"n1": 0.0}))
+        return (await store.verify_journal()).rows
+    finally:
+        await store.close()
 
 
 def test_without_its_client_programs_a_server_is_not_migrated(tmp_path, empty, monkeypatch):

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from given_events import event_of
 from sqlalchemy import create_engine, event, select
 
 from provisioner.model.node import Node, NodeKind
@@ -30,7 +31,7 @@ def in_threads(path, scenario):
 def test_writes_of_many_coroutines_share_commits(tmp_path):
     async def scenario(store):
         before = store.writer.transactions
-        await asyncio.gather(*(store.journal("x", f"n{i}", {}, 1.0) for i in range(600)))
+        await asyncio.gather(*(store.journal(event_of("x", f"n{i}"), 1.0) for i in range(600)))
         return store.writer.transactions - before, (await store.verify_journal()).rows
 
     transactions, rows = in_threads(tmp_path / "store.db", scenario)
@@ -74,8 +75,8 @@ def test_failures_in_a_group_leave_the_others_alone(run):
         writes = []
         for number in range(50):
             writes += [
-                store.journal("good", "n1", {"number": number}, 1.0),
-                store.record(old, journal=[("fenced", {})], now=1.0),
+                store.journal(event_of("good", "n1", {"number": number}), 1.0),
+                store.record(old, events=[event_of("fenced")], now=1.0),
                 store.save_node(Node(id="nobody", kind=NodeKind.HOST)),
                 store.open_operation("nobody", "journey", 1.0),
             ]
@@ -120,7 +121,7 @@ def test_a_commit_that_fails_is_tried_one_by_one_and_nothing_is_lost_or_doubled(
                 connection.exec_driver_sql("SELECT * FROM no_such_table")
 
         answers = await asyncio.gather(
-            *(store.journal("x", "", {"number": i}, 1.0) for i in range(20)),
+            *(store.journal(event_of("x", "", {"number": i}), 1.0) for i in range(20)),
             return_exceptions=True,
         )
         rows = [r["detail"]["number"] for r in await store.journal_rows()]
@@ -171,7 +172,8 @@ def test_a_read_sees_every_write_that_was_answered_before(tmp_path):
 def test_a_cancelled_caller_disturbs_nobody(tmp_path):
     async def scenario(store):
         tasks = [
-            asyncio.create_task(store.journal("x", "", {"number": i}, 1.0)) for i in range(100)
+            asyncio.create_task(store.journal(event_of("x", "", {"number": i}), 1.0))
+            for i in range(100)
         ]
         await asyncio.sleep(0)
         for task in tasks[::2]:
@@ -188,7 +190,7 @@ def test_a_cancelled_caller_disturbs_nobody(tmp_path):
 
 def test_closing_finishes_the_writes_that_wait(tmp_path):
     async def scenario(store):
-        tasks = [asyncio.create_task(store.journal("x", "", {}, 1.0)) for _ in range(50)]
+        tasks = [asyncio.create_task(store.journal(event_of("x"), 1.0)) for _ in range(50)]
         await asyncio.sleep(0)
         await store.close()
         await asyncio.gather(*tasks)
@@ -205,7 +207,7 @@ def test_inline_never_yields_to_the_loop():
 
     async def scenario():
         store = open_store(":memory:", inline=True)
-        write = store.journal("x", "", {}, 1.0)
+        write = store.journal(event_of("x"), 1.0)
         with pytest.raises(StopIteration):
             write.send(None)
         await store.close()

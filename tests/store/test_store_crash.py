@@ -39,7 +39,7 @@ async def state(database: Path):
     chain = await store.verify_journal()
     turns: dict[str, list[int]] = {}
     for row in await store.journal_rows(limit=10_000):
-        turns.setdefault(row["node"], []).append(row["detail"]["turn"])
+        turns.setdefault(row["node"], []).append(int(row["detail"]["profile"]))
     active = await store.active_operations()
     await store.close()
     return nodes, chain, turns, active

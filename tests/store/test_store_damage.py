@@ -6,16 +6,20 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from given_events import event_of
 from sqlalchemy import text
 
 from provisioner.model.alert import Override
-from provisioner.model.location import Port
+from provisioner.model.campaign_row import PinScope, ReleasePin
+from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
+from provisioner.model.tenant import Tenant
 from provisioner.ports import DamagedRow, StaleWrite
 from provisioner.store import SqlStore, open_store
 from provisioner.store.database.examining import find_damaged
 from provisioner.store.repositories.alert_rows import put_override, read_overrides
+from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.store.rows import page_rows
 
 PORT = Port(switch="leaf-0", interface="swp1", rail=0, nic_slot="NIC_0")
@@ -110,7 +114,7 @@ def test_every_row_is_read_and_the_damaged_ones_are_named(tmp_path: Path) -> Non
         store = open_store(file)
         for node in NODES:
             await store.add_node(node)
-        await store.journal("state", "n1", {"to": "released"}, 1.0)
+        await store.journal(event_of("state", "n1", {"to": "released"}), 1.0)
         await store.put_evidence("what was seen")
         await damage(store, "nodes", "{}")
         for line in ("UPDATE journal SET detail = 'x'", "UPDATE evidence SET body = x'00'"):
@@ -128,3 +132,61 @@ def _past_triggers(connection, line):
     for name in names.scalars().all():
         connection.execute(text(f"DROP TRIGGER {name}"))
     connection.execute(text(line))
+
+
+async def spoil(store: SqlStore, table: str, column: str, key: str) -> None:
+    written = text(f"UPDATE {table} SET body = '{{' WHERE {column} = :key")
+    await store.write(lambda c: c.execute(written, {"key": key}))
+
+
+def test_a_damaged_tenant_sets_its_nodes_aside_and_keeps_its_network(run):
+    async def scenario(store: SqlStore):
+        for name, number in (("blue", 1), ("red", None)):
+            vrf = name.upper()
+            await store.put_tenant(Tenant(name=name, vrf=vrf, number=number, nodes_wanted=3))
+        leaving = Node(id="n7", kind=NodeKind.HOST, state=State.DRAINING, served="blue")
+        other = Node(id="n8", kind=NodeKind.HOST, state=State.RELEASED, tenant="red")
+        for node in (*NODES, leaving, other):
+            await store.add_node(node)
+        before = [n.id for n in await store.nodes()]
+        await spoil(store, "tenants", "name", "blue")
+        tenants = await store.tenants()
+        aside = {n: b.subject for n, b in store.damaged().items()}  # before the next read
+        listed = [n.id for n in await store.nodes()]
+        kept = await store.nodes()
+        assert kept is await store.nodes()
+        stand_ins = sorted(n.id for n in await store.set_aside())
+        return before, tenants, aside, listed, stand_ins
+
+    before, tenants, aside, listed, stand_ins = run(scenario)
+
+    assert before == ["n0", "n1", "n2", "n7", "n8"]
+    assert [(t.name, t.vrf, t.number, t.nodes_wanted, t.is_damaged) for t in tenants] == [
+        ("blue", "BLUE", 1, 0, True),
+        ("red", "RED", None, 3, False),
+    ]
+    assert aside == dict.fromkeys(("n0", "n1", "n2", "n7"), "tenants, blue")
+    assert listed == ["n8"]
+    assert stand_ins == ["n0", "n1", "n2", "n7"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "aside", "pins"),
+    [
+        (PinScope.NODE, "n1", ["n1"], [("node", "n1", "")]),
+        (PinScope.RACK, "r1", ["n2"], [("rack", "r1", "")]),
+        (PinScope.FLEET, "", [], []),
+    ],
+)
+def test_a_damaged_pin_sets_its_nodes_aside_and_pins_them_to_nothing(run, scope, name, aside, pins):
+    async def scenario(store: SqlStore):
+        await store.add_node(NODES[1])
+        await store.add_node(NODES[2].model_copy(update={"location": Location(rack="r1")}))
+        pin = ReleasePin(scope=scope, name=name, release="r", reason="tried")
+        await CampaignRows(store).put_pin(pin, 1.0)
+        await spoil(store, "release_pins", "key", pin.key)
+        found = await CampaignRows(store).pins()
+        await store.nodes()
+        return sorted(store.damaged()), [(p.scope.value, p.name, p.release) for p in found]
+
+    assert run(scenario) == (aside, pins)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from given_events import event_of
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, NodeKind
@@ -47,7 +48,7 @@ def test_hostile_text_from_a_device_does_not_break_a_row(run):
         operation, entry = await store.settle(
             operation, entry, ActionStatus.FAILED, task="\x00/t", outcome="\udc80!", now=3.0
         )
-        await store.journal("said", "n1", {"text": "\udc80\x00"}, 4.0)
+        await store.journal(event_of("said", "n1", {"text": "\udc80\x00"}), 4.0)
         return entry, await store.last_entry(operation.id, "push"), (await store.verify_journal())
 
     entry, read, chain = run(scenario)

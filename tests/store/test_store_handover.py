@@ -7,7 +7,7 @@ import pytest
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind
-from provisioner.model.standing import Standing
+from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import Tenant
 from provisioner.planning.certification import certification
 from provisioner.ports import StaleWrite
@@ -59,8 +59,8 @@ def test_a_handover_is_recorded_only_while_the_standing_holds(run, act, now, why
         operation = await store.take((await store.open_operation("n1", "journey", 1.0)).id)
         first = {"inventory": inventory("first"), "certificate": CERTIFICATE}
         await store.record(operation, **first, now=2.0)
-        identity = certification.identity(inventory("first"))
-        standing = Standing(certificate="c1", inventory=identity, tenant="red", vrf="RED")
+        identity = certification.identify_installation(inventory("first"))
+        standing = ReleaseConditions(certificate="c1", inventory=identity, tenant="red", vrf="RED")
         await act(store)
         handed = NODE.model_copy(update={"note": "handed over"})
         said = ""

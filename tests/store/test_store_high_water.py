@@ -7,22 +7,34 @@ import random
 import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from given_events import event_of
 
+from provisioner.access.sessions import new_session
 from provisioner.daemon.recovery import CountedWrites, counted_writes
+from provisioner.model.access import Caller, Role
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
-from provisioner.model.recovery import Difference, DifferenceKind, Word
+from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.ports import StaleWrite
+from provisioner.settings import Settings
 from provisioner.store import open_store
 from provisioner.store.database.backup import make_backup, restore_backup
 from provisioner.store.database.copying import copy_file
 from provisioner.store.database.data_directory import prepare_directory
 from provisioner.store.database.high_water import MARK_FILE
+from provisioner.store.database.journal_archive import read_lines, read_span, write_archive
 from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.recovery_rows import RecoveryRows
+from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.rows import session_rows
+from provisioner.store.rows.journal_base import read_base
+from provisioner.store.rows.journal_needs import Needs
+from provisioner.store.rows.journal_prune import Span, prune
 
 NOW = 1_700_000_000.0
 Work = Callable[[SqlStore], Awaitable[None]]
@@ -61,7 +73,7 @@ def served(directory: Path, database: Path | str = "", *works: Work, **options: 
 
 
 async def one_write(store: SqlStore) -> None:
-    await store.journal("x", "", {}, NOW)
+    await store.journal(event_of("x"), NOW)
 
 
 async def silent_write(store: SqlStore) -> None:
@@ -166,7 +178,7 @@ def test_a_daemon_acts_again_only_when_everything_is_settled(place):
             await book.put_survey([waiting("n1"), waiting("n2")], NOW)
             with pytest.raises(StaleWrite, match="n1 and perhaps others wait"):
                 await book.finish("anna", NOW)
-            word = {"settled": Word.KEEP, "settled_by": "anna", "settled_at": NOW}
+            word = {"settled": Settlement.KEEP, "settled_by": "anna", "settled_at": NOW}
             await book.settle(waiting("n1").model_copy(update=word))
             with pytest.raises(StaleWrite, match="settled already"):
                 await book.settle(waiting("n1").model_copy(update=word))
@@ -223,3 +235,78 @@ def test_an_ordinary_user_of_the_server_may_read_its_identity(tmp_path, server, 
 
     assert served(tmp_path / "data", url, one_write) == ""
     assert '"server":"7' in (tmp_path / "data" / MARK_FILE).read_text()
+
+
+def test_a_restored_backup_brings_no_session_back(tmp_path: Path) -> None:
+    directory, copy = tmp_path / "data", tmp_path / "copy.db"
+    limits = Settings().session_limits()
+    who = Caller(subject="ada", roles=frozenset({Role.VIEWER}), issuer="https://id")
+    session = new_session(who, limits, NOW)[1]
+    living: list[int] = []
+
+    async def sign_in(store: SqlStore) -> None:
+        begin = partial(session_rows.begin_session, session=session, limits=limits)
+        assert await store.write(begin)
+
+    async def count(store: SqlStore) -> None:
+        read = partial(session_rows.read_sessions, limits=limits, now=NOW)
+        living.append(len(await store.read(read)))
+
+    assert served(directory, "", sign_in) == ""
+    assert served(directory, "", count) == ""  # a restart ends none
+    copy_file(directory / "provisioner.db", copy)
+    assert served(directory, "", one_write) == ""
+    for old in directory.glob("provisioner.db*"):
+        old.unlink()
+    copy_file(copy, directory / "provisioner.db")
+    assert served(directory, "", count) != ""
+
+    assert living == [1, 0]
+
+
+async def pruned(directory: Path, store: SqlStore) -> None:
+    """Archive all rows but the newest, and prune them, as the command line does."""
+    signer = await open_signer(store, MasterKey(b"k" * 32), NOW)
+    base = await store.read(read_base)
+    first, last = await store.read(partial(read_span, base=base, until=NOW + 1e9))
+    lines = await store.read(partial(read_lines, first=first, last=last))
+    one = write_archive(directory, lines, base.head, signer, ("ada", NOW), "1.0")
+    span = Span(first, base.head, one.digests, one.sha256)
+    step = partial(prune, span=span, needs=Needs(), signer=signer, by="ada", now=NOW)
+    await store.write(step)
+
+
+def test_a_prune_of_the_row_that_is_remembered_is_no_loss(place):
+    directory, database = place
+    served(directory, database, *[one_write] * 4)
+
+    async def prune_beside() -> None:
+        store = open_store(database)
+        try:
+            await one_write(store)
+            await pruned(directory, store)
+        finally:
+            await store.close()
+
+    asyncio.run(prune_beside())
+
+    assert served(directory, database) == ""
+    assert served(directory, database, one_write) == ""
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_restore_around_a_prune_is_noticed(tmp_path, before):
+    directory, backup = tmp_path / "data", tmp_path / "backup.tar"
+    file = directory / "provisioner.db"
+    served(directory, file, *[one_write] * 3)
+    if before:
+        make_backup(directory, str(file), backup, NOW, "1")
+    served(directory, file, partial(pruned, directory))
+    if not before:
+        make_backup(directory, str(file), backup, NOW, "1")
+    served(directory, file, *[one_write] * 3)
+    for name in ("provisioner.db", "provisioner.db-wal", "provisioner.db-shm"):
+        (directory / name).unlink(missing_ok=True)
+    restore_backup(backup, directory, str(file))
+
+    assert "restored" in served(directory, file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from given_events import event_of
 from sqlalchemy import text
 
 from provisioner.store import SqlStore
@@ -10,7 +11,7 @@ from provisioner.store import SqlStore
 
 async def written(store: SqlStore, rows: int) -> None:
     for number in range(rows):
-        await store.journal("moved", f"n{number}", {"number": number}, 0.1 + number)
+        await store.journal(event_of("moved", f"n{number}", {"number": number}), 0.1 + number)
 
 
 def test_rows_come_in_pages_in_the_order_they_were_written(run):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from given_events import event_of
 from sqlalchemy.pool import NullPool
 
 from provisioner.daemon.data import held_data
@@ -46,7 +47,7 @@ def test_files_are_for_their_owner_only_whatever_the_umask(tmp_path):
 
         async def scenario():
             store = open_store(directory / "store.db")
-            await store.journal("x", "", {}, 1.0)
+            await store.journal(event_of("x"), 1.0)
             modes = {file.name: mode(file) for file in directory.iterdir()}
             await store.close()
             return modes
@@ -193,13 +194,14 @@ def test_a_full_disk_fails_the_write_and_keeps_the_rest(tmp_path, inline):
 import asyncio, resource, signal
 from provisioner.ports import StoreFailed
 from provisioner.store import open_store
+from provisioner.model.events.node_events import NodeParked
 async def main():
     store = open_store({str(file)!r}, inline={inline})
-    await store.journal("kept", "", {{}}, 1.0)
+    await store.journal(NodeParked(why="kept"), 1.0)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     big = asyncio.gather(
-        *(store.journal("big", "", {{"x": "y" * 400_000}}, 2.0) for _ in range(5)),
+        *(store.journal(NodeParked(why="y" * 400_000), 2.0) for _ in range(5)),
         return_exceptions=True)
     failed = [e for e in await big if e is not None]
     assert failed and all(isinstance(e, StoreFailed) for e in failed), failed

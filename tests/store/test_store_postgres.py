@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from given_events import event_of
 from postgres_server import PASSWORD
 
 from provisioner.model.input_error import InputError
@@ -91,7 +92,7 @@ def test_two_daemons_on_one_database_write_one_journal_without_a_hole(database):
     async def scenario():
         stores = [open_store(database), open_store(database)]
         await asyncio.gather(
-            *(stores[i % 2].journal("x", f"n{i}", {}, 1.0) for i in range(200)),
+            *(stores[i % 2].journal(event_of("x", f"n{i}"), 1.0) for i in range(200)),
             *(store.add_node(Node(id="n1", kind=NodeKind.HOST)) for store in stores),
             return_exceptions=True,
         )
@@ -111,7 +112,7 @@ def test_a_writer_that_stands_still_is_ended_and_the_next_one_writes(database, m
         stopped, other = open_store(database), open_store(database)
         connection = postgres.write_connection(stopped._engine)()
         connection.begin()  # as a process that was stopped here
-        await other.journal("x", "", {}, 1.0)
+        await other.journal(event_of("x"), 1.0)
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
             connection.connection.driver_connection.execute("SELECT 1")
         connection.invalidate()
@@ -130,7 +131,7 @@ def test_a_group_whose_server_goes_away_is_not_written_twice(server, database):
 
     async def scenario():
         store = open_store(database)
-        await store.journal("first", "", {}, 1.0)
+        await store.journal(event_of("first"), 1.0)
         await store.nodes()  # the reader connects
         with psycopg.connect(running.url("postgres"), autocommit=True) as person:
             person.execute(
@@ -138,9 +139,9 @@ def test_a_group_whose_server_goes_away_is_not_written_twice(server, database):
                 "WHERE application_name = 'provisioner' AND datname = 'one'"
             )
         answers = await asyncio.gather(
-            *(store.journal("lost", "", {}, 1.0) for _ in range(5)), return_exceptions=True
+            *(store.journal(event_of("lost"), 1.0) for _ in range(5)), return_exceptions=True
         )
-        await store.journal("again", "", {}, 1.0)
+        await store.journal(event_of("again"), 1.0)
         with pytest.raises(StoreFailed):
             await store.nodes()  # the reader's connection went too
         kinds = [row["kind"] for row in await store.journal_rows()]
@@ -183,7 +184,7 @@ def test_a_dump_without_the_queues_tables_holds_everything_that_is_true(server, 
         await store.add_node(Node(id="n1", kind=NodeKind.HOST))
         await store.open_operation("n1", "journey", 1.0)
         for number in range(20):
-            await store.journal("x", "n1", {"number": number}, 1.0)
+            await store.journal(event_of("x", "n1", {"number": number}), 1.0)
         check = await store.verify_journal()
         await store.close()
         return signer.key_id, check
@@ -195,7 +196,7 @@ def test_a_dump_without_the_queues_tables_holds_everything_that_is_true(server, 
         signer = await open_signer(store, key, 2.0)
         check = await store.verify_journal()
         active = [o.id for o in await store.active_operations()]
-        await store.journal("after", "", {}, 2.0)  # and goes on
+        await store.journal(event_of("after"), 2.0)  # and goes on
         await store.close()
         return signer.key_id, check, active, kept
 

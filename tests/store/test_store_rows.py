@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from given_events import event_of, in_state
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.health import HealthReport
@@ -38,7 +39,7 @@ async def driven(store: SqlStore):
 def test_a_saved_node_is_read_back_with_its_generation_raised(run):
     async def scenario(store):
         node = await store.add_node(NODE)
-        saved = await store.save_node(node.moved(State.INTAKE, 5.0))
+        saved = await store.save_node(in_state(node, State.INTAKE, 5.0))
         return saved, await store.node("n1"), await store.nodes(), await store.node("n2")
 
     saved, read, every, missing = run(scenario)
@@ -90,7 +91,7 @@ def test_a_driver_that_was_replaced_changes_nothing(run):
         old = await driven(store)
         new = await store.take(old.id)
         for write in (
-            store.record(old, node=NODE, journal=[("late", {})], now=2.0),
+            store.record(old, node=NODE, events=[event_of("late")], now=2.0),
             store.intend(old, "cold_boot #1", {}, 2.0),
         ):
             with pytest.raises(Fenced):
@@ -143,12 +144,12 @@ def test_a_turn_is_recorded_as_a_whole(run):
         operation = await driven(store)
         operation, node = await store.record(
             operation.model_copy(update={"phase": "validating"}),
-            node=NODE.moved(State.CERTIFIED, 7.0),
+            node=in_state(NODE, State.CERTIFIED, 7.0),
             inventory=seen("1"),
             report=REPORT,
             certificate=CERTIFICATE,
             proof=PROOF,
-            journal=[("certified", {"certificate": "c1"})],
+            events=[event_of("certified", "", {"certificate": "c1"})],
             now=7.0,
         )
         read = (
@@ -164,10 +165,18 @@ def test_a_turn_is_recorded_as_a_whole(run):
 
     operation, node, read = run(scenario)
 
+    # the store itself adds the event of a changed state
+    states = {"from": "discovered", "to": "certified"}
+    entered = {**states, "why": "", "blockers": [], "tenant": ""}
     assert read == (
-        operation, node, seen("1"), REPORT, CERTIFICATE, PROOF,
-        [("certified", "n1", {"certificate": "c1"})],
-    )  # fmt: skip
+        operation,
+        node,
+        seen("1"),
+        REPORT,
+        CERTIFICATE,
+        PROOF,
+        [("state", "n1", entered), ("certified", "n1", {"certificate": "c1"})],
+    )
     assert (operation.phase, operation.version, node.generation) == ("validating", 2, 1)
 
 
@@ -177,7 +186,7 @@ def test_a_turn_with_a_stale_node_leaves_no_trace(run):
         await store.save_node(NODE)
         with pytest.raises(StaleWrite):
             await store.record(
-                operation, node=NODE, certificate=CERTIFICATE, journal=[("x", {})], now=2.0
+                operation, node=NODE, certificate=CERTIFICATE, events=[event_of("x")], now=2.0
             )
         return (
             await store.operation(operation.id) == operation,

@@ -131,7 +131,7 @@ class StoreMachine(RuleBasedStateMachine):
         entry = LedgerEntry(
             operation=operation.id, node=operation.node, action=action,
             attempt=len(attempts) + 1, status=ActionStatus.INTENDED, intended_at=5.0,
-            before={"a": 1},
+            before={"a": 1}, epoch=operation.epoch,
         )  # fmt: skip
         expected: object
         if not self.holds(operation):
@@ -160,6 +160,7 @@ class StoreMachine(RuleBasedStateMachine):
                 "status": status,
                 "outcome": "seen",
                 "settled_at": 0.0 if status in OPEN else 6.0,
+                "settled_epoch": None if status in OPEN else operation.epoch,
             }
         )
         expected: object

@@ -117,6 +117,8 @@ class SonicSwitch:
         *path, last = [k.replace("~1", "/") for k in step["path"].split("/")[1:]]
         for key in path:
             place = place[key]
+        if last == "description" and len(step["value"]) > 255:
+            raise ValueError("sonic-port.yang: leaf description has length 0..255")
         place[last] = step["value"]
 
     def vrf_of(self, port: str) -> str:

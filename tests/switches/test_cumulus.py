@@ -65,6 +65,19 @@ def test_a_move_names_only_what_it_moves() -> None:
     }
 
 
+def test_a_filter_is_set_without_a_word_on_the_ports_vrf() -> None:
+    ask = cumulus.move_ports("1", [cumulus.Move("swp1s0", "RED", "172.0.0.1/31", denied=True)])
+
+    both = {"inbound": {}, "outbound": {}}
+    filters = {"provisioner_deny4": both, "provisioner_deny6": both}
+    assert ask.body["interface"] == {"swp1s0": {"acl": filters}}
+    assert "vrf" not in ask.body
+    assert {k: v["type"] for k, v in ask.body["acl"].items()} == {
+        "provisioner_deny4": "ipv4",
+        "provisioner_deny6": "ipv6",
+    }
+
+
 @pytest.mark.parametrize(
     ("state", "applied", "under_way"),
     [

@@ -20,6 +20,7 @@ from provisioner.execution.observe.switch_api import SwitchApi
 from provisioner.execution.steps.methods_sonic import install_sonic_image
 from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.execution.steps.switch_drain import Drain
+from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node
@@ -102,6 +103,25 @@ def test_a_node_is_moved_over_leaves_of_both_systems_and_back():
             assert bench.switch.startup == bench.switch.config
             assert not isinstance(placements, Blocker)
             assert {p.vrf for p in placements} == {vrf}
+
+    run(story)
+
+
+def test_a_leaf_that_takes_no_filter_between_hosts_is_fenced_all_the_same():
+    async def story(bench: Bench) -> None:
+        node = bench.rig.nodes["su0-n00"]
+        changes = {"lookup_networks": ("10.64.0.0/16",)}
+        settings = bench.site.settings.model_copy(update=changes)
+        tenancy = Tenancy(replace(bench.site, settings=settings), bench.rig.store)
+        apart = HostsApart(replace(bench.site, settings=settings), bench.rig.store, tenancy)
+
+        fenced = await tenancy.fence(node.ports)
+        rows = {row.subject: row for row in await apart.rows(node)}
+        await tenancy.close()
+
+        assert fenced.blockers == ()
+        assert {p.vrf for p in fenced.placements} == {MAINTENANCE_VRF}
+        assert [name for name, row in rows.items() if row.bad] == [LEAF]
 
     run(story)
 

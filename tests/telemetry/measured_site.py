@@ -18,6 +18,7 @@ from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, No
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.certificate import Certificate
+from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
@@ -126,7 +127,7 @@ async def _campaign(store: SqlStore) -> None:
         for name, state in progress.items()
     ]
     started = campaign.model_copy(update={"state": CampaignState.STOPPED})
-    await book.save_campaign(started, {}, NOW, rows)
+    await book.save_campaign(started, describe_change(started, ""), NOW, rows)
 
 
 def step(component: str = "host.bmc") -> Step:

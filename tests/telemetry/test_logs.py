@@ -13,8 +13,8 @@ import pytest
 from provisioner.access.tokens import new_token
 from provisioner.model.access import Role
 from provisioner.ports import Secret
-from provisioner.runtime.log_context import about
-from provisioner.telemetry.logs import LINE_MAX, scrubbed, set_up
+from provisioner.runtime.log_context import set_log_context
+from provisioner.telemetry.logs import LINE_MAX, scrub, set_up_logging
 
 PASSWORD = "Correct-horse-battery-9"
 TOKEN, _ = new_token("a@example", Role.VIEWER, "", 1.0, 0.0)
@@ -39,7 +39,7 @@ def lines(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
     root = logging.getLogger()
     before, level = tuple(root.handlers), root.level
     said = io.StringIO()
-    set_up(request.param, said)
+    set_up_logging(request.param, said)
     yield said
     for handler in tuple(root.handlers):
         root.removeHandler(handler)
@@ -82,7 +82,7 @@ def test_a_secret_of_ours_is_told_as_stars_before_anything_is_struck_out(lines: 
 
 @as_json
 def test_a_line_is_an_object_with_node_operation_and_step(lines: io.StringIO):
-    with about(node="n07", operation="n07#3"), about(step="host.bmc 1 → 2"):
+    with set_log_context(node="n07", operation="n07#3"), set_log_context(step="host.bmc 1 → 2"):
         logging.getLogger("ours").info("pushed %d bytes", 7)
     logging.getLogger("ours").info("serving")
 
@@ -102,7 +102,7 @@ def test_a_line_is_an_object_with_node_operation_and_step(lines: io.StringIO):
 @as_json
 def test_tasks_that_run_side_by_side_are_told_apart(lines: io.StringIO):
     async def work(name: str) -> None:
-        with about(node=name):
+        with set_log_context(node=name):
             await asyncio.sleep(0)
             await asyncio.gather(part(), part())
 
@@ -121,7 +121,7 @@ def test_tasks_that_run_side_by_side_are_told_apart(lines: io.StringIO):
 
 @text
 def test_a_line_for_people_names_what_it_is_about(lines: io.StringIO):
-    with about(node="n07", operation="n07#3"):
+    with set_log_context(node="n07", operation="n07#3"):
         logging.getLogger("ours").warning("it waits")
 
     assert lines.getvalue().endswith("WARNING [n07 n07#3] it waits\n")
@@ -145,4 +145,4 @@ def test_a_line_has_an_end(lines: io.StringIO):
 def test_what_only_looks_like_a_secret_to_nobody_is_left_alone():
     said = "su0-n07: 7 of 8 GPUs answer; certificate cert-n07; https://10.0.0.1:443/redfish/v1"
 
-    assert scrubbed(said) == said
+    assert scrub(said) == said

@@ -59,6 +59,7 @@ def test_only_a_few_nodes_are_named_and_those_that_are_latest(text: str):
 def test_no_label_is_an_address_a_path_or_unbounded(text: str):
     allowed = {"kind", "state", "reason", "vendor", "outcome", "component", "le", "expires"}
     allowed |= {"queue", "status", "classification", "stage", "campaign", "node", "version"}
+    allowed |= {"limit"}  # of one caller of the API: a closed list
     allowed |= {"subject"}  # of what daemons compare: a handful of names
     platform = {"implementation", "major", "minor", "patchlevel"}
     labels = {name for k in parsed(text) for name, _ in k[1]}

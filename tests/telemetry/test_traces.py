@@ -20,9 +20,9 @@ from opentelemetry.trace import StatusCode
 from provisioner.daemon.telemetry import open_telemetry
 from provisioner.model.input_error import InputError
 from provisioner.ports import Call, Reply, Unreachable
-from provisioner.runtime.log_context import about
+from provisioner.runtime.log_context import set_log_context
 from provisioner.settings import Settings
-from provisioner.telemetry.tracing import Traces, provider_of
+from provisioner.telemetry.tracing import TraceTelemetry, build_provider
 
 Received = list[tuple[dict[str, str], ExportTraceServiceRequest]]
 
@@ -31,8 +31,8 @@ Received = list[tuple[dict[str, str], ExportTraceServiceRequest]]
 def exported() -> InMemorySpanExporter:
     """What two steps of one operation, and one of another, leave behind."""
     exporter = InMemorySpanExporter()
-    traces = Traces(provider_of(exporter, "1"))
-    with about(operation="n1#1"):
+    traces = TraceTelemetry(build_provider(exporter, "1"))
+    with set_log_context(operation="n1#1"):
         with traces.step("n1#1", "n1", step()):
             reply = Reply(200, {}, b"")
             traces.request("https://10.0.0.1", Call("GET", "/redfish/v1?x=1"), 0.5, reply)
@@ -40,7 +40,7 @@ def exported() -> InMemorySpanExporter:
             problems.append(BLOCKER)
             silent = Unreachable("silent", maybe_executed=False)
             traces.request("https://10.0.0.1", Call("GET", "/redfish/v1"), 0.5, silent)
-    with about(operation="n2#1"), traces.step("n2#1", "n2", step()):
+    with set_log_context(operation="n2#1"), traces.step("n2#1", "n2", step()):
         pass
     traces.request("https://10.0.0.1", Call("GET", "/redfish/v1"), 0.5, reply)  # of no step
     traces.close()

@@ -54,7 +54,7 @@ async def ethernet() -> AsyncIterator[Bench]:
 
     def truth(member: Member) -> set[str]:
         rig.site.advance()
-        return {rig.site.switches[member.device].vrf_of(member.name)}
+        return {rig.site.switches[member.device].get_vrf(member.name)}
 
     async def silence() -> None:
         rig.site.nvue[bench.members[0].device].reachable = lambda: False

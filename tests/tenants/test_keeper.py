@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from worlds import World, run
 
 from provisioner.model.node import Placement, State
@@ -192,5 +193,27 @@ def test_a_listed_tenant_of_the_same_name_does_not_overwrite():
         assert await world.row("green") == made
         with pytest.raises(StaleWrite):
             await world.rig.store.put_tenant(Tenant(name="lime", vrf="GREEN"))
+
+    run(scenario)
+
+
+def test_while_a_tenants_row_is_damaged_no_network_is_written():
+    async def scenario(world: World) -> None:
+        await world.keeper.create(ASKED)
+        spoil = text("UPDATE tenants SET body = '{' WHERE name = 'green'")
+        await world.rig.store.write(lambda c: c.execute(spoil))
+        done = world.writes()
+        await world.keeper.tick()
+        answers = [
+            await world.keeper.create(Request(name="brown", nodes=1)),
+            await world.keeper.delete("green"),
+            await world.keeper.audit(),
+        ]
+
+        for answer in answers:
+            assert [b.reason for b in answer.blockers] == [Reason.DAMAGED_ROW]
+        assert world.writes() == done
+        assert world.leaves_with("GREEN") == 8
+        assert await world.row("brown") is None
 
     run(scenario)

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from worlds import World, run
 
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
-from provisioner.model.outcome import Reason
-from provisioner.model.tenant import Outside, Phase
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import Outside, Phase, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy import tenant_sessions as rules
 from provisioner.planning.tenancy.tenants import Request
+from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.sim.switches.switch import Switch
 
 ASKED = Request(name="green", nodes=1)
@@ -207,5 +209,69 @@ def test_a_tenant_s_revision_and_moves_of_ports_take_turns_on_a_leaf():
         assert world.leaves_with("BLUE") == 8
         assert all(rig.truth(name) == {"GREEN"} for name in ("su0-n00", "su0-n01"))
         assert (await vrfs.delta(await rig.store.tenants())).steps == ()
+
+    run(scenario)
+
+
+class Settling:
+    """A fabric on which another keeper ends the same request just before it is answered."""
+
+    def __init__(self, world: World, inner: VrfIsolation) -> None:
+        self.world, self.inner = world, inner
+
+    async def delta(self, *given: Any) -> Any:
+        return await self.inner.delta(*given)
+
+    async def bring(self, delta: Any) -> Any:
+        blockers = await self.inner.bring(delta)
+        await self.world.new_keeper().tick()
+        return blockers
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+def keeper_that_is_second(world: World) -> TenantKeeper:
+    effects = world.rig.effects
+    vrfs = VrfIsolation(
+        world.rig.store, AddressPlan(), effects.reach, effects.clock, effects.settings
+    )
+    return TenantKeeper(world.rig.store, world.rig.clock, [Settling(world, vrfs)], vrfs.fabric)
+
+
+def test_a_request_that_the_daemon_ended_first_is_answered_as_done():
+    async def scenario(world: World) -> None:
+        made = await keeper_that_is_second(world).create(ASKED)
+        gone = await keeper_that_is_second(world).delete("green")
+
+        assert made.blockers == ()
+        assert made.tenant is not None
+        assert made.tenant.phase is Phase.READY
+        assert made.steps
+        assert (gone.tenant, gone.blockers) == (None, ())
+
+    run(scenario)
+
+
+def test_a_tenant_that_a_person_changed_meanwhile_is_not_answered_as_done():
+    async def scenario(world: World) -> None:
+        async def change(_tenant: Tenant, _fabric: FabricPlan) -> tuple[Blocker, ...]:
+            row = await world.row("green")
+            assert row is not None
+            grown = row.model_copy(update={"nodes_wanted": 2})
+            await world.rig.store.save_tenant(
+                grown, new=False, nodes=(), request="change", now=world.rig.clock.now()
+            )
+            return ()
+
+        effects = world.rig.effects
+        vrfs = VrfIsolation(
+            world.rig.store, AddressPlan(), effects.reach, effects.clock, effects.settings
+        )
+        keeper = TenantKeeper(world.rig.store, world.rig.clock, [vrfs], vrfs.fabric, change)
+
+        answer = await keeper.create(ASKED)
+
+        assert [b.reason for b in answer.blockers] == [Reason.PRECONDITION]
 
     run(scenario)

@@ -10,7 +10,7 @@ from fabrics import host, session, tenant, two_units
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase, Quota, Tenant
-from provisioner.planning.lifecycle.allocation import allocate
+from provisioner.planning.lifecycle.allocation import allocate_nodes
 from provisioner.planning.tenancy.quotas import exceeded, usage
 from provisioner.planning.tenancy.tenants import Request, Shrunk, change, create, delete, shrink
 
@@ -193,9 +193,9 @@ def test_only_a_ready_tenant_gets_nodes_and_only_from_its_units():
     free = [host(0, 0), host(1, 0)]
     away = tenant("away", 1, nodes_wanted=2, units=((0, 1),), phase=Phase.READY)
 
-    assert allocate(free, [tenant(nodes_wanted=2)]) == ()
-    assert allocate(free, [away]) == (("su1-n00", "away"),)
-    assert set(allocate(free, [away, LISTED.model_copy(update={"nodes_wanted": 9})])) == {
+    assert allocate_nodes(free, [tenant(nodes_wanted=2)]) == ()
+    assert allocate_nodes(free, [away]) == (("su1-n00", "away"),)
+    assert set(allocate_nodes(free, [away, LISTED.model_copy(update={"nodes_wanted": 9})])) == {
         ("su0-n00", "house"),
         ("su1-n00", "away"),
     }

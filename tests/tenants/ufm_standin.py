@@ -21,7 +21,7 @@ from aiohttp import web
 
 from provisioner.adapters.ufm import UfmAddress
 from provisioner.ports import Secret
-from provisioner.sim.hardware.serve_tls import certificate
+from provisioner.sim.hardware.serve_tls import make_certificate
 
 KNOWN = {"pkey", "guids", "index0", "ip_over_ib", "membership", "memberships"}
 
@@ -40,7 +40,7 @@ class Ufm:
 
     async def __aenter__(self) -> Ufm:
         self._folder = tempfile.TemporaryDirectory()
-        signed, key = certificate("ufm", "127.0.0.1")
+        signed, key = make_certificate("ufm", "127.0.0.1")
         file = Path(self._folder.name) / "ufm.pem"
         file.write_bytes(signed + key)
         der = ssl.PEM_cert_to_DER_cert(signed.decode())

@@ -37,6 +37,9 @@ class Elsewhere:
     async def where(self, *given: Any) -> Any:
         return self._wait(self._partitions.where(*given))
 
+    async def read_members(self, *given: Any) -> Any:
+        return self._wait(self._partitions.read_members(*given))
+
     async def place(self, *given: Any) -> Any:
         return self._wait(self._partitions.place(*given))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.ticketing import Ticketing
 from provisioner.execution.actions.reach import Reach
@@ -73,13 +74,13 @@ class Telling:
         self.store, self.clock, self._bundler = store, clock, bundler
         self.book = CaseRows(store)
         self.settings = Settings.model_validate({"repair_led": False})
-        self.desk = CaseDesk(store, self.book, None, clock, self.settings)
+        self.desk = CaseDesk(Context(store, clock, self.settings), self.book, None)
 
     def loop(self, system: TicketSystem | None) -> Ticketing:
         none = cast("BmcTransport", None)  # no LED is switched here
         reach = Reach(none, cast("SwitchTransport", None), self._vault())
-        args = (self.store, self.book, self.clock, self.settings, reach, self._bundler, system)
-        return Ticketing(*args)
+        context = Context(self.store, self.clock, self.settings)
+        return Ticketing(context, self.book, reach, self._bundler, system)
 
     def _vault(self) -> Vault:
         return Vault(self.store, MasterKey.generate())

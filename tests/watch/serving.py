@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from given_events import in_state
 from rig import World
 
 from provisioner.adapters.redfish.sse import SseReader
@@ -118,22 +119,22 @@ class Serving:
             await world.store.end_operation(taken, OperationStatus.DONE, "")
         for other in await world.store.nodes():  # nothing else happens at this site
             if other.id != HOST:
-                await world.store.save_node(other.moved(State.RETIRED, world.clock.now()))
+                await world.store.save_node(in_state(other, State.RETIRED, world.clock.now()))
         node = await self.node()
         inventory, unseen = await world.daemon.observer.collect(node)
         assert inventory is not None, unseen
         now = world.clock.now()
         report = HealthReport(
             node=node.id,
-            inventory_digest=certification.identity(inventory),
+            inventory_digest=certification.identify_installation(inventory),
             started_at=now,
             ended_at=now,
             results=(),
         )
-        moved = node.moved(State.RELEASED, now, placement=Placement.CUSTOMER, vrf="RED",
+        moved = in_state(node, State.RELEASED, now, placement=Placement.CUSTOMER, vrf="RED",
                            tenant="red", release="r", profile="p", certificate="c1",
                            blockers=(), note="")  # fmt: skip
-        made = certification.issue(certificate_id="c1", node=moved, inventory=inventory,
+        made = certification.issue_certificate(certificate_id="c1", node=moved, inventory=inventory,
                                    report=report, matrix_digest="m", now=now,
                                    valid_s=valid_s)  # fmt: skip
         signer = await open_signer(world.store, world.key, now)

@@ -13,6 +13,7 @@ import virtual_time
 from rig import World
 from virtual_time import VirtualClock
 
+from provisioner.control.context import Context
 from provisioner.control.watch.watcher import ROUND_S, Watcher, WatchParts
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import BURST_S, Budget
@@ -101,7 +102,8 @@ async def watched(
 
     reach = Reach(fleet, None, OnePassword())  # type: ignore[arg-type]
     parts = WatchParts(AlertRows(store), lambda: "s")
-    watcher = Noting(parts, store, clock, Settings.model_validate(settings), reach, nobody)
+    context = Context(store, clock, Settings.model_validate(settings))
+    watcher = Noting(context, parts, reach, nobody)
     before = await store.read(lambda c: c.connection.total_changes)
     task = asyncio.create_task(watcher.run())
     await clock.sleep(run_s)

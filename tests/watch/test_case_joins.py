@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.repairs import Repairs
 from provisioner.model.alert import Alert, Classification
@@ -27,8 +28,10 @@ class Site:
         self.store, self.book, self.alerts = store, CaseRows(store), AlertRows(store)
         clock, settings = WallClock(), Settings()
         self.clock = clock
-        self.desk = CaseDesk(store, self.book, self.alerts, clock, settings)
-        self.repairs = Repairs(self.desk, store, self.alerts, clock, settings, self._submit)
+        self.desk = CaseDesk(Context(store, clock, settings), self.book, self.alerts)
+        self.repairs = Repairs(
+            Context(store, clock, settings), self.desk, self.alerts, self._submit
+        )
 
     async def _submit(self, _operation: str) -> None:
         """No engine drives the node here."""

@@ -2,89 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import sqlalchemy
-from leaf_rig import Rig
+from leaf_bench import SPARE, A, Bench, play
 
-from provisioner.control.watch.leaf_watch import LeafWatch
-from provisioner.control.watch.release_watch import ReleaseWatch
-from provisioner.control.watch.trespasses import Trespasses
-from provisioner.model.node import Node, Placement, State
+from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
-from provisioner.model.tenant import Outside, Tenant
+from provisioner.model.tenant import Outside, PortPlacement, Tenant
 from provisioner.sim.switches.switch import Neighbour
-from provisioner.store.repositories.alert_rows import AlertRows
-
-A = "su0-n00"
-SPARE = "swp60"  # a port that no node owns
-
-
-class Bench:
-    """A site of fenced nodes, and the watch of its leaves."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig, self.store = rig, rig.store
-        self.submitted: list[str] = []
-        self.book = AlertRows(rig.store)
-        settings = rig.effects.settings
-        given = (rig.store, rig.clock, settings, rig.tenancy)
-        back = ReleaseWatch(*given, self._submit)
-        self.trespasses = Trespasses(rig.store, rig.clock, self.book)
-        self.watch = LeafWatch(*given, self.trespasses, back.take_back)
-        self.port = rig.nodes[A].ports[0]
-        self.leaf = rig.site.switches[self.port.switch]
-
-    async def _submit(self, operation: str) -> None:
-        self.submitted.append(operation)
-
-    async def node(self, **changes: Any) -> Node:
-        """The node with these changes to its row."""
-        stored = await self.store.node(A)
-        told = {"placement": Placement.MAINTENANCE, "vrf": "MAINT", "fenced_at": 1.0, **changes}
-        return await self.store.save_node(stored.model_copy(update=told))
-
-    def put(self, vrf: str, interface: str = "", trees: tuple[str, ...] = ()) -> None:
-        """A foreign hand moves a port, in all trees of its leaf or in these."""
-        for name in trees or ("operational", "applied", "startup"):
-            entry = getattr(self.leaf, name)["interface"][interface or self.port.interface]
-            entry.setdefault("ip", {})["vrf"] = vrf
-
-    async def look(self) -> None:
-        """One look at the leaf, by rows as they are."""
-        self.watch._owners.take(await self.store.nodes())
-        self.watch._due[self.leaf.name] = 0.0
-        await self.watch.look(self.leaf.name)
-        self.rig.site.advance()
-
-    def vrf(self, interface: str = "") -> str:
-        name = interface or self.port.interface
-        trees = (self.leaf.operational, self.leaf.applied, self.leaf.startup)
-        return " ".join(sorted({t["interface"][name]["ip"].get("vrf", "") for t in trees}))
-
-    async def rows(self) -> list[tuple[str, str]]:
-        """(kind, node) of what the journal has of trespasses."""
-        found = await self.store.journal_rows(0, 1000)
-        return [(r["kind"], r["node"]) for r in found if r["kind"] in ("trespass", "fence")]
-
-    async def alerts(self, node: str) -> list[str]:
-        return [f"{a.id} {a.target}" for a in await self.book.alerts(node) if a.active]
-
-
-def play(scenario: Callable[[Bench], Awaitable[Any]], **settings: Any) -> Any:
-    async def main() -> Any:
-        rig = await Rig(**settings).open()
-        try:
-            for name, vrf in (("red", "RED"), ("blue", "BLUE")):
-                await rig.store.put_tenant(Tenant(name=name, vrf=vrf))
-            return await scenario(Bench(rig))
-        finally:
-            await rig.close()
-
-    return asyncio.run(main())
 
 
 @pytest.mark.parametrize("tree", ["operational", "applied", "startup", ""])
@@ -116,6 +43,35 @@ def test_a_port_of_a_node_that_is_not_released_is_fenced_and_reported(state, the
     assert [a.split()[0] for a in alerts] == ["PortTrespass"]
     waits = {b.reason for b in node.blockers}
     assert waits == ({Reason.TRESPASS} if then is State.QUARANTINED else set())
+
+
+@pytest.mark.parametrize("state", [State.VALIDATING, State.REPAIRING, State.DRAINING])
+def test_what_was_erased_before_a_trespass_was_fenced_counts_for_nothing(state):
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=state)  # fenced, and perhaps erased since
+        bench.put("RED")
+        await bench.look()
+        [fenced] = [e.time for e in bench.leaf.log if e.kind == "vrf"]
+        return fenced, await bench.store.node(A)
+
+    fenced_at, node = play(scenario)
+
+    assert node.served == "VRF RED"
+    assert node.fenced_at >= fenced_at
+
+
+def test_a_trespass_that_is_recorded_and_not_fenced_yet_begins_a_new_stay():
+    async def scenario(bench: Bench) -> Any:
+        node = await bench.node(state=State.VALIDATING)
+        place = PortPlacement(switch=bench.port.switch, interface=bench.port.interface, vrf="RED")
+        first = await bench.trespasses.note(node, [place], "its driver")
+        await bench.rig.clock.sleep(60.0)
+        again = await bench.trespasses.note(node, [place], "its driver")
+        return first.fenced_at, again.fenced_at
+
+    first, again = play(scenario)
+
+    assert 1.0 < first < again
 
 
 @pytest.mark.parametrize(

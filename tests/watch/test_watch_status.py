@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 import virtual_time
+from given_events import in_state
+from program import run
 from serving import HOST, Serving, world
-from typer.testing import CliRunner
 
-from provisioner.cli import app
 from provisioner.control.watch.port_watch import PortReport
 from provisioner.control.watch.watch_standing import standing
 from provisioner.daemon.data import open_data
 from provisioner.daemon.watch_status import STATUS_FILE, kept_status, read_status, write_status
+from provisioner.model.node import State
 from provisioner.model.watch import WatchStatus, Way
 from provisioner.planning.watch.watch_rules import Counters
 
 
 def shown(data: Path, *words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["watch", "status", *words, "--data", str(data)])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.output
+    done = run(["watch", "status", *words, "--data", str(data)], data)
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +100,7 @@ def test_what_nobody_tells_is_said_and_so_is_silence(
     assert "no --events-url" in text
     assert "nobody tells: QueueStuck, Rocet.*" in one
     assert "LinkFlap" not in one
-    assert json.loads(document)["nodes"][0]["lacking"] == [
-        "QueueStuck, Rocet.*: no counters are pushed"
-    ]
+    assert json.loads(document)["status"]["nodes"][0]["node"] == HOST
 
     # of a large fleet it tells less often, as it says itself
     rare = looks[1].model_copy(update={"every_s": 300.0})
@@ -116,5 +114,54 @@ def test_what_nobody_tells_is_said_and_so_is_silence(
     os.utime(tmp_path / STATUS_FILE, (1.0, 1.0))
     code, text = shown(tmp_path, "--json")
     assert code == 1
-    assert "told nothing for" in text
     assert json.loads(text.splitlines()[0])["stale"] is True
+
+
+def test_ports_that_are_listed_and_not_moved_are_shown(
+    looks: list[WatchStatus], tmp_path: Path
+) -> None:
+    ports = {f"leaf-su0-r0/swp{n:02}": "the site declares it as its own" for n in range(60)}
+    listed = looks[1].model_copy(update={"listed_ports": ports, "leaf_ports_read": {"leaf": 1.0}})
+    virtual_time.run(_empty(tmp_path))
+    virtual_time.run(write_status(tmp_path / STATUS_FILE, listed, listed.nodes))
+
+    _, text = shown(tmp_path)
+    _, whole = shown(tmp_path, "--all")
+    _, document = shown(tmp_path, "--json")
+
+    assert (text.count("leaf-su0-r0/"), whole.count("leaf-su0-r0/")) == (40, 60)
+    assert "the site declares it as its own" in text
+    assert "and 20 more ports: --all" in text
+    assert "more ports" not in whole
+    assert json.loads(document)["status"]["listed_ports"] == ports
+    assert json.loads(document)["status"]["leaf_ports_read"] == {"leaf": 1.0}
+
+
+def test_the_watch_of_leaves_tells_which_ports_it_lists(tmp_path: Path) -> None:
+    """A storage port in a customer's network, in a site as `serve` runs it."""
+
+    async def main() -> WatchStatus:
+        serving = Serving(world(tmp_path, watch_ports_s=60.0, ports_not_ours=("leaf-*/swp60",)))
+        await serving.release()
+        store, clock = serving.world.store, serving.world.clock
+        row = await store.node("leaf-su0-r0")
+        assert row is not None
+        await store.save_node(in_state(row, State.RELEASED, clock.now()))
+        leaf = serving.world.site.switches["leaf-su0-r0"]
+        leaf.add_port("swp60", "172.9.9.1/31")
+        for tree in (leaf.operational, leaf.applied, leaf.startup):
+            tree["interface"]["swp60"].setdefault("ip", {})["vrf"] = "RED"
+        try:
+            await serving.start()
+            await serving.world.clock.sleep(200.0)
+            return standing(serving.watcher, serving.world.clock.now())
+        finally:
+            await serving.stop()
+            await serving.world.store.close()
+
+    status = virtual_time.run(main())
+
+    assert status.listed_ports == {
+        "leaf-su0-r0/swp60": "the site declares it as its own (ports_not_ours)"
+    }
+    assert status.leaf_ports_read["leaf-su0-r0"] > 0.0

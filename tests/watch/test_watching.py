@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import virtual_time
+from given_events import in_state
 from serving import HOST, Serving, world
 
 from provisioner.control.watch.port_watch import PortReport
@@ -177,7 +178,7 @@ def test_a_node_that_serves_no_more_is_let_alone(tmp_path: Path) -> None:
         flat = await serving.until(lambda s: ("LinkDown", "rail0") in s, 60)
         node = await serving.node()
         await serving.world.store.save_node(
-            node.moved(State.QUARANTINED, serving.world.clock.now())
+            in_state(node, State.QUARANTINED, serving.world.clock.now())
         )
         await serving.world.clock.sleep(60)
         watcher = serving.watcher

@@ -16,7 +16,7 @@ import pytest
 from receiver import Receiver, verified
 from webhook_rig import SECRET, Site, run
 
-from provisioner.model.case import Notice
+from provisioner.model.case import TenantNotice
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.webhook import secret_name
 from provisioner.planning.watch.webhooks import secret_of
@@ -122,8 +122,10 @@ def test_an_event_that_nobody_takes_is_a_dead_letter_with_an_alert_and_can_be_se
 
 
 def test_notices_to_tenants_go_out_and_count_as_sent(tmp_path: Path):
-    def notice(id_: str, tenant: str) -> Notice:
-        return Notice(id=id_, tenant=tenant, node="n1", kind="failure", text="It fails.", at=5.0)
+    def notice(id_: str, tenant: str) -> TenantNotice:
+        return TenantNotice(
+            id=id_, tenant=tenant, node="n1", kind="failure", text="It fails.", at=5.0
+        )
 
     async def scenario(site: Site) -> Any:
         book = CaseRows(site.data.store)

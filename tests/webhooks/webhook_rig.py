@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from given_events import event_of
 from receiver import Receiver, receiving
 
 from provisioner.adapters.webhook_posts import open_posts
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.outbox import Outbox
 from provisioner.daemon.data import Data, open_data
-from provisioner.model.webhook import Standing, Webhook, secret_name
+from provisioner.model.webhook import Webhook, WebhookStatus, secret_name
 from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret
 from provisioner.runtime.wall_clock import WallClock
@@ -34,9 +35,9 @@ class Site:
 
     async def happens(self, *rows: tuple[str, str, dict[str, Any]]) -> None:
         for kind, node, detail in rows:
-            await self.data.store.journal(kind, node, detail, 1000.0)
+            await self.data.store.journal(event_of(kind, node, detail), 1000.0)
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> WebhookStatus:
         return (await self.book.webhooks())[0]
 
     async def empty(self) -> None:

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Drains nodes in Slurm or Kubernetes when the provisioner announces that it takes them, and back.
+"""Drain nodes in Slurm or Kubernetes when the provisioner takes them, and resume them later.
 
     hook.py serve --scheduler slurm --secret-file secret --cert tls.crt --key tls.key
     hook.py report su0-n04 "NCCL stalls on rail 3" --url https://provisioner:8443 --token-file token
 
 Needs Python 3.9 and nothing else. `serve` answers webhooks (docs/integrations/schedulers.md);
-`report` opens a case, for Slurm's HealthCheckProgram or a node's problem detector. An example: made
-to be read and changed.
+`report` opens a case, for Slurm's HealthCheckProgram or a node's problem detector. This is an
+example, meant to be read and adapted.
 
-Rules: only what is signed is believed; 204 is answered after the scheduler has obeyed, else the
-provisioner sends it again; and what somebody else drained is never given back.
+Rules: only signed events are accepted; the answer is 204 only after the scheduler has carried out
+the change, otherwise the provisioner sends the event again; and a node that others drained is never
+resumed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
-MARK = "provisioner"  # begins the reason of what we drained
+MARK = "provisioner"  # prefix of the reason of our drains
 TAKES = ("failure", "maintenance", "replacement", "retirement")  # kinds of notices
 GIVES = ("returned",)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")  # no option, no range, no second word
@@ -42,23 +43,23 @@ KEPT = "provisioner/drained"  # annotation of a Kubernetes node
 
 
 def run(*words: str) -> str:
-    """What a command prints. Raises RuntimeError if it fails."""
+    """Run a command and return its output. Raise RuntimeError if it fails."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S)
+        process = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RuntimeError(f"{words[0]}: {error}") from None
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()[:300]}")
-    return done.stdout
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {process.stderr.strip()[:300]}")
+    return process.stdout
 
 
 class Slurm:
-    """Jobs end by themselves; no new ones begin."""
+    """Slurm: running jobs end by themselves, and no new ones start."""
 
     def take(self, node: str, why: str) -> None:
         state = run("scontrol", "show", "node", node, "--oneliner")
         if "DRAIN" in field(state, "State") and not field(state, "Reason").startswith(MARK):
-            return  # somebody else drained it: theirs to give back
+            return  # drained by others, who also resume it
         run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}: {why}")
 
     def give(self, node: str) -> None:
@@ -68,13 +69,13 @@ class Slurm:
 
 
 def field(text: str, name: str) -> str:
-    """A word of `scontrol show --oneliner`."""
-    found = re.search(rf"(?:^|\s){name}=(\S*)", text)
-    return found.group(1) if found else ""
+    """Return the value of a field of `scontrol show --oneliner`, or an empty string."""
+    match = re.search(rf"(?:^|\s){name}=(\S*)", text)
+    return match.group(1) if match else ""
 
 
 class Kubernetes:
-    """No new pods; those that run are evicted as their disruption budgets allow."""
+    """Kubernetes: no new pods; running ones are evicted as their disruption budgets allow."""
 
     def take(self, node: str, why: str) -> None:
         status = json.loads(run("kubectl", "get", "node", node, "--output=json"))
@@ -83,7 +84,7 @@ class Kubernetes:
             return
         run("kubectl", "annotate", "node", node, "--overwrite", f"{KEPT}={why}")
         run("kubectl", "cordon", node)
-        # what is not gone in time is evicted on: the event comes again until all are
+        # pods that remain are evicted next time: the event is sent again until none does
         limit = f"--timeout={COMMAND_S - 2}s"
         run("kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", limit)
 
@@ -95,21 +96,21 @@ class Kubernetes:
 
 
 def verified(headers: dict[str, str], body: bytes, secret: str, now: float) -> bool:
-    """Whether somebody who knows the secret sent it lately (Standard Webhooks 1.0.0)."""
+    """Return whether the request has a recent, valid signature (Standard Webhooks 1.0.0)."""
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
         if abs(now - int(headers["webhook-timestamp"])) > AGE_MAX_S:
             return False
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
-        given = headers["webhook-signature"].split()
+        signatures = headers["webhook-signature"].split()
     except (KeyError, ValueError):
         return False
-    wanted = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-    return any(hmac.compare_digest(wanted.encode(), word.encode()) for word in given)
+    expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    return any(hmac.compare_digest(expected.encode(), word.encode()) for word in signatures)
 
 
 class Hook:
-    """One scheduler. `names`: what it calls a node, where that is another name than ours."""
+    """The hook of one scheduler; `names` maps our node names to those of the scheduler."""
 
     def __init__(self, scheduler: Slurm | Kubernetes, names: dict[str, str]) -> None:
         self._scheduler, self._names = scheduler, names
@@ -117,7 +118,7 @@ class Hook:
         self._seen: dict[str, str] = {}  # the newest sequence of each node
 
     def event(self, event: dict[str, object]) -> str:
-        """Do what an event asks for; what was done. Raises RuntimeError, ValueError."""
+        """Carry out an event and return a summary. Raise RuntimeError or ValueError."""
         node = str(event.get("subject", ""))
         data = event.get("data")
         detail = data.get("detail") if isinstance(data, dict) else None
@@ -129,7 +130,7 @@ class Hook:
         sequence, kind = str(event.get("sequence", "")), detail.get("kind")
         with self._lock:
             if sequence < self._seen.get(node, ""):
-                return f"{name}: older than what was done"
+                return f"{name}: older than the last event"
             if kind in TAKES:
                 self._scheduler.take(name, words(detail))
             elif kind in GIVES:
@@ -139,14 +140,14 @@ class Hook:
 
 
 def words(detail: dict[str, object]) -> str:
-    """A reason of plain characters, for people."""
+    """Return a drain reason for people, in plain characters."""
     case = f" ({detail['case']})" if detail.get("case") else ""
     text = f"{detail.get('kind')}{case} {detail.get('text', '')}"
     return re.sub(r"[^\w .,:()+-]", "_", text)[:200]
 
 
 def handler(hook: Hook, secret: str) -> type[BaseHTTPRequestHandler]:
-    """What answers POST."""
+    """Return the class that answers POST requests."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 30
@@ -161,7 +162,7 @@ def handler(hook: Hook, secret: str) -> type[BaseHTTPRequestHandler]:
                 return self._answer(401)
             try:
                 self.log_message("%s", hook.event(json.loads(body)))
-            except RuntimeError as error:  # the scheduler did not obey: send it again
+            except RuntimeError as error:  # the scheduler failed: the event is sent again
                 self.log_message("%s", error)
                 return self._answer(503)
             except (ValueError, AttributeError, KeyError) as error:
@@ -177,43 +178,43 @@ def handler(hook: Hook, secret: str) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def serve(given: argparse.Namespace) -> None:
-    names = json.loads(given.names.read_text()) if given.names else {}
-    hook = Hook({"slurm": Slurm, "kubernetes": Kubernetes}[given.scheduler](), names)
-    secret = given.secret_file.read_text().strip()
-    server = ThreadingHTTPServer((given.host, given.port), handler(hook, secret))
-    if given.cert:
+def serve(arguments: argparse.Namespace) -> None:
+    names = json.loads(arguments.names.read_text()) if arguments.names else {}
+    hook = Hook({"slurm": Slurm, "kubernetes": Kubernetes}[arguments.scheduler](), names)
+    secret = arguments.secret_file.read_text().strip()
+    server = ThreadingHTTPServer((arguments.host, arguments.port), handler(hook, secret))
+    if arguments.cert:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(given.cert, given.key)
+        context.load_cert_chain(arguments.cert, arguments.key)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     sys.stderr.write(f"listening on port {server.server_port}\n")
     sys.stderr.flush()
     server.serve_forever()
 
 
-def report(given: argparse.Namespace) -> None:
-    """The same words on one day are one report, however often a health check fails."""
-    parts = urlsplit(given.url)
+def report(arguments: argparse.Namespace) -> None:
+    """Open a case. The same reason on one day is one report, even if a health check fails often."""
+    parts = urlsplit(arguments.url)
     if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
-        sys.exit(f"{given.url}: a token goes over https only")
+        sys.exit(f"{arguments.url}: a token is sent over https only")
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    key = hashlib.sha256(f"{given.node}\n{given.reason}\n{day}".encode()).hexdigest()
-    context = ssl.create_default_context(cafile=given.ca)
-    base = f"{given.url.rstrip('/')}/v1/nodes/{given.node}"
-    token = given.token_file.read_text().strip()
+    key = hashlib.sha256(f"{arguments.node}\n{arguments.reason}\n{day}".encode()).hexdigest()
+    context = ssl.create_default_context(cafile=arguments.ca)
+    base = f"{arguments.url.rstrip('/')}/v1/nodes/{arguments.node}"
+    token = arguments.token_file.read_text().strip()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     try:
-        looked = urllib.request.Request(base, headers=headers)
-        with urllib.request.urlopen(looked, timeout=30, context=context) as answer:
+        node_request = urllib.request.Request(base, headers=headers)
+        with urllib.request.urlopen(node_request, timeout=30, context=context) as answer:
             headers |= {"If-Match": answer.headers["ETag"], "Idempotency-Key": key}
-        body = json.dumps({"reason": given.reason}).encode()
-        asked = urllib.request.Request(f"{base}/cases", body, headers, method="POST")
-        with urllib.request.urlopen(asked, timeout=30, context=context) as answer:
+        body = json.dumps({"reason": arguments.reason}).encode()
+        case_request = urllib.request.Request(f"{base}/cases", body, headers, method="POST")
+        with urllib.request.urlopen(case_request, timeout=30, context=context) as answer:
             sys.stdout.write(answer.read(BODY_MAX).decode() + "\n")
     except urllib.error.HTTPError as error:
         sys.exit(f"HTTP {error.code}: {error.read(2000).decode(errors='replace')}")
     except OSError as error:
-        sys.exit(f"{given.url}: {error}")
+        sys.exit(f"{arguments.url}: {error}")
 
 
 def main() -> None:
@@ -228,17 +229,17 @@ def main() -> None:
     served.add_argument("--port", type=int, default=8099)
     served.add_argument("--cert", type=Path)
     served.add_argument("--key", type=Path)
-    told = commands.add_parser("report")
-    told.set_defaults(work=report)
-    told.add_argument("node")
-    told.add_argument("reason")
-    told.add_argument("--url", required=True)
-    told.add_argument("--token-file", type=Path, required=True)
-    told.add_argument("--ca")
-    given = parser.parse_args()
-    if given.work is report and not NAME.fullmatch(given.node):
+    reported = commands.add_parser("report")
+    reported.set_defaults(work=report)
+    reported.add_argument("node")
+    reported.add_argument("reason")
+    reported.add_argument("--url", required=True)
+    reported.add_argument("--token-file", type=Path, required=True)
+    reported.add_argument("--ca")
+    arguments = parser.parse_args()
+    if arguments.work is report and not NAME.fullmatch(arguments.node):
         parser.error("this is no name of a node")
-    given.work(given)
+    arguments.work(arguments)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What the maintenance ramdisk can do for the daemon beyond ironic-python-agent's own steps."""
+"""The steps that the maintenance ramdisk offers the daemon beyond ironic-python-agent's own."""

@@ -1,4 +1,4 @@
-"""Runs the tools in the ramdisk: never through a shell, with a limit on time and on what they say.
+"""Runs the tools in the ramdisk, never through a shell, with limits on time and output.
 
 A tool that is missing, hangs or fails is a value here, so that one broken disk never hides the
 others.
@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from ironic_python_agent import utils
 from oslo_concurrency import processutils
 
-OUTPUT_MAX = (
-    1 << 20
-)  # characters kept of what a tool prints; `lsblk` of 128 disks needs some 40,000
+# characters kept of a tool's output; `lsblk` of 128 disks needs some 40,000
+OUTPUT_MAX = 1 << 20
 WORDS_MAX = 300  # characters of an error that go into an answer
 
 
 @dataclass(frozen=True)
 class Output:
-    """How a tool ended. `status` is None: it did not start, or did not end within its limit."""
+    """How a tool ended. `status` None: it did not start, or did not end within its limit."""
 
     status: int | None
     text: str
@@ -31,13 +30,13 @@ class Output:
         return self.status == 0
 
 
-Run = Callable[..., Output]  # run(*arguments, timeout_s=...); tests give their own
+Run = Callable[..., Output]  # run(*arguments, timeout_s=...); tests pass their own
 
 
 def run(*arguments: str, timeout_s: float = 60.0) -> Output:
     """Run a tool with the C locale. Raises nothing.
 
-    Bytes that are no text survive as surrogates (`raw` takes them back).
+    Bytes that are not text survive as surrogates (`encode_raw` restores them).
     """
     try:
         text, error = utils.execute(
@@ -48,20 +47,20 @@ def run(*arguments: str, timeout_s: float = 60.0) -> Output:
         )
     except processutils.ProcessExecutionError as failure:
         status = failure.exit_code if isinstance(failure.exit_code, int) else None
-        return Output(status, str(failure.stdout or "")[:OUTPUT_MAX], words(failure.stderr))
+        return Output(status, str(failure.stdout or "")[:OUTPUT_MAX], shorten(failure.stderr))
     except (OSError, ValueError) as failure:
-        return Output(None, "", words(failure))
+        return Output(None, "", shorten(failure))
     except Exception as failure:  # a timeout has several types in oslo's versions
-        return Output(None, "", words(failure) or "it did not end in time")
-    return Output(0, str(text or "")[:OUTPUT_MAX], words(error))
+        return Output(None, "", shorten(failure) or "it did not end in time")
+    return Output(0, str(text or "")[:OUTPUT_MAX], shorten(error))
 
 
-def words(thing: object) -> str:
-    """One printable line of at most WORDS_MAX characters."""
+def shorten(thing: object) -> str:
+    """Return one printable line of at most WORDS_MAX characters."""
     line = " ".join(str(thing or "").split())
     return "".join(c if c.isprintable() else "?" for c in line)[:WORDS_MAX]
 
 
-def raw(text: str) -> bytes:
-    """The bytes that a tool wrote, from text that was decoded with surrogates."""
+def encode_raw(text: str) -> bytes:
+    """Return the bytes that a tool wrote, from text that was decoded with surrogates."""
     return text.encode("utf-8", "surrogateescape")

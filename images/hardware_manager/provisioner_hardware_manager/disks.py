@@ -1,7 +1,8 @@
-"""The disks of this machine, and what each of them says that it can do to itself.
+"""The disks of this machine and the erasure abilities that each of them reports.
 
-Only what can hold data: no optical drives, no RAM disks, no loop devices, no virtual media without
-a size. An NVMe namespace and its controller are told apart by name (`/dev/nvme0n1`, `/dev/nvme0`).
+Only devices that hold data count: no optical drives, RAM disks, loop devices or virtual media
+without a size. Names distinguish an NVMe namespace (`/dev/nvme0n1`) from its controller
+(`/dev/nvme0`).
 """
 
 from __future__ import annotations
@@ -20,32 +21,38 @@ _NAMESPACE = re.compile(r"(/dev/nvme\d{1,4})n\d{1,4}")
 _SECURITY = re.compile(r"^Security:\s*$(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
-def listed(run: Run = run) -> list[dict[str, Any]]:
-    """Every disk with its identity and abilities. Raises ValueError if lsblk cannot be read.
+def list_disks(run: Run = run) -> list[dict[str, Any]]:
+    """Return every disk with its identity and abilities. Raises ValueError if lsblk fails.
 
-    `size` is in bytes. `nvme` and `ata` are None where the disk is of another kind or said nothing.
+    `size` is in bytes. `nvme` and `ata` are None for a disk of another kind, or without an answer.
     """
-    answer = run("lsblk", "--json", "--bytes", "--nodeps", "--output",
-                 "NAME,TYPE,SIZE,SERIAL,WWN,MODEL,TRAN,RO")  # fmt: skip
+    answer = run(
+        "lsblk",
+        "--json",
+        "--bytes",
+        "--nodeps",
+        "--output",
+        "NAME,TYPE,SIZE,SERIAL,WWN,MODEL,TRAN,RO",
+    )
     if not answer.ok:
         raise ValueError(f"lsblk: {answer.error}")
-    found = json.loads(answer.text).get("blockdevices", [])
-    return [_described(d, run) for d in found if _holds_data(d)][:DISKS_MAX]
+    devices = json.loads(answer.text).get("blockdevices", [])
+    return [_describe(d, run) for d in devices if _holds_data(d)][:DISKS_MAX]
 
 
-def one(serial: str, run: Run = run) -> dict[str, Any] | None:
-    """The disk with this serial; None if there is none, or more than one."""
-    same = [d for d in listed(run) if d["serial"] == serial.strip()]
+def find_disk(serial: str, run: Run = run) -> dict[str, Any] | None:
+    """Return the disk with this serial; None if there is none, or more than one."""
+    same = [d for d in list_disks(run) if d["serial"] == serial.strip()]
     return same[0] if serial.strip() and len(same) == 1 else None
 
 
 def _holds_data(device: Any) -> bool:
     if not isinstance(device, dict) or device.get("type") != "disk":
         return False
-    return bool(_DISK.fullmatch(str(device.get("name")))) and _whole(device.get("size")) > 0
+    return bool(_DISK.fullmatch(str(device.get("name")))) and _parse_whole(device.get("size")) > 0
 
 
-def _described(device: dict[str, Any], run: Run) -> dict[str, Any]:
+def _describe(device: dict[str, Any], run: Run) -> dict[str, Any]:
     name = f"/dev/{device['name']}"
     transport = str(device.get("tran") or "")
     if not transport:
@@ -55,34 +62,34 @@ def _described(device: dict[str, Any], run: Run) -> dict[str, Any]:
         "serial": str(device.get("serial") or "").strip(),
         "wwn": str(device.get("wwn") or "").strip(),
         "model": str(device.get("model") or "").strip(),
-        "size": _whole(device.get("size")),
+        "size": _parse_whole(device.get("size")),
         "transport": transport,
         "read_only": device.get("ro") in (True, 1, "1"),
-        "nvme": _nvme(name, run) if _NAMESPACE.fullmatch(name) else None,
-        "ata": _ata(name, run) if transport in {"sata", "ata"} else None,
+        "nvme": _read_nvme(name, run) if _NAMESPACE.fullmatch(name) else None,
+        "ata": _read_ata(name, run) if transport in {"sata", "ata"} else None,
     }
 
 
-def controller(name: str) -> str:
-    """The controller's device of an NVMe namespace: Sanitize is a command to the controller."""
+def name_controller(name: str) -> str:
+    """Return the controller of an NVMe namespace: Sanitize is a command to the controller."""
     matched = _NAMESPACE.fullmatch(name)
     return matched.group(1) if matched else name
 
 
-def _nvme(name: str, run: Run) -> dict[str, int] | None:
-    """NVM Express Base Specification, Identify Controller: SANICAP, OACS, FNA."""
-    answer = run("nvme", "id-ctrl", controller(name), "-o", "json")
+def _read_nvme(name: str, run: Run) -> dict[str, int] | None:
+    """Read SANICAP, OACS and FNA (NVM Express Base Specification, Identify Controller)."""
+    answer = run("nvme", "id-ctrl", name_controller(name), "-o", "json")
     try:
         fields = json.loads(answer.text) if answer.ok else None
     except ValueError:
         return None
     if not isinstance(fields, dict):
         return None
-    return {key: _whole(fields.get(key)) for key in ("sanicap", "oacs", "fna")}
+    return {key: _parse_whole(fields.get(key)) for key in ("sanicap", "oacs", "fna")}
 
 
-def _ata(name: str, run: Run) -> dict[str, bool] | None:
-    """The Security section of `hdparm -I`: each line is an ability, "not" before it denies it."""
+def _read_ata(name: str, run: Run) -> dict[str, bool] | None:
+    """Read the Security section of `hdparm -I`: one ability per line, "not" before it denies it."""
     answer = run("hdparm", "-I", name)
     section = _SECURITY.search(answer.text) if answer.ok else None
     if section is None:
@@ -95,8 +102,8 @@ def _ata(name: str, run: Run) -> dict[str, bool] | None:
     }
 
 
-def _whole(value: Any) -> int:
-    """A whole number that is not negative; 0 for anything else."""
+def _parse_whole(value: Any) -> int:
+    """Return a non-negative whole number; 0 for anything else."""
     if isinstance(value, str) and value.isdigit():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -1,10 +1,10 @@
-"""Erases one disk by one named method, and says what the disk itself said of it.
+"""Erases one disk by one named method, and records the disk's own answer.
 
-The daemon chooses the method and the order of the ladder; here is no fallback. NVMe Sanitize and
-Format are commands of our own, because ironic-python-agent knows no Sanitize and chooses Format's
-kind by itself. ATA secure erase and overwriting are its own: it takes care of drives that an
-earlier attempt left locked. Its public `erase_block_device` is not used: that skips RAID members
-without a word and goes from a secure erase to overwriting by itself, and both would be recorded
+The daemon chooses the method and the escalation order; this module has no fallback. NVMe Sanitize
+and Format are commands of our own, because ironic-python-agent does not support Sanitize and
+chooses Format's kind by itself. ATA secure erase and overwriting are the agent's: it handles drives
+that an earlier attempt left locked. Its public `erase_block_device` is not used: that silently
+skips RAID members and falls back from a secure erase to overwriting, and both would be recorded
 wrongly.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from provisioner_hardware_manager import disks
-from provisioner_hardware_manager.commands import Run, raw, run, words
+from provisioner_hardware_manager.commands import Run, encode_raw, run, shorten
 
 DONE, NOT_DONE, UNSUPPORTED = "done", "not_done", "unsupported"
 
@@ -31,18 +31,18 @@ OVERWRITE = "overwrite"
 METHODS = (*SANITIZE, *FORMAT, *ATA, OVERWRITE)
 
 SANITIZE_POLL_S = 5.0
-# A block erase takes the time that the controller estimates, hours for the largest drives; the
-# daemon has its own, shorter limit. This one only keeps a thread from living for ever.
+# A block erase takes the time that the controller estimates, hours for the largest drives. The
+# daemon has its own, shorter limit; this one only keeps a thread from living forever.
 SANITIZE_LIMIT_S = 12 * 3600.0
 # `nvme format --timeout` is in milliseconds; the longest that vendors state for Format is an hour
 FORMAT_LIMIT_S = 3600.0
 SAMPLE_BYTES = 1 << 20
 
 
-class Generic(Protocol):
-    """What ironic-python-agent does itself. Each raises, or says False, if it did not do it."""
+class AgentErasure(Protocol):
+    """The agent's own erasures. Each raises or returns False if it did not erase."""
 
-    def ata_erase(self, device: str) -> bool: ...
+    def erase_ata(self, device: str) -> bool: ...
 
     def overwrite(self, device: str) -> bool: ...
 
@@ -52,25 +52,25 @@ def erase(
     serial: str,
     method: str,
     *,
-    generic: Generic,
+    agent: AgentErasure,
     run: Run = run,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, str]:
-    """The record of one attempt: `result` is "done", "not_done" or "unsupported". Raises nothing.
+    """Erase and return the record: `result` is "done", "not_done" or "unsupported". Never raises.
 
-    The serial is read anew first: a name belongs to one boot only, and another disk behind it is
-    left alone.
+    The serial is read again first: a name is valid for one boot only, and another disk behind it
+    is left alone.
     """
     try:
-        result, detail = _erase(device, serial, method, generic, run, sleep)
-    except Exception as failure:  # whatever it was: this disk is not erased
-        result, detail = NOT_DONE, f"{type(failure).__name__}: {words(failure)}"
+        result, detail = _erase(device, serial, method, agent, run, sleep)
+    except Exception as failure:  # whatever the cause, this disk is not erased
+        result, detail = NOT_DONE, f"{type(failure).__name__}: {shorten(failure)}"
     return {
         "device": device,
         "serial": serial,
         "method": method,
         "result": result,
-        "detail": words(detail),
+        "detail": shorten(detail),
     }
 
 
@@ -78,13 +78,13 @@ def _erase(
     device: str,
     serial: str,
     method: str,
-    generic: Generic,
+    agent: AgentErasure,
     run: Run,
     sleep: Callable[[float], None],
 ) -> tuple[str, str]:
     if method not in METHODS:
         return UNSUPPORTED, "no such method"
-    disk = disks.one(serial, run)
+    disk = disks.find_disk(serial, run)
     if disk is None:
         return NOT_DONE, "no disk, or more than one, has this serial now"
     if disk["name"] != device:
@@ -94,34 +94,34 @@ def _erase(
     if method in FORMAT:
         return _format(disk, FORMAT[method], run)
     if method in ATA:
-        return _ata(disk, method, generic)
+        return _erase_ata(disk, method, agent)
     if disk["read_only"]:
         return UNSUPPORTED, "read-only"
-    if not generic.overwrite(device):
+    if not agent.overwrite(device):
         return NOT_DONE, "shred failed"
-    checked = zeroes(device, disk["size"])
+    checked = count_zero_samples(device, disk["size"])
     if not checked:
-        return NOT_DONE, "what was overwritten with zeroes does not read as zeroes"
+        return NOT_DONE, "the overwritten range does not read as zeroes"
     return DONE, f"one random pass and one of zeroes by shred; {checked} samples read back as zero"
 
 
 def _sanitize(
     disk: dict[str, Any], action: int, bit: int, run: Run, sleep: Callable[[float], None]
 ) -> tuple[str, str]:
-    """Start it on the controller, then read the sanitize log until it has ended.
+    """Start a sanitize on the controller, then read the sanitize log until it has ended.
 
-    A sanitize that is already running is awaited first, then this one is started: only its own end
-    counts.
+    A sanitize that is already running is awaited first, then this one is started: only the end of
+    its own run counts.
     """
     if not (disk["nvme"] or {}).get("sanicap", 0) & bit:
         return UNSUPPORTED, "the controller does not offer this sanitize action"
-    controller = disks.controller(disk["name"])
-    _awaited(controller, run, sleep)
+    controller = disks.name_controller(disk["name"])
+    _await_sanitize(controller, run, sleep)
     started = run("nvme", "sanitize", controller, f"--sanact={action}", timeout_s=120.0)
     if not started.ok:
         return NOT_DONE, f"nvme sanitize: {started.error or started.text}"
     sleep(SANITIZE_POLL_S)
-    status = _awaited(controller, run, sleep)
+    status = _await_sanitize(controller, run, sleep)
     if status is None:
         return NOT_DONE, "the sanitize log cannot be read"
     if status & 0b111 in (1, 4):
@@ -129,15 +129,15 @@ def _sanitize(
     return NOT_DONE, f"sanitize log: SSTAT {status:#06x}"
 
 
-def _awaited(controller: str, run: Run, sleep: Callable[[float], None]) -> int | None:
-    """SSTAT once no sanitize is in progress; None if the log cannot be read.
+def _await_sanitize(controller: str, run: Run, sleep: Callable[[float], None]) -> int | None:
+    """Wait while a sanitize is in progress and return SSTAT; None if the log cannot be read.
 
     NVM Express Base Specification 1.4, Sanitize Status log page: bytes 3:2 are SSTAT, whose bits
     2:0 are 1 (completed), 2 (in progress), 3 (failed), 4 (completed, without deallocation).
     """
     for _ in range(int(SANITIZE_LIMIT_S / SANITIZE_POLL_S)):
         log = run("nvme", "sanitize-log", controller, "--raw-binary")
-        page = raw(log.text)
+        page = encode_raw(log.text)
         if not log.ok or len(page) < 4:
             return None
         status: int = struct.unpack_from("<H", page, 2)[0]
@@ -167,9 +167,11 @@ def _format(disk: dict[str, Any], setting: int, run: Run) -> tuple[str, str]:
     return DONE, f"nvme format --ses={setting}: {ended.text or 'success'}"
 
 
-def _ata(disk: dict[str, Any], method: str, generic: Generic) -> tuple[str, str]:
-    """ironic-python-agent takes the enhanced erase where there is one: the plain method is for
-    drives without."""
+def _erase_ata(disk: dict[str, Any], method: str, agent: AgentErasure) -> tuple[str, str]:
+    """Erase by the agent, which uses the enhanced erase where the drive has it.
+
+    So the plain method applies only to drives without the enhanced one.
+    """
     abilities = disk["ata"]
     if not abilities or not abilities["supported"]:
         return UNSUPPORTED, "the drive has no ATA security feature set"
@@ -178,19 +180,21 @@ def _ata(disk: dict[str, Any], method: str, generic: Generic) -> tuple[str, str]
     if abilities["enhanced"] != (method == ATA[0]):
         has = "enhanced" if abilities["enhanced"] else "plain"
         return UNSUPPORTED, f"only the {has} secure erase is used on this drive"
-    if not generic.ata_erase(disk["name"]):
-        return UNSUPPORTED, "smartctl says that ATA security is not available"
+    if not agent.erase_ata(disk["name"]):
+        return UNSUPPORTED, "smartctl reports that ATA security is not available"
     return DONE, f"{method} by hdparm; the drive's security is no longer enabled"
 
 
-def zeroes(device: str, size: int, samples: int = 16) -> int:
-    """How many samples of a range read as zero, spread from the first byte to the last; 0: one
-    does not."""
+def count_zero_samples(device: str, size: int, samples: int = 16) -> int:
+    """Return how many samples of a device read as zero, from the first byte to the last.
+
+    The result is 0 if any sample does not.
+    """
     chunk = min(SAMPLE_BYTES, size)
     with open(device, "rb", buffering=0) as disk:  # noqa: PTH123  a device, unbuffered
         os.posix_fadvise(
             disk.fileno(), 0, 0, os.POSIX_FADV_DONTNEED
-        )  # what the disk has, not the cache
+        )  # read the disk, not the cache
         for number in range(samples):
             disk.seek((size - chunk) * number // max(1, samples - 1))
             if disk.read(chunk).strip(b"\0"):

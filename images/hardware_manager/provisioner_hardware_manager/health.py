@@ -1,7 +1,7 @@
-"""Health of what the bare ramdisk can see, without a vendor's driver: a first look, no certificate.
+"""Health of the parts that the bare ramdisk sees without a vendor's driver; not a certification.
 
-Each check answers "pass", "fail" or "unknown" with a reason. Silence is never a pass. The checks
-that certify a node are the daemon's (docs/checks.md); these say early that a node is not worth
+Each check answers "pass", "fail" or "unknown" with a reason. A missing answer is never a pass. The
+daemon's checks certify a node (docs/checks.md); these show early that a node is not worth
 converging.
 """
 
@@ -17,8 +17,8 @@ from provisioner_hardware_manager.commands import Output, Run, run
 
 PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 SHOWN_MAX = 5  # findings named in a reason
-# kernel messages of hardware that has failed: machine check and memory errors that were not
-# corrected, fatal PCIe errors, a device that fell off the bus, NVIDIA's Xid, disk I/O errors
+# kernel messages of failed hardware: uncorrected machine check and memory errors, fatal PCIe
+# errors, a device that fell off the bus, NVIDIA's Xid, disk I/O errors
 _TROUBLE = re.compile(
     r"\[Hardware Error\]:.*(?:[Uu]ncorrect|fatal)|AER:.*(?:Uncorrectable|Fatal)|"
     r"fallen off the bus|NVRM: Xid|I/O error, dev|EDAC .*: \d+ UE "
@@ -27,22 +27,25 @@ _SPEED = re.compile(r"(\d{1,3}\.\d) GT/s")  # "32.0 GT/s PCIe"
 LINKED = frozenset({"gpu", "ethernet", "infiniband", "nvme"})
 
 
-def checks(
+def run_checks(
     facts: Mapping[str, Any], expected: Mapping[str, int], run: Run = run
 ) -> list[dict[str, str]]:
-    """Every check's verdict. `facts`: `inventory.collect()`; `expected`: kind -> count that the
-    daemon expects ("gpu", "nvme", "infiniband", "ethernet", "memory_gib")."""
-    found = [
-        ("devices", lambda: _devices(facts, expected)),
-        ("pcie_links", lambda: _links(facts)),
-        ("memory", lambda: _memory(facts, expected)),
-        ("kernel_log", lambda: _kernel_log(run)),
-        ("disk_health", lambda: _disk_health(run)),
+    """Return every check's verdict.
+
+    `facts` is the result of `inventory.collect()`; `expected` maps a kind ("gpu", "nvme",
+    "infiniband", "ethernet", "memory_gib") to the count that the daemon expects.
+    """
+    checks = [
+        ("devices", lambda: _check_devices(facts, expected)),
+        ("pcie_links", lambda: _check_links(facts)),
+        ("memory", lambda: _check_memory(facts, expected)),
+        ("kernel_log", lambda: _check_kernel_log(run)),
+        ("disk_health", lambda: _check_disks(run)),
     ]
-    return [_named(name, check) for name, check in found]
+    return [_run_check(name, check) for name, check in checks]
 
 
-def _named(name: str, check: Callable[[], tuple[str, str]]) -> dict[str, str]:
+def _run_check(name: str, check: Callable[[], tuple[str, str]]) -> dict[str, str]:
     try:
         verdict, detail = check()
     except (OSError, ValueError, KeyError, TypeError) as failure:
@@ -50,42 +53,46 @@ def _named(name: str, check: Callable[[], tuple[str, str]]) -> dict[str, str]:
     return {"check": name, "verdict": verdict, "detail": detail[:300]}
 
 
-def _devices(facts: Mapping[str, Any], expected: Mapping[str, int]) -> tuple[str, str]:
+def _check_devices(facts: Mapping[str, Any], expected: Mapping[str, int]) -> tuple[str, str]:
     counted: dict[str, int] = {}
     for device in facts["pci"]:
         counted[device["kind"]] = counted.get(device["kind"], 0) + 1
-    wanted = {k: int(n) for k, n in expected.items() if k != "memory_gib"}
-    if not wanted:
-        return UNKNOWN, f"nothing was expected; there are {counted}"
+    counts = {k: int(n) for k, n in expected.items() if k != "memory_gib"}
+    if not counts:
+        return UNKNOWN, f"no count was expected; there are {counted}"
     missing = [
-        f"{counted.get(k, 0)} of {n} {k}" for k, n in wanted.items() if counted.get(k, 0) < n
+        f"{counted.get(k, 0)} of {n} {k}" for k, n in counts.items() if counted.get(k, 0) < n
     ]
     return (FAIL, "; ".join(missing)) if missing else (PASS, f"{counted}")
 
 
-def _links(facts: Mapping[str, Any]) -> tuple[str, str]:
-    """A link narrower or slower than both of its ends can be. Idle GPUs lower their speed to save
-    power: a GPU's speed is not judged without its driver, its width is."""
-    slow, looked_at = [], 0
+def _check_links(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Find links that are narrower or slower than both of their ends allow.
+
+    An idle GPU lowers its speed to save power: without its driver only its width is judged.
+    """
+    slow, judged = [], 0
     for device in facts["pci"]:
-        ends = [_able(device, prefix) for prefix in ("max", "port_max")]
+        ends = [_read_link(device, prefix) for prefix in ("max", "port_max")]
         able = [end for end in ends if end is not None]
-        now = _able(device, "current")
+        now = _read_link(device, "current")
         if device["kind"] not in LINKED or now is None or not able:
             continue
-        looked_at += 1
+        judged += 1
         width, speed = min(w for w, _ in able), min(s for _, s in able)
         if now[0] < width or (now[1] < speed and device["kind"] != "gpu"):
             is_now, can = f"x{now[0]} {now[1]:g} GT/s", f"x{width} {speed:g} GT/s"
             slow.append(f"{device['kind']} {device['address']}: {is_now}, can {can}")
     if slow:
         return FAIL, f"{len(slow)} links: " + "; ".join(slow[:SHOWN_MAX])
-    return (PASS, f"{looked_at} links") if looked_at else (UNKNOWN, "no device shows its link")
+    return (PASS, f"{judged} links") if judged else (UNKNOWN, "no device reports its link")
 
 
-def _able(device: Mapping[str, str], prefix: str) -> tuple[int, float] | None:
-    """Width in lanes and speed in GT/s of one end; None where the kernel does not know ("255",
-    "Unknown", no file)."""
+def _read_link(device: Mapping[str, str], prefix: str) -> tuple[int, float] | None:
+    """Return width in lanes and speed in GT/s of one end.
+
+    None means that the kernel does not know them ("255", "Unknown", no file).
+    """
     width = device.get(f"{prefix}_link_width", "")
     speed = _SPEED.match(device.get(f"{prefix}_link_speed", ""))
     if not width.isdigit() or not 1 <= int(width) <= 32 or speed is None:
@@ -93,18 +100,18 @@ def _able(device: Mapping[str, str], prefix: str) -> tuple[int, float] | None:
     return int(width), float(speed[1])
 
 
-def _memory(facts: Mapping[str, Any], expected: Mapping[str, int]) -> tuple[str, str]:
-    """The kernel keeps up to a few per cent for itself and for the firmware."""
+def _check_memory(facts: Mapping[str, Any], expected: Mapping[str, int]) -> tuple[str, str]:
+    """Compare the memory with the expectation; the kernel and firmware keep a few per cent."""
     gib = facts["memory_kib"] / (1 << 20)
     if not gib:
-        return UNKNOWN, "the kernel does not say"
-    wanted = int(expected.get("memory_gib", 0))
-    if not wanted:
-        return UNKNOWN, f"nothing was expected; there are {gib:.0f} GiB"
-    return (PASS if gib >= 0.95 * wanted else FAIL), f"{gib:.0f} of {wanted} GiB"
+        return UNKNOWN, "the kernel does not report it"
+    expected_gib = int(expected.get("memory_gib", 0))
+    if not expected_gib:
+        return UNKNOWN, f"no count was expected; there are {gib:.0f} GiB"
+    return (PASS if gib >= 0.95 * expected_gib else FAIL), f"{gib:.0f} of {expected_gib} GiB"
 
 
-def _kernel_log(run: Run) -> tuple[str, str]:
+def _check_kernel_log(run: Run) -> tuple[str, str]:
     log = run("dmesg", "--level", "emerg,alert,crit,err,warn")
     if not log.ok:
         return UNKNOWN, f"dmesg: {log.error}"
@@ -114,13 +121,16 @@ def _kernel_log(run: Run) -> tuple[str, str]:
     return PASS, "no message of failed hardware since this boot"
 
 
-def _disk_health(run: Run) -> tuple[str, str]:
-    """SMART's own verdict. smartctl's exit status is a bit mask (smartctl(8)): bits 0 and 1 say
-    that it could not ask, bit 3 that the disk is failing."""
+def _check_disks(run: Run) -> tuple[str, str]:
+    """Return SMART's own verdict.
+
+    smartctl's exit status is a bit mask (smartctl(8)): bits 0 and 1 mean that it could not query
+    the disk, bit 3 that the disk is failing.
+    """
     bad, silent, good = [], [], 0
-    for disk in disks.listed(run):
+    for disk in disks.list_disks(run):
         answer = run("smartctl", "--json", "--health", disk["name"])
-        verdict = _smart(answer)
+        verdict = _parse_smart(answer)
         if verdict is None:
             silent.append(disk["serial"] or disk["name"])
         elif verdict:
@@ -128,13 +138,13 @@ def _disk_health(run: Run) -> tuple[str, str]:
         else:
             bad.append(disk["serial"] or disk["name"])
     if bad:
-        return FAIL, "SMART says that these fail: " + ", ".join(bad[:SHOWN_MAX])
+        return FAIL, "SMART reports failure of: " + ", ".join(bad[:SHOWN_MAX])
     if silent or not good:
         return UNKNOWN, "no SMART health from " + (", ".join(silent[:SHOWN_MAX]) or "any disk")
     return PASS, f"{good} disks"
 
 
-def _smart(answer: Output) -> bool | None:
+def _parse_smart(answer: Output) -> bool | None:
     if answer.status is None or answer.status & 0b11:
         return None
     status = json.loads(answer.text).get("smart_status")

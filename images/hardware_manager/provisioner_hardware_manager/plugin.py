@@ -1,8 +1,8 @@
-"""The hardware manager: what ironic-python-agent finds by its entry point, and the steps it offers.
+"""The hardware manager, which ironic-python-agent finds by its entry point, and its steps.
 
-Each step is safe to repeat, checks what it is given, and returns one JSON object; docs/erasure.md
-and docs/maintenance-image.md have their arguments and answers. Steps have priority 0: none runs
-unless the daemon asks for it by name.
+Each step is safe to repeat, checks its arguments, and returns one JSON object; docs/erasure.md and
+docs/maintenance-image.md describe arguments and answers. Steps have priority 0: none runs unless
+the daemon requests it by name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from typing import Any
 from ironic_python_agent import errors, hardware
 from oslo_log import log
 
-from provisioner_hardware_manager import disks, erasure, health, inventory, reading, redaction, tpm
+from provisioner_hardware_manager import (
+    disk_reading,
+    disks,
+    erasure,
+    health,
+    inventory,
+    redaction,
+    tpm,
+)
 
 LOG = log.getLogger(__name__)
 ARGUMENTS: dict[str, dict[str, str]] = {
@@ -21,10 +29,10 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "provisioner_disks": {},
     "provisioner_erase_device": {
         "device": "/dev/nvme0n1, of this boot",
-        "serial": "its serial, read anew before anything is done",
+        "serial": "its serial, read again before anything is done",
         # not `method`: the agent's dispatcher has a parameter of that name (hardware.py, 13.0.0)
         "by": ", ".join(erasure.METHODS),
-        "job": "once it is done, the same name is answered with that, and nothing is done twice",
+        "job": "a repeated name returns the first record, and nothing is done twice",
     },
     "provisioner_read_disk": {
         "serial": "of the disk",
@@ -37,16 +45,16 @@ OPTIONAL = frozenset({"expected", "job"})
 JOBS_MAX = 4096  # seven methods on each of 34 disks are 238
 
 
-class _Generic:
-    """ironic-python-agent's own way with ATA drives and overwriting.
+class _AgentErasure:
+    """ironic-python-agent's own handling of ATA drives and of overwriting.
 
-    Private methods of a version that is pinned by digest; the tests hold their names to it.
+    These are private methods of a version that is pinned by digest; tests verify their names.
     """
 
     def __init__(self) -> None:
         self._generic = hardware.GenericHardwareManager()
 
-    def ata_erase(self, device: str) -> bool:
+    def erase_ata(self, device: str) -> bool:
         return bool(self._generic._ata_erase(_block_device(device)))
 
     def overwrite(self, device: str) -> bool:
@@ -60,55 +68,55 @@ def _block_device(name: str) -> hardware.BlockDevice:
 
 
 class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc]
-    """Beside ironic-python-agent's generic one, which does everything that is not named here."""
+    """Our steps, beside ironic-python-agent's generic manager, which does everything else."""
 
     HARDWARE_MANAGER_NAME = "ProvisionerHardwareManager"
     HARDWARE_MANAGER_VERSION = "1"
 
     def __init__(self) -> None:
         super().__init__()
-        # What was done, by job. In memory: an agent that starts anew has no token: a new boot then.
+        # Completed jobs, in memory: an agent that restarts has no token and so needs a new boot.
         self._jobs: dict[str, dict[str, str]] = {}
 
     def evaluate_hardware_support(self) -> int:
-        """Every machine that boots our ramdisk. Asked once, before the agent opens its API."""
+        """Support every machine that boots our ramdisk; called once, before its API opens."""
         redaction.install()
         return int(hardware.HardwareSupport.SERVICE_PROVIDER)
 
     def get_clean_steps(self, node: Any, ports: Any) -> list[dict[str, Any]]:
-        return _steps(abortable=True)
+        return _list_steps(abortable=True)
 
     def get_service_steps(self, node: Any, ports: Any) -> list[dict[str, Any]]:
-        return _steps(abortable=True)
+        return _list_steps(abortable=True)
 
     def get_deploy_steps(self, node: Any, ports: Any) -> list[dict[str, Any]]:
-        return [s for s in _steps() if s["step"] != "provisioner_erase_device"]
+        return [s for s in _list_steps() if s["step"] != "provisioner_erase_device"]
 
     def provisioner_inventory(self, node: Any, ports: Any) -> dict[str, Any]:
-        """What only somebody inside can see, the SSH host key of this boot among it."""
+        """Return the in-band inventory, with the SSH host key of this boot."""
         return inventory.collect()
 
     def provisioner_checks(
         self, node: Any, ports: Any, expected: dict[str, int] | None = None
     ) -> dict[str, Any]:
-        """A first look at health: `checks` is a list of {check, verdict, detail}."""
-        return {"checks": health.checks(inventory.collect(), expected or {})}
+        """Return early health checks: `checks` is a list of {check, verdict, detail}."""
+        return {"checks": health.run_checks(inventory.collect(), expected or {})}
 
     def provisioner_disks(self, node: Any, ports: Any) -> dict[str, Any]:
-        """The disks, and what each says that it can do to itself."""
+        """Return the disks and the abilities that each reports."""
         try:
-            return {"disks": disks.listed()}
+            return {"disks": disks.list_disks()}
         except ValueError as failure:
             raise errors.CleaningError(str(failure)) from None
 
     def provisioner_erase_device(
         self, node: Any, ports: Any, device: str = "", serial: str = "", by: str = "", job: str = ""
     ) -> dict[str, str]:
-        """Erase one disk by one method, and wait for its end; a job is done once in a boot."""
-        if (known := self._jobs.get(str(job))) is not None:
-            return known
+        """Erase one disk by one method and wait for its end; a job is done once in a boot."""
+        if (earlier_record := self._jobs.get(str(job))) is not None:
+            return earlier_record
         LOG.info("Erasing %s by %s", device, by)
-        record = erasure.erase(str(device), str(serial), str(by), generic=_Generic())
+        record = erasure.erase(str(device), str(serial), str(by), agent=_AgentErasure())
         LOG.info("Erasing %s by %s: %s", device, by, record["result"])
         if job and record["result"] == erasure.DONE and len(self._jobs) < JOBS_MAX:
             self._jobs[str(job)] = record
@@ -122,18 +130,18 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
         offset: int = 0,
         bytes: int = 0,  # noqa: A002
     ) -> dict[str, Any]:
-        """SHA-256 of a range of a disk, as the medium has it."""
+        """Return the SHA-256 of a range of a disk, read from the medium."""
         try:
-            return reading.digest(str(serial), int(offset), int(bytes))
+            return disk_reading.hash_range(str(serial), int(offset), int(bytes))
         except (ValueError, OSError) as failure:
             raise errors.CleaningError(f"reading back: {failure}") from None
 
     def provisioner_clear_tpm(self, node: Any, ports: Any) -> dict[str, str]:
-        """Clear the TPM, or ask the firmware to."""
+        """Clear the TPM, or request it from the firmware."""
         return tpm.clear()
 
 
-def _steps(*, abortable: bool = False) -> list[dict[str, Any]]:
+def _list_steps(*, abortable: bool = False) -> list[dict[str, Any]]:
     return [
         {
             "step": name,

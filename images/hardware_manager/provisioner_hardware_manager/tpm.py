@@ -1,10 +1,10 @@
-"""Clears the TPM: what a tenant has put into it goes with its owner's seed."""
+"""Clears the TPM, and with its owner's seed every secret that a tenant stored in it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from provisioner_hardware_manager.commands import Run, run, words
+from provisioner_hardware_manager.commands import Run, run, shorten
 
 DEVICE = Path("/dev/tpmrm0")
 # Physical Presence Interface: operation 5 is "Clear TPM", carried out by the firmware at next boot
@@ -14,10 +14,10 @@ CLEAR = "5"
 
 
 def clear(run: Run = run, *, device: Path = DEVICE, request: Path = REQUEST) -> dict[str, str]:
-    """Through the lockout hierarchy where its password is empty, else through the firmware.
+    """Clear the TPM by the lockout hierarchy if that has no password, else by the firmware.
 
-    `result` is "done" (cleared now), "not_done" (asked of the firmware, which answers at the next
-    boot, or refused) or "unsupported" (no TPM).
+    `result` is "done" (cleared now), "not_done" (requested from the firmware, which acts at the
+    next boot, or refused) or "unsupported" (no TPM).
     """
     if not device.exists():
         return {"result": "unsupported", "detail": "there is no TPM 2.0 device"}
@@ -27,12 +27,18 @@ def clear(run: Run = run, *, device: Path = DEVICE, request: Path = REQUEST) -> 
     refused = f"TPM2_Clear: {now.error}"
     try:
         request.write_text(CLEAR)
-        asked = request.read_text().split()
+        requested = request.read_text().split()
     except OSError as failure:
-        return {"result": "not_done", "detail": words(f"{refused}; no firmware request: {failure}")}
-    if CLEAR not in asked:
-        return {"result": "not_done", "detail": words(f"{refused}; the firmware took no request")}
+        return {
+            "result": "not_done",
+            "detail": shorten(f"{refused}; no firmware request: {failure}"),
+        }
+    if CLEAR not in requested:
+        return {
+            "result": "not_done",
+            "detail": shorten(f"{refused}; the firmware accepted no request"),
+        }
     return {
         "result": "not_done",
-        "detail": words(f"{refused}; the firmware was asked to clear it at the next boot"),
+        "detail": shorten(f"{refused}; the firmware is to clear it at the next boot"),
     }

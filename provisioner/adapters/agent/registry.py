@@ -32,6 +32,11 @@ class AgentRegistry:
         self._look_s = look_s
         self._turns: dict[str, asyncio.Lock] = {}  # node -> one command at a time
 
+    @property
+    def lookup_gives_token(self) -> bool:
+        """Whether the first lookup gets the token of a boot whose image carries none."""
+        return self._settings.agent_lookup_trusts == "first"
+
     async def expect(
         self, node: str, macs: Sequence[str], limit_s: float, *, through_boot: bool = False
     ) -> Secret | None:

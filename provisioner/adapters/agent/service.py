@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from provisioner.adapters.agent import protocol
 from provisioner.adapters.agent.protocol import Refusal
 from provisioner.adapters.agent.sessions import Sessions
+from provisioner.model.events.event import Event
+from provisioner.model.events.node_events import AgentRefused
 from provisioner.model.outcome import Reason
 from provisioner.ports import Clock
 from provisioner.settings import Settings
@@ -27,7 +29,7 @@ REPEAT_S = 300.0
 REPORTS_MAX = 1024  # different refusals that are remembered
 JOURNAL_MAX = 200  # refusals written down within REPEAT_S, whoever they are from
 
-Report = Callable[[str, str, Mapping[str, Any], float], Awaitable[None]]  # kind, node, detail, now
+Report = Callable[[Event, float], Awaitable[None]]
 
 
 class Answer(NamedTuple):
@@ -68,6 +70,11 @@ class AgentService:
         if isinstance(session, Refusal):
             return await self._refuse(session, peer, "lookup")
         token = protocol.HIDDEN
+        if not session.handed_at and self._settings.agent_lookup_trusts == "nobody":
+            detail = "its image carries no token, and agent_lookup_trusts is nobody"
+            return await self._refuse(
+                Refusal(404, Reason.FOREIGN_AGENT, detail, session.node), peer, "lookup"
+            )
         if not session.handed_at:
             token = await self._sessions.hand_out(session, peer, now) or protocol.HIDDEN
             log.info("%s: its maintenance agent looked itself up from %s", session.node, peer)
@@ -118,8 +125,14 @@ class AgentService:
         if sum(now - at < REPEAT_S for at in self._reported.values()) > JOURNAL_MAX:
             return
         log.warning("%s from %s refused: %s: %s", what, peer, refusal.reason, refusal.detail)
-        detail = {"what": what, "peer": peer, "reason": refusal.reason, "detail": refusal.detail}
-        await self._report("agent refused", refusal.node, detail, now)
+        event = AgentRefused(
+            about=refusal.node,
+            what=what,
+            peer=peer,
+            reason=refusal.reason,
+            problem=refusal.detail,
+        )
+        await self._report(event, now)
 
 
 def _fault(text: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from provisioner.adapters.redfish.parsing import (
     path_of,
     text,
 )
-from provisioner.checks.xid.error_codes import rank
+from provisioner.checks.xid.error_codes import rank_severity
 from provisioner.checks.xid.xid_explain import explain_xid
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.base import Record
@@ -195,7 +195,7 @@ def _metrics(value: Any) -> Iterator[Metric]:
 
 
 def _signal(event: RedfishEvent, node: str, source: str, now: float) -> Signal | None:
-    told = {"node": node, "source": source, "at": now, "message": _words(event)}
+    told: dict[str, Any] = {"node": node, "source": source, "at": now, "message": _words(event)}
     xid = _xid_of(event)
     if xid is not None:
         name, classifications = xid
@@ -244,7 +244,7 @@ def _xid_of(event: RedfishEvent) -> tuple[str, tuple[Classification, ...]] | Non
     severity = explain_xid(code, match[2]).severity
     if severity is None:
         return f"Xid{code}", ()
-    fatal = rank(severity) >= rank(Severity.RESET_GPU)
+    fatal = rank_severity(severity) >= rank_severity(Severity.RESET_GPU)
     return f"Xid{code}", (C.FATAL_EVENT, C.HARDWARE) if fatal else (C.HARDWARE,)
 
 

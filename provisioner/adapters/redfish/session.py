@@ -75,7 +75,7 @@ async def open_login(exchange: Exchange, bmc: BmcAddress) -> Login:
         return await _open_basic(exchange, bmc, root)
     body = {"UserName": bmc.username, "Password": bmc.secret.reveal()}
     call = Call("POST", sessions, body, {}, LOGIN_LIMIT_S, ANSWER_MAX_BYTES)
-    with permit.reading():  # a session changes nothing, and without one nothing can be read
+    with permit.allow_reads():  # a session changes nothing, and without one nothing can be read
         reply = await exchange(bmc, call, None)
     change = password_change(reply)
     token = reply.headers.get("x-auth-token", "").strip()
@@ -103,7 +103,7 @@ async def close_login(
     if not path:
         return
     try:
-        with permit.reading():
+        with permit.allow_reads():
             await exchange(bmc, Call("DELETE", path, timeout_s=LOGOUT_LIMIT_S), login)
     except PortError as error:
         LOG.info("%s: session was not closed, its timeout will: %s", bmc.url, error)

@@ -56,13 +56,13 @@ class SiteSide:
     async def calls(self, answers: list[Json]) -> list[Json]:
         now, agents = self._site.advance(), self._site.agents
         for given in answers:
-            agents.answered(given["call"], given["status"], given["body"], now)
-        told: list[Json] = agents.calls(now)
+            agents.accept_answer(given["call"], given["status"], given["body"], now)
+        told: list[Json] = agents.list_calls(now)
         return told
 
     async def request(self, asked: Json) -> Json | None:
         now = self._site.advance()
-        told: Json | None = self._site.agents.request(**asked, now=now)
+        told: Json | None = self._site.agents.send_request(**asked, now=now)
         return told
 
 
@@ -179,7 +179,11 @@ def simulated_agents(
     *,
     shared: bool = False,
 ) -> SimulatedAgents:
-    """`Agents` onto a simulated site. `shared`: several daemons drive it."""
+    """`Agents` onto a simulated site. `shared`: several daemons drive it.
+
+    A simulated host reads no byte of its image, so that its token comes by the lookup.
+    """
+    settings = settings.model_copy(update={"agent_lookup_trusts": "first"})
     sessions = Sessions(rows, credentials, new_token, shared=shared)
     wire = SimulatedWire(side, clock, travel)
     return SimulatedAgents(side, sessions, wire, clock, settings, report)

@@ -1,5 +1,5 @@
-// Asks the API. The token is in a cookie that no script can read; the header says that this page
-// asks, which a foreign page cannot say.
+// Asks the API. The session's secret is in a cookie that no script can read; the header says that
+// this page asks, which a foreign page cannot say.
 
 export const gone = new EventTarget(); // "signed-out"
 
@@ -12,6 +12,12 @@ export class Problem extends Error {
     this.detail = told.detail || "";
     this.unblock = told.unblock || "Ask again in a minute.";
     this.blockers = told.blockers || [];
+    this.type = told.type || "";
+  }
+
+  /** The session is good, but this change needs its holder's token anew. */
+  get needs_sign_in() {
+    return this.type === "urn:provisioner:problem:fresh-sign-in";
   }
 }
 
@@ -21,11 +27,19 @@ export const offline = () => new Problem(0, {
   unblock: "Look whether `provisioner serve` runs and this machine reaches it. This page tries again by itself.",
 });
 
+// What a page asks by itself while nobody touches it does not keep a session from ending.
+const ATTENDED_MS = 60_000;
+let touched = Date.now();
+for (const kind of ["pointerdown", "pointermove", "keydown", "wheel"]) {
+  addEventListener(kind, () => { touched = Date.now(); }, { passive: true, capture: true });
+}
+
 /** One request below /v1. {verb, body, match, token, signal} */
 export async function ask(path, { verb = "GET", body, match, token, signal } = {}) {
   const headers = { "X-Provisioner-Console": "1", Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (verb !== "GET") headers["Idempotency-Key"] = key();
+  if (Date.now() - touched > ATTENDED_MS) headers["X-Provisioner-Unattended"] = "1";
   if (match) headers["If-Match"] = match;
   if (token) headers.Authorization = `Bearer ${token}`;
   let answer;
@@ -39,8 +53,9 @@ export async function ask(path, { verb = "GET", body, match, token, signal } = {
   }
   const told = await answer.json().catch(() => ({ title: `HTTP ${answer.status}` }));
   if (answer.ok) return told;
-  if (answer.status === 401 && !token) gone.dispatchEvent(new Event("signed-out"));
-  throw new Problem(answer.status, told);
+  const problem = new Problem(answer.status, told);
+  if (answer.status === 401 && !token && !problem.needs_sign_in) gone.dispatchEvent(new Event("signed-out"));
+  throw problem;
 }
 
 /** The same, where "there is no such thing" is an answer: null. */

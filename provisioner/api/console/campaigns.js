@@ -75,10 +75,18 @@ function verbs(view, me, path, seen, again) {
     pause: () => asks({ words: "Pause", title: `Pause ${campaign.id}`, says: "No further node begins. What is under way ends.", path: `${path}/pause`, fields: reason, body: because, match, done }),
     resume: () => asks({ words: "Resume", title: `Resume ${campaign.id}`, says: "It goes on. Failures before now are accepted.", path: `${path}/resume`, match, done }),
     abort: () => asks({ words: "Abort", title: `Abort ${campaign.id}`, says: "It ends for good: nodes that have not begun stay as they are, what is under way ends.", path: `${path}/abort`, fields: reason, body: because, match, danger: true, done }),
-    rollback: () => asks({ words: "Roll back", title: `Roll ${campaign.id} back`, says: `Its nodes are brought back to ${campaign.baseline || "where they were"}, under the same limits.`, path: `${path}/rollback`, match, danger: true, done }),
+    rollback: () => asks({ words: "Roll back", title: `Roll ${campaign.id} back`, says: `Its nodes are brought back to ${campaign.baseline || "where they were"}, under the same limits.`, path: `${path}/rollback`, match, danger: true, done, figures: async () => rollback_words(await ask(`${path}/rollback`)) }),
   };
   const may = { draft: ["start", "abort"], started: ["pause", "abort"], paused: ["resume", "rollback", "abort"], stopped: ["resume", "rollback", "abort"], rolling_back: ["pause", "abort"], done: ["rollback"], aborted: ["rollback"] };
   return (may[campaign.state] ?? []).map((word) => made_of[word]());
+}
+
+function rollback_words(seen) {
+  if (seen.refused.length) return ["It cannot begin:", ...seen.refused.map((b) => `${b.subject}: ${b.detail}. ${b.unblock}`)];
+  return [
+    `${many(seen.nodes.length, "node")} go back: ${many(seen.steps, "step")}, ${many(seen.resets, "reset")}, about ${lasts(seen.minutes * 60)} of all nodes together.`,
+    seen.tenants.length ? `Nodes of these tenants are drained again: ${seen.tenants.join(", ")}.` : "No tenant feels it.",
+  ];
 }
 
 function start_words(seen) {

@@ -1,29 +1,33 @@
-// Asks before something is changed, asks the server for it, and says what became of it.
+// Asks before something is changed, asks the server for it, and says what became of it. Where the
+// server wants a fresh sign-in first, it asks for the token and sends the same again.
 
 import { ask } from "./api.js";
 import { made, tell } from "./dom.js";
+import { begin_session, refusal } from "./login.js";
 import { append_blockers } from "./problem_words.js";
 
 let count = 0;
 
 /**
  * A button that asks first. `fields`: [{name, words, kind: "text"|"area"|"check"|"number", required, value}];
- * `body(values)` makes what is sent; `done(operation)` is called when the server said yes.
+ * `body(values)` makes what is sent; `done(operation)` is called when the server said yes. `figures()` asks the server what
+ * it would mean, as lines; until they stand there nobody can agree.
  */
-export function asks({ words, title, says, path, verb = "POST", fields = [], body, match, danger = false, done }) {
+export function asks({ words, title, says, path, verb = "POST", fields = [], body, match, danger = false, done, figures }) {
   const button = made("button", { type: "button", class: danger ? "danger" : "" }, words);
-  button.addEventListener("click", () => open({ words, title, says, path, verb, fields, body, match, danger, done, button }));
+  button.addEventListener("click", () => open({ words, title, says, path, verb, fields, body, match, danger, done, figures, button }));
   return button;
 }
 
 function open(about) {
   const id = `dialog-${(count += 1)}`;
   const said = made("div", { class: "dialog-said", role: "alert" });
+  const costs = made("div", { "aria-live": "polite" });
   const inputs = new Map();
   const rows = about.fields.map((field) => row(field, `${id}-${field.name}`, inputs));
   const yes = made("button", { type: "submit", class: about.danger ? "danger" : "primary" }, about.words);
   const no = made("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
-  const form = made("form", { novalidate: true }, made("h2", { id }, about.title), made("p", {}, about.says), rows, said, made("div", { class: "buttons end" }, no, yes));
+  const form = made("form", { novalidate: true }, made("h2", { id }, about.title), made("p", {}, about.says), costs, rows, said, made("div", { class: "buttons end" }, no, yes));
   const dialog = made("dialog", { "aria-labelledby": id }, form);
   dialog.addEventListener("close", () => {
     dialog.remove();
@@ -40,7 +44,7 @@ function open(about) {
     yes.disabled = true;
     try {
       const values = Object.fromEntries([...inputs].map(([name, input]) => [name, input.type === "checkbox" ? input.checked : input.value.trim()]));
-      const operation = await ask(about.path, { verb: about.verb, body: about.body?.(values), match: about.match?.() });
+      const operation = await ask_proved(about, { verb: about.verb, body: about.body?.(values), match: about.match?.() });
       dialog.close();
       tell(`${about.words}: ${operation.state ?? "done"}`);
       about.done?.(operation);
@@ -50,9 +54,64 @@ function open(about) {
       yes.disabled = false;
     }
   });
+  if (about.figures) {
+    yes.disabled = true;
+    costs.replaceChildren(made("p", { class: "quiet" }, "Asking what it would mean…"));
+    about.figures().catch((problem) => [`What it would mean is not known. ${problem.title ?? ""}`]).then((lines) => {
+      costs.replaceChildren(...lines.map((line) => made("p", {}, line)));
+      yes.disabled = false;
+    });
+  }
   document.body.append(dialog);
   dialog.showModal();
   (rows[0]?.querySelector("input, textarea") ?? no).focus();
+}
+
+async function ask_proved(about, request) {
+  try {
+    return await ask(about.path, request);
+  } catch (problem) {
+    if (!problem.needs_sign_in || !await sign_in_again(problem)) throw problem;
+    return ask(about.path, request);
+  }
+}
+
+/** Ask for the token in a dialog of its own; whether the same person has a new session now. */
+function sign_in_again(problem) {
+  const id = `dialog-${(count += 1)}`;
+  const said = made("p", { class: "bad", role: "alert" });
+  const token = made("input", { id: `${id}-token`, type: "password", autocomplete: "current-password", spellcheck: "false", required: true });
+  const yes = made("button", { type: "submit", class: "primary" }, "Sign in");
+  const no = made("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
+  const form = made("form", { novalidate: true }, made("h2", { id }, "Sign in again"), made("p", {}, `${problem.title}: ${problem.detail}.`),
+    made("div", { class: "field" }, made("label", { for: `${id}-token` }, "Token"), token), said, made("div", { class: "buttons end" }, no, yes));
+  const dialog = made("dialog", { "aria-labelledby": id }, form);
+  let proved = false;
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    yes.disabled = true;
+    try {
+      const before = await ask("/me");
+      const me = await begin_session(token.value);
+      if (me.subject !== before.subject || me.tenant !== before.tenant) location.reload(); // another person's page
+      else proved = true;
+      dialog.close();
+    } catch (failure) {
+      said.textContent = refusal(failure);
+      yes.disabled = false;
+      token.focus();
+    }
+  });
+  return new Promise((done) => {
+    dialog.addEventListener("close", () => {
+      token.value = "";
+      dialog.remove();
+      done(proved);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    token.focus();
+  });
 }
 
 function row(field, id, inputs) {

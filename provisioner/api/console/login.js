@@ -1,7 +1,18 @@
-// Signing in: the token is sent once; the browser keeps it in a cookie that no script can read.
+// Signing in: the token is sent once, and nothing keeps it. The browser gets the secret of a session
+// in a cookie that no script can read.
 
 import { ask } from "./api.js";
 import { made } from "./dom.js";
+
+/** A session for the holder of a token, in place of the one that there is; who that is. */
+export async function begin_session(words) {
+  const token = words.trim();
+  if (!/^[!-~]{1,8000}$/.test(token)) throw Object.assign(new Error(), { title: "That is no token", unblock: "Copy the whole line that the command printed." });
+  return ask("/session", { verb: "POST", token });
+}
+
+/** Why a token began no session. */
+export const refusal = (problem) => (problem.status === 401 ? "This token is not good: unknown, expired or revoked." : `${problem.title}. ${problem.unblock ?? ""}`);
 
 export function sign_in(words, begin) {
   const token = made("input", {
@@ -20,13 +31,11 @@ export function sign_in(words, begin) {
     said.textContent = "";
     button.disabled = true;
     try {
-      const given = token.value.trim();
-      if (!/^[!-~]{1,3500}$/.test(given)) throw Object.assign(new Error(), { title: "That is no token", unblock: "Copy the whole line that the command printed." });
-      const me = await ask("/session", { verb: "POST", token: given });
+      const me = await begin_session(token.value);
       token.value = "";
       await begin(me);
     } catch (problem) {
-      said.textContent = problem.status === 401 ? "This token is not good: unknown, expired or revoked." : `${problem.title}. ${problem.unblock ?? ""}`;
+      said.textContent = refusal(problem);
       button.disabled = false;
       token.focus();
     }

@@ -138,8 +138,24 @@ function turn() {
 }
 
 async function leave() {
-  try { await ask("/session", { verb: "DELETE" }); } catch { /* the cookie was worth nothing any more */ }
+  try {
+    await ask("/session", { verb: "DELETE" });
+  } catch (problem) {
+    if (problem.status !== 401) { // it may go on: whoever leaves has to know that
+      tell(`You are not signed out. ${problem.title}. ${problem.unblock}`);
+      return;
+    }
+  }
   out("You are signed out.");
+}
+
+// A request that left just before its session was replaced by a newer one is refused, too.
+async function leave_if_over() {
+  if (!me) return;
+  const answer = await fetch("/v1/me", { credentials: "same-origin" }).catch(() => null);
+  if (!me) return;
+  if (answer?.status === 401) out("Your session is over: sign in again.");
+  else live.start();
 }
 
 function out(words) {
@@ -167,7 +183,7 @@ async function begin(who) {
 
 async function open() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (me) label(); });
-  gone.addEventListener("signed-out", () => { if (me) out("Your token is not good any more: sign in with another one."); });
+  gone.addEventListener("signed-out", leave_if_over);
   window.addEventListener("hashchange", () => { if (me) show(); });
   address.first = true;
   await arrive();
@@ -179,7 +195,7 @@ async function arrive() {
     who = await ask("/me");
   } catch (problem) {
     if (problem.status === 401) out("");
-    else put(waiting(problem, arrive)); // the token may well be good: nobody is asked for it
+    else put(waiting(problem, arrive)); // the session may well be good: nobody is asked for a token
     return;
   }
   await begin(who);

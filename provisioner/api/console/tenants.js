@@ -16,7 +16,7 @@ async function list({ signal, again }) {
   const body = rows.length
     ? section("All tenants", table("Tenants", [["Tenant"], ["Network"], ["VRF"], ["Nodes", "num"], ["Wanted", "num"]],
       rows.map((t) => [link(["tenants", t.name], t.name), chip(t.phase, "phase"), t.vrf || "—", number(held.get(t.name) ?? 0), number(t.nodes_wanted)])))
-    : empty("There is no tenant yet.", "Make one: `provisioner tenant create NAME --nodes 4`, or PUT /v1/tenants/NAME.");
+    : empty("There is no tenant yet.", "Make one: `provisioner tenant apply NAME --nodes 4`, or PUT /v1/tenants/NAME.");
   return { title: "Tenants", body, end: follow((row) => ["tenant", "allocated"].includes(row.kind), () => again()) };
 }
 
@@ -34,7 +34,7 @@ async function one(name, { signal, again }) {
       tile("Outside prefixes", usage.prefixes, quota.prefixes, quota.prefixes === null ? `${number(usage.prefixes)}, no limit` : `${number(usage.prefixes)} of ${number(quota.prefixes)}`))),
     section("Nodes", states.size ? [made("ul", { class: "legend" }, [...states].map(([state, n]) => made("li", {}, chip(state), " ", number(n)))),
       made("p", {}, made("a", { href: `#/fleet?where=${encodeURIComponent(`tenant="${name}"`)}` }, "Show them on the map"))]
-      : empty("It has no node yet.", tenant.nodes_wanted ? "Certified nodes follow by themselves; see which are certified on the map." : "Say how many it is to have: `provisioner tenant create NAME --nodes 4`.")),
+      : empty("It has no node yet.", tenant.nodes_wanted ? "Certified nodes follow by themselves; see which are certified on the map." : "Say how many it is to have: `provisioner tenant apply NAME --nodes 4`.")),
     section("Sessions to the outside", tenant.outside.length ? table("Sessions", [["Leaf"], ["Peer", "num"], ["AS", "num"], ["Takes"], ["Sends"]],
       tenant.outside.map((o) => [link(["nodes", o.switch], o.switch), o.peer, String(o.remote_as), o.accepts.join(", ") || "nothing", o.sends.join(", ") || "nothing"])) : empty("It has none.", "Nothing of it is exchanged with the outside.")));
   return { title: `Tenant ${name}`, heading: [name, " ", chip(tenant.phase, "phase")], body, end: follow((row) => ["tenant", "allocated", "state"].includes(row.kind), () => again(), 2000) };

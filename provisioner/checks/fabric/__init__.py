@@ -1,1 +1,1 @@
-"""Checks among nodes: pairs, rails and collectives, and the judges of their output. Pure."""
+"""Checks that involve several nodes: pairs, rails and collectives, and their judges. Pure."""

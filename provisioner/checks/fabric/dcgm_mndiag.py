@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, fault
 from provisioner.checks.dcgm_judge import judge_test
-from provisioner.checks.readers.dcgm_document import tests_of_many
-from provisioner.checks.readers.reading import text_of
+from provisioner.checks.readers.dcgm_document import read_multi_node_tests
+from provisioner.checks.readers.tool_output import read_output
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 MNDIAG = Command(
@@ -19,17 +19,17 @@ MNDIAG = Command(
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    tests, hosts, errors = tests_of_many(text_of(evidence, MNDIAG, any_exit=True))
+    tests, hosts, errors = read_multi_node_tests(read_output(evidence, MNDIAG, any_exit=True))
     for warned in errors:
         yield fault("fabric", Severity.ISOLATE, warned.words, f"error {warned.error_id}")
     for test in tests:
         yield from judge_test(test)
         passed = {p for r in test.results if r.status == "pass" for p in r.parts}
         for host in hosts:
-            seen = sum(part.startswith(f"{host} ") for part in passed)
-            if seen != context.gpus:
+            passed_gpus = sum(part.startswith(f"{host} ") for part in passed)
+            if passed_gpus != context.gpus:
                 detail = f"GPUs that passed {test.title}"
-                yield fault(host, Severity.ISOLATE, detail, seen, context.gpus)
+                yield fault(host, Severity.ISOLATE, detail, passed_gpus, context.gpus)
 
 
 CHECK = Check("dcgm_mndiag", Gate.C, (MNDIAG,), _findings, load=True, on_request=True)

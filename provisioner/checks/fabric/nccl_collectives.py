@@ -1,6 +1,6 @@
-"""The other collectives on one node: right values always, bandwidth where a floor is known.
+"""The other collectives on one node: values must be correct, bandwidth is compared with a floor.
 
-Nobody publishes floors for them: until the fleet has taught one, the check is skipped and says so.
+No source publishes floors for these: until they are learned from the fleet, the check is skipped.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command
-from provisioner.checks.fabric.nccl_judge import bus_gb_s, judge_run
+from provisioner.checks.fabric.nccl_judge import average_bus_gb_s, judge_run
 from provisioner.checks.readers.nccl_output import read
-from provisioner.checks.readers.reading import text_of
+from provisioner.checks.readers.tool_output import read_output
 from provisioner.model.health import Evidence, Finding, Gate
 
 # command -> threshold
@@ -23,8 +23,8 @@ _COLLECTIVES = {
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    # all are read before a missing threshold ends the judgement
-    runs = {c: read(text_of(evidence, c, any_exit=True)) for c in _COLLECTIVES}
+    # all outputs are read before a missing threshold ends the judgement
+    runs = {c: read(read_output(evidence, c, any_exit=True)) for c in _COLLECTIVES}
     for command, run in runs.items():
         yield from judge_run(
             run,
@@ -32,13 +32,13 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             threshold=_COLLECTIVES[command],
             ranks=context.gpus,
             exit_code=evidence[command.name].exit_code,
-            what=command.line.split("_perf")[0],
+            collective=command.line.split("_perf")[0],
         )
 
 
 def _measure(evidence: Mapping[str, Evidence], _context: CheckContext) -> Mapping[str, float]:
     return {
-        f"{threshold}/host": bus_gb_s(read(text_of(evidence, command, any_exit=True)))
+        f"{threshold}/host": average_bus_gb_s(read(read_output(evidence, command, any_exit=True)))
         for command, threshold in _COLLECTIVES.items()
     }
 

@@ -1,4 +1,4 @@
-"""One node as a test among nodes sees it. Names go into command lines: they are held to letters."""
+"""A node as a member of a test among nodes. Names are restricted, as they go into command lines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _ADDRESS = r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,254}$"
 
 
 class RailPort(Record):
-    """One rail of a node: the RDMA device, its address in the maintenance VRF, the GPU beside."""
+    """One rail of a node: the RDMA device, its address in the maintenance VRF, the nearest GPU."""
 
     rail: int = Field(ge=0, le=63)
-    device: str = Field(pattern=_NAME)  # "mlx5_3"; what a host says is hostile
+    device: str = Field(pattern=_NAME)  # "mlx5_3"; text from a host is hostile
     address: str = Field(default="", pattern=rf"^$|{_ADDRESS}")
     gpu: int = Field(ge=0, le=63)
 
@@ -27,8 +27,8 @@ class Member(Record):
     gpus: int = Field(default=8, ge=1, le=64)
     rails: tuple[RailPort, ...] = ()
 
-    def port(self, rail: int) -> RailPort:
-        """The port of one rail. KeyError: it has none."""
+    def find_port(self, rail: int) -> RailPort:
+        """Return the port of one rail. Raises KeyError where the node does not have that rail."""
         for port in self.rails:
             if port.rail == rail:
                 return port

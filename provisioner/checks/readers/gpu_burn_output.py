@@ -1,4 +1,4 @@
-"""Reads what gpu_burn prints: progress that overwrites itself, then a verdict on each GPU.
+"""Parses the output of gpu_burn: progress that overwrites itself, then a verdict on each GPU.
 
 wilicc/gpu-burn gpu_burn-drv.cpp: "N (F Gflop/s) - ...  errors: N - ...  temps: N C - ...", with
 "(WARNING!)" behind errors and "(DIED!)" behind a GPU whose process ended.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from provisioner.checks.check import Unreadable
-from provisioner.checks.readers.reading import whole
+from provisioner.checks.readers.tool_output import parse_whole
 from provisioner.model.base import Record
 
 GPUS_MAX = 64
@@ -20,51 +20,51 @@ _TESTED = re.compile(r"^Tested (\d{1,3}) GPUs:$", re.MULTILINE)
 _VERDICT = re.compile(r"^\s*GPU (\d{1,3}): (OK|FAULTY)\s*$", re.MULTILINE)
 
 
-class Burned(Record):
-    """One GPU: errors over the whole burn, and its last figure of speed."""
+class BurnResult(Record):
+    """The result of one GPU: its errors over the whole burn, and its last speed."""
 
     gpu: int
     ok: bool
     died: bool
     errors: int
-    gflop_s: int  # 0: it never told one
+    gflop_s: int  # 0 where it never reported a speed
 
 
-def read(text: str) -> tuple[Burned, ...]:
-    """All GPUs in order. Raises `Unreadable`."""
+def read(text: str) -> tuple[BurnResult, ...]:
+    """Return the results of all GPUs in order. Raises `Unreadable`."""
     tested = list(_TESTED.finditer(text))
     if len(tested) != 1:
-        words = " ".join(text[-160:].split())
-        raise Unreadable(f"gpu_burn: not exactly one verdict in it: {words}")
-    count = whole(tested[0][1], "GPUs")
+        tail = " ".join(text[-160:].split())
+        raise Unreadable(f"gpu_burn: not exactly one verdict in it: {tail}")
+    count = parse_whole(tested[0][1], "GPUs")
     verdicts = {int(m[1]): m[2] == "OK" for m in _VERDICT.finditer(text, tested[0].end())}
     if not 0 < count <= GPUS_MAX or set(verdicts) != set(range(count)):
         raise Unreadable(f"gpu_burn: verdicts on {len(verdicts)} of {count} GPUs")
     errors, speeds, died = [0] * count, [0] * count, [False] * count
-    seen = False
+    has_progress = False
     for match in _PROGRESS.finditer(text, 0, tested[0].start()):
-        for gpu, (calculated, speed) in enumerate(_cells(match[2], _CELL, count)):
+        for gpu, (calculated, speed) in enumerate(_parse_cells(match[2], _CELL, count)):
             died[gpu] |= calculated.startswith("-") or "DIED" in match[2].split(" - ")[gpu]
             speeds[gpu] = int(speed) or speeds[gpu]
-        for gpu, (wrong, note) in enumerate(_cells(match[3], _ERRORS, count)):
+        for gpu, (wrong, note) in enumerate(_parse_cells(match[3], _ERRORS, count)):
             errors[gpu] = max(errors[gpu], int(wrong))  # -1: it died
             died[gpu] |= "DIED" in note
-        seen = True
-    if not seen:
+        has_progress = True
+    if not has_progress:
         raise Unreadable("gpu_burn: no progress in it")
     return tuple(
-        Burned(gpu=n, ok=verdicts[n], died=died[n], errors=errors[n], gflop_s=speeds[n])
+        BurnResult(gpu=n, ok=verdicts[n], died=died[n], errors=errors[n], gflop_s=speeds[n])
         for n in range(count)
     )
 
 
-def _cells(listed: str, pattern: re.Pattern[str], count: int) -> list[tuple[str, str]]:
+def _parse_cells(listed: str, pattern: re.Pattern[str], count: int) -> list[tuple[str, str]]:
     cells = [pattern.match(cell.strip()) for cell in listed.split(" - ")]
     if len(cells) != count:
         raise Unreadable(f"gpu_burn: progress of {len(cells)} GPUs, it tested {count}")
-    found = []
+    parsed = []
     for cell in cells:
         if cell is None:
             raise Unreadable("gpu_burn: progress that cannot be read")
-        found.append((cell[1], cell[2] or ""))
-    return found
+        parsed.append((cell[1], cell[2] or ""))
+    return parsed

@@ -1,6 +1,6 @@
-"""Finds the JSON document of a tool among the warnings that it prints before and after it.
+"""Finds the JSON document in a tool's output, among warnings printed before and after it.
 
-DCGM's own tests have such an output of nvbandwidth, with braces in the warnings.
+DCGM's own tests contain such an output of nvbandwidth, with braces in the warnings.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from typing import Any
 
 from provisioner.checks.check import Unreadable
 
-BEGINS_MAX = 64  # places where a document may begin; warnings with a brace at their start are few
+BEGINS_MAX = 64  # places where a document may begin; few warnings start a line with a brace
 _DECODER = json.JSONDecoder()
 
 
-def documents(text: str, what: str) -> Iterator[Mapping[str, Any]]:
-    """Every JSON object that begins a line of the text, one after the other."""
+def find_documents(text: str, subject: str) -> Iterator[Mapping[str, Any]]:
+    """Yield every JSON object that begins a line of the text, one after the other."""
     at, begins = 0, 0
-    while (at := _begin(text, at)) >= 0:
+    while (at := _find_begin(text, at)) >= 0:
         begins += 1
         if begins > BEGINS_MAX:
-            raise Unreadable(f"{what}: more than {BEGINS_MAX} places where JSON could begin")
+            raise Unreadable(f"{subject}: more than {BEGINS_MAX} places where JSON could begin")
         try:
-            found, end = _DECODER.raw_decode(text, at)
+            document, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             at += 1
             continue
-        yield found
+        yield document
         at = end
 
 
-def document_with(text: str, *keys: str, what: str) -> Mapping[str, Any]:
-    """The one object that has one of these keys; `Unreadable` if there is none, or are two."""
-    found = [d for d in documents(text, what) if any(key in d for key in keys)]
-    if not found and "{" not in text:
-        words = " ".join(text[:200].split())
-        raise Unreadable(f"{what}: no JSON in it: {words}")
-    if len(found) != 1:
-        raise Unreadable(f"{what}: {len(found)} documents in it, or one that is cut short")
-    return found[0]
+def find_document(text: str, *keys: str, subject: str) -> Mapping[str, Any]:
+    """Return the one object that has one of these keys; `Unreadable` for none or several."""
+    matches = [d for d in find_documents(text, subject) if any(key in d for key in keys)]
+    if not matches and "{" not in text:
+        start = " ".join(text[:200].split())
+        raise Unreadable(f"{subject}: no JSON in it: {start}")
+    if len(matches) != 1:
+        raise Unreadable(f"{subject}: {len(matches)} documents in it, or one that is cut short")
+    return matches[0]
 
 
-def _begin(text: str, at: int) -> int:
-    """Where the next line that begins with a brace begins; -1: nowhere."""
+def _find_begin(text: str, at: int) -> int:
+    """Return where the next line that starts with a brace begins; -1 if there is none."""
     while (at := text.find("{", at)) >= 0:
         line = text.rfind("\n", 0, at) + 1
         if not text[line:at].strip():

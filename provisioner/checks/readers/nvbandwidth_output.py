@@ -1,6 +1,6 @@
-"""Reads what nvbandwidth prints: JSON (`-j`) or its text tables. The same cases come out of both.
+"""Parses the output of nvbandwidth, as JSON (`-j`) or as text tables, into the same cases.
 
-`Waived` is no pass; a sum that does not fit its matrix is a damaged output.
+`Waived` is not a pass; a sum that does not match its matrix means a damaged output.
 """
 
 from __future__ import annotations
@@ -10,8 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provisioner.checks.check import Unreadable
-from provisioner.checks.readers.json_in_text import document_with
-from provisioner.checks.readers.reading import lines_of, mapping, number, sequence, word
+from provisioner.checks.readers.json_in_text import find_document
+from provisioner.checks.readers.tool_output import (
+    parse_number,
+    require_list,
+    require_object,
+    require_text,
+    split_lines,
+)
 from provisioner.model.base import Record
 
 Matrix = tuple[tuple[float | None, ...], ...]  # rows of GB/s; None: the diagonal, "N/A"
@@ -22,83 +28,83 @@ _SUM = re.compile(r"^SUM ([a-z0-9_]{1,64}) ([0-9.]{1,24})$")
 
 
 class Case(Record):
-    """One test case. An empty matrix: it did not run."""
+    """One test case. An empty matrix means that it did not run."""
 
-    status: str  # "Passed", or why not
+    status: str  # "Passed", or the reason why not
     matrix: Matrix = ()
 
 
-def cases_of(text: str) -> Mapping[str, Case]:
-    """The test cases by name. Raises `Unreadable`."""
+def read_cases(text: str) -> Mapping[str, Case]:
+    """Return the test cases by name. Raises `Unreadable`."""
     if "{" in text or "Running " not in text:
         return _from_json(text)
     return _from_text(text)
 
 
 def _from_json(text: str) -> dict[str, Case]:
-    document = document_with(text, "nvbandwidth", what="nvbandwidth")
-    body = mapping(document["nvbandwidth"], "nvbandwidth")
+    document = find_document(text, "nvbandwidth", subject="nvbandwidth")
+    body = require_object(document["nvbandwidth"], "nvbandwidth")
     if "error" in body:  # printed in place of the test cases
         raise Unreadable(f"nvbandwidth: {str(body['error'])[:200]}")
-    found: dict[str, Case] = {}
-    for listed in sequence(body.get("testcases"), "testcases"):
-        case = mapping(listed, "testcase")
-        name = word(case.get("name"), "name")
-        if name in found:
+    cases: dict[str, Case] = {}
+    for listed in require_list(body.get("testcases"), "testcases"):
+        case = require_object(listed, "testcase")
+        name = require_text(case.get("name"), "name")
+        if name in cases:
             raise Unreadable(f"nvbandwidth: {name[:64]} is listed twice")
-        status = word(case.get("status"), "status")
+        status = require_text(case.get("status"), "status")
         rows = [
-            [_cell(cell) for cell in sequence(row, "bandwidth_matrix")]
-            for row in sequence(case.get("bandwidth_matrix", []), "bandwidth_matrix")
+            [_parse_cell(cell) for cell in require_list(row, "bandwidth_matrix")]
+            for row in require_list(case.get("bandwidth_matrix", []), "bandwidth_matrix")
         ]
         if status == "Passed":
             _check_sum(name, rows, case.get("sum"))
-        found[name] = Case(status=status, matrix=tuple(map(tuple, rows)))
-    return found
+        cases[name] = Case(status=status, matrix=tuple(map(tuple, rows)))
+    return cases
 
 
 def _from_text(text: str) -> dict[str, Case]:
-    """`Running X.`, a title, a line of column numbers, rows that begin with theirs, `SUM X n`."""
-    found: dict[str, Case] = {}
+    """Parse `Running X.`, a title, a line of column numbers, numbered rows, and `SUM X n`."""
+    cases_of_run: dict[str, Case] = {}
     running, columns, rows = "", 0, list[list[float | None]]()
-    for line in lines_of(text):
+    for line in split_lines(text):
         bare = line.strip()
         cells = bare.split()
         if match := _RUNNING.match(bare):
             running, columns, rows = match[1], 0, []
-            if running in found:
+            if running in cases_of_run:
                 raise Unreadable(f"nvbandwidth: {running} is listed twice")
-            found[running] = Case(status="no result")
+            cases_of_run[running] = Case(status="no result")
         elif not running:
             continue
         elif match := _SUM.match(bare):
             if match[1] != running:
-                raise Unreadable(f"nvbandwidth: the sum of {match[1]} stands under {running}")
+                raise Unreadable(f"nvbandwidth: the sum of {match[1]} is printed under {running}")
             _check_sum(running, rows, match[2])
-            found[running] = Case(status="Passed", matrix=tuple(map(tuple, rows)))
+            cases_of_run[running] = Case(status="Passed", matrix=tuple(map(tuple, rows)))
             running = ""
         elif not columns and all(c.isdecimal() for c in cells):
             columns = len(cells)
         elif columns and cells[0].isdecimal():
             if len(cells) != columns + 1:
-                raise Unreadable(f"nvbandwidth: a row of {running} has not {columns} cells")
-            rows.append([_cell(cell) for cell in cells[1:]])
-    return found
+                raise Unreadable(f"nvbandwidth: a row of {running} does not have {columns} cells")
+            rows.append([_parse_cell(cell) for cell in cells[1:]])
+    return cases_of_run
 
 
-def _cell(cell: Any) -> float | None:
+def _parse_cell(cell: Any) -> float | None:
     if cell == "N/A":
         return None
-    value = number(cell, "bandwidth")
+    value = parse_number(cell, "bandwidth")
     if value < 0:
         raise Unreadable("nvbandwidth: a bandwidth below zero")
     return value
 
 
-def _check_sum(name: str, rows: Sequence[Sequence[float | None]], told: Any) -> None:
+def _check_sum(name: str, rows: Sequence[Sequence[float | None]], printed_sum: Any) -> None:
     if not rows or len({len(row) for row in rows}) != 1:
         raise Unreadable(f"nvbandwidth: {name[:64]} has no matrix")
     total = sum(cell for row in rows for cell in row if cell is not None)
-    wanted = number(told, f"sum of {name[:64]}")
-    if abs(total - wanted) > SUM_TOLERANCE * max(total, wanted):
-        raise Unreadable(f"nvbandwidth: {name[:64]} adds up to {total:.6g}, not to {wanted:.6g}")
+    expected = parse_number(printed_sum, f"sum of {name[:64]}")
+    if abs(total - expected) > SUM_TOLERANCE * max(total, expected):
+        raise Unreadable(f"nvbandwidth: {name[:64]} adds up to {total:.6g}, not to {expected:.6g}")

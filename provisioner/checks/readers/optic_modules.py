@@ -1,8 +1,8 @@
-"""Reads what an optical module says of itself, from `mlxlink` or from `ethtool -m -j`: one form.
+"""Parses an optical module's readings, from `mlxlink` or from `ethtool -m -j`, into one form.
 
-ethtool 6.11 and later print JSON (its sff-8636 and cmis pages). Its first versions give one key
-twice, once for the measurement and once for the limits; later ones call the measurement
-"..._measurement". Light is in milliwatts there and in dBm at mlxlink.
+ethtool 6.11 and later print JSON (its sff-8636 and cmis pages). Its first versions use one key
+twice, for the measurement and for the limits; later ones call the measurement "..._measurement".
+ethtool gives light in milliwatts, mlxlink in dBm.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ from math import log10
 from typing import Any
 
 from provisioner.checks.check import CheckContext, Unreadable
-from provisioner.checks.readers.mlxlink_reading import MLXLINK, PortFacts, ports
-from provisioner.checks.readers.reading import documents_of, mapping, number, text_of
+from provisioner.checks.readers.mlxlink_ports import MLXLINK, PortFacts, read_ports
+from provisioner.checks.readers.tool_output import (
+    parse_documents,
+    parse_number,
+    read_output,
+    require_object,
+)
 from provisioner.model.health import Evidence
 
 LANES_MAX = 16
-DARK_DBM = -40.0  # how no light at all is written (SFF-8636: zero milliwatts)
+DARK_DBM = -40.0  # stands for no light at all (SFF-8636: zero milliwatts)
 _SECTION = "Module Info"
 _COPPER = "copper"
 _ETHTOOL = re.compile(r'"(?:identifier_description|module_temperature\w*|laser_tx_bias_current)"')
@@ -31,7 +36,7 @@ _MLXLINK = (
     ("Rx Power Current [dBm]", "light received", "dBm"),
     ("Tx Power Current [dBm]", "light sent", "dBm"),
 )
-# measurement (names of drivers and versions), limits, words, unit
+# keys of the measurement (by driver and version), key of the limits, quantity, unit
 _JSON = (
     (("module_temperature_measurement",), "module_temperature", "temperature", "C"),
     (("module_voltage_measurement",), "module_voltage", "voltage", "V"),
@@ -45,7 +50,7 @@ _USED = {*_FAULTS, *(name for names, limits, _, _ in _JSON for name in (*names, 
 
 
 @dataclass(frozen=True)
-class Reading:
+class OpticReading:
     """One quantity of all lanes, with the module's own limits."""
 
     words: str
@@ -56,113 +61,119 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Module:
-    """One module. `missing`: quantities that it gives no reading or no limits of."""
+class OpticModule:
+    """One module. `missing` lists the quantities without a reading or without limits."""
 
     part: str
     copper: bool
-    readings: tuple[Reading, ...]
+    readings: tuple[OpticReading, ...]
     missing: tuple[str, ...]
-    faults: tuple[str, ...] = ()  # flags that it has raised
+    faults: tuple[str, ...] = ()  # flags that the module has raised
 
     @property
     def received_dbm(self) -> tuple[float, ...]:
-        """Light received by every lane."""
-        found = next((r for r in self.readings if r.words == "light received"), None)
-        if found is None:
+        """The light that every lane receives; () where it is not reported."""
+        light = next((r for r in self.readings if r.words == "light received"), None)
+        if light is None:
             return ()
-        return found.lanes if found.unit == "dBm" else tuple(map(_dbm, found.lanes))
+        return light.lanes if light.unit == "dBm" else tuple(map(_convert_to_dbm, light.lanes))
 
     @property
     def temperature_c(self) -> float | None:
-        """None: it gives none."""
+        """The module's temperature; None where it is not reported."""
         return next((r.lanes[0] for r in self.readings if r.words == "temperature"), None)
 
 
-def modules(evidence: Mapping[str, Evidence], context: CheckContext) -> list[Module]:
-    """The module of every port. Raises `Unreadable` for a port that tells none."""
-    text = text_of(evidence, MLXLINK, any_exit=True)
+def read_modules(evidence: Mapping[str, Evidence], context: CheckContext) -> list[OpticModule]:
+    """Return the module of every port. Raises `Unreadable` for a port without one."""
+    text = read_output(evidence, MLXLINK, any_exit=True)
     if _ETHTOOL.search(text):
-        return _of_ethtool(text, context)
-    listed = ports(evidence, context)
+        return _parse_ethtool(text, context)
+    listed = read_ports(evidence, context)
     for port in listed:
         if port.failure:
             raise Unreadable(f"mlxlink: {port.part}: {port.failure}")
-    return [_of_mlxlink(port) for port in listed]
+    return [_parse_mlxlink(port) for port in listed]
 
 
-def _of_mlxlink(port: PortFacts) -> Module:
-    kind = port.word(_SECTION, "Cable Type")
+def _parse_mlxlink(port: PortFacts) -> OpticModule:
+    kind = port.get_text(_SECTION, "Cable Type")
     readings, missing = [], []
-    for key, words, unit in _MLXLINK:
-        found = port.bracket(_SECTION, key)
-        if found is None or not found[0]:
+    for key, quantity, unit in _MLXLINK:
+        values = port.get_range(_SECTION, key)
+        if values is None or not values[0]:
             missing.append(key)
         else:
-            readings.append(Reading(words, unit, tuple(found[0]), found[1], found[2]))
-    # some firmware does not say what an optical module is, but a cable without readings must
+            readings.append(OpticReading(quantity, unit, tuple(values[0]), values[1], values[2]))
+    # some firmware does not identify an optical module, but a cable without readings must do so
     if kind is None and missing:
-        raise Unreadable(f"mlxlink: {port.part} does not say what its cable is")
+        raise Unreadable(f"mlxlink: {port.part} does not report its cable type")
     copper = kind is not None and _COPPER in kind.lower()
-    return Module(port.part, copper, tuple(readings), tuple(missing))
+    return OpticModule(port.part, copper, tuple(readings), tuple(missing))
 
 
-def _of_ethtool(text: str, context: CheckContext) -> list[Module]:
-    found = []
-    for at, (above, document) in enumerate(documents_of(text, "ethtool", pairs=_pairs)):
+def _parse_ethtool(text: str, context: CheckContext) -> list[OpticModule]:
+    modules = []
+    for at, (above, document) in enumerate(parse_documents(text, "ethtool", pairs=_merge_pairs)):
         match = _DEVICE.match(above)
         listed = document if isinstance(document, list) else [document]
         if len(listed) != 1:
             raise Unreadable("ethtool: not one module in a document")
-        found.append(_module(f"port {match[1] if match else at}", mapping(listed[0], "module")))
-    if len(found) < max(context.rails, 1) or len({m.part for m in found}) != len(found):
-        raise Unreadable(f"ethtool: {len(found)} modules, {context.rails} are of rails")
-    return found
+        modules.append(
+            _build_module(f"port {match[1] if match else at}", require_object(listed[0], "module"))
+        )
+    if len(modules) < max(context.rails, 1) or len({m.part for m in modules}) != len(modules):
+        raise Unreadable(f"ethtool: {len(modules)} modules, {context.rails} are of rails")
+    return modules
 
 
-def _pairs(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose key may be there twice: a number, and an object of its limits."""
-    found: dict[str, Any] = {}
+def _merge_pairs(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object whose key may occur twice: as a number, and as an object of its limits."""
+    merged: dict[str, Any] = {}
     for key, value in pairs:
         if key in _TWICE and isinstance(value, int | float):
             key = f"{key}_measurement"
-        if key in found and key in _USED:
+        if key in merged and key in _USED:
             raise ValueError(f"{key[:40]} is there twice")
-        found[key] = value
-    return found
+        merged[key] = value
+    return merged
 
 
-def _module(part: str, facts: Mapping[str, Any]) -> Module:
+def _build_module(part: str, facts: Mapping[str, Any]) -> OpticModule:
     if "identifier" not in facts and "identifier_description" not in facts:
-        raise Unreadable(f"ethtool: {part} does not say what its module is")
+        raise Unreadable(f"ethtool: {part} does not report its module type")
     technology = str(facts.get("transmitter_technology_description", "")).lower()
     readings, missing = [], []
-    for names, limits, words, unit in _JSON:
-        lanes = next((_lanes(facts[name], name) for name in names if name in facts), ())
-        bounds = mapping(facts.get(limits, {}), limits)
+    for names, limits, quantity, unit in _JSON:
+        lanes = next((_parse_lanes(facts[name], name) for name in names if name in facts), ())
+        bounds = require_object(facts.get(limits, {}), limits)
         low, high = bounds.get("low_alarm_threshold"), bounds.get("high_alarm_threshold")
         if not lanes or low is None or high is None:
-            missing.append(words)
+            missing.append(quantity)
             continue
-        readings.append(Reading(words, unit, lanes, number(low, limits), number(high, limits)))
-    faults = tuple(name for name in _FAULTS if _raised(facts.get(name)))
-    return Module(part, _COPPER in technology, tuple(readings), tuple(missing), faults)
+        readings.append(
+            OpticReading(
+                quantity, unit, lanes, parse_number(low, limits), parse_number(high, limits)
+            )
+        )
+    faults = tuple(name for name in _FAULTS if _is_raised(facts.get(name)))
+    return OpticModule(part, _COPPER in technology, tuple(readings), tuple(missing), faults)
 
 
-def _lanes(value: Any, name: str) -> tuple[float, ...]:
-    """A number, a list of them, or an object that has the list."""
+def _parse_lanes(value: Any, name: str) -> tuple[float, ...]:
+    """Parse a number, a list of numbers, or an object that holds the list."""
     listed = value.get("values") if isinstance(value, dict) else value
     listed = listed if isinstance(listed, list) else [listed]
     if len(listed) > LANES_MAX:
         raise Unreadable(f"ethtool: {name} has more than {LANES_MAX} lanes")
-    return tuple(number(cell, name) for cell in listed)
+    return tuple(parse_number(cell, name) for cell in listed)
 
 
-def _raised(flag: Any) -> bool:
-    """ "Yes", true, or a list with one of them; "None", "No" and false are not."""
+def _is_raised(flag: Any) -> bool:
+    """Return True for "Yes", true, or a list with one of them; False for "None", "No" and false."""
     listed = flag if isinstance(flag, list) else [flag]
     return any(cell is True or cell in ("Yes", "On") for cell in listed)
 
 
-def _dbm(milliwatts: float) -> float:
+def _convert_to_dbm(milliwatts: float) -> float:
     return 10 * log10(milliwatts) if milliwatts > 0 else DARK_DBM

@@ -1,8 +1,8 @@
-"""Reads what rasdaemon recorded: `ras-mc-ctl --summary` and `ras-mc-ctl --errors`.
+"""Parses rasdaemon's records: `ras-mc-ctl --summary` and `ras-mc-ctl --errors`.
 
-Both print a section for every kind of event, or "No ... errors." in its place. The memory
-controllers' section is always there; without it the output is another one. A newer rasdaemon has
-more sections: one that this reader does not know is told by its own words, never left out.
+Both print a section for every kind of event, or "No ... errors." in its place. The section of the
+memory controllers is always there; an output without it is not one of these. A newer rasdaemon has
+more sections: an unknown one is reported with its own text and never ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from provisioner.checks.check import Unreadable
-from provisioner.checks.readers.reading import lines_of
+from provisioner.checks.readers.tool_output import split_lines
 
 _NONE = re.compile(r"^No (?P<kind>[A-Za-z][\w /-]{1,60}?) errors\.?$")
 _HEAD = re.compile(r"^(?P<kind>[A-Za-z][\w /-]{1,60}?)(?: summary)?:$")
@@ -37,7 +37,7 @@ _GOOD = re.compile(r"\bcorrected\b|^Info$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class RasEvent:
-    """One line of a section. `corrected` None: its words do not say."""
+    """One line of a section. `corrected` is None where the text does not say."""
 
     kind: str
     words: str
@@ -46,21 +46,21 @@ class RasEvent:
 
     @property
     def memory(self) -> bool:
-        """Whether a memory controller told it."""
+        """Whether a memory controller reported the event."""
         return self.kind.lower() in _MEMORY
 
 
 def looks_like_ras(text: str) -> bool:
-    """Whether this is an output of `ras-mc-ctl`."""
+    """Return whether this is an output of `ras-mc-ctl`."""
     begin = text.lstrip()[:200]
     return begin.startswith(("ras-mc-ctl:", "No Memory errors", "Memory controller events"))
 
 
-def ras_events(text: str) -> tuple[bool, list[RasEvent]]:
-    """Whether its drivers are loaded (unless it says no, they are), and every event."""
-    loaded, kinds, found = True, set(), []
+def read_ras_events(text: str) -> tuple[bool, list[RasEvent]]:
+    """Return whether the EDAC drivers are loaded (true unless it denies it), and every event."""
+    loaded, kinds, events = True, set(), []
     kind = ""
-    for line in (row.strip() for row in lines_of(text)):
+    for line in (row.strip() for row in split_lines(text)):
         if match := _STATUS.match(line):
             loaded = match[1] == "are"
         elif match := _NONE.match(line) or _HEAD.match(line):
@@ -69,26 +69,26 @@ def ras_events(text: str) -> tuple[bool, list[RasEvent]]:
         elif not kind:
             raise Unreadable(f"ras-mc-ctl: cannot read {line[:60]!r}")
         else:
-            found.append(_event(kind, line))
+            events.append(_parse_event(kind, line))
     # every version of rasdaemon begins with these two
     if loaded and not (kinds & set(_MEMORY) and kinds & set(_PCIE)):
-        raise Unreadable("ras-mc-ctl: it does not tell of the memory controllers and of PCIe")
-    return loaded, found
+        raise Unreadable("ras-mc-ctl: it does not report the memory controllers and PCIe")
+    return loaded, events
 
 
-def _event(kind: str, line: str) -> RasEvent:
+def _parse_event(kind: str, line: str) -> RasEvent:
     if match := _DIMM.match(line):
-        return RasEvent(kind, match["label"], int(match["count"]), _grade(match["grade"]))
+        return RasEvent(kind, match["label"], int(match["count"]), _is_corrected(match["grade"]))
     if match := _RECORD.match(line):
         at = _AT.match(match["words"])
-        words = at["label"] if at else match["words"]
-        return RasEvent(kind, words, int(match["count"]), _grade(match["grade"]))
+        text = at["label"] if at else match["words"]
+        return RasEvent(kind, text, int(match["count"]), _is_corrected(match["grade"]))
     if match := _DEVICE.match(line) or _COUNTED.match(line):
-        return RasEvent(kind, match["words"], int(match["count"]), _grade(match["words"]))
-    return RasEvent(kind, line, 1, _grade(line))
+        return RasEvent(kind, match["words"], int(match["count"]), _is_corrected(match["words"]))
+    return RasEvent(kind, line, 1, _is_corrected(line))
 
 
-def _grade(words: str) -> bool | None:
-    if _BAD.search(words):
+def _is_corrected(text: str) -> bool | None:
+    if _BAD.search(text):
         return False
-    return True if _GOOD.search(words) else None
+    return True if _GOOD.search(text) else None

@@ -1,1 +1,1 @@
-"""NVIDIA's Xid and SXid error catalogues: what a code means and what it calls for. Pure."""
+"""NVIDIA's Xid and SXid error catalogues: the meaning of a code and the action for it. Pure."""

@@ -1,10 +1,10 @@
-"""What Xids and SXids ask for: NVIDIA's actions as words, and what each means to us.
+"""The actions that NVIDIA publishes for Xids and SXids, and the severity that each has for us.
 
-Rule: a code, a bit or a word that no published table has asks for the worst (`UNKNOWN`); only what
-a table calls harmless is no finding. The tables: `xid_table`, `xid_nvlink`, `xid_nvlink5`,
-`sxid_table`. They are our transcription of the facts in NVIDIA's Xid catalogue (the workbook
-"Xid-Catalog" that is published with NVSentinel, Apache-2.0) and of the Fabric Manager guide's
-appendix on NVSwitch errors; the wording is ours.
+A code, a bit or a text that no published table has gets the worst severity (`UNKNOWN`); only an
+entry that a table calls harmless causes no finding. The tables are `xid_table`, `xid_nvlink`,
+`xid_nvlink5` and `sxid_table`. They are our transcription of the facts in NVIDIA's Xid catalogue
+(the workbook "Xid-Catalog" that is published with NVSentinel, Apache-2.0) and of the Fabric Manager
+guide's appendix on NVSwitch errors; the wording is ours.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from provisioner.model.health import Severity
 
 
 class Family(StrEnum):
+    """The driver that reports an error."""
+
     XID = "xid"  # from a GPU's driver
     SXID = "sxid"  # from an NVSwitch's driver
 
 
 class Action(StrEnum):
-    """The catalogue's "Resolution Bucket (Immediate Action)"; SXids use the same words."""
+    """The catalogue's "Resolution Bucket (Immediate Action)"; SXids use the same values."""
 
     IGNORE = "IGNORE"
     RESTART_APP = "RESTART_APP"
@@ -32,25 +34,25 @@ class Action(StrEnum):
     CHECK_MECHANICALS = "CHECK_MECHANICALS"
     UPDATE_SWFW = "UPDATE_SWFW"
     CHECK_UVM = "CHECK_UVM"
-    XID_154_EVAL = "XID_154_EVAL"  # as Xid 154 beside it says; without one, restart the application
-    XID_154 = "XID_154"  # its own text says it
+    XID_154_EVAL = "XID_154_EVAL"  # as the Xid 154 beside it; without one, restart the application
+    XID_154 = "XID_154"  # its own text carries the action
     WORKFLOW_XID_45 = "WORKFLOW_XID_45"
     WORKFLOW_XID_48 = "WORKFLOW_XID_48"
     WORKFLOW_NVLINK_ERR = "WORKFLOW_NVLINK_ERR"  # Xid 74's registers
-    WORKFLOW_NVLINK5_ERR = "WORKFLOW_NVLINK5_ERR"  # the words of Xid 144 to 150
+    WORKFLOW_NVLINK5_ERR = "WORKFLOW_NVLINK5_ERR"  # the status words of Xid 144 to 150
     CONTACT_SUPPORT = "CONTACT_SUPPORT"
     NONE = ""  # the catalogue lists the code and publishes no action
 
 
 class Part(StrEnum):
-    """Which part a decoded NVLink register speaks of."""
+    """The part that a decoded NVLink register refers to."""
 
     LINK = "link"  # the channel between the ends: seating, cable, signal
     UNKNOWN = "unknown"
 
 
-# On a node in maintenance no application but our own tests runs: one that had to be restarted is
-# a fault to look into. What needs a workflow that did not decide asks for the worst.
+# A node in maintenance runs only our own tests, so an application restart is a fault to
+# investigate. An action whose workflow did not decide gets the worst severity.
 SEVERITY: dict[Action, Severity | None] = {
     Action.IGNORE: None,
     Action.RESTART_APP: Severity.MONITOR,
@@ -76,26 +78,26 @@ _ORDER = (
 )
 
 
-def rank(severity: Severity | None) -> int:
-    """How much a severity asks for: 0 for nothing at all."""
+def rank_severity(severity: Severity | None) -> int:
+    """Return a severity's position from mild to severe; 0 for None."""
     return _ORDER.index(severity)
 
 
-def worst(severities: Iterable[Severity | None]) -> Severity | None:
-    """The one that asks for most; None if none asks for anything."""
-    return max(severities, key=rank, default=None)
+def select_worst(severities: Iterable[Severity | None]) -> Severity | None:
+    """Return the most severe; None if there is none."""
+    return max(severities, key=rank_severity, default=None)
 
 
-class Explained(Record):
-    """One Xid or SXid, told to a person. `severity` None: nothing is asked for."""
+class Explanation(Record):
+    """The explanation of one Xid or SXid for a person. `severity` None: no action is needed."""
 
     family: Family
     code: int  # -1: the number could not be read
     mnemonic: str
     meaning: str
     action: Action
-    investigate: str  # the catalogue's second bucket: how to find out why
+    investigate: str  # the catalogue's second bucket: how to find the cause
     severity: Severity | None
-    known: bool  # it stands in a published table
-    details: tuple[str, ...] = ()  # what registers and words said, one sentence each
+    known: bool  # the code is in a published table
+    details: tuple[str, ...] = ()  # decoded registers and texts, one sentence each
     source: str

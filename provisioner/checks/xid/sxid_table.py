@@ -1,9 +1,9 @@
-"""What an NVSwitch reports: the Fabric Manager guide's tables; data in `sxid_catalog.csv`.
+"""NVSwitch errors by the Fabric Manager guide's tables; data in `sxid_catalog.csv`.
 
 Source: NVIDIA Fabric Manager user guide, appendix on NVSwitch SXid errors (non-fatal, fatal, always
-fatal), by way of leptonai/gpud (Apache-2.0), which transcribed it. The guide speaks of virtual
-machines; on bare metal every fatal one restarts the host, which resets all GPUs and NVSwitches.
-A fatal one shows on the GPUs as Xid 74: the switch is then the root cause (AWS, GPUD).
+fatal), by way of leptonai/gpud (Apache-2.0), which transcribed it. The guide describes virtual
+machines; on bare metal every fatal error restarts the host, which resets all GPUs and NVSwitches.
+A fatal error appears on the GPUs as Xid 74: the switch is then the root cause (AWS, GPUD).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from provisioner.checks.xid.error_codes import SEVERITY, Action, Explained, Family, worst
+from provisioner.checks.xid.error_codes import SEVERITY, Action, Explanation, Family, select_worst
 from provisioner.checks.xid.error_codes import UNKNOWN as WORST
 from provisioner.checks.xid.xid_table import data_rows
 from provisioner.model.base import Record
@@ -22,8 +22,10 @@ SOURCE = "NVIDIA Fabric Manager user guide, NVSwitch SXid errors"
 
 
 class Fatality(StrEnum):
+    """The guide's class of an error."""
+
     NON_FATAL = "non_fatal"
-    POTENTIALLY_FATAL = "potentially_fatal"  # on an access port one GPU, on a trunk port more
+    POTENTIALLY_FATAL = "potentially_fatal"  # one GPU on an access port, more on a trunk port
     ALWAYS_FATAL = "always_fatal"
 
 
@@ -42,14 +44,14 @@ SXIDS: dict[int, SxidRow] = {
 }
 
 
-def explain_sxid(code: int, *, fatal: bool | None = None) -> Explained:
-    """What an SXid asks for; `fatal` is what the message itself says, and can only make it worse.
+def explain_sxid(code: int, *, fatal: bool | None = None) -> Explanation:
+    """Return the explanation of an SXid. `fatal` is the message's own level and can only worsen it.
 
     "Non-fatal" in the message of a code that the guide calls always fatal changes nothing.
     """
     row = SXIDS.get(code)
     if row is None:
-        return Explained(
+        return Explanation(
             family=Family.SXID,
             code=code,
             mnemonic="",
@@ -63,11 +65,11 @@ def explain_sxid(code: int, *, fatal: bool | None = None) -> Explained:
     details = [row.fatality.replace("_", " ")]
     severity = SEVERITY[row.action]
     if fatal and row.fatality is Fatality.NON_FATAL:
-        severity = worst([severity, Severity.RESTART])
+        severity = select_worst([severity, Severity.RESTART])
         details.append("the message calls it fatal, the table does not: taken as fatal")
     if row.advice:
         details.append(row.advice)
-    return Explained(
+    return Explanation(
         family=Family.SXID,
         code=code,
         mnemonic=row.name,

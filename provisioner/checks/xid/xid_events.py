@@ -1,8 +1,8 @@
 """Finds Xids and SXids in kernel logs and in Fabric Manager's log, as events.
 
-Rule: the driver's own words begin with the code, and what follows is partly chosen by whoever ran
-the process: the first mark in a line counts, so that a process named "SXid (0): 12028" hides
-nothing. A flood is bounded: equal events are counted, not listed.
+The driver's text begins with the code, and the owner of the process chooses part of the text behind
+it. So the first mark in a line counts: a process named "SXid (0): 12028" hides nothing. Floods are
+bounded: equal events are counted, not listed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from provisioner.checks.readers.reading import pci as pci_of
-from provisioner.checks.readers.xid_lines import LogLine, log_line
-from provisioner.checks.xid.error_codes import Explained, Family
+from provisioner.checks.readers.log_lines import LogLine, parse_log_line
+from provisioner.checks.readers.tool_output import normalize_pci as pci_of
+from provisioner.checks.xid.error_codes import Explanation, Family
 from provisioner.checks.xid.sxid_table import explain_sxid
 from provisioner.checks.xid.xid_explain import explain_xid
 from provisioner.model.base import Record
@@ -37,17 +37,17 @@ _FABRIC_MANAGER = re.compile(
 
 
 class ErrorEvent(Record):
-    """One Xid or SXid, and how often a log has it. Times as in `LogLine`: of the first and last."""
+    """One Xid or SXid with its count in a log; times (see `LogLine`) of its first and last line."""
 
     family: Family
     code: int  # NO_CODE: the number could not be read
-    pci: str  # "0000:1b:00.0" or as it was printed, if it is no address
-    slot: str = ""  # "GPU_SXM_3"; "": no inventory knows this address
+    pci: str  # "0000:1b:00.0", or as printed if that is not an address
+    slot: str = ""  # "GPU_SXM_3"; "" where no inventory has this address
     link: int = -1
     place: str = ""  # "GPC 8, TPC 5" of a graphics exception
-    process: str = ""  # bounded; chosen by whoever ran it
-    fatal: bool | None = None  # as an SXid's words say
-    words: str  # after the code
+    process: str = ""  # bounded; its owner chose the name
+    fatal: bool | None = None  # by the text of an SXid
+    words: str  # the text after the code
     first_at: float | None = None
     last_at: float | None = None
     first_boot_s: float | None = None
@@ -56,20 +56,20 @@ class ErrorEvent(Record):
 
     @property
     def part(self) -> str:
-        """Slot, or PCI address."""
+        """The slot, or the PCI address where the slot is unknown."""
         return self.slot or f"PCI {self.pci}"
 
-    def explained(self) -> Explained:
-        """What it asks for."""
+    def explain(self) -> Explanation:
+        """Return what the code means and which action it needs."""
         if self.family is Family.SXID:
             return explain_sxid(self.code, fatal=self.fatal)
         return explain_xid(self.code, self.words)
 
 
-def event_of(line: LogLine, slots: Mapping[str, str] | None = None) -> ErrorEvent | None:
-    """The Xid or SXid in one line; None if it has none. `slots`: PCI address -> slot."""
+def find_event(line: LogLine, slots: Mapping[str, str] | None = None) -> ErrorEvent | None:
+    """Return the Xid or SXid in one line, or None. `slots`: PCI address -> slot."""
     if match := _MARK.search(line.words):
-        return _driver(line, match, slots or {})
+        return _build_driver_event(line, match, slots or {})
     if match := _FABRIC_MANAGER.search(line.words):
         address = pci_of(match["pci"])
         return ErrorEvent(
@@ -86,57 +86,62 @@ def event_of(line: LogLine, slots: Mapping[str, str] | None = None) -> ErrorEven
     return None
 
 
-def events_of(
+def find_events(
     lines: Iterable[str], slots: Mapping[str, str] | None = None
 ) -> tuple[ErrorEvent, ...]:
-    """Distinct events of a log, in the order of their first line, each with its count.
+    """Return the distinct events of a log, in the order of their first line, each with its count.
 
-    Beyond `EVENTS_MAX` distinct ones the rest is counted without its words.
+    Beyond `EVENTS_MAX` distinct events, further ones are counted without their text.
     """
-    found: dict[tuple[object, ...], ErrorEvent] = {}
+    event_of_key: dict[tuple[object, ...], ErrorEvent] = {}
     for line in lines:
-        # one line in a thousand tells an error: the others are not taken apart (a line of JSON
-        # may spell its words in another way)
+        # one line in a thousand reports an error: the others are not parsed (a line of JSON may
+        # escape its text)
         if not ("Xid" in line or "NVSwitch" in line or line.lstrip().startswith("{")):
             continue
-        event = event_of(log_line(line), slots)
+        event = find_event(parse_log_line(line), slots)
         if event is None:
             continue
-        key: tuple[object, ...] = (*_key(event), event.words if _decoded(event) else "")
-        if key not in found and len(found) >= EVENTS_MAX:
+        key: tuple[object, ...] = (
+            *_build_key(event),
+            event.words if _has_decoded_text(event) else "",
+        )
+        if key not in event_of_key and len(event_of_key) >= EVENTS_MAX:
             key = (event.family, event.code)
-        before = found.get(key)
-        found[key] = event if before is None else _again(before, event)
-    return tuple(found.values())
+        earlier = event_of_key.get(key)
+        event_of_key[key] = event if earlier is None else _merge_event(earlier, event)
+    return tuple(event_of_key.values())
 
 
-def slots_of(devices: Iterable[tuple[str | None, str]]) -> dict[str, str]:
-    """PCI address -> slot, from (address, slot) pairs of an inventory.
+def index_slots(devices: Iterable[tuple[str | None, str]]) -> dict[str, str]:
+    """Return PCI address -> slot, from (address, slot) pairs of an inventory.
 
     An Xid prints the address without its function ("0000:1b:00"); both forms are keys.
     """
-    return dict(_slot_keys(devices))
+    return dict(_walk_slot_keys(devices))
 
 
-def _slot_keys(devices: Iterable[tuple[str | None, str]]) -> Iterator[tuple[str, str]]:
+def _walk_slot_keys(devices: Iterable[tuple[str | None, str]]) -> Iterator[tuple[str, str]]:
     for address, slot in devices:
         if address:
             yield pci_of(address), slot
             yield pci_of(address).partition(".")[0], slot
 
 
-def _driver(line: LogLine, match: re.Match[str], slots: Mapping[str, str]) -> ErrorEvent:
-    words = line.words[match.end() :]
+def _build_driver_event(
+    line: LogLine, match: re.Match[str], slots: Mapping[str, str]
+) -> ErrorEvent:
+    text = line.words[match.end() :]
     process = ""
-    if (owner := _OWNER.match(words)) and owner.end():
+    if (owner := _OWNER.match(text)) and owner.end():
         process = (owner["name"] or "").strip()
-        words = words[owner.end() :]
+        text = text[owner.end() :]
     if process in ("<unknown>", "'<unknown>'"):
         process = ""
     address = pci_of(match["pci"])
-    link = _LINK.search(words)
-    place = _PLACE.search(words)
-    level = _FATAL.match(words)
+    link = _LINK.search(text)
+    place = _PLACE.search(text)
+    level = _FATAL.match(text)
     return ErrorEvent(
         family=Family.SXID if match["family"] == "SXid" else Family.XID,
         code=NO_CODE if match["code"] is None else int(match["code"]),
@@ -146,7 +151,7 @@ def _driver(line: LogLine, match: re.Match[str], slots: Mapping[str, str]) -> Er
         place=f"GPC {place[1]}, TPC {place[2]}" if place else "",
         process=process[:64],
         fatal=level[1] == "Fatal" if level else None,
-        words=words[:WORDS_MAX],
+        words=text[:WORDS_MAX],
         first_at=line.at,
         last_at=line.at,
         first_boot_s=line.boot_s,
@@ -154,16 +159,16 @@ def _driver(line: LogLine, match: re.Match[str], slots: Mapping[str, str]) -> Er
     )
 
 
-def _key(event: ErrorEvent) -> tuple[object, ...]:
+def _build_key(event: ErrorEvent) -> tuple[object, ...]:
     return event.family, event.code, event.pci, event.link, event.place, event.fatal
 
 
-def _decoded(event: ErrorEvent) -> bool:
-    """Its words change what it asks for, so that two with other words are two."""
+def _has_decoded_text(event: ErrorEvent) -> bool:
+    """Return whether an event's text changes its action, so that different texts are two events."""
     return event.family is Family.XID and (event.code in (74, 154) or 144 <= event.code <= 150)
 
 
-def _again(before: ErrorEvent, event: ErrorEvent) -> ErrorEvent:
+def _merge_event(before: ErrorEvent, event: ErrorEvent) -> ErrorEvent:
     return before.model_copy(
         update={
             "count": before.count + 1,

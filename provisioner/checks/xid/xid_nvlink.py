@@ -1,7 +1,7 @@
 """Xid 74 on Hopper: seven registers, of which four are valid, decoded bit by bit.
 
-Source: NVIDIA Xid catalogue, bucket WORKFLOW_NVLINK_ERR. Rule: a bit that the workflow does not
-name, or a register that Hopper does not have, asks for the worst.
+Source: NVIDIA Xid catalogue, bucket WORKFLOW_NVLINK_ERR. A bit that the workflow does not name, or
+a register that Hopper does not have, gets the worst severity.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from provisioner.checks.xid.error_codes import UNKNOWN, Part, worst
+from provisioner.checks.xid.error_codes import UNKNOWN, Part, select_worst
 from provisioner.model.base import Record
 from provisioner.model.health import Severity
 
@@ -23,7 +23,7 @@ _MESSAGE = re.compile(
 
 
 class NvlinkMeaning(StrEnum):
-    """What a bit says, in the workflow's order."""
+    """The meaning of a bit, in the workflow's order."""
 
     HARMLESS = "can be ignored"
     SYMPATHETIC = "follows another error; alone, report it"
@@ -34,7 +34,7 @@ class NvlinkMeaning(StrEnum):
     REPEATED = "report it if it is seen again and again"
     REPEATED_DIAG = "if it is seen again and again: field diagnosis"
     NOT_EXPECTED = "never expected in production: report it"
-    THRESHOLD = "many corrected ECC errors: goes on; field diagnosis tells more"
+    THRESHOLD = "many corrected ECC errors: operation continues; run field diagnosis"
     UNLISTED = "in no published table"
 
 
@@ -51,7 +51,7 @@ SEVERITIES: dict[NvlinkMeaning, Severity | None] = {
     NvlinkMeaning.THRESHOLD: Severity.MONITOR,
     NvlinkMeaning.UNLISTED: UNKNOWN,
 }
-# The workflow names a part for these two only; ECC and parity are in an end, it does not say which.
+# The workflow names a part for these two only; for ECC and parity it does not name the faulty end.
 PARTS: dict[NvlinkMeaning, Part] = {
     NvlinkMeaning.SEATING: Part.LINK,
     NvlinkMeaning.SIGNAL: Part.LINK,
@@ -105,32 +105,32 @@ class NvlinkBit(Record):
 
 
 def decode_registers(registers: tuple[int, ...]) -> tuple[NvlinkBit, ...]:
-    """Every set bit with its meaning."""
-    found = []
+    """Return every set bit with its meaning."""
+    bits_found = []
     for number, value in enumerate(registers[:REGISTERS], start=1):
         named = {b: m for m, bits in BITS.get(number, {}).items() for b in bits}
-        found += [
+        bits_found += [
             NvlinkBit(
                 register_number=number, bit=bit, meaning=named.get(bit, NvlinkMeaning.UNLISTED)
             )
             for bit in range(32)
             if value >> bit & 1
         ]
-    return tuple(found)
+    return tuple(bits_found)
 
 
-def severity_of_bits(bits: tuple[NvlinkBit, ...]) -> Severity | None:
-    """What all bits together ask for; registers without any set bit say nothing, so: the worst.
+def rate_bits(bits: tuple[NvlinkBit, ...]) -> Severity | None:
+    """Return the severity of all bits together; registers without a set bit get the worst.
 
     Bits that only follow another error count for little beside it, and are never harmless alone.
     """
     if not bits:
         return UNKNOWN
-    return worst(bit.severity for bit in bits)
+    return select_worst(bit.severity for bit in bits)
 
 
-def registers_of(message: str) -> tuple[int, tuple[int, ...]] | None:
-    """Link number and registers in the words of an Xid 74; None: they cannot be read."""
+def parse_registers(message: str) -> tuple[int, tuple[int, ...]] | None:
+    """Return link number and registers from the text of an Xid 74; None if it cannot be read."""
     match = _MESSAGE.search(message)
     if match is None:
         return None

@@ -4,7 +4,7 @@ The message is "UNIT Fatal|Nonfatal XC<n> i<n> Link <n> (intrInfo errorStatus de
 of intrInfo changed with driver R575: before (V1) bits 9:5 name the unit and bits 4:0 the Xid, since
 (V2) bits 6:0 name the unit; in both, bits 25:20 are the reason of a link that went down.
 Source: NVIDIA Xid catalogue, sheet "XID 144-150 Decode"; data in `xid_nvlink5_catalog.csv`.
-Rule: a unit, reason or status that is in no row asks for the worst.
+A unit, reason or status that is in no row gets the worst severity.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 
 from pydantic import field_validator
 
-from provisioner.checks.xid.error_codes import SEVERITY, UNKNOWN, Action, worst
+from provisioner.checks.xid.error_codes import SEVERITY, UNKNOWN, Action, select_worst
 from provisioner.checks.xid.xid_table import data_rows
 from provisioner.model.base import Record
 from provisioner.model.health import Severity
@@ -25,7 +25,7 @@ _MESSAGE = re.compile(
     r"XC\s?\d+\s+i\s?\d+\s+Link\s+(?P<link>-?\d{1,3})\s+"
     r"[(\[]\s*(?P<words>0x[0-9a-fA-F]{1,8}(?:[\s,]+0x[0-9a-fA-F]{1,8}){1,7})\s*[)\]]"
 )
-_PROMOTED_V1, _PROMOTED_V2 = 1 << 10, 1 << 7  # where RLW_RXPIPE says that it was promoted to fatal
+_PROMOTED_V1, _PROMOTED_V2 = 1 << 10, 1 << 7  # RLW_RXPIPE's mark that it was promoted to fatal
 
 
 class Nvlink5Row(Record):
@@ -58,63 +58,63 @@ class Nvlink5Row(Record):
 ROWS = tuple(Nvlink5Row.model_validate(row) for row in data_rows("xid_nvlink5_catalog.csv"))
 
 
-class Nvlink5(Record):
-    """What one message said."""
+class Nvlink5Decoding(Record):
+    """The decoded content of one message."""
 
     unit: str
     link: int  # -1: no single link
-    fatal: bool  # as the message says
+    fatal: bool  # by the message's own level
     severity: Severity | None
     action: Action
     investigate: str
     details: tuple[str, ...]
 
 
-def decode_message(xid: int, message: str) -> Nvlink5 | None:
-    """The message of an Xid 144 to 150, decoded; None if its words cannot be read."""
+def decode_message(xid: int, message: str) -> Nvlink5Decoding | None:
+    """Return the decoded message of an Xid 144 to 150; None if it cannot be read."""
     match = _MESSAGE.search(message)
     if match is None:
         return None
-    words = [int(w, 16) for w in re.findall(r"0x[0-9a-fA-F]+", match["words"])]
+    values = [int(w, 16) for w in re.findall(r"0x[0-9a-fA-F]+", match["words"])]
     unit = match["unit"].strip().rpartition(", ")[2]
-    return decode_words(
-        xid, unit, words[0], words[1], link=int(match["link"]), fatal="on" not in match["level"]
+    return decode_status(
+        xid, unit, values[0], values[1], link=int(match["link"]), fatal="on" not in match["level"]
     )
 
 
-def decode_words(
+def decode_status(
     xid: int, unit: str, information: int, status: int, *, link: int = -1, fatal: bool = False
-) -> Nvlink5:
-    """intrInfo and errorStatus of one unit; unit "" is found by its number."""
+) -> Nvlink5Decoding:
+    """Decode intrInfo and errorStatus of one unit; a unit of "" is identified by its number."""
     rows = [row for row in ROWS if _fits(row, xid, unit, information)]
     reason = information >> 20 & 0x3F
-    found = []
+    matches = []
     for row in rows:
         if row.reason is not None:
-            found += [row] if row.reason == reason else []
+            matches += [row] if row.reason == reason else []
         elif not row.status or status in row.status:
-            found.append(row)
-    left = 0
-    if rows and not found and all(row.reason is None for row in rows):
+            matches.append(row)
+    unexplained_bits = 0
+    if rows and not matches and all(row.reason is None for row in rows):
         # several errors at once: one bit each
-        found = [row for row in rows if any(_one_bit(s) and s & status for s in row.status)]
-        left = status & ~sum({s for row in rows for s in row.status if _one_bit(s)})
-    severities = [_severity(row, information) for row in found]
-    details = [_told(row, information) for row in found]
-    if not found or left:
+        matches = [row for row in rows if any(_is_one_bit(s) and s & status for s in row.status)]
+        unexplained_bits = status & ~sum({s for row in rows for s in row.status if _is_one_bit(s)})
+    severities = [_rate_row(row, information) for row in matches]
+    details = [_describe_row(row, information) for row in matches]
+    if not matches or unexplained_bits:
         severities.append(UNKNOWN)
-        what = f"unit {unit or '?'}, reason {reason}, status {status:#x}"
-        details.append(f"{what}: in no published row")
+        subject = f"unit {unit or '?'}, reason {reason}, status {status:#x}"
+        details.append(f"{subject}: in no published row")
     if fatal:
         severities.append(Severity.RESET_GPU)
-    top = max(found, key=lambda r: _actions.index(_action(r, information)), default=None)
-    return Nvlink5(
+    top = max(matches, key=lambda r: _actions.index(_select_action(r, information)), default=None)
+    return Nvlink5Decoding(
         unit=unit or (top.unit if top else ""),
         link=link,
         fatal=fatal,
-        severity=worst(severities),
-        action=_action(top, information) if top else Action.NONE,
-        investigate=", ".join(dict.fromkeys(row.investigate for row in found)),
+        severity=select_worst(severities),
+        action=_select_action(top, information) if top else Action.NONE,
+        investigate=", ".join(dict.fromkeys(row.investigate for row in matches)),
         details=tuple(details[:8]),
     )
 
@@ -123,29 +123,29 @@ _actions = (Action.IGNORE, Action.XID_154_EVAL, Action.RESET_GPU)
 
 
 def _fits(row: Nvlink5Row, xid: int, unit: str, information: int) -> bool:
-    """Same Xid, a name that the row has, and a number that the row has in one of the layouts."""
+    """Return whether Xid and unit match a row, and its number in one of the two layouts."""
     if row.xid != xid or (unit and unit not in row.unit.split("/")):
         return False
     v1 = information & 0x3FF == (row.v1 << 5 | (0 if xid == 150 else xid - 143))
     return v1 or information & 0x7F == row.v2
 
 
-def _one_bit(status: int) -> bool:
+def _is_one_bit(status: int) -> bool:
     return status.bit_count() == 1
 
 
-def _action(row: Nvlink5Row, information: int) -> Action:
+def _select_action(row: Nvlink5Row, information: int) -> Action:
     if row.promoted is None:
         return row.action
     old = information & 0x3FF == (row.v1 << 5 | (row.xid - 143))
     return row.promoted if information & (_PROMOTED_V1 if old else _PROMOTED_V2) else row.action
 
 
-def _severity(row: Nvlink5Row, information: int) -> Severity | None:
-    return SEVERITY[_action(row, information)]
+def _rate_row(row: Nvlink5Row, information: int) -> Severity | None:
+    return SEVERITY[_select_action(row, information)]
 
 
-def _told(row: Nvlink5Row, information: int) -> str:
+def _describe_row(row: Nvlink5Row, information: int) -> str:
     reason = "" if row.reason is None else f" reason {row.reason}"
     sides = f"here: {row.local or 'nothing'}; at the other end: {row.remote or 'nothing'}"
-    return f"{row.unit}{reason}, {row.severity}: {_action(row, information).value} ({sides})"
+    return f"{row.unit}{reason}, {row.severity}: {_select_action(row, information).value} ({sides})"

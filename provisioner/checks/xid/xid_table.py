@@ -16,8 +16,8 @@ from provisioner.model.health import Severity
 
 SOURCE = "NVIDIA Xid catalogue, sheet XIDs"
 
-# Listed without an action, but with words that say no reset is needed; a lifetime of power
-# smoothing that is used up (165) stays with the worst.
+# Listed without an action, but with texts that say no reset is needed. Code 165 (the lifetime of
+# power smoothing is used up) keeps the worst severity.
 _POWER_SMOOTHING = (162, 163, 164)
 
 
@@ -33,10 +33,10 @@ class XidRow(Record):
 
     @property
     def severity(self) -> Severity | None:
-        """What it asks for before any decoding.
+        """The severity before any decoding.
 
-        What is harmless on other products only is looked at: the catalogue says that an H100 or
-        B100 cannot send it.
+        A code that is harmless only on other products is monitored: according to the catalogue, an
+        H100 or B100 cannot send it.
         """
         if self.code in _POWER_SMOOTHING:
             return Severity.MONITOR
@@ -46,7 +46,7 @@ class XidRow(Record):
 
 
 def data_rows(name: str) -> list[dict[str, str]]:
-    """Rows of one of the tables that are shipped beside this module."""
+    """Return the rows of one of the tables that are shipped beside this module."""
     text = (resources.files("provisioner.checks.xid") / name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 

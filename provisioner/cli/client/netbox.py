@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 import yaml
@@ -14,15 +15,18 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.adapters.netbox import NetBox
-from provisioner.cli.options.data_options import DataOption, JsonOption, console, with_data
-from provisioner.daemon.data import Data, read_text
+from provisioner.cli.client.connection import connect
+from provisioner.cli.client.contexts import find_place
+from provisioner.cli.client.following import DataOption, read_nodes
+from provisioner.cli.options.showing import JsonOption, console
+from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.intake.expected_text import parse
-from provisioner.planning.intake.netbox_mirror import changes_of, slug, wanted_of
-from provisioner.planning.intake.netbox_source import expected_of
+from provisioner.planning.intake.netbox_mirror import build_objects, format_slug, plan_changes
+from provisioner.planning.intake.netbox_source import build_expected
 from provisioner.ports import PortError, Secret
 
 app = typer.Typer(help="NetBox: hardware lists from it, the fleet shown in it.")
@@ -43,7 +47,7 @@ def plan(
     host_role: HostRole = "gpu-server",
     switch_role: SwitchRole = "switch",
     prune: Prune = False,
-    data: DataOption = Path("var"),
+    data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """What would have to change in NetBox to show the fleet. Changes nothing."""
@@ -60,7 +64,7 @@ def apply(
     switch_role: SwitchRole = "switch",
     prune: Prune = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    data: DataOption = Path("var"),
+    data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the plan, ask, and carry it out. Exit code 1 if something of it was refused."""
@@ -100,7 +104,7 @@ def expected(
     """Print the expected-hardware list that NetBox tells, for `provisioner intake`."""
     roles = {slug_: kind for kind, slug_ in _roles(host_role, switch_role).items()}
     there = _opened(url, token_file, ca_file).read(site, ())
-    listed = expected_of(there, roles, (switch_user, switch_password_env))
+    listed = build_expected(there, roles, (switch_user, switch_password_env))
     if not listed["nodes"]:
         words = f"{host_role}, {switch_role}"
         raise InputError(
@@ -128,19 +132,31 @@ def _opened(url: str, token_file: Path, ca_file: Path | None) -> NetBox:
 
 
 def _changes(
-    netbox: NetBox, data: Path, roles: dict[NodeKind, str], prune: bool
+    netbox: NetBox, data: Path | None, roles: dict[NodeKind, str], prune: bool
 ) -> tuple[NetBoxChange, ...]:
-    async def read(opened: Data) -> tuple[Sequence[Node], dict[str, Inventory]]:
-        nodes = await opened.store.nodes()
-        seen = {n.id: await opened.store.inventory(n.id) for n in nodes}
-        return nodes, {name: found for name, found in seen.items() if found is not None}
-
-    nodes, inventories = with_data(data, read)
-    wanted = wanted_of(nodes, inventories, roles)
-    sites = {slug(n.location.site) for n in nodes}
+    nodes, inventories = _read_fleet(data)
+    wanted = build_objects(nodes, inventories, roles)
+    sites = {format_slug(n.location.site) for n in nodes}
     addresses = {o.key for o in wanted if o.kind is NetBoxKind.ADDRESS}
     there: Sequence[NetBoxObject] = netbox.read(sites, addresses)
-    return changes_of(wanted, there, prune=prune)
+    return plan_changes(wanted, there, prune=prune)
+
+
+def _read_fleet(data: Path | None) -> tuple[list[Node], dict[str, Inventory]]:
+    """Return every node and what was last read of it, from the daemon."""
+    reach = connect(find_place({"data": data}))
+    views = read_nodes(reach)
+    fields = set(Node.model_fields)
+    nodes = [
+        Node.model_validate({k: v for k, v in view.items() if k in fields}, strict=False)
+        for view in views
+    ]
+    inventories = {}
+    for node in nodes:
+        answer = reach.ask("GET", f"/nodes/{quote(node.id, safe='')}/inventory")
+        if answer.good:
+            inventories[node.id] = Inventory.model_validate(answer.document, strict=False)
+    return nodes, inventories
 
 
 def _show(changes: Sequence[NetBoxChange], *, as_json: bool) -> None:

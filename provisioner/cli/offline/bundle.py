@@ -15,15 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.options.checked_options import check_directory
-from provisioner.cli.options.data_options import DataOption, JsonOption, console, with_data
+from provisioner.cli.options.data_options import DataOption, with_data
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
+from provisioner.cli.options.showing import JsonOption, console
 from provisioner.daemon.data import Data, read_text
 from provisioner.execution.artifacts import bundles
 from provisioner.model.bundle import BundleManifest
 from provisioner.model.input_error import InputError
-from provisioner.planning.matrix.pinned_files import pinned_files
-from provisioner.runtime.shipped import shipped
-from provisioner.runtime.site_clock import site_clock
+from provisioner.planning.matrix.pinned_files import list_pinned_files
+from provisioner.runtime.shipped import find_shipped
+from provisioner.runtime.site_clock import read_clock
 from provisioner.store.signing import keys_of
 
 app = typer.Typer(help="Air-gap bundles: create, verify, unpack.", no_args_is_help=True)
@@ -51,8 +52,8 @@ def create(
     """Pack the files that the matrix pins, the matrix itself, and wheels, if any; sign the list."""
     check_directory("--artifacts", artifacts)
     files: dict[str, Path] = {}
-    chosen = matrix or [shipped(FILE_NAME)]
-    pinned = pinned_files(read_matrix(chosen), release or ())
+    chosen = matrix or [find_shipped(FILE_NAME)]
+    pinned = list_pinned_files(read_matrix(chosen), release or ())
     for number, path in enumerate(chosen):
         files[f"matrix/{number}-{path.name}"] = path
     for name in pinned:
@@ -68,7 +69,7 @@ def create(
         raise InputError("--artifacts", ", ".join(missing)[:300], "they are not there", remedy)
     manifest = BundleManifest(
         site=site,
-        made_at=site_clock(data).now(),
+        made_at=read_clock(data).now(),
         releases=tuple(release or ()),
         missing=missing,
         files=listed,

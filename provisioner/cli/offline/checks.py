@@ -14,18 +14,18 @@ from rich.text import Text
 
 from provisioner import checks
 from provisioner.checks.check import Check, CheckContext
-from provisioner.checks.context import context_of
+from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS
-from provisioner.cli.options.data_options import console
 from provisioner.cli.options.evidence_files import read_evidence, told_model
 from provisioner.cli.options.matrix_files import read_matrix
+from provisioner.cli.options.showing import console
 from provisioner.daemon.data import read_text, read_thresholds
 from provisioner.model.health import CheckResult, Gate, Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
-from provisioner.model.node import Node
+from provisioner.model.node import Node, NodeKind
 from provisioner.planning.certification.check_selection import Cause, Change, SelectionPolicy
-from provisioner.planning.certification.check_selection import select as chosen
+from provisioner.planning.certification.check_selection import select_checks as chosen
 
 app = typer.Typer(help="Health checks: list them, judge any output.", no_args_is_help=True)
 
@@ -102,7 +102,9 @@ def _row(check: Check) -> dict[str, Any]:
         "check": check.name,
         "gate": check.gate.value,
         "about": " ".join(about.split()),
-        "runs": "every validation" if check.name in checks.plain(check.kind) else "where selected",
+        "runs": "every validation"
+        if check.name in checks.list_standard_checks(check.kind)
+        else "where selected",
         "after_load": check.after_load,
         "load": check.load,
         "applies_to": check.kind.value,
@@ -187,8 +189,8 @@ def _context(file: Path | None, profile: str, release: str, matrix: list[Path]) 
         known = sorted({p for body in pinned.releases.values() for p in body.profiles})
         problem = f"no {'such ' if release else ''}release has this profile"
         raise InputError("--profile", profile[:60], problem, f"Known: {', '.join(known)}.")
-    node = Node(id="-", kind="host", release=release or having[-1], profile=profile)
-    return context_of(node, Inventory(node="-", vendor="unknown"), pinned)
+    node = Node(id="-", kind=NodeKind.HOST, release=release or having[-1], profile=profile)
+    return build_context(node, Inventory(node="-", vendor="unknown"), pinned)
 
 
 def _show(result: CheckResult, context: CheckContext) -> None:

@@ -13,9 +13,9 @@ from provisioner.cli.offline import matrix_tables as tables
 from provisioner.cli.options.matrix_files import read_matrix
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
-from provisioner.planning.matrix.diff import diff as compare
-from provisioner.planning.matrix.graph_svg import svg
-from provisioner.planning.matrix.review import Weight, readiness, review
+from provisioner.planning.matrix.diff import compare_releases as compare
+from provisioner.planning.matrix.graph_svg import draw_svg
+from provisioner.planning.matrix.review import Weight, judge_readiness, review_matrix
 
 app = typer.Typer(help="The pinned matrix: check, show, compare, draw.", no_args_is_help=True)
 
@@ -40,8 +40,8 @@ def check(matrix: Files = None, *, json_: Json = False, production: Production =
     Exit code 0: usable; 1: something blocks; 2: the input is wrong.
     """
     pinned = read_matrix(matrix or [])
-    remarks = review(pinned)
-    states = readiness(pinned)
+    remarks = review_matrix(pinned)
+    states = judge_readiness(pinned)
     blocking = {Weight.BLOCKS, Weight.PRODUCTION} if production else {Weight.BLOCKS}
     good = not any(remark.weight in blocking for remark in remarks)
     if json_:
@@ -123,7 +123,7 @@ def graph(
         Console().print(tables.graph_table(pinned))
         return
     try:
-        file.write_text(svg(pinned), encoding="utf-8")
+        file.write_text(draw_svg(pinned), encoding="utf-8")
     except OSError as error:
         raise InputError(
             str(file), "", f"it cannot be written ({error.strerror})", "Choose another path."

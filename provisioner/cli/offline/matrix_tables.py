@@ -12,7 +12,7 @@ from rich.text import Text
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Matrix, Release
 from provisioner.planning.matrix.diff import ProfileDiff
-from provisioner.planning.matrix.graph import Lane, Track, layout
+from provisioner.planning.matrix.graph import Lane, Track, build_layout
 from provisioner.planning.matrix.review import Readiness, Remark, Weight
 
 STYLES = {
@@ -109,7 +109,7 @@ def diff_table(older: str, newer: str, move: ProfileDiff) -> Group:
 
 def graph_table(matrix: Matrix) -> Group:
     """The map as lines of text: one row for each chain of moves."""
-    plan = layout(matrix)
+    plan = build_layout(matrix)
     table = Table(header_style="bold", show_lines=True)
     table.add_column("component")
     table.add_column("upgrade paths")

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.options.data_options import JsonOption, console
+from provisioner.cli.options.showing import JsonOption, console
 from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.planning.places import address_plan
@@ -34,11 +34,11 @@ def where(word: str, plan: PlanOption = None, as_json: JsonOption = False) -> No
     """
     gazetteer = _gazetteer(plan)
     try:
-        place = gazetteer.found(word)
+        place = gazetteer.find_place(word)
     except NoPlace as error:
         remedy = "Is it an address of this site? Name its plan with --plan."
         raise InputError(word, "", f"it belongs to no place: {error}", remedy) from None
-    _show(gazetteer.told(place), as_json)
+    _show(gazetteer.describe_place(place), as_json)
 
 
 def address(location: str, plan: PlanOption = None, as_json: JsonOption = False) -> None:
@@ -48,11 +48,11 @@ def address(location: str, plan: PlanOption = None, as_json: JsonOption = False)
     """
     gazetteer = _gazetteer(plan)
     try:
-        place = gazetteer.place(location)
+        place = gazetteer.parse_place(location)
     except NoPlace as error:
         remedy = "Write pod0/su0/n09[/rail7[/host|leaf]], pod0/su0/leaf3, pod0/spine1 or tenant5."
         raise InputError(location, "", str(error), remedy) from None
-    _show(gazetteer.told(place), as_json)
+    _show(gazetteer.describe_place(place), as_json)
 
 
 def _gazetteer(plan: Path | None) -> Gazetteer:

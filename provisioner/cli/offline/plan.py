@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner import components
-from provisioner.cli.options.data_options import console
 from provisioner.cli.options.inventory_files import read_inventory
 from provisioner.cli.options.matrix_files import read_matrix
+from provisioner.cli.options.showing import console
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from provisioner.checks.readers.xid_lines import log_line
-from provisioner.checks.xid.error_codes import Explained, Family
+from provisioner.checks.readers.log_lines import parse_log_line
+from provisioner.checks.xid.error_codes import Explanation, Family
 from provisioner.checks.xid.sxid_table import explain_sxid
-from provisioner.checks.xid.xid_events import event_of
+from provisioner.checks.xid.xid_events import find_event
 from provisioner.checks.xid.xid_explain import explain_xid
 from provisioner.model.input_error import InputError
 
@@ -43,10 +43,10 @@ def xid(
         _show(told)
 
 
-def _explained(code: str, registers: tuple[int, ...], text: str, *, switch: bool) -> Explained:
-    event = event_of(log_line(code))
+def _explained(code: str, registers: tuple[int, ...], text: str, *, switch: bool) -> Explanation:
+    event = find_event(parse_log_line(code))
     if event is not None:
-        return event.explained()
+        return event.explain()
     if not (code.isascii() and code.isdecimal() and len(code) <= 6):
         remedy = "Give its number, as 79, or the whole line of the log in quotes."
         raise InputError("CODE", code[:80], "neither a number nor a line with an Xid", remedy)
@@ -68,7 +68,7 @@ def _words(registers: str) -> tuple[int, ...]:
     return tuple(int(w, 16) for w in words)
 
 
-def _show(told: Explained) -> None:
+def _show(told: Explanation) -> None:
     name = "SXid" if told.family is Family.SXID else "Xid"
     table = Table(title=f"{name} {told.code}", title_justify="left", show_header=False, box=None)
     rows = [

@@ -21,9 +21,6 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what it woul
 ActorOption = Annotated[
     str, typer.Option("--by", help="Who asks; kept for good. Without it: the login name.")
 ]
-AcceptNoReturnOption = Annotated[
-    bool, typer.Option("--accept-no-return", help="Also if the node could not serve again.")
-]
 
 
 def name_actor(by: str) -> str:

@@ -9,11 +9,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from provisioner.checks.check import Check, CheckContext, Command
-from provisioner.checks.readers.reading import END, END_WORDS
+from provisioner.checks.readers.tool_output import END, END_WORDS
 from provisioner.checks.threshold_data import MODELS
 from provisioner.model.health import Evidence
 from provisioner.model.input_error import InputError
-from provisioner.planning.certification.rejudging import raw_outputs
+from provisioner.planning.certification.rejudging import parse_outputs
 
 SIZE_MAX = 32 * 1024 * 1024  # bytes; a command's output is cut at 4 MiB, evidence holds a few
 
@@ -32,7 +32,7 @@ def read_evidence(
         if not path or name.partition("@")[0] not in commands:
             name, path = "", given
         text = _read(path)
-        stored = raw_outputs(text) if not name else None
+        stored = parse_outputs(text) if not name else None
         if stored is not None:
             found.update(stored)
             continue

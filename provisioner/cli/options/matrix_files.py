@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from provisioner.daemon.data import read_text
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.runtime.shipped import shipped
+from provisioner.runtime.shipped import find_shipped
 
 FILE_NAME = "firmware_matrix.yaml"
+MatrixOption = Annotated[
+    list[Path] | None, typer.Option("--matrix", help="Matrix, then overlays; as for `serve`.")
+]
 
 
 def read_matrix(paths: Sequence[Path]) -> Matrix:
     """The first file with the others laid over it, in the order given. Raises InputError."""
-    return parse([(str(path), read_text(path)) for path in paths or [shipped(FILE_NAME)]])
+    return parse([(str(path), read_text(path)) for path in paths or [find_shipped(FILE_NAME)]])

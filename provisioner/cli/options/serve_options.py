@@ -13,7 +13,7 @@ from provisioner.cli.options.matrix_files import read_matrix
 from provisioner.daemon.data import database_of, read_settings
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
-from provisioner.runtime.shipped import shipped
+from provisioner.runtime.shipped import find_shipped
 from provisioner.settings import Settings
 
 PLAYBOOKS = Path("ansible/playbooks")  # without --playbooks: here, or what came with the program
@@ -64,7 +64,7 @@ def checked_places(
     simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Path | None
 ) -> Path:
     """The playbooks' directory. What is missing is told now, not when the first node needs it."""
-    playbooks = shipped("ansible/playbooks") if playbooks == PLAYBOOKS else playbooks
+    playbooks = find_shipped("ansible/playbooks") if playbooks == PLAYBOOKS else playbooks
     check_ca("--ca-file", ca_file)
     check_directory("--artifacts", artifacts)
     if simulator is None:

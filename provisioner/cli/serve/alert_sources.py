@@ -53,7 +53,7 @@ def read_senders(path: Path | None) -> tuple[Sender, ...]:
     try:
         found = AlertSources.model_validate(located.tree).sources
     except ValidationError as error:
-        raise located.misfit(error, "See docs/watch.md.") from None
+        raise located.build_model_error(error, "See docs/watch.md.") from None
     names = [entry.name for entry in found]
     for name in names:
         if names.count(name) > 1:

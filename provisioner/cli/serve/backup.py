@@ -12,11 +12,12 @@ from typing import Annotated
 
 import typer
 
-from provisioner.cli.options.data_options import DataOption, JsonOption
+from provisioner.cli.options.data_options import DataOption
 from provisioner.cli.options.serve_options import Database
+from provisioner.cli.options.showing import JsonOption
 from provisioner.daemon.data import database_of, held_data
 from provisioner.model.input_error import InputError
-from provisioner.runtime.site_clock import site_clock
+from provisioner.runtime.site_clock import read_clock
 from provisioner.store.database import backup as archives
 from provisioner.store.database.backup import Manifest
 from provisioner.store.database.copying import copier
@@ -46,7 +47,7 @@ def backup(
     The master key is not in it: keep that apart. Exit code 1: the journal's chain is broken.
     """
     program = version("gpu-provisioner")
-    now = site_clock(data).now()
+    now = read_clock(data).now()
     manifest = archives.make_backup(data, database_of(data, database), output, now, program)
     _show(manifest, f"backup: {output}", as_json=as_json)
     if manifest.journal_problem:

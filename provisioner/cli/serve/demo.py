@@ -8,6 +8,9 @@ import logging
 import shutil
 import signal
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,12 +23,20 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
+from provisioner.cli.serve.api_serving import served_api
+from provisioner.daemon.data import Data
+from provisioner.daemon.tenants import FabricAccess
 from provisioner.demo import Asked, Progress, Summary, as_json, run
 from provisioner.demo.stay import DATA, stay
+from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.runtime.event_loop import new_event_loop
-from provisioner.runtime.shipped import shipped
+from provisioner.runtime.shipped import find_shipped
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
 from provisioner.store.database.data_directory import lock_data_directory
 
 STYLE = {
@@ -59,26 +70,34 @@ def demo(
     stay_: Annotated[
         bool, typer.Option("--stay", help="Nothing is broken; until Ctrl-C (docs/tutorial.md).")
     ] = False,
+    spare: Annotated[
+        int, typer.Option(min=0, help="With --stay: hosts that no customer asks for.")
+    ] = 0,
+    api_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="With --stay: the API over TLS here, too.")
+    ] = None,
 ) -> None:
     """Take a simulated rack from just cabled to two tenants, with three nodes broken on purpose.
 
     The simulated BMCs are real HTTPS Redfish endpoints on loopback, and the code that drives them
     is the code that drives real ones. Exit code 0: everything ended as it must.
     """
-    matrix = matrix if matrix != Path(FILE_NAME) else shipped(FILE_NAME)
+    matrix = matrix if matrix != Path(FILE_NAME) else find_shipped(FILE_NAME)
     read_matrix([matrix])  # before anything is emptied
+    _check_spare(spare, nodes, stay=stay_)
     _empty(directory)
     logging.basicConfig(filename=directory / LOG, level=logging.INFO)
     if stay_:
-        _stay(Asked(nodes=nodes, seed=seed, speed=speed), directory, matrix)
+        _stay(Asked(nodes=nodes, seed=seed, speed=speed, spare=spare), directory, matrix, api_port)
         return
     console = Console(stderr=as_json_)
-    album: list[Progress] = []
+    last: Progress | None = None
     with Live(console=console, refresh_per_second=4, transient=as_json_) as live:
         asked = Asked(nodes=nodes, seed=seed, speed=speed)
 
         def show(progress: Progress) -> None:
-            album.append(progress)
+            nonlocal last
+            last = progress
             live.update(picture(progress))
 
         with asyncio.Runner(loop_factory=new_event_loop) as loop:
@@ -86,18 +105,31 @@ def demo(
     if not console.is_terminal:
         console.line()  # rich ends a live picture with a line's end on terminals only
     console.print(result(summary))
-    if svg is not None:
-        _save(svg, album, summary)
+    if svg is not None and last is not None:
+        svg.write_text(draw_end(last, summary), encoding="utf-8")
     if as_json_:
         typer.echo(as_json(summary))
     if not summary.as_planned:
         raise typer.Exit(1)
 
 
-def _stay(asked: Asked, directory: Path, matrix: Path) -> None:
+def _check_spare(spare: int, nodes: int, *, stay: bool) -> None:
+    """Raise InputError unless so many hosts can be left over."""
+    if spare and not stay:
+        problem = "the demonstration gives every sound host to a customer"
+        raise InputError("--spare", str(spare), problem, "Add --stay, or leave it out.")
+    if spare >= nodes:
+        problem = f"of {nodes} hosts so many cannot be spare"
+        raise InputError("--spare", str(spare), problem, "Name fewer, or more --nodes.")
+
+
+def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int | None) -> None:
     """Serve until somebody stops it. Without a terminal one line tells that all nodes serve."""
     console = Console()
-    lines = f"Every node serves. In another terminal: --data {directory / DATA}. Stop with Ctrl-C."
+    serve = (
+        f"Every node serves, but for {asked.spare} spare." if asked.spare else "Every node serves."
+    )
+    lines = f"{serve} In another terminal: --data {directory / DATA}. Stop with Ctrl-C."
 
     async def work(live: Live) -> None:
         stop = asyncio.Event()
@@ -108,13 +140,29 @@ def _stay(asked: Asked, directory: Path, matrix: Path) -> None:
             if console.is_terminal:
                 live.update(picture(progress))
 
-        await stay(asked, directory, matrix, show, lambda: console.print(lines), stop)
+        beside = partial(_served_api, directory / DATA, api_port)
+        await stay(asked, directory, matrix, show, lambda: console.print(lines), stop, beside)
 
     with (
         Live(console=console, refresh_per_second=4) as live,
         asyncio.Runner(loop_factory=new_event_loop) as loop,
     ):
         loop.run(work(live))
+
+
+def _served_api(
+    directory: Path,
+    port: int | None,
+    data: Data,
+    clock: WallClock,
+    settings: Settings,
+    matrix: Matrix,
+    artifacts: Artifacts,
+) -> AbstractAsyncContextManager[str]:
+    """Serve the API of the demonstration's daemon, at its directory's socket and over TLS."""
+    served = {"api_serve": port is not None, "api_port": port or 0}
+    access = FabricAccess(AddressPlan(), settings.model_copy(update=served))
+    return served_api(directory, data, clock, access, matrix, artifacts)
 
 
 def _empty(directory: Path) -> None:
@@ -132,30 +180,29 @@ def _empty(directory: Path) -> None:
         raise InputError("--directory", str(directory), problem, "Name another one.") from None
 
 
-def _save(file: Path, album: list[Progress], summary: Summary) -> None:
-    """Save the last picture and the result, as a terminal shows them at the end."""
+def draw_end(last: Progress, summary: Summary) -> str:
+    """Return the end as a terminal shows it, as SVG, without what a busy machine makes larger."""
     recorder = Console(record=True, width=110, file=io.StringIO())
-    recorder.print(picture(album[-1]))
-    recorder.print(result(summary))
-    file.write_text(recorder.export_svg(title="provisioner demo"), encoding="utf-8")
+    recorder.print(Group(_bars(last.nodes), _words(last.nodes)))
+    recorder.print(result(summary, measured=False))
+    return recorder.export_svg(title="provisioner demo")
 
 
 def picture(progress: Progress) -> Group:
     """The live view: a bar for each state, the nodes that something happens to, the time."""
-    hosts = [n for n in progress.nodes if n.kind is NodeKind.HOST]
-    switches = [n for n in progress.nodes if n.kind is NodeKind.SWITCH]
     clock = f"{progress.simulated_s / 3600:5.2f} simulated hours, {progress.wall_s:4.0f} s"
     return Group(
         Text(f"{progress.doing} · {clock}", style="bold"),
-        _bars(hosts, switches),
-        _words([*switches, *hosts]),
+        _bars(progress.nodes),
+        _words(progress.nodes),
     )
 
 
-def _bars(hosts: list[Node], switches: list[Node]) -> Table:
+def _bars(nodes: Sequence[Node]) -> Table:
     table = Table.grid(padding=(0, 1))
+    hosts = [n for n in nodes if n.kind is NodeKind.HOST]
     counts = Counter(n.state for n in hosts)
-    down = Counter(n.state for n in switches)
+    down = Counter(n.state for n in nodes if n.kind is NodeKind.SWITCH)
     for state in ORDER:
         bar = ProgressBar(
             total=max(len(hosts), 1),
@@ -174,7 +221,7 @@ def _bars(hosts: list[Node], switches: list[Node]) -> Table:
     return table
 
 
-def _words(nodes: list[Node]) -> Table:
+def _words(nodes: Sequence[Node]) -> Table:
     table = Table("node", "state", "VRF", "what happens", expand=True, box=None)
     busy = [n for n in nodes if n.state is not State.RELEASED]
     busy.sort(key=lambda n: (n.state is not State.QUARANTINED, n.kind, n.id))
@@ -191,15 +238,15 @@ def _words(nodes: list[Node]) -> Table:
     return table
 
 
-def result(summary: Summary) -> Panel:
-    """The summary for people."""
+def result(summary: Summary, *, measured: bool = True) -> Panel:
+    """The summary for people. `measured` False: without the figures that depend on the machine."""
     lines = [
         (
             f"{summary.released} of {summary.nodes} hosts released, "
             f"{summary.switches} switches upgraded"
         ),
         f"{summary.uncertified_in_customer_vrf} uncertified hosts in a customer VRF",
-        f"{summary.redfish_requests} Redfish requests in {summary.wall_s:.0f} s",
+        *([f"{summary.redfish_requests} Redfish requests in {summary.wall_s:.0f} s"] * measured),
         "",
         "quarantined:",
         *(f"  {q['node']}: {q['blocker']}" for q in summary.quarantined),

@@ -22,28 +22,30 @@ from provisioner.adapters.artifact_source import HttpArtifactServer
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches.cumulus.nvue import NvueTransport
-from provisioner.cli.client.campaign_options import MatrixOption
 from provisioner.cli.options.checked_options import check_ca, checked_artifact_url
-from provisioner.cli.options.data_options import DataOption, JsonOption, console
-from provisioner.cli.options.matrix_files import read_matrix
+from provisioner.cli.options.data_options import DataOption
+from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
+from provisioner.cli.options.showing import JsonOption, console
 from provisioner.cli.serve.doctor_daemons import examine_daemons
 from provisioner.daemon.cluster import digests_of
 from provisioner.daemon.data import DATABASE, database_of, open_data, read_expected, read_settings
 from provisioner.execution.actions.reach import Reach
+from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.execution.observe import examination as look
 from provisioner.execution.observe.examination import Looked
 from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Matrix
+from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.model.outcome import Blocker
 from provisioner.planning.intake import examination as judge
 from provisioner.planning.intake.examination import Examined, Standing
-from provisioner.planning.matrix.pinned_files import pinned_files
+from provisioner.planning.matrix.pinned_files import list_pinned_files
 from provisioner.ports import Clock, PortError
-from provisioner.runtime.site_clock import site_clock
+from provisioner.runtime.site_clock import read_clock
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database import examining
+from provisioner.store.repositories.alert_rows import AlertRows
 
 BUNDLE = "bluefield.bundle"
 STYLES = {
@@ -81,19 +83,20 @@ def doctor(
     chosen, pinned = read_settings(settings), read_matrix(matrix or [])
     check_ca("--ca-file", ca_file)
     strangers = [n.bmc.url for n in read_expected(file).nodes if n.bmc.url] if file else []
-    examined = [*_machine(data, chosen), *judge.pinned(pinned, production=chosen.production)]
-    examined.append(judge.image(pinned))
+    examined = [*_machine(data, chosen), *judge.judge_matrix(pinned, production=chosen.production)]
+    examined.append(judge.judge_image(pinned))
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("artifacts", total=None)
         place = (artifacts, checked_artifact_url(artifact_url), ca_file)
         examined += _artifacts(pinned, place, partial(_advance, bar, task))
+        examined += _boot_token(pinned, place, chosen)
         task = bar.add_task("BMCs and switches", total=None)
         update = partial(_advance, bar, task)
         examined += asyncio.run(_devices(data, ca_file, strangers, update))
     examined += _database(data)
     examined += examine_daemons(database_of(data), digests_of(chosen, pinned, {}))
     _show(examined, as_json=as_json, whole=whole)
-    if not judge.ready(examined):
+    if not judge.is_ready(examined):
         raise typer.Exit(1)
 
 
@@ -105,10 +108,8 @@ def _machine(data: Path, chosen: Settings) -> tuple[Examined, ...]:
     there = next(p for p in (data.absolute(), *data.absolute().parents) if p.exists())
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
-        judge.disk(str(there), shutil.disk_usage(there).free),
-        judge.open_files(
-            soft, chosen.requests_max, chosen.watch_streams_max, chosen.api_connections_max
-        ),
+        judge.judge_disk(str(there), shutil.disk_usage(there).free),
+        judge.judge_open_files(soft, chosen),
     )
 
 
@@ -116,40 +117,54 @@ def _database(data: Path) -> tuple[Examined, ...]:
     file = data / DATABASE
     if not file.is_file():
         remedy = "Take nodes in first: `provisioner intake --file LIST`."
-        return (judge.not_looked("database", str(file), "there is none yet", remedy),)
+        return (judge.report_not_looked("database", str(file), "there is none yet", remedy),)
     found = examining.look(file)
     if found.problem:
         remedy = "Restore it from a backup, or run the version that wrote it."
-        return (judge.bad("database", str(file), found.problem, remedy),)
+        return (judge.report_bad("database", str(file), found.problem, remedy),)
     if not os.access(file, os.W_OK):
         remedy = "Correct its owner: the daemon's user writes it."
-        return (judge.bad("database", str(file), "it cannot be written", remedy),)
+        return (judge.report_bad("database", str(file), "it cannot be written", remedy),)
     if found.behind:
         detail = f"schema {found.revision}: the next start runs {found.behind} migrations"
         remedy = "Start the daemon, or run `provisioner db upgrade`: each makes a copy first."
-        return (judge.warning("database", str(file), detail, remedy),)
+        return (judge.report_warning("database", str(file), detail, remedy),)
     if damaged := examining.find_damaged(file):
         remedy = "Restore the row, or the database, from a backup."
-        return tuple(judge.bad("row", row.where, row.problem, remedy) for row in damaged)
+        return tuple(judge.report_bad("row", row.where, row.problem, remedy) for row in damaged)
     detail = f"whole, schema {found.revision}, every row can be read"
-    return (judge.good("database", str(file), detail),)
+    return (judge.report_good("database", str(file), detail),)
 
 
 def _artifacts(
     pinned: Matrix, place: tuple[Path, str, Path | None], done: Callable[[int, int], None]
 ) -> Iterable[Examined]:
-    files, (directory, url, ca_file) = pinned_files(pinned, ()), place
+    files, (directory, url, ca_file) = list_pinned_files(pinned, ()), place
     if not files:
         remedy = "Name files and digests in an overlay of the matrix."
         where = url or str(directory)
-        return [judge.not_looked("artifacts", where, "the matrix names no file", remedy)]
+        return [judge.report_not_looked("artifacts", where, "the matrix names no file", remedy)]
     if url:
         return asyncio.run(_outside(files, _bundles(pinned), directory, url, ca_file, done))
     told = []
     for count, (name, sha256) in enumerate(sorted(files.items()), 1):
-        told.append(judge.artifact(name, sha256, look.file_digest(directory, name)))
+        told.append(judge.judge_artifact(name, sha256, look.file_digest(directory, name)))
         done(count, len(files))
     return told
+
+
+def _boot_token(
+    pinned: Matrix, place: tuple[Path, str, Path | None], chosen: Settings
+) -> list[Examined]:
+    """Whether the maintenance image carries the token of its boot, as devices get it."""
+    image, (directory, url, _) = pinned.images.get(MAINTENANCE), place
+    if image is None or not image.artifact:
+        return []
+    carried = False if url else asyncio.run(Artifacts(directory).carries_slot(image.artifact))
+    if carried is None:
+        return []  # the file's own line says that it is not there
+    allowed = chosen.agent_lookup_trusts == "first"
+    return [judge.judge_boot_token(image.artifact, carried=carried, allowed=allowed)]
 
 
 def _bundles(pinned: Matrix) -> frozenset[str]:
@@ -176,9 +191,9 @@ async def _outside(
             if not isinstance(seen, Blocker) and name in doubled:  # as the card's BMC will ask
                 seen = await outside.confirm(name, seen.sha256, doubled=True) or seen
             if isinstance(seen, Blocker):
-                told.append(judge.bad("artifacts", name, seen.detail, seen.unblock))
+                told.append(judge.report_bad("artifacts", name, seen.detail, seen.unblock))
             else:
-                told.append(judge.artifact(name, sha256, seen.sha256))
+                told.append(judge.judge_artifact(name, sha256, seen.sha256))
             done(count, len(files))
     finally:
         await outside.close()
@@ -190,7 +205,7 @@ async def _devices(
     data: Path, ca_file: Path | None, strangers: list[str], done: Callable[[int, int], None]
 ) -> list[Examined]:
     """BMCs and switches of the data directory, and those of the list that are not there yet."""
-    clock: Clock = site_clock(data)
+    clock: Clock = read_clock(data)
     usable = _usable(data)
     governor = LoginGovernor(memory=data / "failed-logins") if usable else None
     transport = RedfishTransport(ca_file=ca_file, governor=governor)
@@ -204,22 +219,24 @@ async def _devices(
             if isinstance(opened.keys, InputError):  # no credential can be tried
                 return [_no_key(opened.keys)]
             nodes = await opened.store.nodes()
+            subscriptions = await AlertRows(opened.store).subscriptions()
+            unproved = judge.find_unproved(subscriptions, clock.now())
             known = {b.url for n in nodes for b in n.bmcs}
             reach = Reach(transport, switches, opened.vault)
             wanted += look.looks(reach, clock, nodes)
             wanted += [
                 partial(look.stranger, transport, clock, u) for u in strangers if u not in known
             ]
-            return _told(await look.taken(wanted, done))
+            return [*_told(await look.taken(wanted, done)), *unproved]
     except PortError as error:
-        return [judge.failed("bmc", str(data), error.reason, str(error))]
+        return [judge.report_failure("bmc", str(data), error.reason, str(error))]
     finally:
         await switches.close()
         await transport.close()
 
 
 def _no_key(why: InputError) -> Examined:
-    return judge.bad("master key", why.source, why.problem, why.remedy)
+    return judge.report_bad("master key", why.source, why.problem, why.remedy)
 
 
 def _usable(data: Path) -> bool:
@@ -234,14 +251,16 @@ def _told(found: tuple[Looked, ...]) -> list[Examined]:
     told = [e for one in found for e in one.examined]
     if not found:
         remedy = "Take nodes in, or give --file LIST."
-        told.append(judge.not_looked("bmc", "(none)", "no BMC and no switch is known", remedy))
-    return [*told, *judge.clocks({one.subject: one.skew_s for one in found})]
+        told.append(
+            judge.report_not_looked("bmc", "(none)", "no BMC and no switch is known", remedy)
+        )
+    return [*told, *judge.judge_clocks({one.subject: one.skew_s for one in found})]
 
 
 def _show(examined: list[Examined], *, as_json: bool, whole: bool) -> None:
     if as_json:
         document = {
-            "ready": judge.ready(examined),
+            "ready": judge.is_ready(examined),
             "examined": [e.model_dump(mode="json") for e in examined],
         }
         typer.echo(json.dumps(document))
@@ -256,4 +275,4 @@ def _show(examined: list[Examined], *, as_json: bool, whole: bool) -> None:
         out.print(table)
     counts = {s: sum(e.standing is s for e in examined) for s in Standing}
     out.print(", ".join(f"{n} {s.value}" for s, n in counts.items() if n))
-    out.print("ready" if judge.ready(examined) else "not ready: see what to do above")
+    out.print("ready" if judge.is_ready(examined) else "not ready: see what to do above")

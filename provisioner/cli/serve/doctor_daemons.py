@@ -28,9 +28,9 @@ def examine_daemons(database: str, digests: Mapping[str, str]) -> tuple[Examined
         members = read_members(database)
     except (psycopg.Error, InputError) as error:
         remedy = "Check its address, the user's rights, and that its schema is this version's."
-        return (judge.bad(AREA, where, " ".join(str(error).split()), remedy),)
+        return (judge.report_bad(AREA, where, " ".join(str(error).split()), remedy),)
     if not members:
-        return (judge.good(AREA, where, "no daemon runs"),)
+        return (judge.report_good(AREA, where, "no daemon runs"),)
     return _compared(members[-1], members, digests)
 
 
@@ -43,13 +43,13 @@ def _compared(
         if apart:
             detail = f"works by another {', '.join(apart)} than {newest.id}, which joined last"
             remedy = "Give it the same version, matrix, overlays and settings; restart it."
-            found.append(judge.bad(AREA, member.id, detail, remedy))
+            found.append(judge.report_bad(AREA, member.id, detail, remedy))
         else:
-            found.append(judge.good(AREA, member.id, "works by the same as all"))
+            found.append(judge.report_good(AREA, member.id, "works by the same as all"))
     asked = Joined(id="", digests={k: v for k, v in digests.items() if k in newest.digests})
     mine = [p for p in asked.digests if newest.digests[p] != asked.digests[p]]
     if mine:
         detail = f"{', '.join(mine)} as given here differ from what the daemons work by"
         remedy = "Give `doctor` the same --matrix and --settings as `serve`."
-        found.append(judge.warning(AREA, "these options", detail, remedy))
+        found.append(judge.report_warning(AREA, "these options", detail, remedy))
     return tuple(found)

@@ -33,10 +33,18 @@ from provisioner.cli.options.fabric_options import (
     fabric_access,
 )
 from provisioner.cli.serve.alert_sources import read_senders
-from provisioner.cli.serve.api import served_api
+from provisioner.cli.serve.api_serving import served_api
+from provisioner.control.watch.port_epochs import find_lost_moves
 from provisioner.control.watch.recovery import Recovery
-from provisioner.daemon.agents import AgentDoor, ServedAgents, serve_agents, simulated
-from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts
+from provisioner.control.watch.unowned_ports import UnownedPorts
+from provisioner.daemon.agents import (
+    AgentDoor,
+    ServedAgents,
+    check_hosts_apart,
+    serve_agents,
+    simulated,
+)
+from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts, warn_of_boot_token
 from provisioner.daemon.cluster import (
     clock_of,
     declared_end,
@@ -56,7 +64,7 @@ from provisioner.daemon.tickets import open_tickets
 from provisioner.execution.actions.host_keys import login_of
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.execution.artifacts.os_images import OsImages
-from provisioner.model.matrix import Matrix
+from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.watch.membership import WorksBy
 from provisioner.ports import Clock, Remote, StoreFailed
 from provisioner.ports.telemetry import Telemetry
@@ -108,7 +116,7 @@ def serve(
 
     What is under way on devices when it stops goes on, and is looked at again at the next start.
     """
-    undumpable.forbid()
+    undumpable.forbid_core_files()
     chosen, pinned, database = opt.read(settings, matrix, api_port, (data, database), lab=lab)
     playbooks = opt.checked_places(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
@@ -125,7 +133,7 @@ def serve(
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
             open_data(data, clock.now(), database, migrates=True) as opened,
             _seated((data, database), opened, chosen, clock, works, restored) as (counted, shared),
-            open_artifacts(artifacts, files_at, clock, ca_file) as files,
+            open_artifacts(artifacts, files_at, clock, ca_file, chosen) as files,
             _agents(site, door, data, opened, clock, chosen, files) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             open_fabrics(access) as fabrics,
@@ -203,6 +211,7 @@ def _parts(
         matrix=pinned,
         campaigns=CampaignRows(opened.store),
         cases=CaseRows(opened.store),
+        recovery=RecoveryRows(opened.store),
         telemetry=telemetry,
         **more,
     )
@@ -268,6 +277,7 @@ def _agents(
     if site is not None:
         agents = simulated(site, opened.store, opened.vault, clock, chosen)
         return nullcontext(ServedAgents(agents, images=images))
+    check_hosts_apart(door, chosen)
     return serve_agents(door, data, opened.store, opened.vault, clock, chosen, images)
 
 
@@ -290,7 +300,10 @@ async def _until_stopped(
         }
 
     access, files = reached
-    api = served_api(data, opened, clock, access, parts.matrix, files)
+    if not parts.agents.lookup_gives_token or chosen.agent_lookup_trusts == "first":
+        await warn_of_boot_token(files, parts.matrix.images.get(MAINTENANCE), chosen)
+    transport, thresholds = parts.transport, parts.thresholds
+    api = served_api(data, opened, clock, access, parts.matrix, files, transport, thresholds)
     metrics = served_metrics(measured, data, opened.store, clock, chosen, queues)
     async with api, metrics as url:
         if url:
@@ -302,6 +315,8 @@ async def _driven(daemon: Daemon, book: RecoveryRows, counted: CountedWrites) ->
     stopped = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
+    if not counted.look_only:
+        await _compare_descriptions(daemon, book, counted)
     if counted.look_only and not await _settled(daemon, book, counted, stopped):
         return
     await daemon.start()
@@ -318,6 +333,24 @@ async def _driven(daemon: Daemon, book: RecoveryRows, counted: CountedWrites) ->
         task.result()
 
 
+async def _compare_descriptions(daemon: Daemon, book: RecoveryRows, counted: CountedWrites) -> None:
+    """Only look where a port's description is newer than the rows; else name ports from now on."""
+    parts, mark = daemon.parts, await book.database_mark()
+    assert mark is not None, "the mark was settled when the database was judged"
+    why = await find_lost_moves(parts.store, daemon.tenancy, mark)
+    if why:
+        counted.only_look(why)
+        await book.only_look(why, parts.clock.now())
+        return
+    await _name_ports(daemon, book)
+
+
+async def _name_ports(daemon: Daemon, book: RecoveryRows) -> None:
+    """Have moved ports described by node, tenant and epoch, unless the site does not want it."""
+    if daemon.parts.settings.port_descriptions:
+        daemon.tenancy.mark = await book.database_mark()
+
+
 async def _settled(
     daemon: Daemon, book: RecoveryRows, counted: CountedWrites, stopped: asyncio.Event
 ) -> bool:
@@ -325,10 +358,13 @@ async def _settled(
     log.warning("nothing is written to any device: %s", counted.look_only)
     log.warning("see `provisioner recovery list`, and docs/disaster-recovery.md")
     parts = daemon.parts
-    recovery = Recovery(parts.store, book, parts.clock, daemon.tenancy, parts.campaigns)
+    plan = None if parts.fabrics is None else parts.fabrics.plan
+    unowned = UnownedPorts(parts.settings, daemon.tenancy, plan)
+    given = (parts.store, book, parts.clock, daemon.tenancy, parts.campaigns)
+    recovery = Recovery(*given, unowned)
     ends = [asyncio.create_task(recovery.run()), asyncio.create_task(stopped.wait())]
     try:
-        with permit.closed(counted.look_only):
+        with permit.close_gate(counted.look_only):
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in ends:
@@ -340,4 +376,5 @@ async def _settled(
         return False
     log.info("the restore is settled: this daemon acts")
     counted.act()
+    await _name_ports(daemon, book)
     return True

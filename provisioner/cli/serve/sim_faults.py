@@ -10,7 +10,7 @@ import aiohttp
 import typer
 from rich.table import Table
 
-from provisioner.cli.options.data_options import console
+from provisioner.cli.options.showing import console
 from provisioner.model.input_error import InputError
 
 ControlOption = Annotated[

@@ -18,10 +18,14 @@ from provisioner.model.matrix import Matrix, Release
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Neighbour, Plan
-from provisioner.planning.campaigns.campaign_moves import obstacle, pinned_elsewhere, serves
+from provisioner.planning.campaigns.campaign_moves import (
+    find_obstacle,
+    find_pin_conflict,
+    is_in_service,
+)
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 from provisioner.planning.path.profiles import choose_profile
-from provisioner.planning.path.rollback import WayBack, way_back
+from provisioner.planning.path.rollback import WayBack, plan_way_back
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.places.place_ports import Ports
@@ -46,8 +50,8 @@ def standing(
     returning = taken_back = False
     if known is not None:
         back = campaign.going_back
-        held = None if back else pinned_elsewhere(node, campaign.target, pins, now)
-        found = held or obstacle(node, rolling_back=back)
+        held = None if back else find_pin_conflict(node, campaign.target, pins, now)
+        found = held or find_obstacle(node, rolling_back=back)
         if found is not None and found.reason is Reason.BUSY:
             found, returning = None, True
         blockers = (found,) if found is not None else () if back else facts.blockers
@@ -64,7 +68,7 @@ def standing(
             "rails": leaf_rails.get(node.id, ()),
             "planes": facts.planes or planes_of(node, plan),
             "tenant": node.tenant,
-            "in_service": serves(node) or taken_back,
+            "in_service": is_in_service(node) or taken_back,
             "returning": returning,
             "blockers": blockers,
         }
@@ -102,7 +106,7 @@ def planes_of(node: Node, plan: AddressPlan | None) -> tuple[int, ...]:
     """The plane of a switch, by its planned name; () where a fabric has only one."""
     if plan is None or plan.planes < 2 or node.kind is not NodeKind.SWITCH:
         return ()
-    place = _ports(plan).switch_called(node.id)
+    place = _ports(plan).find_switch(node.id)
     return () if place is None else (place.plane,)
 
 
@@ -219,7 +223,7 @@ class Survey:
             Neighbour(node=n, versions=self._versions[n]) for n in around if n in self._versions
         )
         asked = PlanningNode(inventory, plan.release, plan.profile, neighbours=there)
-        return way_back(asked, plan, node.release, cache, self._held)
+        return plan_way_back(asked, plan, node.release, cache, self._held)
 
     async def _read_versions(self, nodes: Sequence[Node]) -> None:
         for node in nodes:

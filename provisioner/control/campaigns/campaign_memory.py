@@ -50,7 +50,7 @@ class Memory:
         plan: AddressPlan | None,
     ) -> tuple[CampaignNode, ...]:
         """What `campaign_facts.fleet` says, looked at anew only for nodes that changed."""
-        holding = tuple(p for p in pins if p.holds(now))
+        holding = tuple(p for p in pins if p.is_in_force(now))
         if holding != self._pins:
             self._known, self._pins = {}, holding
         changed = [

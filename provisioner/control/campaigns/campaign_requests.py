@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from provisioner.control.campaigns.campaign_facts import Survey, fleet
 from provisioner.control.campaigns.campaign_survey import FleetSurvey, Surveyed, picked
+from provisioner.control.context import Context
 from provisioner.model.campaign import (
     SETTLED,
     Campaign,
@@ -21,20 +22,30 @@ from provisioner.model.campaign import (
 )
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.time_zone import DATA_VERSION
 from provisioner.planning.campaigns import waves
-from provisioner.planning.campaigns.campaign_moves import leave, once_more, put_off, rolled_back
-from provisioner.planning.campaigns.campaign_preview import Preview, preview
-from provisioner.planning.campaigns.campaign_refusals import not_now, refusal, unconfirmed, unfit
+from provisioner.planning.campaigns.campaign_moves import (
+    build_rollback_rows,
+    defer_node,
+    retry_progress,
+    skip_node,
+)
+from provisioner.planning.campaigns.campaign_preview import Preview, preview_campaign
+from provisioner.planning.campaigns.campaign_refusals import (
+    find_unconfirmed_steps,
+    refuse_campaign,
+    refuse_in_state,
+    refuse_selection,
+)
 from provisioner.planning.path.rollback import RollbackPreview
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.ports import StaleWrite
 from provisioner.ports.campaigns import CampaignBook
-from provisioner.settings import Settings
 
 TRIES_MAX = 8  # a row that somebody else keeps writing is not fought over
 S = CampaignState
@@ -65,20 +76,18 @@ class CampaignRequests:
 
     def __init__(
         self,
-        store: Store,
+        context: Context,
         book: CampaignBook,
-        clock: Clock,
-        settings: Settings,
         matrix: Matrix,
         held: Set[str] | None = None,
         plan: AddressPlan | None = None,
     ) -> None:
         """`plan`: tells switches' planes; without, nobody knows them."""
-        self._store = store
+        self._store = context.store
         self._plan = plan
         self._book = book
-        self._clock = clock
-        self._settings = settings
+        self._clock = context.clock
+        self._settings = context.settings
         self._matrix = matrix
         self._held = held  # artifacts that are there for a way back; None: nobody looked
 
@@ -93,7 +102,7 @@ class CampaignRequests:
             )
         chosen, now = policy or Policy(), self._clock.now()
         nodes = picked(expression, await self._store.nodes())
-        blockers = unfit(nodes, release, chosen)
+        blockers = refuse_selection(nodes, release, chosen)
         if blockers:
             return Answer(blockers=blockers)
         sources = {n.release for n in nodes if n.release != release}
@@ -126,7 +135,7 @@ class CampaignRequests:
         """Waves, steps, minutes, blast radius and refusals, if it began now; touches nothing."""
         campaign = await self.known(campaign_id)
         found = await self.survey(campaign)
-        told = preview(campaign, found.facts, self._clock.now())
+        told = preview_campaign(campaign, found.facts, self._clock.now())
         unchanged = tuple(sorted({*told.unchanged, *found.already}))
         return told.model_copy(update={"unchanged": unchanged})
 
@@ -134,22 +143,27 @@ class CampaignRequests:
         """From now on nodes are admitted. `confirm`: one-way steps ("component version")."""
         campaign = await self.known(campaign_id)
         if campaign.state is not S.DRAFT:
-            return Answer(campaign, (not_now(campaign, "start"),))
+            return Answer(campaign, (refuse_in_state(campaign, "start"),))
         found = await self.survey(campaign)
         confirmed = tuple(sorted({*campaign.one_way_confirmed, *confirm}))
-        blockers = [*unconfirmed(campaign, found.rows, confirmed), *await self._overlap(found)]
+        blockers = [
+            *find_unconfirmed_steps(campaign, found.rows, confirmed),
+            *await self._overlap(found),
+        ]
         if not found.rows:
             unblock = "Select others, or leave it."
-            blockers.append(refusal(campaign, "every node runs that release already", unblock))
+            blockers.append(
+                refuse_campaign(campaign, "every node runs that release already", unblock)
+            )
         if blockers:
             return Answer(campaign, tuple(blockers))
         now = self._clock.now()
-        numbers = waves.assign(campaign, found.facts)
+        numbers = waves.assign_waves(campaign, found.facts)
         rows = tuple(_waved(row, numbers[row.node]) for row in found.rows)
         started = campaign.model_copy(
             update={"state": S.STARTED, "started_at": now, "one_way_confirmed": confirmed}
         )
-        saved = await self._book.save_campaign(started, {"by": by}, now, rows)
+        saved = await self._book.save_campaign(started, describe_change(started, by), now, rows)
         return Answer(saved, rows=rows)
 
     async def pause(self, campaign_id: str, reason: str = "", by: str = "") -> Answer:
@@ -211,17 +225,19 @@ class CampaignRequests:
             return Answer(campaign, turned.refused)
         back, rows, nodes = turned.campaign, turned.rows, await self._store.nodes()
         facts = fleet(nodes, back, rows, (), self._clock.now(), self._plan)
-        numbers = waves.assign(back, facts)
+        numbers = waves.assign_waves(back, facts)
         waved = tuple(_waved(r, numbers.get(r.node, r.progress.wave)) for r in rows)
-        saved = await self._book.save_campaign(back, {"by": by}, self._clock.now(), waved)
+        saved = await self._book.save_campaign(
+            back, describe_change(back, by), self._clock.now(), waved
+        )
         return Answer(saved, rows=waved)
 
     async def _turn_back(self, campaign: Campaign) -> _TurnedBack:
         """The campaign on its way back with each node's plan, or why there is no way back."""
         moved = (S.STARTED, S.PAUSED, S.STOPPED, S.DONE, S.ABORTED)
         if campaign.state not in moved or campaign.going_back or not campaign.started_at:
-            return _TurnedBack(campaign, refused=(not_now(campaign, "rollback"),))
-        rows = rolled_back(await self._book.campaign_rows(campaign.id))
+            return _TurnedBack(campaign, refused=(refuse_in_state(campaign, "rollback"),))
+        rows = build_rollback_rows(await self._book.campaign_rows(campaign.id))
         back = campaign.model_copy(
             update={"state": S.ROLLING_BACK, "going_back": True, "reason": ""}
         )
@@ -243,16 +259,18 @@ class CampaignRequests:
         """A tenant puts one node's upgrade off, within the policy's limit."""
         campaign = await self.known(campaign_id)
         most_s, now = campaign.policy.tenants.deferral_max_s, self._clock.now()
-        return await self._change_node(campaign, node, lambda p: put_off(p, until, most_s, now), by)
+        return await self._change_node(
+            campaign, node, lambda p: defer_node(p, until, most_s, now), by
+        )
 
     async def skip(self, campaign_id: str, node: str, reason: str, by: str = "") -> Answer:
         """Leave one node as it is."""
         campaign = await self.known(campaign_id)
-        return await self._change_node(campaign, node, lambda p: leave(p, reason), by)
+        return await self._change_node(campaign, node, lambda p: skip_node(p, reason), by)
 
     async def again(self, campaign_id: str, node: str, by: str = "") -> Answer:
         """Try a node once more that failed or was skipped."""
-        return await self._change_node(await self.known(campaign_id), node, once_more, by)
+        return await self._change_node(await self.known(campaign_id), node, retry_progress, by)
 
     async def accept(self, campaign_id: str, metric: str, by: str = "") -> Answer:
         """Go on although this metric got worse: a person says that it may."""
@@ -302,11 +320,11 @@ class CampaignRequests:
         for _ in range(TRIES_MAX):
             campaign = await self.known(campaign_id)
             if campaign.state not in allowed:
-                return Answer(campaign, (not_now(campaign, word),))
+                return Answer(campaign, (refuse_in_state(campaign, word),))
             try:
-                saved = await self._book.save_campaign(
-                    change(campaign), {"by": by, "request": word}, self._clock.now()
-                )
+                changed = change(campaign)
+                event = describe_change(changed, by, request=word)
+                saved = await self._book.save_campaign(changed, event, self._clock.now())
             except StaleWrite:
                 continue  # it changed while this was thought over: look again
             return Answer(saved)
@@ -326,12 +344,11 @@ class CampaignRequests:
         changed = change(rows[node].progress)
         if isinstance(changed, str):
             unblock = f"See `provisioner campaign show {campaign.id}`."
-            return Answer(campaign, (refusal(campaign, f"{node}: {changed}", unblock),))
+            return Answer(campaign, (refuse_campaign(campaign, f"{node}: {changed}", unblock),))
         row = rows[node].model_copy(update={"progress": changed})
         # the campaign's generation grows with it: a turn that has not seen this admits nothing
-        saved = await self._book.save_campaign(
-            campaign, {"by": by, "node": node, "progress": changed.state}, self._clock.now(), (row,)
-        )
+        event = describe_change(campaign, by, node=node, progress=changed.state)
+        saved = await self._book.save_campaign(campaign, event, self._clock.now(), (row,))
         return Answer(saved, rows=(row,))
 
 

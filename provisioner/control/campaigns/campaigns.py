@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from provisioner.control.campaigns.campaign_memory import Memory
+from provisioner.control.context import Context
 from provisioner.model.campaign import (
     Admit,
     Campaign,
@@ -22,18 +23,18 @@ from provisioner.model.campaign import (
     Progress,
 )
 from provisioner.model.campaign_row import CampaignRow
-from provisioner.model.case import Notice
+from provisioner.model.case import TenantNotice
 from provisioner.model.cohort import Sample
+from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_moves import admitted, displaced, observed
-from provisioner.planning.campaigns.campaign_progress import after, told_of
+from provisioner.planning.campaigns.campaign_moves import admit_node, displace_host, update_progress
+from provisioner.planning.campaigns.campaign_progress import apply_decision, build_notices
 from provisioner.planning.campaigns.rollout import decide
-from provisioner.planning.certification.regression import RegressionPolicy, campaign_verdicts
+from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Clock, StaleWrite, Store, StoreFailed
+from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.ports.campaigns import CampaignBook
-from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -49,19 +50,14 @@ class Campaigns:
     """One per daemon. `tick` may be called at any time, as often as one likes."""
 
     def __init__(
-        self,
-        store: Store,
-        book: CampaignBook,
-        clock: Clock,
-        settings: Settings,
-        plan: AddressPlan | None = None,
+        self, context: Context, book: CampaignBook, plan: AddressPlan | None = None
     ) -> None:
         """`plan`: tells switches' planes; without, nobody knows them."""
-        self._store = store
+        self._store = context.store
         self._plan = plan
         self._book = book
-        self._clock = clock
-        self._settings = settings
+        self._clock = context.clock
+        self._settings = context.settings
         self._over: set[str] = set()  # aborted ones with nothing under way any more
         self._memory: dict[str, Memory] = {}  # by campaign; dropped at the least doubt
 
@@ -78,8 +74,8 @@ class Campaigns:
             if campaign.state in (CampaignState.DRAFT, CampaignState.DONE):
                 continue
             try:
-                told = {"by": "the daemon that drives it from now on"}
-                await self._book.save_campaign(campaign, told, self._clock.now())
+                event = describe_change(campaign, "the daemon that drives it from now on")
+                await self._book.save_campaign(campaign, event, self._clock.now())
             except StaleWrite:  # somebody changed it just now, and raised it by that
                 log.info("campaign %s was changed while it was taken over", campaign.id)
 
@@ -135,7 +131,7 @@ class Campaigns:
         facts = memory.facts(list(nodes.values()), campaign, pins, now, self._plan)
         progress = {name: row.progress for name, row in rows.items()}
         decision = decide(
-            campaign, facts, progress, campaign_verdicts(campaign, rows, _REGRESSION), now
+            campaign, facts, progress, judge_campaign(campaign, rows, _REGRESSION), now
         )
         await self._carry_out(campaign, decision, memory, nodes, now)
         return decision
@@ -151,7 +147,7 @@ class Campaigns:
             (row, new)
             for row in memory.rows.values()
             if row.progress.state is Progress.ADMITTED
-            and (new := observed(row, nodes.get(row.node), campaign.target, now)) is not None
+            and (new := update_progress(row, nodes.get(row.node), campaign.target, now)) is not None
         ]
         if not found:
             return
@@ -183,7 +179,7 @@ class Campaigns:
             if node.state is not State.RELEASED:
                 continue
             leaf = next((p.switch for p in node.ports if p.switch in under_way), "")
-            room = displaced(node, f"{leaf} is upgraded ({campaign.id})", now) if leaf else None
+            room = displace_host(node, f"{leaf} is upgraded ({campaign.id})", now) if leaf else None
             if room is not None:
                 await self._book.admit(campaign, None, room, room.note, now)
 
@@ -204,10 +200,10 @@ class Campaigns:
         now: float,
     ) -> None:
         rows = memory.rows
-        written = after(decision, {name: row.progress for name, row in rows.items()}, now)
+        written = apply_decision(decision, {name: row.progress for name, row in rows.items()}, now)
         begins = {a.node for a in decision.admit}
         changed = [_with(rows[n], p) for n, p in written.items() if n not in begins]
-        await self._write(campaign, memory, changed, told_of(campaign, decision, now), now)
+        await self._write(campaign, memory, changed, build_notices(campaign, decision, now), now)
         if decision.stop:
             reason = "; ".join(str(b) for b in decision.stop)
             await self._end(campaign, CampaignState.STOPPED, reason, now)
@@ -231,11 +227,11 @@ class Campaigns:
         campaign: Campaign,
         memory: Memory,
         rows: Sequence[CampaignRow],
-        notices: Sequence[Notice],
+        notices: Sequence[TenantNotice],
         now: float,
     ) -> None:
         """Rows with the notices of their nodes: what a crash leaves out the next turn decides."""
-        by_node: dict[str, list[Notice]] = {}
+        by_node: dict[str, list[TenantNotice]] = {}
         for notice in notices:
             by_node.setdefault(notice.node, []).append(notice)
         for at in range(0, len(rows), WRITTEN_MAX):
@@ -257,11 +253,11 @@ class Campaigns:
         why = f"campaign {campaign.id} to {campaign.target}: {admit.reason}"
         try:
             for name in admit.displaces:
-                room = displaced(nodes[name], f"{admit.node} is upgraded ({campaign.id})", now)
+                room = displace_host(nodes[name], f"{admit.node} is upgraded ({campaign.id})", now)
                 if room is not None:
                     await self._book.admit(campaign, None, room, why, now)
             profile = row.profile_before if campaign.going_back else row.facts.profile
-            moved = admitted(
+            moved = admit_node(
                 nodes[admit.node], campaign.target, profile, now, why=why, retire=admit.retire
             )
             if isinstance(moved, Blocker):
@@ -275,7 +271,7 @@ class Campaigns:
 
     async def _end(self, campaign: Campaign, state: CampaignState, reason: str, now: float) -> None:
         ended = campaign.model_copy(update={"state": state, "reason": reason})
-        await self._book.save_campaign(ended, {"by": "itself"}, now)
+        await self._book.save_campaign(ended, describe_change(ended, "itself"), now)
 
     async def _park(self, campaign_id: str) -> None:
         campaign = await self._book.campaign(campaign_id)

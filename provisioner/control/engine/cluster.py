@@ -23,7 +23,7 @@ from provisioner.model.input_error import InputError
 from provisioner.planning.watch import membership
 from provisioner.runtime import permit, process_scope
 from provisioner.runtime.database_clock import DatabaseClock, Reading
-from provisioner.runtime.wall_clock import since_boot
+from provisioner.runtime.wall_clock import read_boot_clock
 from provisioner.store.database.seat import Peer, Seat
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class SeatThreads:
         self._over = threading.Event()
 
     def steady_s(self) -> float:
-        return since_boot()
+        return read_boot_clock()
 
     async def at_seat(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._seat, work)
@@ -196,7 +196,7 @@ class Cluster:
         if why := membership.outdated(self._seat.joined, peers, now):
             self._lost(why)
         before, self.mixed = self.mixed, membership.mixed(self._seat.joined, peers)
-        process_scope.current().notices["daemons"] = self.mixed
+        process_scope.get_scope().notices["daemons"] = self.mixed
         if self.mixed != before:
             for words in self.mixed or ("all daemons work by the same",):
                 log.warning("while a change rolls through: %s", words)
@@ -244,7 +244,7 @@ class Cluster:
     async def _pulse(self) -> None:
         """Show that the event loop lives, and look whether the seat is sure: also while the
         thread that beats waits for a database that is gone."""
-        with permit.required(self.check), leaf_turns.shared(self):
+        with permit.require_check(self.check), leaf_turns.shared(self):
             while True:
                 self._alive_s = self._threads.steady_s()
                 self.check()
@@ -287,10 +287,10 @@ class Cluster:
         self._time.clock.follow(reading)
         if abs(self.apart_s) > APART_S >= abs(before):
             words = f"this machine's clock is {_apart(self.apart_s)} the database's"
-            process_scope.current().notices["clock"] = (f"{words}: look at its NTP",)
+            process_scope.get_scope().notices["clock"] = (f"{words}: look at its NTP",)
             log.warning("%s: look at its NTP", words)
         elif abs(self.apart_s) <= APART_S < abs(before):
-            process_scope.current().notices["clock"] = ()
+            process_scope.get_scope().notices["clock"] = ()
             log.warning("this machine's clock agrees with the database's again")
 
     async def _sure(self, work: Awaitable[T]) -> T:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from provisioner.control.engine.engine import FirstFailure
-from provisioner.planning.lifecycle.sharing import share, too_many
+from provisioner.planning.lifecycle.sharing import compute_share, has_too_many
 from provisioner.ports import Store, StoreFailed
 
 if TYPE_CHECKING:  # it needs the extra "postgresql"
@@ -108,7 +108,7 @@ class SharedEngine:
 
     def leaves(self, operation_id: str) -> bool:
         """Whether a peer shall go on with this one: the caller then ends at once."""
-        if not too_many(len(self._driven) - len(self._left), self._part):
+        if not has_too_many(len(self._driven) - len(self._left), self._part):
             return False
         self._left.add(operation_id)
         return True
@@ -161,7 +161,7 @@ class SharedEngine:
         while True:
             active = await self._cluster.active()
             daemons = len(await self._cluster.living())
-            self._part = share(active, daemons, self._operations_max)
+            self._part = compute_share(active, daemons, self._operations_max)
             if self._cluster.leads:
                 await self._queue.allow(self._part)
             await asyncio.sleep(SPREAD_S)

@@ -13,8 +13,14 @@ import resource
 import shutil
 from pathlib import Path
 
+from provisioner.model.events.fleet_events import (
+    DaemonNoticed,
+    DaemonNoticesEnded,
+    DaemonOverloaded,
+    DaemonRelieved,
+)
 from provisioner.model.node import Node, State
-from provisioner.planning.lifecycle.overload import Level, Load, Strain, level, strains
+from provisioner.planning.lifecycle.overload import Level, Load, Strain, find_strains, highest_level
 from provisioner.ports import Clock, Store
 from provisioner.runtime import process_scope
 from provisioner.store.database import waits
@@ -40,7 +46,7 @@ class Overload:
     @property
     def level(self) -> Level:
         """How much is left off now."""
-        return level(self.found)
+        return highest_level(self.found)
 
     def may_begin(self, node: Node) -> bool:
         """Whether a new operation may be opened for this node."""
@@ -65,13 +71,13 @@ class Overload:
         if found == self._noticed:
             return
         self._noticed = found
-        kind = "daemon_notice" if found else "daemon_notice_over"
-        await self._store.journal(kind, "", {"notices": list(found)}, self._clock.now())
+        event = DaemonNoticed(notices=found) if found else DaemonNoticesEnded(notices=())
+        await self._store.journal(event, self._clock.now())
 
     async def take(self, load: Load) -> None:
         """What was measured; a change of what strains is told in the log and the journal."""
-        found = strains(load)
-        if level(found) < self.level:
+        found = find_strains(load)
+        if highest_level(found) < self.level:
             self._calm += 1
             if self._calm < CALM_SAMPLES:
                 return
@@ -84,14 +90,14 @@ class Overload:
             log.warning("overloaded (%s) by %s: %s", strain.level.name, strain.by, strain.detail)
         if not found:
             log.warning("no longer overloaded")
-        told = {"level": self.level.name, "by": [s.model_dump(mode="json") for s in found]}
-        kind = "overloaded" if found else "overload_over"
-        await self._store.journal(kind, "", told, self._clock.now())
+        event_class = DaemonOverloaded if found else DaemonRelieved
+        short = tuple(s.model_dump(mode="json") for s in found)
+        await self._store.journal(event_class(level=self.level.name, by=short), self._clock.now())
 
 
 def notices() -> tuple[str, ...]:
     """Return what this process reports of itself: a clock that differs, a change that rolls."""
-    told = process_scope.current().notices
+    told = process_scope.get_scope().notices
     return tuple(words for subject in sorted(told) for words in told[subject])
 
 

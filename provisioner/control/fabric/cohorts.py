@@ -45,7 +45,7 @@ class Cohorts:
         """What is wrong with new figures of a node."""
         async with self._turn:
             others = await self._members(sample.profile, sample.versions)
-            return cohort.judge(sample, others, _POLICY)
+            return cohort.judge_node(sample, others, _POLICY)
 
     async def keep(self, sample: Sample) -> None:
         """Keep new figures, and learn each floor of theirs that nobody publishes."""
@@ -55,7 +55,7 @@ class Cohorts:
         async with self._turn:
             members = await self._members(sample.profile, sample.versions)
             found = [
-                baseline.learn(
+                baseline.learn_baseline(
                     metric,
                     members,
                     previous=known.get(metric),
@@ -78,8 +78,11 @@ class Cohorts:
         mark = await self._store.samples_mark(*key)
         known = self._judged.pop(key, None)
         if known is None or known[0] != mark:
-            found = cohort.judged(await self._members(*key), _POLICY)
-            known = mark, {n: tuple(map(cohort.blocker, worst[:3])) for n, worst in found.items()}
+            found = cohort.judge_cohort(await self._members(*key), _POLICY)
+            known = (
+                mark,
+                {n: tuple(map(cohort.block_outlier, worst[:3])) for n, worst in found.items()},
+            )
         self._judged[key] = known
         if len(self._judged) > KEPT_MAX:
             del self._judged[next(iter(self._judged))]

@@ -12,21 +12,24 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from provisioner.checks.fabric.rail_port import Member
+from provisioner.control.context import Context
+from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.validate.fabric_tests import FabricTests
+from provisioner.model.events.fleet_events import FabricSessionOpened
 from provisioner.model.fabric_session import FabricMember, FabricOutcome, FabricRun, FabricSession
 from provisioner.model.health import CheckResult, HealthReport
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location import fabric_rounds, fabric_verdicts
 from provisioner.planning.fault_location import fabric_session as rules
-from provisioner.planning.fault_location.isolation import blame
+from provisioner.planning.fault_location.isolation import find_culprits
 from provisioner.planning.fault_location.isolation_words import (
     FabricTest,
     FabricTestKind,
     Round,
     Verdicts,
 )
-from provisioner.ports import Clock, DamagedRow, Fenced, PortError, Store, StoreFailed
+from provisioner.ports import DamagedRow, Fenced, PortError, StoreFailed
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -41,18 +44,19 @@ class FabricSessions:
 
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        settings: Settings,
+        context: Context,
         tests: FabricTests,
         submit: Callable[[str], Awaitable[None]] | None = None,
+        apart: HostsApart | None = None,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._settings = settings
+        """`apart`: opens the doors of tests where leaves keep hosts apart; None: there are none."""
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
         self._tests = tests
-        self._policy = policy_of(settings)
+        self._policy = policy_of(context.settings)
         self._wake = submit
+        self._apart = apart
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._lost: StoreFailed | None = None
 
@@ -82,7 +86,7 @@ class FabricSessions:
         nodes = await self._store.nodes()
         taken = {m.node for s in sessions for m in s.present}
         seekers = await self._seekers(nodes, taken)
-        for members in rules.forming(seekers, nodes, taken, self._policy, self._clock.now()):
+        for members in rules.form_sessions(seekers, nodes, taken, self._policy, self._clock.now()):
             await self._open(members, {n.id: n for n in nodes}[members[0].node])
 
     async def stop(self) -> None:
@@ -98,7 +102,7 @@ class FabricSessions:
             if node.state is not State.VALIDATING or node.id in taken:
                 continue
             report = await self._store.report(node.id)
-            if rules.waits(node, report, await self._store.fabric_outcome(node.id)):
+            if rules.needs_session(node, report, await self._store.fabric_outcome(node.id)):
                 assert report is not None
                 found.append((node, report))
         return found
@@ -113,12 +117,12 @@ class FabricSessions:
             members=members,
         )
         session = await self._store.put_fabric_session(session)
-        detail = {
-            "session": session.id,
-            "seeking": [m.node for m in members if m.seeks],
-            "lent": [m.node for m in members if not m.seeks],
-        }
-        await self._store.journal("fabric session", "", detail, self._clock.now())
+        event = FabricSessionOpened(
+            session=session.id,
+            seeking=tuple(m.node for m in members if m.seeks),
+            lent=tuple(m.node for m in members if not m.seeks),
+        )
+        await self._store.journal(event, self._clock.now())
         self._submit(session)
 
     def _submit(self, session: FabricSession) -> None:
@@ -147,6 +151,7 @@ class FabricSessions:
         """To its end, from whatever is stored. The first thing is to end what was left behind."""
         nodes = await self._nodes(session)
         await self._tests.clean(nodes[m.node] for m in session.present if m.node in nodes)
+        session = await self._set_doors(session, ())
         until = session.opened_at + self._settings.fabric_session_limit_s
         looked: dict[str, Member | Blocker] = {}
         while True:
@@ -156,19 +161,49 @@ class FabricSessions:
                 # who still waits finds others: this says nothing of it
                 await self._end(session, (), "too few nodes are left")
                 return
-            step = fabric_rounds.step(session, self._policy)
+            step = fabric_rounds.decide_next(session, self._policy)
             if isinstance(step, Round) and self._clock.now() >= until:
-                step = blame(
+                step = find_culprits(
                     fabric_rounds.fabric_of(session),
-                    fabric_rounds.observations(session),
+                    fabric_rounds.list_observations(session),
                     self._policy.isolation,
                 )
             if isinstance(step, Verdicts):
                 await self._conclude(session, step)
                 return
+            session = await self._set_doors(session, self._doors_for(step))
             runs = await self._round(session, step, looked)
             session = session.model_copy(update={"runs": (*session.runs, *runs)})
-            session = await self._store.put_fabric_session(session)
+            if not session.doors:
+                session = await self._store.put_fabric_session(session)
+            else:
+                session = await self._set_doors(session, ())
+
+    def _doors_for(self, step: Round) -> tuple[tuple[str, ...], ...]:
+        """Return the groups of nodes among which `mpirun` connects in this round."""
+        if self._apart is None or not self._apart.enabled:
+            return ()
+        nccl = self._settings.fabric_nccl
+        return tuple(t.nodes for t in step.tests if nccl or t.kind is FabricTestKind.GROUP)
+
+    async def _set_doors(
+        self, session: FabricSession, doors: tuple[tuple[str, ...], ...]
+    ) -> FabricSession:
+        """Store which nodes connect to each other now, then have their leaves follow.
+
+        The row is first: whoever comes after a crash finds there what is to be closed. A leaf that
+        does not follow is no obstacle: `mpirun` does not come about then, and the test says so; the
+        watch of leaves closes what was left open.
+        """
+        if session.doors == doors:
+            return session
+        names = {name for group in (*session.doors, *doors) for name in group}
+        session = await self._store.put_fabric_session(session.model_copy(update={"doors": doors}))
+        if self._apart is not None:
+            nodes = await self._store.nodes_named(names)
+            for blocker in await self._apart.bring(tuple(nodes.values())):
+                log.warning("fabric session %s: doors: %s", session.id, blocker)
+        return session
 
     async def _round(
         self, session: FabricSession, step: Round, looked: dict[str, Member | Blocker]
@@ -183,7 +218,7 @@ class FabricSessions:
                     looked[node.id] = await self._tests.look(node)
             members = tuple(m for n in among if isinstance(m := looked[n.id], Member))
             if len(members) != len(among):
-                return fabric_rounds.not_run(test, step.number)
+                return fabric_rounds.record_not_run(test, step.number)
             if test.kind is FabricTestKind.GROUP:
                 return await self._tests.run_collective(
                     session.id, test, step.number, among, members
@@ -200,7 +235,7 @@ class FabricSessions:
         """What the verdicts mean for each node, stored with the session's end."""
         now = self._clock.now()
         nodes = await self._nodes(session)
-        blockers = fabric_rounds.outcome_blockers(session, verdicts, self._policy)
+        blockers = fabric_rounds.find_outcome_blockers(session, verdicts, self._policy)
         members = {m.node: m for m in session.present}
         outcomes = []
         for name, found in blockers.items():
@@ -209,9 +244,9 @@ class FabricSessions:
             if member is not None and not found:
                 mine = [r for r in session.runs if name in r.nodes]
                 results = await self._tests.results(nodes[name], mine)
-                found = fabric_verdicts.unproved(name, results)
+                found = fabric_verdicts.find_failed_results(name, results)
             if found and member is not None:
-                results = (fabric_verdicts.failed(found),)
+                results = (fabric_verdicts.report_failure(found),)
             if member is None and name not in nodes:
                 nodes = {n.id: n for n in await self._store.nodes()}
                 if name not in nodes:
@@ -225,7 +260,7 @@ class FabricSessions:
                     ended_at=now,
                     blockers=found,
                     results=results,
-                    partners=fabric_verdicts.partners_of(session, name),
+                    partners=fabric_verdicts.list_partners(session, name),
                 )
             )
         note = f"{verdicts.rounds} rounds, {verdicts.node_minutes:.0f} node-minutes"
@@ -235,10 +270,11 @@ class FabricSessions:
         self, session: FabricSession, outcomes: Sequence[FabricOutcome], note: str
     ) -> None:
         now = self._clock.now()
+        session = await self._set_doors(session, ())
         ended = session.model_copy(update={"ended_at": now, "note": note})
         await self._store.put_fabric_session(ended, outcomes)
-        detail = {"session": session.id, "note": note, **fabric_verdicts.summary(outcomes)}
-        await self._store.journal("fabric verdicts", "", detail, now)
+        event = fabric_verdicts.describe_end(session.id, note, outcomes)
+        await self._store.journal(event, now)
         seeks = {m.node for m in session.members if m.seeks}
         for outcome in outcomes:
             node = await self._store.node(outcome.node)
@@ -256,7 +292,7 @@ class FabricSessions:
             report = await self._store.report(member.node) if member.seeks else None
             if report is not None:
                 reports[member.node] = report
-        gone = rules.left(session, nodes, reports)
+        gone = rules.find_departed(session, nodes, reports)
         if not gone:
             return session
         changed = session.model_copy(update={"gone": (*session.gone, *gone)})
@@ -285,7 +321,7 @@ class FabricSessions:
                     began_at=session.opened_at,
                     ended_at=now,
                     blockers=(bug,),
-                    results=(fabric_verdicts.failed((bug,)),),
+                    results=(fabric_verdicts.report_failure((bug,)),),
                 )
                 for m in session.present
                 if m.seeks

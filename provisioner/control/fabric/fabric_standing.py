@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from provisioner.control.context import Context
 from provisioner.control.fabric.fabric import policy_of
 from provisioner.model.certificate import Certificate
 from provisioner.model.fabric_session import FabricOutcome
@@ -10,31 +11,29 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.fault_location import fabric_session as rules
 from provisioner.planning.lifecycle.decide import View
-from provisioner.ports import Clock, Store
-from provisioner.settings import Settings
 
 
 class FabricStanding:
     """Reads rows only."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
-        self._store = store
-        self._clock = clock
-        self._policy = policy_of(settings)
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+        self._clock = context.clock
+        self._policy = policy_of(context.settings)
 
     async def waiting(self, node: Node, report: HealthReport | None) -> View | None:
         """The view of a node that waits for its outcome; None: it does not wait.
 
         Nothing else is asked of it meanwhile: it may be under test, and is looked at afterwards.
         """
-        if not rules.waits(node, report, await self._store.fabric_outcome(node.id)):
+        if not rules.needs_session(node, report, await self._store.fabric_outcome(node.id)):
             return None
         assert report is not None
         if (words := await self._session(node)) is not None:
             return View(fabric_wait=words, in_session=True)
-        there = rules.partners(node, await self._store.nodes())
-        late = rules.too_long(node, report, there, self._policy, self._clock.now())
-        words = rules.waiting_for(there, self._policy.partners_min)
+        there = rules.count_partners(node, await self._store.nodes())
+        late = rules.find_overdue_wait(node, report, there, self._policy, self._clock.now())
+        words = rules.describe_wait(there, self._policy.partners_min)
         return View(fabric_wait=words, fabric_late=() if late is None else (late,))
 
     async def in_session(self, node: Node) -> bool:
@@ -46,7 +45,7 @@ class FabricStanding:
         if report is None:
             return None
         outcome = await self._store.fabric_outcome(node.id)
-        return outcome if rules.answers(outcome, report) else None
+        return outcome if rules.is_current_outcome(outcome, report) else None
 
     async def accused(self, node: Node, certificate: Certificate | None) -> tuple[Blocker, ...]:
         """What was proved of it after it was certified, as a partner or as a leaf."""

@@ -11,7 +11,7 @@ from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.tenancy.tenant_sessions import TenantSessions
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Isolation, Store
+from provisioner.ports import Isolation, Partitions, Store
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Fabrics:
     """A site's fabrics. `partitions`: UFM's, on InfiniBand; closed by whoever opened it."""
 
     plan: AddressPlan
-    partitions: Isolation | None = None
+    partitions: Partitions | None = None
 
 
 def tenancy_of(site: Site, store: Store, fabrics: Fabrics | None) -> Tenancy:

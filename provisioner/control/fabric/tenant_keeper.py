@@ -158,6 +158,8 @@ class TenantKeeper:
     ) -> Answer:
         if not isinstance(made, Tenant):
             return Answer(blockers=made)
+        if damaged := requests.find_damaged(rows):
+            return Answer(blockers=damaged)
         known = next((t for t in rows if t.name == made.name), None)
         if not dry_run and made != known:
             try:
@@ -202,13 +204,31 @@ class TenantKeeper:
                 ready, new=False, nodes=(), request="ready", now=now
             )
         except StaleWrite as stale:
-            return Answer(row, steps=steps, blockers=(_stale(row.name, stale),))
+            return await self._compare_newer(row, steps, stale)
         return Answer(saved, steps=steps)
+
+    async def _compare_newer(
+        self, row: Tenant, steps: tuple[FabricStep, ...], stale: StaleWrite
+    ) -> Answer:
+        """Return the newer row if another keeper ended the same meanwhile, else what is in the way.
+
+        The daemon goes on with every tenant by itself, also with one that a person waits for.
+        """
+        newer = next((t for t in await self._store.tenants() if t.name == row.name), None)
+        if newer is None and row.phase is Phase.LEAVING:
+            return Answer(None, steps=steps)
+        if newer is not None:
+            ended = {"phase": Phase.READY, "generation": newer.generation}
+            if row.phase is Phase.MAKING and newer == row.model_copy(update=ended):
+                return Answer(newer, steps=steps)
+        return Answer(row, steps=steps, blockers=(_stale(row.name, stale),))
 
     async def _look(
         self, rows: Sequence[Tenant], only: Sequence[str]
     ) -> tuple[tuple[FabricStep, ...], tuple[Blocker, ...]]:
-        """All fabrics are looked at before any is changed."""
+        """All fabrics are looked at before any is changed; none, while a tenant is unreadable."""
+        if damaged := requests.find_damaged(rows):
+            return (), damaged
         deltas = [await isolation.delta(rows, only) for isolation in self._isolations]
         return (
             tuple(step for delta in deltas for step in delta.steps),

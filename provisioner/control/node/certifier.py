@@ -9,18 +9,18 @@ import uuid
 from collections.abc import Sequence
 
 from provisioner import checks
+from provisioner.control.context import Context
 from provisioner.control.node.observer import Observer
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.validate.validator import Validator
+from provisioner.model.events.node_events import FabricProved, NodeCertified, NodeValidated
 from provisioner.model.health import CheckResult, HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.certification import certification, cohort, error_history, gates
 from provisioner.planning.lifecycle.decide import View
-from provisioner.planning.lifecycle.journey import may_enter
-from provisioner.ports import Clock, Store
-from provisioner.settings import Settings
+from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.store.signing import Signer
 
 
@@ -28,18 +28,11 @@ class Certifier:
     """Validates and certifies; the performer calls it for one node at a time."""
 
     def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        settings: Settings,
-        *,
-        observer: Observer,
-        validator: Validator,
-        signer: Signer,
+        self, context: Context, *, observer: Observer, validator: Validator, signer: Signer
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._settings = settings
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
         self._observer = observer
         self._validator = validator
         self._signer = signer
@@ -65,12 +58,10 @@ class Certifier:
             report = await self._with_history(node, view.inventory, report)
         sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
         found = await self._observer.cohorts.held_against(sample)
-        report = cohort.applied(report, found)
-        summary = {
-            "causes": list(report.causes),
-            "results": {r.check: r.verdict.value for r in report.results},
-        }
-        await hold.record(inventory=view.inventory, report=report, journal=[("validated", summary)])
+        report = cohort.add_outliers(report, found)
+        verdicts = {r.check: r.verdict.value for r in report.results}
+        event = NodeValidated(causes=report.causes, results=verdicts)
+        await hold.record(inventory=view.inventory, report=report, events=[event])
         if node.kind is NodeKind.HOST:
             sample = sample.model_copy(update={"sound": sample.sound and not found})
             await self._observer.cohorts.keep(sample)
@@ -97,12 +88,12 @@ class Certifier:
                 "ended_at": self._clock.now(),
             }
         )
-        detail = {
-            "session": view.fabric.session,
-            "partners": list(view.fabric.partners),
-            "results": {r.check: r.verdict.value for r in results},
-        }
-        await hold.record(inventory=view.inventory, report=report, journal=[("proved", detail)])
+        event = FabricProved(
+            session=view.fabric.session,
+            partners=tuple(view.fabric.partners),
+            results={r.check: r.verdict.value for r in results},
+        )
+        await hold.record(inventory=view.inventory, report=report, events=[event])
         if view.fabric.passed:  # figures of tests among nodes teach their floors too
             sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
             await self._observer.cohorts.keep(sample)
@@ -112,10 +103,9 @@ class Certifier:
         """Issue the certificate and enter `certified`."""
         assert view.inventory is not None
         assert view.report is not None
-        assert may_enter(node, State.CERTIFIED, node.placement)
         now = self._clock.now()
         certificate_id = uuid.uuid4().hex
-        proved = gates.proofs(
+        proved = gates.list_proofs(
             certificate_id,
             view.report,
             node.kind,
@@ -125,7 +115,7 @@ class Certifier:
             now=now,
         )
         certificate = self._signer.sign(
-            certification.issue(
+            certification.issue_certificate(
                 certificate_id=certificate_id,
                 node=node,
                 inventory=view.inventory,
@@ -136,19 +126,13 @@ class Certifier:
                 gates=proved,
             )
         )
-        changed = node.moved(
-            State.CERTIFIED,
-            now,
-            certificate=certificate.id,
-            blockers=(),
-            attempts=0,
-            note="certified",
-        )
+        proof = {"certificate": certificate.id, "blockers": (), "attempts": 0}
+        changed = enter_state(node, State.CERTIFIED, "certified", now, proof)
         await hold.record(
             node=changed,
             inventory=view.inventory,  # the parts that drift is measured from
             certificate=certificate,
-            journal=[("certified", {"certificate": certificate.id, "gates": certificate.proved})],
+            events=[NodeCertified(certificate=certificate.id, gates=certificate.proved)],
         )
         return ()
 
@@ -158,8 +142,8 @@ class Certifier:
         """The report with what the errors of earlier boots ask for."""
         now = self._clock.now()
         earlier = await self._store.reports(node.id, now - error_history.WINDOW_S)
-        reports = error_history.since_parts_changed([report, *earlier])
+        reports = error_history.select_since_parts_changed([report, *earlier])
         digests = error_history.evidence_of(reports)
         texts = [await self._store.evidence(digest) or "" for digest in digests]
-        past = error_history.history(texts, self._validator.slots(node, inventory))
-        return error_history.judged(report, past, error_history.remedied(reports), now)
+        past = error_history.read_history(texts, self._validator.slots(node, inventory))
+        return error_history.judge_history(report, past, error_history.list_restarts(reports), now)

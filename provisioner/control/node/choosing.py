@@ -10,13 +10,13 @@ from provisioner.model.health import Gate, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.certification.check_selection import (
+    FaultRecord,
     Selection,
     SelectionPolicy,
-    Standing,
     change_since,
-    select,
+    select_checks,
 )
-from provisioner.planning.certification.gates import DAY_S, ages
+from provisioner.planning.certification.gates import DAY_S, count_days_since_proof
 from provisioner.planning.repair.offenders import beyond
 from provisioner.ports import Store
 from provisioner.settings import Settings
@@ -53,12 +53,12 @@ async def choose(
         fabric_days_max=settings.fabric_days,
     )
     past = await store.reports(node.id, now - INCIDENTS_S)
-    standing = Standing(
+    standing = FaultRecord(
         incidents=sum(any(x.verdict is Verdict.FAIL for x in r.results) for r in past),
         healthy_days=0.0 if last is None else max(0.0, now - last.issued_at) / DAY_S,
-        proved_days=ages(last, now),
+        proved_days=count_days_since_proof(last, now),
     )
     if not deeper:
-        return select(change, checks.ALL, policy, standing)
+        return select_checks(change, checks.ALL, policy, standing)
     change = change_since(last, inventory, turnover=turnover, suspect=True)
     return beyond(change, checks.ALL, policy, standing, limit_s=settings.repair_deeper_limit_s)

@@ -10,7 +10,7 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.leaf_turns import turn
 from provisioner.model.node import Node
 from provisioner.model.plan import Disruption, Step
-from provisioner.planning.lifecycle.admission import admit
+from provisioner.planning.lifecycle.admission import find_admission_reasons
 from provisioner.ports import Store
 
 # The name of the turn in which limits are looked at and places are taken: no switch is called so.
@@ -35,7 +35,7 @@ class Disruptions:
             active = await self._store.active_operations()
             taken = {o.node: Disruption(o.phase) for o in active if o.phase and o.node != node.id}
             nodes = await self._store.nodes()
-            reasons = admit(node, step, nodes, taken, self._percent)
+            reasons = find_admission_reasons(node, step, nodes, taken, self._percent)
             if not reasons:
                 await hold.enter(step.disruption.value)
             return reasons

@@ -14,7 +14,7 @@ from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus
 from provisioner.model.plan import History, Plan
 from provisioner.planning.lifecycle.explain import Situation
-from provisioner.planning.path.history import OPEN, history
+from provisioner.planning.path.history import OPEN, build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.repositories.alert_rows import AlertRows
@@ -41,7 +41,7 @@ async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -
     campaign, row = await _campaign(store, node)
     alerts = [a for a in await AlertRows(store).alerts(node.id) if a.active]
     operation = operations[0] if operations else None
-    past = history(entries, operation.id if operation else "")
+    past = build_history(entries, operation.id if operation else "")
     return Situation(
         node=node,
         now=max([now, *(r["at"] for r in rows[:1])]),  # a simulated site's clock runs ahead

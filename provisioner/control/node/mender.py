@@ -9,28 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from provisioner.control.context import Context
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.retiring import Retirer
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.executor import Executor
 from provisioner.execution.repair.case_evidence import EvidenceCollector
 from provisioner.model.alert import Alert
-from provisioner.model.case import Case, Outcome, PartClass, RemedyTry, Stage, Suspect, Ticket
+from provisioner.model.case import Case, PartClass, RemedyOutcome, RemedyTry, Stage, Suspect, Ticket
+from provisioner.model.events.case_events import (
+    CaseDiagnosed,
+    CaseNeedsHardware,
+    CaseRemedyBegun,
+    CaseRemedyEnded,
+)
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus
 from provisioner.model.outcome import Blocker
-from provisioner.planning.certification.part_changes import doubtful
+from provisioner.planning.certification.part_changes import is_doubtful
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.repair import remedies, remedy_steps
 from provisioner.planning.repair.diagnosis import diagnose
 from provisioner.planning.repair.part_names import at_missing, gone_of, named, of_missing
 from provisioner.planning.repair.remedies import Later, Limits, People, Try
-from provisioner.ports import AlertBook, Clock, PortError, StaleWrite, Store
+from provisioner.ports import AlertBook, PortError, StaleWrite
 from provisioner.ports.cases import CaseBook
-from provisioner.settings import Settings
 
 HOUR_S = 3600.0
 PATIENCE_S = 2 * HOUR_S  # what passes by itself is waited out so long, then it is not done
@@ -42,11 +49,9 @@ class Mender:
 
     def __init__(
         self,
-        store: Store,
+        context: Context,
         book: CaseBook,
         alerts: AlertBook | None,
-        clock: Clock,
-        settings: Settings,
         *,
         observer: Observer,
         executor: Executor,
@@ -54,14 +59,14 @@ class Mender:
         matrix: Matrix,
         retirer: Retirer,
     ) -> None:
-        self._store, self._book, self._alerts = store, book, alerts
-        self._clock, self._settings = clock, settings
+        self._store, self._book, self._alerts = context.store, book, alerts
+        self._clock, self._settings = context.clock, context.settings
         self._observer, self._executor, self._evidence = observer, executor, evidence
         self._matrix, self._retirer = matrix, retirer
         self._limits = Limits(
-            resets_per_day=settings.repair_resets_per_day,
-            confidence_min=settings.repair_confidence_min,
-            shortest_s=settings.repair_pause_s,
+            resets_per_day=context.settings.repair_resets_per_day,
+            confidence_min=context.settings.repair_confidence_min,
+            shortest_s=context.settings.repair_pause_s,
         )
 
     async def turn(self, hold: Hold, node: Node) -> Sequence[Blocker]:
@@ -91,7 +96,7 @@ class Mender:
                     await self._send_back(hold, node, f"{case.id}: the remedy is measured")
                 case Stage.RETURNING:
                     why = f"{case.id}: it comes back from repair"
-                    await self._take_in(hold, node, why, doubts=doubtful(case))
+                    await self._take_in(hold, node, why, doubts=is_doubtful(case))
         except StaleWrite:
             pass  # a person changed the case: it is looked at again
         return ()
@@ -125,7 +130,7 @@ class Mender:
                 remedies.measured(tried, policy.keys(seen), now, well=False),
             )
         told = diagnose(seen, inventory, gone=gone)
-        changed = case.entered(
+        changed = case.enter_stage(
             Stage.DIAGNOSIS,
             self._clock.now(),
             faults=seen,
@@ -136,18 +141,17 @@ class Mender:
             next_at=0.0,
         )
         best = told.suspects[0]
-        detail = {
-            "case": case.id,
-            "suspect": f"{best.kind} {best.part}",
-            "confidence": best.confidence,
-            "rule": best.rule,
-            "evidence": len(found.evidence),
-            "gaps": len(found.gaps),
-            "effect": tries[-1].outcome if tried is not None else "",
-        }
-        await self._book.save_case(
-            changed, journal=[("case_diagnosed", node.id, detail)], now=self._clock.now()
+        event = CaseDiagnosed(
+            about=node.id,
+            case=case.id,
+            suspect=f"{best.kind} {best.part}",
+            confidence=best.confidence,
+            rule=best.rule,
+            evidence=len(found.evidence),
+            gaps=len(found.gaps),
+            effect=tries[-1].outcome if tried is not None else "",
         )
+        await self._book.save_case(changed, events=[event], now=self._clock.now())
 
     async def _standing(self, node: Node) -> Sequence[Alert]:
         if self._alerts is None:
@@ -187,9 +191,9 @@ class Mender:
                     before=policy.keys(case.faults),
                 )
                 note = f"{tried.remedy} for {tried.kind} {tried.part}: {chosen.rung.why}"
-                began = case.entered(Stage.REMEDY, now, tries=(*case.tries, tried), note=note)
-                row = ("case_remedy", node.id, {"case": case.id, "remedy": note})
-                await self._book.save_case(began, journal=[row], now=now)
+                began = case.enter_stage(Stage.REMEDY, now, tries=(*case.tries, tried), note=note)
+                event = CaseRemedyBegun(about=node.id, case=case.id, remedy=note)
+                await self._book.save_case(began, events=[event], now=now)
 
     def _hopeless(self, case: Case) -> bool:
         """Whether people decide on the node itself first; once they did, its case goes on."""
@@ -227,9 +231,11 @@ class Mender:
         before = case.ticket if case.ticket is not None else Ticket(opened_at=now)
         new = {"work": chosen.work, "closed_at": 0.0, "bundle": "", "problem": ""}
         ticket = before.model_copy(update=new)
-        asked_case = case.entered(Stage.HARDWARE, now, tries=tries, note=chosen.work, ticket=ticket)
-        row = ("case_hardware", case.node, {"case": case.id, "work": chosen.work})
-        await self._book.save_case(asked_case, journal=[row], now=now)
+        asked_case = case.enter_stage(
+            Stage.HARDWARE, now, tries=tries, note=chosen.work, ticket=ticket
+        )
+        event = CaseNeedsHardware(about=case.node, case=case.id, work=chosen.work)
+        await self._book.save_case(asked_case, events=[event], now=now)
 
     async def _ask_to_work(self, case: Case, work: str, rule: str) -> None:
         """Hand the whole case to people: nothing is diagnosed, and nothing is sent to the node."""
@@ -255,14 +261,14 @@ class Mender:
         problem = str(failed)
         if problem:
             done = tried.model_copy(
-                update={"outcome": Outcome.NOT_DONE, "done_at": now, "detail": problem[:300]}
+                update={"outcome": RemedyOutcome.NOT_DONE, "done_at": now, "detail": problem[:300]}
             )
             stage = Stage.DIAGNOSIS
         else:
             done, stage = tried.model_copy(update={"done_at": now}), Stage.MEASURING
-        changed = case.entered(stage, now, tries=(*case.tries[:-1], done))
-        row = ("case_done", node.id, {"case": case.id, "remedy": done.remedy, "problem": problem})
-        await self._book.save_case(changed, journal=[row], now=now)
+        changed = case.enter_stage(stage, now, tries=(*case.tries[:-1], done))
+        event = CaseRemedyEnded(about=node.id, case=case.id, remedy=done.remedy, problem=problem)
+        await self._book.save_case(changed, events=[event], now=now)
         return ()
 
     async def _remedy(self, hold: Hold, case: Case, node: Node, tried: RemedyTry) -> Blocker | str:
@@ -305,10 +311,7 @@ class Mender:
         await self._enter(hold, node, State.DISCOVERED, why, profile="", attempts=attempts)
 
     async def _enter(self, hold: Hold, node: Node, state: State, why: str, **more: object) -> None:
-        assert may_enter(node, state, node.placement), (node.id, node.state, state)
         if node.certificate and not await self._store.revoked(node.certificate):
             await self._store.revoke(node.certificate, why, self._clock.now())
-        changed = node.moved(state, self._clock.now(), blockers=(), note=why, **more)
-        blockers: list[str] = []
-        detail = {"from": node.state.value, "to": state.value, "why": why, "blockers": blockers}
-        await hold.record(node=changed, journal=[("state", detail)])
+        changed = enter_state(node, state, why, self._clock.now(), {"blockers": (), **more})
+        await hold.record(node=changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from provisioner import components
+from provisioner.control.context import Context
 from provisioner.control.fabric.cohorts import Cohorts
 from provisioner.control.fabric.fabric_standing import FabricStanding
 from provisioner.control.node.choosing import choose
@@ -16,22 +17,20 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
-from provisioner.model.standing import Standing
+from provisioner.model.standing import ReleaseConditions
 from provisioner.planning.certification import certification, gates
 from provisioner.planning.erasure import deployment, erasure
 from provisioner.planning.erasure.drives import find_strange_drives, list_erased
-from provisioner.planning.lifecycle.admission import neighbours_busy
+from provisioner.planning.lifecycle.admission import find_busy_neighbours
 from provisioner.planning.lifecycle.decide import View
-from provisioner.planning.path.history import history
+from provisioner.planning.path.history import build_history
 from provisioner.planning.path.planner import plan
 from provisioner.planning.release import handover
 from provisioner.planning.release.entitlement import find_trespasses, foreign, is_stranger
 from provisioner.planning.release.port_isolation import placement_of
 from provisioner.planning.repair.case_policy import waits_for
-from provisioner.ports import AlertBook, Clock, Store
+from provisioner.ports import AlertBook
 from provisioner.ports.cases import CaseBook
-from provisioner.ports.telemetry import SILENCE, Telemetry
-from provisioner.settings import Settings
 
 
 class Observer:
@@ -39,28 +38,25 @@ class Observer:
 
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        settings: Settings,
+        context: Context,
         collector: Collector,
         tenancy: Tenancy,
         matrix: Matrix,
         book: AlertBook | None = None,
         cases: CaseBook | None = None,
-        telemetry: Telemetry = SILENCE,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._settings = settings
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
         self._collector = collector
         self._tenancy = tenancy
         self._matrix = matrix
         self._book = book  # None: alerts are nobody's business here
         self._cases = cases  # None: nothing is repaired here
-        self._telemetry = telemetry
-        self._erasure = erasure.policy_of(settings)
-        self.cohorts = Cohorts(store, clock)
-        self._fabric = FabricStanding(store, clock, settings)
+        self._telemetry = context.telemetry
+        self._erasure = erasure.policy_of(context.settings)
+        self.cohorts = Cohorts(context.store, context.clock)
+        self._fabric = FabricStanding(context)
         self.matrix_digest = matrix.digest()
 
     async def observe(self, node: Node, operation: str) -> View:
@@ -98,7 +94,7 @@ class Observer:
             return (handover.changed(node.id, "its state, tenant or certificate is another now"),)
         return await self._objections(node, vrf, await self._store.inventory(node.id))
 
-    async def standing(self, node: Node, vrf: str) -> Standing | tuple[Blocker, ...]:
+    async def standing(self, node: Node, vrf: str) -> ReleaseConditions | tuple[Blocker, ...]:
         """All parts read anew: what the record of a handover depends on, or why it may not be."""
         inventory, unseen = await self._collector.collect(node)
         if inventory is None or unseen:
@@ -136,7 +132,9 @@ class Observer:
 
     async def _busy(self, node: Node) -> tuple[str, ...]:
         """Switches on its cables that are not in service; only these are read, not the fleet."""
-        return neighbours_busy(node, await self._store.nodes_named({p.switch for p in node.ports}))
+        return find_busy_neighbours(
+            node, await self._store.nodes_named({p.switch for p in node.ports})
+        )
 
     async def _repair(self, node: Node) -> str | None:
         """What the node's open case waits for ("": nothing); None if it has none."""
@@ -237,7 +235,7 @@ class Observer:
         if strange:
             told = {"inventory": inventory, "strange_drives": strange}
             return place.model_copy(update=told)
-        if report is not None and not certification.judges(report, inventory, node):
+        if report is not None and not certification.is_current_report(report, inventory, node):
             report = None
         selection = await choose(
             self._store,
@@ -250,7 +248,7 @@ class Observer:
         )
         blockers: tuple[Blocker, ...] = ()
         if report is not None:
-            blockers = certification.blockers(
+            blockers = certification.find_blockers(
                 node=node,
                 inventory=inventory,
                 plan=found,
@@ -295,7 +293,7 @@ class Observer:
         if node.state is State.CERTIFIED:
             strange = find_strange_drives(await self._known_drives(node), inventory)
         if certificate is not None:
-            problems += certification.validity(
+            problems += certification.find_invalidity(
                 certificate=certificate,
                 inventory=inventory,
                 node=node,
@@ -306,7 +304,7 @@ class Observer:
             )
             if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
                 problems += await self.cohorts.unlike(node, inventory)
-                problems += gates.refused(certificate, self._settings.gates_to_release)
+                problems += gates.find_unproved_gates(certificate, self._settings.gates_to_release)
         problems = tuple(dict.fromkeys((*problems, *await self._fabric.accused(node, certificate))))
         tenants = {t.name: t for t in await self._store.tenants()}
         tenant = tenants.get(node.tenant)
@@ -341,7 +339,7 @@ class Observer:
             node.release,
             node.profile,
             running=running,
-            history=history(await self._store.entries(node.id), operation),
+            history=build_history(await self._store.entries(node.id), operation),
             production=self._settings.production,
         )
 
@@ -349,7 +347,7 @@ class Observer:
         first = await self._system_first(node, inventory, operation, running=True)
         if first is not None:
             return first
-        past = history(await self._store.entries(node.id), operation)
+        past = build_history(await self._store.entries(node.id), operation)
         around = await neighbours(self._store, node)
         with self._telemetry.plan() as made:
             found = plan(

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from provisioner.control.context import Context
 from provisioner.control.node.certifier import Certifier
 from provisioner.control.node.disruptions import Disruptions
 from provisioner.control.node.mender import Mender
@@ -22,13 +23,20 @@ from provisioner.execution.executor import Executor
 from provisioner.execution.observe.identify import Identifier
 from provisioner.execution.steps.erasure import Eraser
 from provisioner.execution.tenancy.release_recheck import Rechecks
-from provisioner.execution.tenancy.release_sequence import Releases, journalled, proved
+from provisioner.execution.tenancy.release_sequence import Releases, describe_handover, proved
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.events.node_events import (
+    AttentionNeeded,
+    NodeSurveyed,
+    PortsFenced,
+    ReleaseRefused,
+    StepEnded,
+)
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.model.standing import Standing
+from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.certification import certification
 from provisioner.planning.erasure.drives import list_drives, owe_erasure
@@ -48,10 +56,9 @@ from provisioner.planning.lifecycle.decide import (
     Validate,
     View,
 )
-from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.release import entitlement
-from provisioner.ports import Clock, StaleWrite, Store
-from provisioner.settings import Settings
+from provisioner.ports import StaleWrite
 
 Problems = Sequence[Blocker]
 STANDING_TRIES_MAX = 3  # readings of all parts at the end of a release
@@ -62,9 +69,7 @@ class Performer:
 
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        settings: Settings,
+        context: Context,
         *,
         observer: Observer,
         identifier: Identifier,
@@ -76,19 +81,19 @@ class Performer:
         rechecks: Rechecks | None = None,
         trespasses: Trespasses | None = None,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._settings = settings
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
         self._observer = observer
         self._identifier = identifier
         self._executor = executor
         self._tenancy = tenancy
-        self._releases = Releases(tenancy.site, store, tenancy, rechecks)
+        self._releases = Releases(tenancy.site, context.store, tenancy, rechecks)
         self._eraser = eraser
         self._certifier = certifier
         self._mender = mender
-        self._trespasses = trespasses or Trespasses(store, clock)
-        self._disruptions = Disruptions(store, settings.switches_down_percent)
+        self._trespasses = trespasses or Trespasses(context.store, context.clock)
+        self._disruptions = Disruptions(context.store, context.settings.switches_down_percent)
 
     async def perform(self, hold: Hold, node: Node, turn: Turn, view: View | None) -> Problems:
         """Do what was decided; what stood in the way, or nothing."""
@@ -156,20 +161,13 @@ class Performer:
         keeps_certificate: bool = False,
         **more: Any,
     ) -> Problems:
-        assert may_enter(node, state, node.placement), (node.id, node.state, state, node.placement)
         if state is State.CONVERGING and (wrong := await self._releases.miscabled(node)):
             state, why, blockers = State.QUARANTINED, str(wrong[0]), wrong
         if state is State.CONVERGING and node.certificate and not keeps_certificate:
             await self._store.revoke(node.certificate, why, self._clock.now())
-        changed = node.moved(state, self._clock.now(), blockers=tuple(blockers), note=why, **more)
-        detail = {
-            "from": node.state.value,
-            "to": state.value,
-            "why": why,
-            "blockers": [b.model_dump(mode="json") for b in blockers],
-            "tenant": node.tenant,  # whose it was: billing ends by this
-        }
-        await hold.record(node=changed, journal=[("state", detail)])
+        now = self._clock.now()
+        changed = enter_state(node, state, why, now, {"blockers": tuple(blockers), **more})
+        await hold.record(node=changed)
         return ()
 
     async def _watched(self, hold: Hold, node: Node, why: str, view: View) -> Problems:
@@ -177,13 +175,12 @@ class Performer:
         found = view.certificate_blockers
         # that it was revoked is our own doing: the cause comes before it
         causes = tuple(b for b in found if b.reason is not Reason.CERTIFICATE_INVALID) or found
-        if certification.lost(causes) and not await self._store.revoked(node.certificate):
+        if certification.is_lost(causes) and not await self._store.revoked(node.certificate):
             await self._store.revoke(node.certificate, str(causes[0]), self._clock.now())
         if causes != node.blockers:
-            told = [b.model_dump(mode="json") for b in causes]
             note = f"attention: {causes[0]}" if causes else why
             changed = node.model_copy(update={"blockers": causes, "note": note})
-            await hold.record(node=changed, journal=[("attention", {"blockers": told})])
+            await hold.record(node=changed, events=[AttentionNeeded(blockers=causes)])
         await hold.record(inventory=view.inventory)  # the next look compares its boot with this
         return ()
 
@@ -191,11 +188,10 @@ class Performer:
         result = await self._identifier.identify(node, hold)
         if result.blockers:
             if result.inventory is not None:  # for people; without a profile it is never used
-                await hold.record(inventory=result.inventory, journal=[("surveyed", {})])
+                await hold.record(inventory=result.inventory, events=[NodeSurveyed()])
             return result.blockers
-        await hold.record(
-            node=result.node, inventory=result.inventory, journal=[("identified", result.facts)]
-        )
+        assert result.event is not None
+        await hold.record(node=result.node, inventory=result.inventory, events=[result.event])
         return ()
 
     async def _fence(
@@ -213,14 +209,14 @@ class Performer:
         if node.placement is Placement.CUSTOMER and not trespass:
             outcome = await self._releases.reclaim(node)
         else:  # nobody knows where it is: the move is the fastest fence
-            outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF)
+            outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF, node=node)
         if outcome.blockers:
             stored = await self._store.node(node.id)
             # `node` is as it was seen in this turn; what counts is what is written down of it
             unsaid = stored is not None and stored.placement is not Placement.MIXED
             if unsaid and (outcome.placements or node.placement is Placement.MIXED):
                 unsure = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
-                await self._record_fence(hold, unsure, {"confirmed": False})
+                await self._record_fence(hold, unsure, PortsFenced(confirmed=False))
             return outcome.blockers
         fenced = node.model_copy(
             update={
@@ -230,18 +226,18 @@ class Performer:
                 "taken": False,
             }
         )
-        placements = [p.model_dump(mode="json") for p in outcome.placements]
-        await self._record_fence(hold, fenced, {"confirmed": True, "placements": placements})
+        event = PortsFenced(confirmed=True, placements=outcome.placements)
+        await self._record_fence(hold, fenced, event)
         if node.state is State.DRAINING or node.taken:
             return ()  # it was a customer's by our own record, or a person knows of it
         return entitlement.trespass(trespass)
 
-    async def _record_fence(self, hold: Hold, node: Node, detail: dict[str, Any]) -> None:
+    async def _record_fence(self, hold: Hold, node: Node, event: PortsFenced) -> None:
         """Write row and journal; where the row is stale, the journal still keeps what was done."""
         try:
-            await hold.record(node=node, journal=[("fence", detail)])
+            await hold.record(node=node, events=[event])
         except StaleWrite:
-            await hold.record(journal=[("fence", {**detail, "row": "changed meanwhile"})])
+            await hold.record(events=[event.model_copy(update={"row": "changed meanwhile"})])
             raise
 
     async def _execute(self, hold: Hold, node: Node, step: Step, view: View) -> Problems:
@@ -254,12 +250,10 @@ class Performer:
             async with self._telling(hold, node, step, note):
                 problems = await self._executor.execute(hold, node, step, view.inventory)
             await self._disruptions.over(hold)
-            await self._store.journal(
-                "step",
-                node.id,
-                {"step": step.title, "problems": [str(p) for p in problems]},
-                self._clock.now(),
+            ended = StepEnded(
+                about=node.id, step=step.title, problems=tuple(str(p) for p in problems)
             )
+            await self._store.journal(ended, self._clock.now())
             return problems
         finally:
             self._observer.touched(node, step)
@@ -318,37 +312,39 @@ class Performer:
         if against:
             return await self._release_refused(hold, node, vrf, against)
         if outcome.blockers:
-            rows = [str(r) for r in outcome.rows if r.bad]
-            await hold.record(journal=[("release_refused", {"vrf": vrf, "rows": rows[:20]})])
+            rows = tuple(str(r) for r in outcome.rows if r.bad)
+            await hold.record(events=[ReleaseRefused(vrf=vrf, rows=rows[:20])])
             back = await self._fence(hold, node)
             return (*outcome.blockers, *back)
         standing = await self._standing(node, vrf)
-        if not isinstance(standing, Standing):
+        if not isinstance(standing, ReleaseConditions):
             return await self._release_refused(hold, node, vrf, standing)
         now = self._clock.now()
         proof = proved(node, vrf, outcome, await self._store.certificate(node.certificate), now)
-        # entered only now: `may_enter` is asked with the placement that was just proved
-        moved = node.model_copy(update={"placement": Placement.CUSTOMER, "vrf": vrf})
-        assert may_enter(moved, State.RELEASED, Placement.CUSTOMER)
-        released = moved.moved(State.RELEASED, now, blockers=(), note=f"released to {node.tenant}")
+        # entered only now: the table is asked with the placement that was just proved
+        place = {"placement": Placement.CUSTOMER, "vrf": vrf, "blockers": ()}
+        why = f"released to {node.tenant}"
+        released = enter_state(node, State.RELEASED, why, now, place)
         try:
             await hold.record(
                 node=released,
                 proof=proof,
-                journal=[("released", journalled(proof))],
+                events=[describe_handover(proof)],
                 standing=standing,
             )
         except StaleWrite as stale:
             return await self._release_refused(hold, node, vrf, (), str(stale))
         return ()
 
-    async def _standing(self, node: Node, vrf: str) -> Standing | Problems:
+    async def _standing(self, node: Node, vrf: str) -> ReleaseConditions | Problems:
         """Read all parts anew; a lost answer is asked for again before the release is given up."""
         for attempt in range(STANDING_TRIES_MAX):
             if attempt:
                 await self._clock.sleep(self._settings.switch_poll_s)
             standing = await self._observer.standing(node, vrf)
-            if isinstance(standing, Standing) or any(b.reason not in PASSING for b in standing):
+            if isinstance(standing, ReleaseConditions) or any(
+                b.reason not in PASSING for b in standing
+            ):
                 break
         return standing
 
@@ -359,8 +355,8 @@ class Performer:
 
         Only failures that pass by themselves are returned, so that the reconciler waits for them.
         """
-        rows = [stale] if stale else [str(b) for b in against[:20]]
-        await hold.record(journal=[("release_refused", {"vrf": vrf, "rows": rows})])
+        rows = (stale,) if stale else tuple(str(b) for b in against[:20])
+        await hold.record(events=[ReleaseRefused(vrf=vrf, rows=rows)])
         back = await self._fence(hold, node)
         waits = [b for b in against if b.reason in PASSING and b.reason is not Reason.PRECONDITION]
         return (*waits, *back)

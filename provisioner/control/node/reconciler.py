@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from provisioner.control.context import Context
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
+from provisioner.model.events.node_events import NodeParked, NodeWaits
 from provisioner.model.node import Node
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker, Reason
@@ -22,14 +24,13 @@ from provisioner.planning.lifecycle.decide import (
     Rest,
     Turn,
     Wait,
-    after_failure,
     decide,
+    decide_after_failure,
 )
 from provisioner.planning.lifecycle.journey import JOURNEY
-from provisioner.planning.path.history import open_entries
-from provisioner.ports import Clock, DamagedRow, Fenced, PortError, StaleWrite, Store, StoreFailed
-from provisioner.runtime.log_context import about
-from provisioner.settings import Settings
+from provisioner.planning.path.history import find_open_entries
+from provisioner.ports import DamagedRow, Fenced, PortError, StaleWrite, StoreFailed
+from provisioner.runtime.log_context import set_log_context
 
 log = logging.getLogger(__name__)
 WAITS_MAX = 8  # blockers of one wait that are written down
@@ -40,16 +41,14 @@ class Reconciler:
 
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        settings: Settings,
+        context: Context,
         observer: Observer,
         performer: Performer,
         sure: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._settings = settings
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
         self._observer = observer
         self._performer = performer
         self._sure = sure  # waits while the time is in doubt
@@ -66,7 +65,7 @@ class Reconciler:
             log.error("operation %s is not driven: %s", operation_id, error)
             return
         hold = Hold(self._store, self._clock, operation)
-        with about(node=operation.node, operation=operation.id):
+        with set_log_context(node=operation.node, operation=operation.id):
             await self._driven(hold)
 
     async def _driven(self, hold: Hold) -> None:
@@ -124,7 +123,9 @@ class Reconciler:
         """What follows a turn that failed; a lasting failure is entered at once."""
         node = await self._store.node(hold.operation.node)
         assert node is not None
-        turn = after_failure(node, blockers, failures=failures, retry_s=self._settings.retry_s)
+        turn = decide_after_failure(
+            node, blockers, failures=failures, retry_s=self._settings.retry_s
+        )
         if isinstance(turn, Enter):
             await self._performer.perform(hold, node, turn, None)
         return turn
@@ -132,7 +133,7 @@ class Reconciler:
     async def _turn(self, hold: Hold, node: Node) -> tuple[Turn, Sequence[Blocker]]:
         """One turn; the decision, and what stood in its way."""
         try:
-            unfinished = open_entries(await self._store.entries(node.id))
+            unfinished = find_open_entries(await self._store.entries(node.id))
             if unfinished:
                 problem = await self._performer.resume(hold, node, unfinished)
                 if problem is not None:
@@ -166,19 +167,18 @@ class Reconciler:
         """Record what the node waits for, where people look for it, with what would help."""
         node = await self._store.node(hold.operation.node)
         if node is not None and node.note != why:
-            told = [b.model_dump(mode="json") for b in blockers[:WAITS_MAX]]
-            journal = [("waits", {"blockers": told})] if told else ()
-            await hold.record(node=node.model_copy(update={"note": why}), journal=journal)
+            events = [NodeWaits(blockers=tuple(blockers[:WAITS_MAX]))] if blockers else []
+            await hold.record(node=node.model_copy(update={"note": why}), events=events)
 
     async def _park(self, hold: Hold, why: Blocker) -> None:
         node = await self._store.node(hold.operation.node)
         assert node is not None
         parked = node.model_copy(update={"blockers": (why,), "note": str(why)})
-        journal = [("parked", {"node": node.id, "why": str(why)})]
+        events = [NodeParked(why=str(why))]
         try:
-            await hold.record(node=parked, journal=journal)
+            await hold.record(node=parked, events=events)
         except StaleWrite:  # its own row is damaged, and nothing is written over that
-            await hold.record(journal=journal)
+            await hold.record(events=events)
         await self._store.end_operation(hold.operation, OperationStatus.PARKED, str(why))
 
 

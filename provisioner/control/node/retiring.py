@@ -17,11 +17,13 @@ from provisioner.execution.steps import farewell
 from provisioner.execution.steps.erasure import Eraser
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.case import Case, Stage
+from provisioner.model.events.case_events import CaseRetirementBegun
+from provisioner.model.events.node_events import NodeRetired, PortsFenced
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.planning.certification.part_changes import STRANGER
-from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.repair.case_policy import is_taken_over
 from provisioner.ports import Store
 from provisioner.ports.cases import CaseBook
@@ -72,18 +74,17 @@ class Retirer:
         if not node.served:
             await hold.record(node=node.model_copy(update={"served": STRANGER}))
         now = self._site.clock.now()
-        row = ("case_retire", node.id, {"case": case.id, "disks": case.disks_gone})
-        await self._book.save_case(case.entered(Stage.RETIRING, now), journal=[row], now=now)
+        event = CaseRetirementBegun(about=node.id, case=case.id, disks=case.disks_gone)
+        await self._book.save_case(case.enter_stage(Stage.RETIRING, now), events=[event], now=now)
 
     async def _fence(self, hold: Hold, node: Node) -> Sequence[Blocker]:
-        outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF)
+        outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF, node=node)
         if outcome.blockers:
             return outcome.blockers
         now = self._site.clock.now()
         fenced = {"placement": Placement.MAINTENANCE, "vrf": MAINTENANCE_VRF, "fenced_at": now}
-        placements = [p.model_dump(mode="json") for p in outcome.placements]
-        told = {"confirmed": True, "placements": placements}
-        await hold.record(node=node.model_copy(update=fenced), journal=[("fence", told)])
+        event = PortsFenced(confirmed=True, placements=outcome.placements)
+        await hold.record(node=node.model_copy(update=fenced), events=[event])
         return ()
 
     async def _credentials(self, node: Node) -> Blocker | None:
@@ -98,24 +99,16 @@ class Retirer:
         return None
 
     async def _end(self, hold: Hold, case: Case, node: Node, off: str) -> None:
-        assert may_enter(node, State.RETIRED, node.placement), (node.id, node.placement)
         now, why = self._site.clock.now(), f"retired ({case.id})"
         if node.certificate and not await self._store.revoked(node.certificate):
             await self._store.revoke(node.certificate, why, now)
-        changes = {"tenant": "", "certificate": "", "blockers": (), "note": case.note or why}
-        gone = node.moved(State.RETIRED, now, **changes)
-        told: dict[str, object] = {
-            "from": node.state.value,
-            "to": State.RETIRED.value,
-            "why": why,
-            "blockers": [],
-            "tenant": node.tenant,
-        }
-        proof = {
-            "case": case.id,
-            "erasure": "" if case.disks_gone else node.erasure,
-            "disks": case.disks_gone,
-            "credentials": self._site.settings.retire_credentials,
-            "not_off": off,
-        }
-        await hold.record(node=gone, journal=[("retired", proof), ("state", told)])
+        changes = {"tenant": "", "certificate": "", "blockers": ()}
+        gone = enter_state(node, State.RETIRED, case.note or why, now, changes)
+        event = NodeRetired(
+            case=case.id,
+            erasure="" if case.disks_gone else node.erasure,
+            disks=case.disks_gone,
+            credentials=self._site.settings.retire_credentials,
+            not_off=off,
+        )
+        await hold.record(node=gone, events=[event])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from provisioner.control.node.observer import Observer
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.steps.erasure import Eraser
+from provisioner.model.events.node_events import NodeNotSanitized, NodeSanitized
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.erasure.drives import list_erased
@@ -36,7 +37,7 @@ async def sanitize(
         changes |= {"note": str(problems[0]), "served": node.served}
     else:
         changes["drives"] = list_erased(report)
-    told = {"report": digest, "problems": [str(p) for p in problems]}
-    kind = "not_sanitized" if problems else "sanitized"
-    await hold.record(node=node.model_copy(update=changes), journal=[(kind, told)])
+    event_class = NodeNotSanitized if problems else NodeSanitized
+    event = event_class(report=digest, problems=tuple(str(p) for p in problems))
+    await hold.record(node=node.model_copy(update=changes), events=[event])
     return problems

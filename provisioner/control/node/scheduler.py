@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from provisioner.control.context import Context
+from provisioner.model.events.node_events import NodeAllocated, NodeParked, RemedyTried
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
-from provisioner.planning.lifecycle.allocation import allocate
+from provisioner.planning.lifecycle.allocation import allocate_nodes
 from provisioner.planning.lifecycle.decide import PASSING
-from provisioner.ports import Clock, StaleWrite, Store
+from provisioner.planning.lifecycle.transition import enter_state
+from provisioner.ports import StaleWrite
 from provisioner.settings import Settings
 
 WORKING = frozenset(
@@ -55,7 +58,9 @@ def remedy(node: Node, settings: Settings, now: float) -> Node | None:
         return None
     if now - node.entered_at < settings.remedy_s * 2**node.attempts:
         return None
-    return node.moved(State.CONVERGING, now, blockers=(), attempts=node.attempts + 1)
+    attempts = node.attempts + 1
+    why = f"tried again by itself ({attempts})"
+    return enter_state(node, State.CONVERGING, why, now, {"blockers": (), "attempts": attempts})
 
 
 class Scheduler:
@@ -63,16 +68,14 @@ class Scheduler:
 
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        settings: Settings,
+        context: Context,
         submit: Callable[[str], Awaitable[None]],
         held: Callable[[], Awaitable[frozenset[str]]] | None = None,
         may_begin: Callable[[Node], bool] = lambda _: True,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._settings = settings
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
         self._submit = submit
         self._held = held  # nodes that alerts keep from tenants; None: there is no watch
         self._may_begin = may_begin  # an overloaded daemon begins little
@@ -108,7 +111,8 @@ class Scheduler:
                     node = await self._store.save_node(ready)
                 except StaleWrite:
                     continue  # a person asked for something meanwhile; the next tick sees it
-                await self._store.journal("remedy", node.id, {"attempt": node.attempts}, now)
+                event = RemedyTried(about=node.id, attempt=node.attempts)
+                await self._store.journal(event, now)
             looked, watcher = self._looked.get(node.id, 0.0), self._held is not None
             if wants_turn(node, self._settings, looked, now, watcher=watcher):
                 self._looked[node.id] = now
@@ -134,14 +138,14 @@ class Scheduler:
                 except StaleWrite:
                     self._parked.discard(node.id)  # somebody was faster; the next tick sees it
                     continue
-            await self._store.journal("parked", node.id, {"why": str(why)}, now)
+            await self._store.journal(NodeParked(about=node.id, why=str(why)), now)
         return [n for n in nodes if n.id not in damaged]
 
     async def _allocate(
         self, nodes: Sequence[Node], tenants: Sequence[Tenant], held: frozenset[str], now: float
     ) -> Sequence[Node]:
         # an allocated node counts for its tenant, whatever stands against it
-        pairs = dict(allocate([n for n in nodes if n.tenant or n.id not in held], tenants))
+        pairs = dict(allocate_nodes([n for n in nodes if n.tenant or n.id not in held], tenants))
         result = []
         for node in nodes:
             tenant = pairs.get(node.id)
@@ -152,6 +156,6 @@ class Scheduler:
                 changed = await self._store.save_node(node.model_copy(update={"tenant": tenant}))
             except StaleWrite:
                 continue  # somebody was faster; the next tick sees it
-            await self._store.journal("allocated", node.id, {"tenant": tenant}, now)
+            await self._store.journal(NodeAllocated(about=node.id, tenant=tenant), now)
             result.append(changed)
         return result

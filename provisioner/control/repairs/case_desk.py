@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from provisioner.control.context import Context
 from provisioner.model.alert import Alert
 from provisioner.model.case import (
     Case,
@@ -20,13 +21,25 @@ from provisioner.model.case import (
     Stage,
     Ticket,
 )
+from provisioner.model.events.case_events import (
+    CaseAccepted,
+    CaseClosed,
+    CaseDeferred,
+    CaseJoined,
+    CaseOpened,
+    CaseRetirementPlanned,
+    CaseReturned,
+    CaseReturnNumbered,
+    CaseSpareReserved,
+    CaseTicketRetried,
+)
 from provisioner.model.node import Node, State
 from provisioner.planning.repair import case_joining as joining
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.repair import offenders
 from provisioner.planning.repair.case_policy import CasePolicy, PlannedWork
 from provisioner.planning.repair.offenders import OffenderPolicy
-from provisioner.ports import AlertBook, Clock, StaleWrite, Store
+from provisioner.ports import AlertBook, StaleWrite
 from provisioner.ports.cases import CaseBook
 from provisioner.settings import Settings
 
@@ -53,18 +66,11 @@ def offender_policy_of(settings: Settings) -> OffenderPolicy:
 class CaseDesk:
     """Reads and writes rows only; nothing here touches a device."""
 
-    def __init__(
-        self,
-        store: Store,
-        book: CaseBook,
-        alerts: AlertBook | None,
-        clock: Clock,
-        settings: Settings,
-    ) -> None:
+    def __init__(self, context: Context, book: CaseBook, alerts: AlertBook | None) -> None:
         self.book = book
-        self._store, self._alerts, self._clock = store, alerts, clock
-        self.policy = case_policy_of(settings)
-        self.offenders = offender_policy_of(settings)
+        self._store, self._alerts, self._clock = context.store, alerts, context.clock
+        self.policy = case_policy_of(context.settings)
+        self.offenders = offender_policy_of(context.settings)
 
     async def open(
         self,
@@ -139,15 +145,22 @@ class CaseDesk:
         )
         if work:
             ticket = Ticket(opened_at=now, work=work)
-            case = case.entered(Stage.HARDWARE, now, note=work, ticket=ticket)
+            case = case.enter_stage(Stage.HARDWARE, now, note=work, ticket=ticket)
         score = offenders.score(node.id, [*earlier, case], now, self.offenders)
         deeper = score.advice is not offenders.Advice.NOTHING
         case = joining.add_weighed(case, policy.opening_alerts(standing))
         case = case.model_copy(update={"score": score.score, "deeper": deeper})
         told = [policy.first_notice(case, now)] if case.tenant else []
-        detail = {"case": case.id, "origin": origin, "reason": reason, "service": chosen}
-        row = ("case_opened", node.id, {**detail, "by": by, "score": score.score})
-        return await self.book.add_case(case, notices=told, journal=[row], now=now)
+        event = CaseOpened(
+            about=node.id,
+            case=case.id,
+            origin=origin,
+            reason=reason,
+            service=chosen,
+            by=by,
+            score=score.score,
+        )
+        return await self.book.add_case(case, notices=told, events=[event], now=now)
 
     async def join(
         self,
@@ -174,13 +187,17 @@ class CaseDesk:
         if case.weighed is not None or alerts:
             joined = joining.add_weighed(joined, alerts)
         told = joining.write_joined_notice(case, joined, now)
-        detail = {
-            "case": case.id, "origin": origin, "reason": reason, "by": by,
-            "service": joined.service, "before": case.service,
-        }  # fmt: skip
-        row = ("case_joined", node.id, detail)
+        event = CaseJoined(
+            about=node.id,
+            case=case.id,
+            origin=origin,
+            reason=reason,
+            by=by,
+            service=joined.service,
+            before=case.service,
+        )
         notices = [told] if told is not None else []
-        return await self.book.save_case(joined, notices=notices, journal=[row], now=now)
+        return await self.book.save_case(joined, notices=notices, events=[event], now=now)
 
     async def _standing(self, node: Node) -> Sequence[Alert]:
         if self._alerts is None:
@@ -197,8 +214,8 @@ class CaseDesk:
             return changed
         kind = "maintenance" if case.origin is Origin.MAINTENANCE else "failure"
         told = policy.notice(changed, kind, f"Node {case.node} is taken back later.", now, until)
-        row = ("case_deferred", case.node, {"case": case.id, "until": until, "by": by})
-        return await self.book.save_case(changed, notices=[told], journal=[row], now=now)
+        event = CaseDeferred(about=case.node, case=case.id, until=until, by=by)
+        return await self.book.save_case(changed, notices=[told], events=[event], now=now)
 
     async def accept(self, case: Case, by: str) -> Case | str:
         """The tenant agrees: it is drained now."""
@@ -208,8 +225,8 @@ class CaseDesk:
         changes = {"drain_at": now, "service": Service.DRAIN, "note": "agreed by its tenant"}
         if case.service is Service.CUT_OFF:
             del changes["service"]
-        row = ("case_accepted", case.node, {"case": case.id, "by": by})
-        return await self.book.save_case(case.model_copy(update=changes), journal=[row], now=now)
+        event = CaseAccepted(about=case.node, case=case.id, by=by)
+        return await self.book.save_case(case.model_copy(update=changes), events=[event], now=now)
 
     async def asked(self, case: Case) -> bool:
         """Whether people were asked, or it came back in a way that only people can change."""
@@ -223,20 +240,20 @@ class CaseDesk:
         if not await self.asked(case):
             return f"it is in {case.stage}: nobody was asked to work on it"
         now = self._clock.now()
-        changed = _ticket_closed(case, now).entered(
+        changed = _ticket_closed(case, now).enter_stage(
             Stage.RETURNING, now, note=work[:500], difference=None
         )
-        row = ("case_returned", case.node, {"case": case.id, "by": by, "work": work[:500]})
-        return await self.book.save_case(changed, journal=[row], now=now)
+        event = CaseReturned(about=case.node, case=case.id, by=by, work=work[:500])
+        return await self.book.save_case(changed, events=[event], now=now)
 
     async def rma(self, case: Case, number: str, by: str) -> Case | str:
         """The vendor's return number."""
         if case.ticket is None or not case.open:
             return "nobody was asked to work on it" if case.open else "it is closed"
         ticket = case.ticket.model_copy(update={"rma": number})
-        row = ("case_rma", case.node, {"case": case.id, "rma": number, "by": by})
+        event = CaseReturnNumbered(about=case.node, case=case.id, rma=number, by=by)
         changed = case.model_copy(update={"ticket": ticket})
-        return await self.book.save_case(changed, journal=[row], now=self._clock.now())
+        return await self.book.save_case(changed, events=[event], now=self._clock.now())
 
     async def spare(self, case: Case, part: Spare, by: str) -> Case | str:
         """The part that is to go in."""
@@ -244,9 +261,9 @@ class CaseDesk:
             return "it is closed"
         now = self._clock.now()
         part = part.model_copy(update={"reserved_at": now})
-        row = ("case_spare", case.node, {"case": case.id, "spare": part.serial, "by": by})
+        event = CaseSpareReserved(about=case.node, case=case.id, spare=part.serial, by=by)
         return await self.book.save_case(
-            case.model_copy(update={"spare": part}), journal=[row], now=now
+            case.model_copy(update={"spare": part}), events=[event], now=now
         )
 
     async def tell(self, case: Case, by: str) -> Case | str:
@@ -257,8 +274,8 @@ class CaseDesk:
         again = case.model_copy(
             update={"ticket": ticket.model_copy(update={"tries": 0, "problem": ""})}
         )
-        row = ("case_tell", case.node, {"case": case.id, "by": by})
-        return await self.book.save_case(again, journal=[row], now=self._clock.now())
+        event = CaseTicketRetried(about=case.node, case=case.id, by=by)
+        return await self.book.save_case(again, events=[event], now=self._clock.now())
 
     async def retire(
         self, case: Case, at: float, why: str, by: str, *, disks: str = ""
@@ -280,17 +297,18 @@ class CaseDesk:
             changes |= {"service": Service.DRAIN, "drain_at": at}
         words = f"Node {case.node} is retired: {why}"
         told = [policy.notice(case, "retirement", words, now, at)] if case.tenant else []
-        detail = {"case": case.id, "at": at, "by": by, "why": why, "disks": disks}
-        row = ("case_retiring", case.node, detail)
+        event = CaseRetirementPlanned(
+            about=case.node, case=case.id, at=at, by=by, why=why, disks=disks
+        )
         changed = case.model_copy(update=changes)
-        return await self.book.save_case(changed, notices=told, journal=[row], now=now)
+        return await self.book.save_case(changed, notices=told, events=[event], now=now)
 
     async def close(self, case: Case, ending: Ending, by: str, why: str) -> Case | str:
         """By a person's word. The node goes on from where it is; nothing proves that it is well."""
         if not case.open:
             return "it is closed"
         now = self._clock.now()
-        row = ("case_closed", case.node, {"case": case.id, "ending": ending, "by": by, "why": why})
+        event = CaseClosed(about=case.node, case=case.id, ending=ending, by=by, why=why)
         told = []
         if case.tenant:
             kind = {Ending.RETIRED: "retirement", Ending.REPLACED: "replacement"}.get(
@@ -299,13 +317,13 @@ class CaseDesk:
             words = f"Node {case.node}: the case is closed ({ending.value}): {why}"
             told = [policy.notice(case, kind, words, now)]
         return await self.book.save_case(
-            closed(case, ending, now, why), notices=told, journal=[row], now=now
+            closed(case, ending, now, why), notices=told, events=[event], now=now
         )
 
 
 def closed(case: Case, ending: Ending, now: float, why: str) -> Case:
     """The case at its end."""
-    return _ticket_closed(case, now).entered(
+    return _ticket_closed(case, now).enter_stage(
         Stage.CLOSED, now, closed_at=now, ending=ending, note=why[:500], next_at=0.0
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.execution.steps.farewell import CARDS, FACTORY
 from provisioner.model.case import Case, Ending
+from provisioner.model.events.case_events import HostReplaced
 from provisioner.model.node import Node, State
 from provisioner.planning.certification import part_changes as parts
 from provisioner.ports import Clock, Credentials, Secret, StaleWrite, Store
@@ -56,7 +57,7 @@ class Exchanges:
         logins = await self._logins(node, cards)
         if isinstance(logins, str):
             return logins
-        fresh = node.model_copy(update={"bmcs": parts.strangers(node, cards)})
+        fresh = node.model_copy(update={"bmcs": parts.reset_exchanged_bmcs(node, cards)})
         await self._store.save_node(fresh)
         await self._put(node, logins)
         return await self._desk.returned(case, by, work)
@@ -72,12 +73,12 @@ class Exchanges:
         logins = await self._logins(node, [b.name for b in node.bmcs])
         if isinstance(logins, str):
             return logins
-        made = parts.replaced_host(node, now)
+        made = parts.replace_host(node, now)
         await self._store.save_node(made.node)
         if node.certificate:
             await self._store.revoke(node.certificate, why, now)
         await self._put(node, logins)
-        await self._store.journal("replaced", node.id, {"case": case.id, "by": by}, now)
+        await self._store.journal(HostReplaced(about=node.id, case=case.id, by=by), now)
         return await self._close(case, by, why)
 
     async def _close(self, case: Case, by: str, why: str) -> Case | str:

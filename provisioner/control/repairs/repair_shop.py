@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.control.context import Context
 from provisioner.control.node.mender import Mender
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.retiring import Retirer
@@ -21,10 +22,9 @@ from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.validator import Validator
 from provisioner.model.matrix import Matrix
 from provisioner.planning.erasure.erasure import policy_of
-from provisioner.ports import AlertBook, Clock, Credentials, Store
+from provisioner.ports import AlertBook, Credentials
 from provisioner.ports.cases import CaseBook
 from provisioner.ports.tickets import TicketSystem
-from provisioner.settings import Settings
 from provisioner.store.signing import Signer
 
 
@@ -32,11 +32,8 @@ from provisioner.store.signing import Signer
 class RepairParts:
     """What repairs need from outside."""
 
-    store: Store
     book: CaseBook
     alerts: AlertBook | None
-    clock: Clock
-    settings: Settings
     credentials: Credentials
     signer: Signer
     tickets: TicketSystem | None
@@ -47,6 +44,7 @@ class RepairShop:
 
     def __init__(
         self,
+        context: Context,
         parts: RepairParts,
         site: Site,
         *,
@@ -56,37 +54,34 @@ class RepairShop:
         matrix: Matrix,
         tenancy: Tenancy,
     ) -> None:
-        p = parts
+        self._context = context
         self._parts = parts
+        store, book = context.store, parts.book
         self.mender = Mender(
-            p.store,
-            p.book,
-            p.alerts,
-            p.clock,
-            p.settings,
+            context,
+            book,
+            parts.alerts,
             observer=observer,
             executor=executor,
-            evidence=EvidenceCollector(site, p.store, validator),
+            evidence=EvidenceCollector(site, store, validator),
             matrix=matrix,
             retirer=Retirer(
                 site,
-                p.store,
-                p.book,
+                store,
+                book,
                 observer=observer,
-                eraser=Eraser(site, policy_of(p.settings)),
+                eraser=Eraser(site, policy_of(context.settings)),
                 tenancy=tenancy,
             ),
         )
-        bundler = Bundler(p.store, p.book, p.credentials, p.signer, p.settings.site)
-        self.ticketing = Ticketing(
-            p.store, p.book, p.clock, p.settings, site.reach, bundler, p.tickets
-        )
+        bundler = Bundler(store, book, parts.credentials, parts.signer, context.settings.site)
+        self.ticketing = Ticketing(context, book, site.reach, bundler, parts.tickets)
 
     def loops(
         self, submit: Callable[[str], Awaitable[None]]
     ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """What is to run, by name. `submit` hands an operation to the engine."""
-        p = self._parts
-        desk = CaseDesk(p.store, p.book, p.alerts, p.clock, p.settings)
-        repairs = Repairs(desk, p.store, p.alerts, p.clock, p.settings, submit)
+        alerts = self._parts.alerts
+        desk = CaseDesk(self._context, self._parts.book, alerts)
+        repairs = Repairs(self._context, desk, alerts, submit)
         return {"repairs": repairs.run, "tickets": self.ticketing.run}

@@ -10,21 +10,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk, closed
 from provisioner.model.alert import Alert
-from provisioner.model.case import Case, Ending, Origin, Outcome, RemedyKind, Service, Stage
+from provisioner.model.case import Case, Ending, Origin, RemedyKind, RemedyOutcome, Service, Stage
+from provisioner.model.events.case_events import CaseClosed, CaseNeedsHardware, PartsCompared
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification import part_changes as parts
 from provisioner.planning.lifecycle.journey import may_enter
-from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.planning.lifecycle.operator_requests import reclaim_node
+from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.release import entitlement
 from provisioner.planning.repair import case_joining as joining
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.repair import remedies
 from provisioner.planning.watch import alerts as alert_rules
-from provisioner.ports import AlertBook, Clock, StaleWrite, Store
-from provisioner.settings import Settings
+from provisioner.ports import AlertBook, StaleWrite
 
 log = logging.getLogger(__name__)
 # a node with a case that is on its way to be proved
@@ -37,16 +40,14 @@ class Repairs:
 
     def __init__(
         self,
+        context: Context,
         desk: CaseDesk,
-        store: Store,
         alerts: AlertBook | None,
-        clock: Clock,
-        settings: Settings,
         submit: Callable[[str], Awaitable[None]],
     ) -> None:
         self.desk = desk
-        self._store, self._alerts = store, alerts
-        self._clock, self._settings, self._submit = clock, settings, submit
+        self._store, self._alerts = context.store, alerts
+        self._clock, self._settings, self._submit = context.clock, context.settings, submit
 
     async def run(self) -> None:
         """Tick for ever, at the pace of `poll_s`."""
@@ -150,13 +151,12 @@ class Repairs:
             if quiet and case.origin is Origin.EVENT and not policy.opening_alerts(standing):
                 await self._close(case, node, Ending.NO_FAULT, "its alerts are over")
         elif taken_at <= now:
-            draining = reclaim(node, now, for_repair=True)
+            draining = reclaim_node(node, now, for_repair=True)
             assert isinstance(draining, Node)
             note = f"taken back for repair ({case.id})"
             await self._store.save_node(draining.model_copy(update={"note": note}))
-            await self._store.journal(
-                "request", node.id, {"request": "repair", "case": case.id}, now
-            )
+            event = RequestCarriedOut(about=node.id, request="repair", case=case.id)
+            await self._store.journal(event, now)
 
     async def _certified(self, case: Case, node: Node) -> None:
         if case.stage in _BACK and (not case.retire_at or case.retire_at > self._clock.now()):
@@ -183,7 +183,7 @@ class Repairs:
                     await self.desk.book.save_case(changed, now=now)
                 return  # it goes on when people have it tried again
             # the remedy did not help, or it came back not well
-            await self.desk.book.save_case(case.entered(Stage.EVIDENCE, now), now=now)
+            await self.desk.book.save_case(case.enter_stage(Stage.EVIDENCE, now), now=now)
         await self._move(node, State.REPAIRING, f"case {case.id}", blockers=node.blockers)
 
     async def _repairing(self, case: Case, node: Node) -> None:
@@ -199,17 +199,17 @@ class Repairs:
     async def _under_way(self, case: Case, node: Node) -> None:
         now = self._clock.now()
         if case.stage is Stage.HARDWARE:  # a person had it tried again without a word to the case
-            await self.desk.book.save_case(case.entered(Stage.RETURNING, now), now=now)
+            await self.desk.book.save_case(case.enter_stage(Stage.RETURNING, now), now=now)
             return
         if case.stage is not Stage.RETURNING or node.state in (State.DISCOVERED, State.INTAKE):
             return
         seen = await self._store.inventory(node.id)
         if seen is None or case.difference is not None or not case.parts_before:
             return
-        found = parts.difference(case, seen)
-        row = ("parts", node.id, {"case": case.id, **parts.summary(found)})
+        found = parts.compare_parts(case, seen)
+        event = PartsCompared(about=node.id, case=case.id, **dict(found))
         case = await self.desk.book.save_case(
-            case.model_copy(update={"difference": found}), journal=[row], now=now
+            case.model_copy(update={"difference": found}), events=[event], now=now
         )
         if found.wrong or (found.missing and _asked_to_replace(case)):
             await self._wrong(case, node)
@@ -225,9 +225,9 @@ class Repairs:
         ticket = case.ticket
         if ticket is not None:
             ticket = ticket.model_copy(update={"closed_at": 0.0, "work": f"{words}. {ticket.work}"})
-        again = case.entered(Stage.HARDWARE, now, note=words, ticket=ticket, difference=None)
-        row = ("case_hardware", node.id, {"case": case.id, "work": words})
-        await self.desk.book.save_case(again, journal=[row], now=now)
+        again = case.enter_stage(Stage.HARDWARE, now, note=words, ticket=ticket, difference=None)
+        event = CaseNeedsHardware(about=node.id, case=case.id, work=words)
+        await self.desk.book.save_case(again, events=[event], now=now)
         blocker = Blocker(
             reason=Reason.BILL_OF_MATERIALS,
             subject=node.id,
@@ -248,7 +248,7 @@ class Repairs:
         ending = Ending.REPAIRED if people else Ending.NO_FAULT if rerun else Ending.CURED
         if case.stage is Stage.RETURNING:
             ending = Ending.REPAIRED
-        assert all(t.outcome is not Outcome.UNDER_WAY for t in tries)
+        assert all(t.outcome is not RemedyOutcome.UNDER_WAY for t in tries)
         changed = case.model_copy(update={"tries": tries})
         await self._close(changed, node, ending, "it is certified again")
 
@@ -259,9 +259,9 @@ class Repairs:
             kind = "retirement" if ending is Ending.RETIRED else "returned"
             words = f"Node {node.id}: {why} ({ending.value})."
             told = [policy.notice(case, kind, words, now)]
-        row = ("case_closed", node.id, {"case": case.id, "ending": ending, "why": why})
+        event = CaseClosed(about=node.id, case=case.id, ending=ending, why=why)
         await self.desk.book.save_case(
-            closed(case, ending, now, why), notices=told, journal=[row], now=now
+            closed(case, ending, now, why), notices=told, events=[event], now=now
         )
 
     async def _move(
@@ -270,15 +270,9 @@ class Repairs:
         now = self._clock.now()
         if not may_enter(node, state, node.placement):
             return
-        moved = node.moved(state, now, note=why, blockers=tuple(blockers))
-        await self._store.save_node(moved)
-        detail = {
-            "from": node.state.value,
-            "to": state.value,
-            "why": why,
-            "blockers": [b.model_dump(mode="json") for b in blockers],
-        }
-        await self._store.journal("state", node.id, detail, now)
+        await self._store.save_node(
+            enter_state(node, state, why, now, {"blockers": tuple(blockers)})
+        )
 
 
 def _asked_to_replace(case: Case) -> bool:

@@ -12,17 +12,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from provisioner.adapters.redfish.indicator import identify
+from provisioner.control.context import Context
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.repair.bundling import STORED, Bundler
 from provisioner.model.case import Case, Stage, Ticket
+from provisioner.model.events.case_events import (
+    CaseBundled,
+    CaseEvent,
+    CaseIndicatorSwitched,
+    CaseTicketSent,
+)
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.repair import evidence_bundle, ticket_words
 from provisioner.planning.repair.case_policy import is_taken_over
-from provisioner.ports import Clock, PortError, StaleWrite, Store
+from provisioner.ports import PortError, StaleWrite
 from provisioner.ports.cases import CaseBook
 from provisioner.ports.tickets import TicketRef, TicketSystem
-from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
 RETRY_MAX_S = 3600.0
@@ -30,9 +36,6 @@ TRIES_MAX = 100  # four days of an hour each: then a person has it told again (`
 SAVES_MAX = 5  # people change a case too; a second or third conflict in a row is chance
 GIVEN_UP = "given up"  # how a problem begins that is tried no more
 CASES_MAX = 10_000  # looked through once, at the start, for tickets that are still open there
-
-
-_Row = tuple[str, Mapping[str, object]]  # of the journal: kind, detail
 
 
 @dataclass
@@ -56,16 +59,14 @@ class Ticketing:
 
     def __init__(
         self,
-        store: Store,
+        context: Context,
         book: CaseBook,
-        clock: Clock,
-        settings: Settings,
         reach: Reach,
         bundler: Bundler,
         system: TicketSystem | None,
     ) -> None:
-        self._store, self._book, self._clock = store, book, clock
-        self._settings, self._reach = settings, reach
+        self._store, self._book, self._clock = context.store, book, context.clock
+        self._settings, self._reach = context.settings, reach
         self._bundler, self._system = bundler, system
         self._kept: dict[str, _Kept] | None = None
 
@@ -122,8 +123,8 @@ class Ticketing:
         digest = evidence_bundle.digest(content)
         evidence = {**case.evidence, STORED: await self._bundler.keep(content)}
         case = case.model_copy(update={"evidence": evidence})
-        row = {"case": case.id, "sha256": digest, "bytes": len(content)}
-        return await self._save(case, {"bundle": digest}, ("case_bundle", row))
+        event = CaseBundled(about=case.node, case=case.id, sha256=digest, bytes=len(content))
+        return await self._save(case, {"bundle": digest}, event)
 
     # --- the LED
 
@@ -134,8 +135,8 @@ class Ticketing:
             return case
         problem = await self._switch(node, on=on)
         if not problem:
-            row = {"case": case.id, "on": on}
-            return await self._save(case, {"led": on, "led_problem": ""}, ("case_led", row))
+            event = CaseIndicatorSwitched(about=case.node, case=case.id, on=on)
+            return await self._save(case, {"led": on, "led_problem": ""}, event)
         self._later(wait, now)
         if wait.tries >= TRIES_MAX:
             problem = f"{GIVEN_UP}: {problem}"
@@ -200,9 +201,14 @@ class Ticketing:
         ticket = case.ticket
         assert ticket is not None
         first = {} if ticket.id else {"id": ref.id, "url": ref.url, "system": system.name}
-        row = {"case": case.id, "ticket": ticket.id or ref.id, "told": ticket.asked.split()[0]}
+        event = CaseTicketSent(
+            about=case.node,
+            case=case.id,
+            ticket=ticket.id or ref.id,
+            told=ticket.asked.split()[0],
+        )
         told = {**first, "told": ticket.asked, "tries": 0, "problem": ""}
-        await self._save(case, told, ("case_ticket", row))
+        await self._save(case, told, event)
 
     def _spent(self, ticket: Ticket) -> bool:
         return ticket.tries >= TRIES_MAX
@@ -215,7 +221,7 @@ class Ticketing:
         self,
         case: Case,
         changes: Mapping[str, object],
-        row: _Row | None,
+        event: CaseEvent | None,
     ) -> Case:
         """The case with its ticket changed, whoever else changed the case meanwhile.
 
@@ -226,9 +232,9 @@ class Ticketing:
             assert case.ticket is not None
             ticket = case.ticket.model_copy(update=changes)
             changed = case.model_copy(update={"ticket": ticket, "evidence": evidence})
-            journal = [] if row is None else [(row[0], case.node, row[1])]
+            events = [] if event is None else [event]
             try:
-                return await self._book.save_case(changed, journal=journal, now=self._clock.now())
+                return await self._book.save_case(changed, events=events, now=self._clock.now())
             except StaleWrite:
                 newer = await self._book.case(case.id)
                 if newer is None or newer.ticket is None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
 
 from provisioner.model.alert import Alert, Override, Signal
+from provisioner.model.events.fleet_events import AlertCleared, AlertRaised, OverrideEnded
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification import certification
@@ -21,7 +21,6 @@ from provisioner.ports import AlertBook, Clock, Store
 Submit = Callable[[str], Awaitable[None]]
 # whose certificate can still be revoked; the others are on their way to a new one
 CERTIFIED = frozenset({State.CERTIFIED, State.RELEASED})
-WHY_ENDED = "override_ended"
 
 
 class AlertKeeper:
@@ -70,8 +69,8 @@ class AlertKeeper:
         for override in await self.book.overrides():
             if override.until <= now:
                 await self.book.drop_override(override)
-                detail = override.model_dump(mode="json")
-                await self._store.journal(WHY_ENDED, override.node, detail, now)
+                event = OverrideEnded(about=override.node, **override.model_dump())
+                await self._store.journal(event, now)
         standing: dict[str, list[Alert]] = {}
         for alert in await self.book.alerts():
             standing.setdefault(alert.node, []).append(alert)
@@ -127,8 +126,8 @@ class AlertKeeper:
         if not changed:
             return ()
         now = self._clock.now()
-        rows = [row for a in changed if (row := _row(known.get(a.key), a)) is not None]
-        await self.book.put_alerts(changed, rows, now)
+        events = [e for a in changed if (e := _describe(known.get(a.key), a)) is not None]
+        await self.book.put_alerts(changed, events, now)
         return tuple(changed)
 
     def _lock(self, node: str) -> asyncio.Lock:
@@ -142,7 +141,7 @@ async def revoking(
     certificate = await store.certificate(node.certificate) if node.certificate else None
     if certificate is None:
         return ()
-    over = certification.expired(certificate, now)
+    over = certification.find_expiry(certificate, now)
     alerts = [] if book is None else await book.alerts(node.id)
     if book is None or not any(set(a.classifications) & rules.REVOKING for a in alerts if a.active):
         return over
@@ -150,18 +149,18 @@ async def revoking(
     return (*rules.revoking(alerts, overrides, certificate.issued_at, now), *over)
 
 
-def _row(old: Alert | None, new: Alert) -> tuple[str, str, dict[str, Any]] | None:
-    """The journal's row of a change; None for a repeat."""
+def _describe(old: Alert | None, new: Alert) -> AlertRaised | AlertCleared | None:
+    """Return the event of a change; None for a repeat."""
     was = old is not None and old.active
     if was == new.active and old is not None and old.flapping == new.flapping:
         return None
-    kind = "alert_raised" if new.active else "alert_cleared"
-    detail = {
-        "id": new.id,
-        "target": new.target,
-        "classifications": [c.value for c in new.classifications],
-        "message": new.message if new.active else new.cleared_why,
-        "source": new.source,
-        "flapping": new.flapping,
-    }
-    return kind, new.node, detail
+    event_class = AlertRaised if new.active else AlertCleared
+    return event_class(
+        about=new.node,
+        id=new.id,
+        target=new.target,
+        classifications=new.classifications,
+        message=new.message if new.active else new.cleared_why,
+        source=new.source,
+        flapping=new.flapping,
+    )

@@ -9,37 +9,30 @@ believed. What is found is recorded before it is fenced.
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from provisioner.control.context import Context
+from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.control.watch.look_lane import LookLane
 from provisioner.control.watch.port_owners import PortOwners
-from provisioner.control.watch.trespasses import Trespasses, describe
+from provisioner.control.watch.trespass_fence import TakeBack, TrespassFence, placement_facts
+from provisioner.control.watch.trespasses import Trespasses
+from provisioner.control.watch.unowned_ports import HEARS_A_SWITCH, UnownedPorts
 from provisioner.execution.tenancy.leaf_line import TenantPort
 from provisioner.execution.tenancy.tenancy import Tenancy
-from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import PortPlacement, Tenant
-from provisioner.planning.lifecycle.journey import may_enter
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.places.addressing import Addressing
-from provisioner.planning.places.place_ports import Ports
 from provisioner.planning.release import entitlement
-from provisioner.ports import Clock, StaleWrite, Store
-from provisioner.settings import Settings
+from provisioner.ports.recovery import RecoveryBook
 
 ROUND_S = 10.0
 LEAVES_MAX = 64  # read at the same time, a few requests each
 LOOKS_MAX = 4  # at one leaf until rows stand still
 LISTED_MAX = 4096  # ports that are not ours, for people
-TakeBack = Callable[[Node, Sequence[Blocker]], Awaitable[None]]
-
-_PARKED = frozenset(
-    {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.CERTIFIED}
-)
 
 
 class Suspects(NamedTuple):
@@ -55,17 +48,26 @@ class LeafWatch:
 
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        settings: Settings,
+        context: Context,
         tenancy: Tenancy,
         trespasses: Trespasses,
         take_back: TakeBack,
         plan: AddressPlan | None = None,
+        book: RecoveryBook | None = None,
+        apart: ApartWatch | None = None,
     ) -> None:
-        self._store, self._clock, self._settings = store, clock, settings
-        self._tenancy, self._trespasses, self._take_back = tenancy, trespasses, take_back
-        self._places = None if plan is None else Ports(Addressing(plan))
+        """`book`: ports that a person adopted after a restore; None: there are none.
+
+        `apart`: watches the filter between hosts of each leaf that is read.
+        """
+        self._store, self._clock, self._settings = context.store, context.clock, context.settings
+        self._tenancy, self._trespasses = tenancy, trespasses
+        self._fences = TrespassFence(
+            context, trespasses, take_back, tenancy.fence, "the watch of leaves"
+        )
+        self._unowned = UnownedPorts(context.settings, tenancy, plan)
+        self._book, self._apart = book, apart
+        self._adopted: Mapping[str, str] = {}  # "leaf/port" -> the VRF that it may stand in
         self._owners = PortOwners()
         self._aside: frozenset[str] = frozenset()  # nodes with damaged rows
         self._ports_unknown = ""  # one of them whose ports cannot be read
@@ -96,6 +98,8 @@ class LeafWatch:
         self._ports_unknown = next(
             (n.id for n in aside if n.kind is NodeKind.HOST and not n.ports), ""
         )
+        if self._book is not None:
+            self._adopted = await self._book.adopted_ports()
         now, leaves = self._clock.now(), self._owners.leaves
         for name in [n for n in self._due if n not in leaves]:
             del self._due[name]
@@ -120,6 +124,7 @@ class LeafWatch:
         if isinstance(seen, Blocker):
             return  # a leaf that is silent is reported by the watch of its nodes
         self.read[leaf] = self._clock.now()
+        await self._drop_adopted(leaf, seen)
         tenants = await self._store.tenants() if seen else ()
         found = self._judge(leaf, seen, {}, tenants)
         for _ in range(LOOKS_MAX):
@@ -133,18 +138,40 @@ class LeafWatch:
             after = await self._rows(leaf, seen)
             tenants = await self._store.tenants()
             found = self._judge(leaf, seen, after, tenants)
-            if {n: _facts(before.get(n)) for n in after} == {n: _facts(after[n]) for n in after}:
+            if {n: placement_facts(before.get(n)) for n in after} == {
+                n: placement_facts(after[n]) for n in after
+            }:
                 await self._act(leaf, found, after)
                 break
         else:
             self._due[leaf] = self._clock.now()  # its rows change all the time
         self._list(leaf, found.listed)
+        if self._apart is not None:
+            await self._apart.look(leaf, self._owners.ports(leaf))
 
-    def _why_unknown(self) -> str:
+    def _why_unknown(self, tenants: Sequence[Tenant]) -> str:
         """Return why a port without an owner may be one that serves, or ""."""
+        if damaged := next((t.name for t in tenants if t.is_damaged), ""):
+            return f"it may be storage of tenant {damaged}, whose row is damaged: see `doctor`"
         if not self._ports_unknown:
             return ""
         return f"it may belong to {self._ports_unknown}, whose row is damaged: see `doctor`"
+
+    def _why_adopted(self, leaf: str, interface: str, port: TenantPort) -> str:
+        """Return why a person's word after a restore keeps a port where it is, or ""."""
+        vrf = self._adopted.get(f"{leaf}/{interface}")
+        if vrf is None or port.vrfs != {vrf}:
+            return ""
+        return f"a person adopted it in {vrf} after a restore: take its node in"
+
+    async def _drop_adopted(self, leaf: str, seen: Mapping[str, TenantPort]) -> None:
+        """Drop the word on each port that has left the VRF that it was adopted in."""
+        if self._book is None:
+            return
+        for name, vrf in self._adopted.items():
+            switch, _, interface = name.partition("/")
+            if switch == leaf and (interface not in seen or vrf not in seen[interface].vrfs):
+                await self._book.drop_adopted(name, self._clock.now())
 
     async def _rows(self, leaf: str, seen: Mapping[str, TenantPort]) -> Mapping[str, Node]:
         """Rows of the nodes that own these ports, read anew."""
@@ -170,7 +197,9 @@ class LeafWatch:
             ]
             owners = [rows.get(n.id, n) for n in self._owners.owners(leaf, interface)]
             if not owners:
-                no = self._why_not_ours(leaf, interface, port, tenants) or self._why_unknown()
+                no = self._unowned.why_not_ours(leaf, interface, port, tenants)
+                no = no or self._why_adopted(leaf, interface, port)
+                no = no or self._why_unknown(tenants)
                 if no:
                     found.listed[f"{leaf}/{interface}"] = no
                 else:
@@ -184,6 +213,10 @@ class LeafWatch:
             if not all(wrong):
                 continue  # one of them is entitled: the port's former owner is retired
             node = min(owners, key=lambda n: (n.state is State.RETIRED, n.id))
+            adopted = self._why_adopted(leaf, interface, port)
+            if adopted and node.state is State.RETIRED:
+                found.listed[f"{leaf}/{interface}"] = adopted
+                continue
             if node.taken or entitlement.is_stranger(node):
                 words = f"node {node.id} was not taken in yet: see `intake --take`"
                 found.listed[f"{leaf}/{interface}"] = words
@@ -192,102 +225,23 @@ class LeafWatch:
             found.by_node[node.id] = (*found.by_node.get(node.id, ()), *theirs)
         return found._replace(unowned=tuple(unowned))
 
-    def _why_not_ours(
-        self, leaf: str, interface: str, port: TenantPort, tenants: Sequence[Tenant]
-    ) -> str:
-        place = None if self._places is None else self._places.switch_called(leaf)
-        planned = None
-        if self._places is not None and place is not None:
-            planned = self._places.end_of(place, interface) is not None
-        peers = [o.peer for t in tenants for o in t.outside if o.switch == leaf]
-        return entitlement.why_not_ours(
-            f"{leaf}/{interface}",
-            min(port.vrfs),
-            declared=self._settings.ports_not_ours,
-            planned=planned,
-            storage=frozenset(vrf for t in tenants for vrf in t.storage),
-            sessions=any(_reaches(address, peer) for address in port.addresses for peer in peers),
-        )
-
     # --- acting
 
     async def _act(self, leaf: str, found: Suspects, rows: Mapping[str, Node]) -> None:
         for name, ports in found.by_node.items():
-            await self._fence_node(rows[name], ports)
+            await self._fences.fence_node(rows[name], ports)
         unowned = found.unowned and await self._without_switches(found)
         if unowned:
             await self._trespasses.note_unowned(unowned)
-            await self._fence(leaf, unowned, {})
+            await self._fences.fence_ports(leaf, unowned)
 
     async def _without_switches(self, found: Suspects) -> tuple[PortPlacement, ...]:
         """Ports that no node owns and at whose other end no switch is heard."""
-        ports = {(p.switch, p.interface): p for p in found.unowned}
-        heard = await self._tenancy.heard([_port(p) for p in ports.values()])
-        switches = self._owners.leaves
-        linked = {
-            key
-            for key, ends in heard.items()
-            if any(system in switches or system.split(".")[0] in switches for system, _ in ends)
-        }
+        keys = {(p.switch, p.interface) for p in found.unowned}
+        linked = await self._unowned.find_switch_links(sorted(keys), self._owners.leaves)
         for switch, interface in linked:
-            found.listed[f"{switch}/{interface}"] = "it hears a switch"
+            found.listed[f"{switch}/{interface}"] = HEARS_A_SWITCH
         return tuple(p for p in found.unowned if (p.switch, p.interface) not in linked)
-
-    async def _fence_node(self, node: Node, found: Sequence[PortPlacement]) -> None:
-        """Record and fence ports of a node, which then waits for a person if it was no tenant's."""
-        node = await self._trespasses.note(node, found, "the watch of leaves")
-        blockers = entitlement.trespass(found)
-        if node.state is State.RELEASED:
-            await self._take_back(node, blockers)  # its driver fences all of it
-        mine = {(p.switch, p.interface): p for p in node.ports}
-        confirmed = await self._fence(node.id, found, mine)
-        if confirmed and node.state is not State.RELEASED:
-            await self._park(node, blockers)
-
-    async def _fence(
-        self,
-        subject: str,
-        found: Sequence[PortPlacement],
-        planned: Mapping[tuple[str, str], Port],
-    ) -> bool:
-        """Move ports into the maintenance VRF; the journal has it whatever becomes of a row."""
-        keys = dict.fromkeys((p.switch, p.interface) for p in found)
-        by_key = {(p.switch, p.interface): p for p in found}
-        ports = [planned.get(key) or _port(by_key[key]) for key in keys]
-        outcome = await self._tenancy.fence(ports)
-        detail = describe(found) | {
-            "confirmed": not outcome.blockers,
-            "seen_by": "the watch of leaves",
-            "problems": [str(b) for b in outcome.blockers[:4]],
-        }
-        await self._store.journal("fence", subject, detail, self._clock.now())
-        return not outcome.blockers
-
-    async def _park(self, node: Node, blockers: tuple[Blocker, ...]) -> None:
-        """Into quarantine, where it waits for a person; whoever drives it sees the new row."""
-        now = self._clock.now()
-        if node.state is State.QUARANTINED:
-            more = tuple(b for b in blockers if b not in node.blockers)
-            changed = node.model_copy(update={"blockers": (*node.blockers, *more)[:20]})
-            if not more:
-                return
-        elif node.state in _PARKED and may_enter(node, State.QUARANTINED, node.placement):
-            why = str(blockers[0])
-            changed = node.moved(State.QUARANTINED, now, blockers=blockers, note=why)
-        else:
-            return
-        try:
-            await self._store.save_node(changed)
-        except StaleWrite:
-            return  # its erasure is owed; whoever changed the row sees it there
-        if changed.state is not node.state:
-            detail = {
-                "from": node.state.value,
-                "to": changed.state.value,
-                "why": changed.note,
-                "blockers": [b.model_dump(mode="json") for b in blockers],
-            }
-            await self._store.journal("state", node.id, detail, now)
 
     def _list(self, leaf: str, listed: Mapping[str, str]) -> None:
         for name in [n for n in self.listed if n.startswith(f"{leaf}/") and n not in listed]:
@@ -295,22 +249,3 @@ class LeafWatch:
         for name, why in listed.items():
             if len(self.listed) < LISTED_MAX:
                 self.listed[name] = why
-
-
-def _facts(node: Node | None) -> tuple[object, ...]:
-    """The part of a row that says where its ports may be."""
-    if node is None:
-        return ()
-    when = (node.entered_at, node.fenced_at)
-    return (node.state, node.placement, node.vrf, node.tenant, node.served, *when)
-
-
-def _port(place: PortPlacement) -> Port:
-    return Port(switch=place.switch, interface=place.interface, rail=-1, nic_slot="")
-
-
-def _reaches(address: str, peer: str) -> bool:
-    try:
-        return ipaddress.ip_address(peer) in ipaddress.ip_interface(address).network
-    except ValueError:
-        return False

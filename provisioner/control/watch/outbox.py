@@ -16,10 +16,10 @@ from provisioner.model.alert import Signal
 from provisioner.model.webhook import (
     Delivery,
     DeliveryState,
-    Happened,
+    JournalRow,
     PostOutcome,
-    Standing,
     Webhook,
+    WebhookStatus,
     secret_name,
 )
 from provisioner.planning.watch.webhooks import ALERT_ID, event_id, wait_s
@@ -67,7 +67,7 @@ class Outbox:
                 task.cancel()
             await asyncio.gather(*sending.values(), return_exceptions=True)
 
-    async def serve(self, standing: Standing) -> int:
+    async def serve(self, standing: WebhookStatus) -> int:
         """Send what is due now, until nothing is; how many arrived."""
         webhook, arrived = standing.webhook, 0
         secrets = await self._secrets_of(webhook)
@@ -96,7 +96,7 @@ class Outbox:
         return tuple(login[1] for login in logins if login is not None)
 
     async def _send(
-        self, webhook: Webhook, delivery: Delivery, row: Happened, secrets: Sequence[Secret]
+        self, webhook: Webhook, delivery: Delivery, row: JournalRow, secrets: Sequence[Secret]
     ) -> PostOutcome:
         limit = self._settings.webhook_timeout_s
         outcome = await self._posts.post(webhook, row, secrets, limit)
@@ -110,7 +110,12 @@ class Outbox:
         return outcome
 
     async def _failed(
-        self, webhook: Webhook, delivery: Delivery, row: Happened, outcome: PostOutcome, now: float
+        self,
+        webhook: Webhook,
+        delivery: Delivery,
+        row: JournalRow,
+        outcome: PostOutcome,
+        now: float,
     ) -> None:
         s, tries = self._settings, delivery.tries + 1
         chance = random.random()  # noqa: S311 (spreads tries; guards nothing)
@@ -130,7 +135,7 @@ class Outbox:
             await self._alert(webhook, row, now, active=True, words=outcome.error)
 
     async def _alert(
-        self, webhook: Webhook, row: Happened, now: float, *, active: bool, words: str = ""
+        self, webhook: Webhook, row: JournalRow, now: float, *, active: bool, words: str = ""
     ) -> None:
         """A node whose events somebody was not told of says so; it has no other effect."""
         if self._keeper is None or not row.node:

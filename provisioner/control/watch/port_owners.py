@@ -45,6 +45,10 @@ class PortOwners:
         names = self._ports.get(leaf, {}).get(interface, ())
         return [self._nodes[name] for name in names]
 
+    def ports(self, leaf: str) -> tuple[str, ...]:
+        """Return the ports of a leaf that hosts are cabled to."""
+        return tuple(self._ports.get(leaf, ()))
+
     def _add(self, node: Node) -> None:
         for port in node.ports:
             if not port.guid:

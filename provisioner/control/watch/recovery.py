@@ -1,7 +1,8 @@
 """Compares every node's row with its leaves while nothing may be written, until all is settled.
 
 Rule: this only reads leaves. What a person must decide waits in the store; a node outside of any
-customer's network is settled by the rule that it is erased before anybody gets it.
+customer's network is settled by the rule that it is erased before anybody gets it. Each leaf is
+also read as a whole: a node that was taken in after the backup has no row, and its ports may serve.
 """
 
 from __future__ import annotations
@@ -10,21 +11,32 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from provisioner.control.watch.port_owners import PortOwners
+from provisioner.control.watch.unowned_ports import UnownedPorts
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.campaign import CampaignState
-from provisioner.model.node import Node, NodeKind
+from provisioner.model.events.fleet_events import describe_change
+from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.model.recovery import Difference, DifferenceKind, Word
+from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning.watch.recovery import compare, settle_by_rule
+from provisioner.planning.release import entitlement
+from provisioner.planning.watch.recovery import (
+    compare,
+    describe_stranger,
+    describe_unread_leaf,
+    settle_by_rule,
+)
 from provisioner.ports import Clock, StaleWrite, Store
 from provisioner.ports.campaigns import CampaignBook
 from provisioner.ports.recovery import RecoveryBook
+from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
 
 ROUND_S = 60.0  # a leaf that was silent is asked again; a person takes longer to decide
 LOOKS_MAX = 64  # nodes at once; nodes on the same leaves share a look
+LEAVES_MAX = 64  # leaves at once, a few requests each
 PROGRESS_S = 2.0  # how often it is looked whether the restore is settled
 SURVEYOR = "the daemon"
 
@@ -39,12 +51,15 @@ class Recovery:
         clock: Clock,
         tenancy: Tenancy,
         campaigns: CampaignBook | None = None,
+        unowned: UnownedPorts | None = None,
     ) -> None:
+        """`unowned`: judges ports without a node; None: by the default settings."""
         self._store = store
         self._book = book
         self._clock = clock
         self._tenancy = tenancy
         self._campaigns = campaigns
+        self._unowned = unowned or UnownedPorts(Settings(), tenancy)
 
     async def run(self) -> None:
         """Survey again and again, until nothing keeps the daemon from acting."""
@@ -58,12 +73,11 @@ class Recovery:
             await self._clock.sleep(PROGRESS_S)
 
     async def survey(self) -> int:
-        """Compare every host once, and apply the rule; how many differences wait for a word."""
+        """Compare every host and every leaf once; return how many differences wait for a word."""
         tenants = {t.vrf: t.name for t in await self._store.tenants()}
-        settled = {d.subject for d in await self._book.differences() if d.settled is not None}
-        hosts = [
-            n for n in await self._store.nodes() if n.kind is NodeKind.HOST and n.id not in settled
-        ]
+        words = {d.subject: d for d in await self._book.differences() if d.settled is not None}
+        nodes = await self._store.nodes()
+        hosts = [n for n in nodes if n.kind is NodeKind.HOST and n.id not in words]
         found: list[Difference] = []
         for start in range(0, len(hosts), LOOKS_MAX):
             batch = hosts[start : start + LOOKS_MAX]
@@ -72,8 +86,44 @@ class Recovery:
                 difference = await self._compared(node, seen, tenants)
                 if difference is not None:
                     found.append(difference)
+        for stranger in await self._find_strangers(nodes):
+            word = words.get(stranger.subject)
+            if word is None or word.world != stranger.world:
+                found.append(stranger)
         await self._book.put_survey(found, self._clock.now())
         return len(found)
+
+    async def _find_strangers(self, nodes: Sequence[Node]) -> list[Difference]:
+        """Return the ports in customers' networks that no node in service owns, and silent leaves.
+
+        The ports of a damaged row are that node's, which `doctor` names.
+        """
+        owners, tenants = PortOwners(), await self._store.tenants()
+        owners.take([*nodes, *await self._store.set_aside()])
+        leaves, now = sorted(owners.leaves), self._clock.now()
+        found: dict[tuple[str, str], Difference] = {}
+        for start in range(0, len(leaves), LEAVES_MAX):
+            batch = leaves[start : start + LEAVES_MAX]
+            vrfs = entitlement.SITE_VRFS
+            read = await asyncio.gather(*(self._tenancy.tenant_ports(n, vrfs) for n in batch))
+            for leaf, seen in zip(batch, read, strict=True):
+                if isinstance(seen, Blocker):
+                    found[leaf, ""] = describe_unread_leaf(leaf, seen, now)
+                    continue
+                for interface, port in seen.items():
+                    mine = owners.owners(leaf, interface)
+                    if any(n.state is not State.RETIRED for n in mine):
+                        continue  # that node is compared as a whole
+                    if self._unowned.why_not_ours(leaf, interface, port, tenants):
+                        continue
+                    retired = mine[0].id if mine else ""
+                    names = {t.vrf: t.name for t in tenants}
+                    found[leaf, interface] = describe_stranger(
+                        leaf, interface, port.vrfs, retired, names, now
+                    )
+        ports = [key for key, d in found.items() if d.kind is DifferenceKind.STRANGER]
+        linked = await self._unowned.find_switch_links(ports, owners.leaves)
+        return [found[key] for key in sorted(found) if key not in linked]
 
     async def _pause_campaigns(self) -> None:
         """Let no campaign go on by itself: whom it gave notice since is not known."""
@@ -83,7 +133,9 @@ class Recovery:
             if campaign.state in (CampaignState.STARTED, CampaignState.ROLLING_BACK):
                 paused = {"state": CampaignState.PAUSED, "reason": "writes were lost"}
                 changed = campaign.model_copy(update=paused)
-                await self._campaigns.save_campaign(changed, {"by": SURVEYOR}, self._clock.now())
+                await self._campaigns.save_campaign(
+                    changed, describe_change(changed, SURVEYOR), self._clock.now()
+                )
 
     async def _compared(
         self, node: Node, seen: Sequence[PortPlacement] | Blocker, tenants: dict[str, str]
@@ -93,7 +145,7 @@ class Recovery:
         difference = compare(node, seen, tenants, now)
         if difference is None or difference.kind is not DifferenceKind.OUTSIDE:
             return difference
-        word = {"settled": Word.RULE, "settled_by": SURVEYOR, "settled_at": now}
+        word = {"settled": Settlement.RULE, "settled_by": SURVEYOR, "settled_at": now}
         try:
             await self._book.settle(
                 difference.model_copy(update=word), settle_by_rule(node, difference, now)

@@ -12,19 +12,20 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from zlib import crc32
 
+from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.alert import Classification
+from provisioner.model.events.node_events import NodeTakenBack
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
-from provisioner.model.release import GateCheck, Verdict
+from provisioner.model.release import GateCheck, RowVerdict
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.lifecycle import operator_requests as requests
 from provisioner.planning.release.port_isolation import misplaced
 from provisioner.planning.watch.watch_rules import Found
-from provisioner.ports import Clock, StaleWrite, Store
-from provisioner.settings import Settings
+from provisioner.ports import StaleWrite
 
 log = logging.getLogger(__name__)
 
@@ -38,18 +39,16 @@ class ReleaseWatch:
 
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
-        settings: Settings,
+        context: Context,
         tenancy: Tenancy,
         submit: Callable[[str], Awaitable[None]],
         keeper: AlertKeeper | None = None,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._settings = settings
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
         self._tenancy = tenancy
-        self._releases = Releases(tenancy.site, store, tenancy)
+        self._releases = Releases(tenancy.site, context.store, tenancy)
         self._submit = submit
         self._keeper = keeper
         self._due: dict[str, float] = {}
@@ -113,7 +112,7 @@ class ReleaseWatch:
     async def _judge(self, node: Node, proof: ReleaseProof) -> None:
         """The whole gate, against what was seen at the release."""
         rows = await self._releases.watched(node, node.vrf, proof.after)
-        failed = [r for r in rows if r.verdict is Verdict.FAIL]
+        failed = [r for r in rows if r.verdict is RowVerdict.FAIL]
         names = frozenset(f"{r.check} {r.subject}" for r in failed)
         stands = names & self._suspected.get(node.id, frozenset())
         self._suspected[node.id] = names
@@ -136,7 +135,7 @@ class ReleaseWatch:
         now = self._clock.now()
         found = [_found("PortElsewhere", b.subject, b.detail) for b in why[:8]]
         await self._tell(node, found)
-        asked = requests.reclaim(node, now, for_repair=True)
+        asked = requests.reclaim_node(node, now, for_repair=True)
         if isinstance(asked, str):
             return
         changes = {"note": f"taken back: {why[0]}", "blockers": tuple(why)}
@@ -146,8 +145,9 @@ class ReleaseWatch:
             await self._store.save_node(asked.model_copy(update=changes))
         except StaleWrite:
             return
-        detail = {"why": [str(b) for b in why[:20]], "vrf": node.vrf}
-        await self._store.journal("taken_back", node.id, detail, now)
+        reasons = tuple(str(b) for b in why[:20])
+        event = NodeTakenBack(about=node.id, why=reasons, vrf=node.vrf)
+        await self._store.journal(event, now)
         operation = await self._store.open_operation(node.id, "alert", now)
         if operation is not None:  # else somebody works on it already, and sees the new state
             await self._submit(operation.id)

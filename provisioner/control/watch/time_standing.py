@@ -13,7 +13,9 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
+from provisioner.model.events.fleet_events import ClockDoubted, ClockTrusted
 from provisioner.ports import Clock, Store
+from provisioner.runtime import process_scope
 from provisioner.runtime.wall_clock import STEP_MAX_S, WallClock
 
 log = logging.getLogger(__name__)
@@ -94,6 +96,8 @@ class TimeStanding:
     async def _report(self, why: str, now: float) -> None:
         begins = bool(why) != bool(self.why)
         self.why = why
+        doubt = (f"The time is in doubt, so nothing is decided: {why}. {REMEDY}",) if why else ()
+        process_scope.get_scope().notices["time"] = doubt
         if why:
             self._sure.clear()
             log.critical("the time is in doubt, so nothing is decided: %s. %s", why, REMEDY)
@@ -101,9 +105,8 @@ class TimeStanding:
             self._sure.set()
             log.warning("the time is believed again")
         if begins:
-            kind = "clock_doubted" if why else "clock_believed"
-            detail = {"why": why, "unblock": REMEDY} if why else {}
-            await self._store.journal(kind, "", detail, now)
+            event = ClockDoubted(why=why, unblock=REMEDY) if why else ClockTrusted()
+            await self._store.journal(event, now)
 
 
 class DecidingClock:

@@ -13,6 +13,7 @@ from typing import Any
 
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.model.alert import Classification, Signal
+from provisioner.model.events.node_events import PortTrespassed
 from provisioner.model.node import Node
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.release.entitlement import mark_served
@@ -33,21 +34,38 @@ class Trespasses:
         self._noted: dict[str, tuple[frozenset[str], float]] = {}
 
     async def note(self, node: Node, found: Sequence[PortPlacement], seen_by: str) -> Node:
-        """Record these ports of a node; the node's row as it is now, with the erasure owed."""
+        """Record these ports of a node; the node's row as it is now, with the erasure owed.
+
+        A new stay in maintenance begins with it: what was erased before then counts for nothing.
+        """
         now = self._clock.now()
         if self._is_new(node.id, found, now):
-            detail = describe(found) | {"state": node.state.value, "seen_by": seen_by}
-            await self._store.journal("trespass", node.id, detail, now)
+            ports = list_ports(found)
+            event = PortTrespassed(
+                about=node.id, ports=ports, count=len(found), state=node.state, seen_by=seen_by
+            )
+            await self._store.journal(event, now)
             await self._alert(node.id, found, now)
+        return await self._begin_stay(node, [p.vrf for p in found])
+
+    async def note_fenced(self, node: Node) -> Node:
+        """Record that its ports have just been fenced; the node's row as it is now.
+
+        Whoever is in that network could write to a disk until then, also behind an erasure.
+        """
+        return await self._begin_stay(node, ())
+
+    async def _begin_stay(self, node: Node, vrfs: Sequence[str]) -> Node:
+        """Bind the erasure that is owed to a stay that begins now, whoever changes the row."""
         for _ in range(WRITES_MAX):
             stored = await self._store.node(node.id)
             if stored is None:
                 return node
-            served = mark_served(stored.served, (p.vrf for p in found))
-            if served == stored.served:
-                return stored
+            changes: dict[str, Any] = {"served": mark_served(stored.served, vrfs)}
+            if stored.fenced_at:  # else it is a stranger, which no stay has begun of
+                changes["fenced_at"] = max(self._clock.now(), stored.fenced_at)
             try:
-                return await self._store.save_node(stored.model_copy(update={"served": served}))
+                return await self._store.save_node(stored.model_copy(update=changes))
             except StaleWrite:
                 continue
         raise StaleWrite(f"node {node.id} is changed by others all the time")
@@ -56,8 +74,11 @@ class Trespasses:
         """Record ports of one leaf that no node owns: in the journal and as alerts of the leaf."""
         now, leaf = self._clock.now(), found[0].switch
         if self._is_new(leaf, found, now):
-            detail = describe(found) | {"state": "", "seen_by": SOURCE}
-            await self._store.journal("trespass", leaf, detail, now)
+            ports = list_ports(found)
+            event = PortTrespassed(
+                about=leaf, ports=ports, count=len(found), state="", seen_by=SOURCE
+            )
+            await self._store.journal(event, now)
             await self._alert(leaf, found, now)
 
     def _is_new(self, name: str, found: Sequence[PortPlacement], now: float) -> bool:
@@ -87,10 +108,9 @@ class Trespasses:
         await self._keeper.report(node, signals)
 
 
-def describe(found: Sequence[PortPlacement]) -> dict[str, Any]:
-    """Ports and networks as the journal has them."""
-    ports = [f"{p.switch}/{p.interface} in {p.vrf}" for p in found]
-    return {"ports": ports[:64], "count": len(ports)}
+def list_ports(placements: Sequence[PortPlacement]) -> tuple[str, ...]:
+    """Return the first ports with their networks, as an event carries them."""
+    return tuple(f"{p.switch}/{p.interface} in {p.vrf}" for p in placements[:64])
 
 
 async def _submit_nothing(_operation: str) -> None:

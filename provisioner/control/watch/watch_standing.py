@@ -16,6 +16,9 @@ def standing(watcher: Watcher, now: float) -> WatchStatus:
 
 def about(watcher: Watcher, now: float) -> WatchStatus:
     """The same without its nodes: those of a large fleet take seconds (`nodes`)."""
+    leaf_ports, partitions = watcher.leaf_ports, watcher.partitions
+    listed = {} if leaf_ports is None else dict(leaf_ports.listed)
+    listed |= {} if partitions is None else partitions.listed
     return WatchStatus(
         at=now,
         listener=watcher.feeds.listens,
@@ -23,6 +26,8 @@ def about(watcher: Watcher, now: float) -> WatchStatus:
         requests=watcher.eyes.budget.spent,
         routine=watcher.may_watch(),
         leaves=dict(sorted(watcher.leaves.read.items())),
+        listed_ports=dict(sorted(listed.items())),
+        leaf_ports_read={} if leaf_ports is None else dict(sorted(leaf_ports.read.items())),
     )
 
 

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from provisioner.adapters.redfish.events import Metric, Pushed, signals
+from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.event_feeds import EventFeeds
 from provisioner.control.watch.event_memory import EventMemory
 from provisioner.control.watch.leaf_counts import LeafCounts
+from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.look_lane import LookLane
+from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.port_watch import PortReport, PortWatch
 from provisioner.control.watch.watched_nodes import WatchedNodes
 from provisioner.execution.actions.reach import Reach
@@ -28,8 +31,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.repair import lost_parts
 from provisioner.planning.watch import watch_rules
 from provisioner.planning.watch.watch_rules import Found, signal_of
-from provisioner.ports import AlertBook, Clock, EventStreams, Store
-from provisioner.settings import Settings
+from provisioner.ports import AlertBook, EventStreams
 
 ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen within this
 LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget is what holds them back
@@ -68,32 +70,32 @@ class Watcher:
 
     def __init__(
         self,
+        context: Context,
         parts: WatchParts,
-        store: Store,
-        clock: Clock,
-        settings: Settings,
         reach: Reach,
         submit: Callable[[str], Awaitable[None]],
         may_watch: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._store, self._clock, self._settings = store, clock, settings
+        self._store, self._clock, self._settings = context.store, context.clock, context.settings
         self.may_watch = may_watch  # an overloaded daemon puts routine looks off
         self._memory = EventMemory(parts.book)
-        self.keeper = AlertKeeper(parts.book, store, clock, submit)
-        self.eyes = OutOfBand(reach, clock, settings.watch_requests_per_s)
+        self.keeper = AlertKeeper(parts.book, context.store, context.clock, submit)
+        self.eyes = OutOfBand(reach, context.clock, context.settings.watch_requests_per_s)
         self.feeds = EventFeeds(
             parts.book,
-            clock,
+            context.clock,
             self.eyes,
             self.receive,
             streams=parts.streams,
             listener=parts.listener,
             new_secret=parts.new_secret,
-            streams_max=settings.watch_streams_max,
+            streams_max=context.settings.watch_streams_max,
         )
         self.ports = PortWatch()
-        self.leaves = LeafCounts(reach, clock, settings.watch_s, self._counted)
+        self.leaves = LeafCounts(reach, context.clock, context.settings.watch_s, self._counted)
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
+        self.leaf_ports: LeafWatch | None = None  # the watches beside this one, for people
+        self.partitions: PartitionWatch | None = None
         self._turns: dict[str, _Turns] = {}
         self._fleet = WatchedNodes()
         self._nodes: dict[str, Node] = {}

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provisioner.model.certificate import Certificate
+from provisioner.model.events.event import Event
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation
-from provisioner.model.standing import Standing
+from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports import Clock, Store
 
@@ -65,8 +66,8 @@ class Hold:
         report: HealthReport | None = None,
         certificate: Certificate | None = None,
         proof: ReleaseProof | None = None,
-        journal: Sequence[tuple[str, Mapping[str, Any]]] = (),
-        standing: Standing | None = None,
+        events: Sequence[Event] = (),
+        standing: ReleaseConditions | None = None,
     ) -> Node | None:
         """The outcome of a turn, in one transaction; the node as it is stored now.
 
@@ -80,7 +81,7 @@ class Hold:
                 report=report,
                 certificate=certificate,
                 proof=proof,
-                journal=journal,
+                events=events,
                 standing=standing,
                 now=self._clock.now(),
             )

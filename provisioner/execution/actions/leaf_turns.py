@@ -38,7 +38,7 @@ def held() -> frozenset[str]:
 @contextmanager
 def shared(turns: Shared) -> Iterator[None]:
     """While inside, turns are taken among all processes that share them."""
-    among = process_scope.current().turns
+    among = process_scope.get_scope().turns
     among.append(turns)
     try:
         yield
@@ -53,7 +53,7 @@ async def turn(switch: str) -> AsyncIterator[None]:
     It is not reentrant: code that is called inside a turn does not take the same one again.
     """
     assert switch not in _held.get(), f"the turn of {switch} is taken within itself"
-    scope = process_scope.current()
+    scope = process_scope.get_scope()
     mine = scope.locks.setdefault(asyncio.get_running_loop(), {})
     async with mine.setdefault(switch, asyncio.Lock()):
         taken: list[Shared] = []

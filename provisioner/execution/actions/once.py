@@ -26,6 +26,7 @@ _BEFORE_SENDING = (
     Reason.ACCOUNT_LOCKED,
     Reason.CERTIFICATE_CHANGED,
     Reason.CERTIFICATE_UNTRUSTED,
+    Reason.HOST_KEY_UNKNOWN,
 )
 
 
@@ -166,6 +167,7 @@ def blocked(error: PortError, subject: str) -> Blocker:
         Reason.LOGIN_REFUSED: "Correct the credentials, then retry the node.",
         Reason.CERTIFICATE_CHANGED: "Check why the certificate changed, then pin the new one.",
         Reason.CERTIFICATE_UNTRUSTED: "Give the CA of its certificate with --ca-file, or pin it.",
+        Reason.HOST_KEY_UNKNOWN: "Add the host's key to the file of known hosts.",
         Reason.ACCOUNT_LOCKED: "Wait: the next login is tried when the lockout is surely over.",
     }
     return Blocker(

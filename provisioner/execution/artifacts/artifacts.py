@@ -95,6 +95,13 @@ class Artifacts:
             self._slots[verified] = await asyncio.to_thread(find_slots, self.directory / name)
         return bool(self._slots[verified])
 
+    async def carries_slot(self, name: str) -> bool | None:
+        """Return whether a file that devices get has a slot for a token; None: it is not there."""
+        path = self.directory / name
+        if _file_stat(path) is None:
+            return None
+        return bool(await asyncio.to_thread(find_slots, path))
+
     def boot_url(self, node: str, name: str, token: Secret) -> str:
         """Return where the BMC of a node fetches an image that carries the token of this boot."""
         ticket = self.boots.issue(node, name, self._slots[self._served[name]], token)

@@ -21,7 +21,11 @@ from pydantic import ValidationError
 
 from provisioner.model.bundle import MANIFEST, MANIFEST_PAYLOAD, BundleFile, BundleManifest
 from provisioner.model.input_error import InputError
-from provisioner.planning.certification.attestation import SIZE_MAX, NotAnAttestation, opened
+from provisioner.planning.certification.attestation import (
+    SIZE_MAX,
+    NotAnAttestation,
+    parse_envelope,
+)
 from provisioner.store.signing import signed
 
 CHUNK = 1024 * 1024
@@ -122,7 +126,7 @@ def _manifest(bundle: Path, file: IO[bytes], keys: Mapping[str, bytes]) -> Bundl
         raise _bad(bundle, f"it does not begin with {MANIFEST}")
     text = b"".join(archive.content(size))
     try:
-        envelope = opened(text.decode())
+        envelope = parse_envelope(text.decode())
     except (NotAnAttestation, UnicodeDecodeError) as error:
         raise _bad(bundle, str(error)) from None
     if envelope.payload_type != MANIFEST_PAYLOAD:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from provisioner.execution.artifacts.artifacts import Artifacts
-from provisioner.model.artifact import Sight
+from provisioner.model.artifact import FileReading
 from provisioner.model.outcome import Blocker
 from provisioner.planning.watch import outside_files as judge
 from provisioner.ports import Clock, PortError
@@ -37,8 +37,8 @@ class OutsideArtifacts(Artifacts):
     def __init__(self, directory: Path, server: ArtifactServer, clock: Clock) -> None:
         super().__init__(directory, server.url)
         self._server, self._clock = server, clock
-        self._seen: dict[str, Sight] = {}
-        self._flights: dict[tuple[str, str, bool], asyncio.Task[Sight | Blocker]] = {}
+        self._seen: dict[str, FileReading] = {}
+        self._flights: dict[tuple[str, str, bool], asyncio.Task[FileReading | Blocker]] = {}
         self._turns = asyncio.Semaphore(FETCHES_MAX)
 
     def pull_url(self, name: str) -> str:
@@ -47,6 +47,10 @@ class OutsideArtifacts(Artifacts):
 
     async def takes_token(self, name: str) -> bool:
         """Return False: devices read there for themselves, and no slot can be filled."""
+        return False
+
+    async def carries_slot(self, name: str) -> bool | None:
+        """Return False: what the outside server has in a slot stays there."""
         return False
 
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
@@ -95,13 +99,13 @@ class OutsideArtifacts(Artifacts):
             return None if no is None else judge.as_a_card_asks(no)
         return no
 
-    async def look(self, name: str) -> Sight | Blocker:
+    async def look(self, name: str) -> FileReading | Blocker:
         """What the server has under this name, read whole if need be; nothing is kept of it."""
         if not judge.plain(name):
             return judge.unnamed(name)
         return await self._joined(name, "", keep=False)
 
-    def seen(self, name: str) -> Sight | None:
+    def seen(self, name: str) -> FileReading | None:
         """What was last read whole there; None: nothing since our start."""
         return self._seen.get(name)
 
@@ -112,7 +116,7 @@ class OutsideArtifacts(Artifacts):
             flight.cancel()
         await asyncio.gather(*flights, return_exceptions=True)
 
-    async def _changed(self, name: str, seen: Sight, *, doubled: bool) -> Blocker | None:
+    async def _changed(self, name: str, seen: FileReading, *, doubled: bool) -> Blocker | None:
         """Why what is at one of its addresses now is not surely what was read."""
         address = self._server.address(name, doubled=doubled)
         try:
@@ -125,7 +129,7 @@ class OutsideArtifacts(Artifacts):
             return judge.exchanged(name, address)
         return None
 
-    async def _joined(self, name: str, wanted: str, *, keep: bool) -> Sight | Blocker:
+    async def _joined(self, name: str, wanted: str, *, keep: bool) -> FileReading | Blocker:
         """One look at a time for one file: who asks meanwhile gets the same answer."""
         key = (name, wanted, keep)
         flight = self._flights.get(key)
@@ -135,7 +139,7 @@ class OutsideArtifacts(Artifacts):
             flight.add_done_callback(lambda _: self._flights.pop(key, None))
         return await asyncio.shield(flight)  # one that gives up does not stop the others
 
-    async def _look(self, name: str, wanted: str, *, keep: bool) -> Sight | Blocker:
+    async def _look(self, name: str, wanted: str, *, keep: bool) -> FileReading | Blocker:
         try:
             now = await self._server.head(name, ASK_MAX_S)
             if now is None:
@@ -154,7 +158,7 @@ class OutsideArtifacts(Artifacts):
             why = error.strerror or type(error).__name__
             return judge.unkept(name, str(self.directory), why)
 
-    async def _read(self, name: str, wanted: str, *, keep: bool) -> Sight | Blocker:
+    async def _read(self, name: str, wanted: str, *, keep: bool) -> FileReading | Blocker:
         """Read the whole file, and keep it if it is what is wanted. Raises PortError, OSError."""
         digest = hashlib.sha256()
         part = await asyncio.to_thread(_Part, self.directory) if keep else None
@@ -173,7 +177,7 @@ class OutsideArtifacts(Artifacts):
             if validators is None:
                 self._seen.pop(name, None)
                 return judge.absent(name, self.pull_url(name))
-            sight = Sight(validators=validators, sha256=digest.hexdigest(), at=at)
+            sight = FileReading(validators=validators, sha256=digest.hexdigest(), at=at)
             if part is not None and wanted in ("", sight.sha256):
                 await asyncio.to_thread(part.keep, self.directory / name)
             self._seen[name] = sight

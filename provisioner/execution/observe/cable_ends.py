@@ -17,7 +17,7 @@ from provisioner.checks.fabric.rail_port import Member
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.observe.switch_api import SwitchApi
-from provisioner.model.fabric_session import CableEnds, Counted
+from provisioner.model.fabric_session import CableEnds, DamageCount
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Call, PortError, Store
@@ -44,7 +44,7 @@ class Look:
 
 async def look(site: Site, store: Store, node: Node, member: Member, rails: Sequence[int]) -> Look:
     """One look at these rails. Whoever does not answer is left out."""
-    devices = {member.port(rail).device: rail for rail in rails}
+    devices = {member.find_port(rail).device: rail for rail in rails}
     host = run_commands(site, node, [("ends", line(sorted(devices)), READ_S)])
     ports = {p.rail: (p.switch, p.interface) for p in node.ports if p.rail in rails}
     leaves = asyncio.gather(*(_leaf(site, store, *ports[rail]) for rail in sorted(ports)))
@@ -109,7 +109,7 @@ def _grown(
     had: Mapping[str, int] | None,
     has: Mapping[str, int] | None,
     names: Sequence[str],
-) -> Counted | None:
+) -> DamageCount | None:
     if had is None or has is None:
         return None
     deltas = {n: has[n] - had[n] for n in has if n in had and n != "copper"}
@@ -117,7 +117,9 @@ def _grown(
     downs = deltas.get(HOST_DOWNS, deltas.get(LEAF_DOWNS, 0))
     if not damaged or min(*damaged, downs, 0) < 0 or after.at <= before.at:
         return None
-    return Counted(damaged=max(damaged), link_downs=downs, began_at=before.at, ended_at=after.at)
+    return DamageCount(
+        damaged=max(damaged), link_downs=downs, began_at=before.at, ended_at=after.at
+    )
 
 
 async def _leaf(site: Site, store: Store, switch: str, interface: str) -> dict[str, int]:

@@ -51,6 +51,7 @@ _SILENT = frozenset(
         Reason.ACCOUNT_LOCKED,
         Reason.CERTIFICATE_CHANGED,
         Reason.CERTIFICATE_UNTRUSTED,
+        Reason.HOST_KEY_UNKNOWN,
         Reason.BUSY,
     }
 )

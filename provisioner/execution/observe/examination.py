@@ -42,14 +42,16 @@ async def stranger(transport: BmcTransport, clock: Clock, url: str) -> Looked:
         pin = await transport.fingerprint(BmcAddress(url))
         reply = await transport.request(BmcAddress(url, pin=pin), _get(ROOT))
     except PortError as error:
-        return Looked(subject=url, examined=(judge.failed("bmc", url, error.reason, str(error)),))
+        return Looked(
+            subject=url, examined=(judge.report_failure("bmc", url, error.reason, str(error)),)
+        )
     if reply.status not in (200, 401, 403):
-        told = judge.failed("bmc", url, Reason.NOT_OFFERED, f"service root: {reply.status}")
+        told = judge.report_failure("bmc", url, Reason.NOT_OFFERED, f"service root: {reply.status}")
         return Looked(subject=url, examined=(told,))
     remedy = "Take it in: `provisioner intake --file LIST`."
-    told = judge.not_looked("credential", url, "it is not taken in yet", remedy)
-    skew = judge.skew_s(reply.headers.get("date", ""), clock.now())
-    reached = judge.good("bmc", url, "a Redfish service root")
+    told = judge.report_not_looked("credential", url, "it is not taken in yet", remedy)
+    skew = judge.compute_skew_s(reply.headers.get("date", ""), clock.now())
+    reached = judge.report_good("bmc", url, "a Redfish service root")
     return Looked(subject=url, examined=(reached, told), skew_s=skew)
 
 
@@ -62,10 +64,10 @@ async def bmc(reach: Reach, clock: Clock, node: Node, ref: BmcRef) -> Looked:
         pin = ref.pin or await reach.transport.fingerprint(BmcAddress(ref.url))
         bare = BmcAddress(url=ref.url, pin=pin)
         reply = await reach.transport.request(bare, _get(ROOT))
-        skew = judge.skew_s(reply.headers.get("date", ""), clock.now())
+        skew = judge.compute_skew_s(reply.headers.get("date", ""), clock.now())
         examined.append(_reached(subject, ref, reply.status))
         if isinstance(address, Blocker):
-            told = judge.bad("credential", subject, address.detail, address.unblock)
+            told = judge.report_bad("credential", subject, address.detail, address.unblock)
             return Looked(subject=subject, examined=(*examined, told), skew_s=skew)
         if not ref.pin:
             return Looked(
@@ -77,41 +79,45 @@ async def bmc(reach: Reach, clock: Clock, node: Node, ref: BmcRef) -> Looked:
     except PortError as error:
         login = error.reason in (Reason.LOGIN_REFUSED, Reason.ACCOUNT_LOCKED)
         area = "credential" if login else "bmc"
-        examined.append(judge.failed(area, subject, error.reason, str(error)))
+        examined.append(judge.report_failure(area, subject, error.reason, str(error)))
     return Looked(subject=subject, examined=tuple(examined), skew_s=skew)
 
 
 def _reached(subject: str, ref: BmcRef, status: int) -> Examined:
     if status not in (200, 401, 403):
-        return judge.failed("bmc", subject, Reason.NOT_OFFERED, f"service root: status {status}")
+        return judge.report_failure(
+            "bmc", subject, Reason.NOT_OFFERED, f"service root: status {status}"
+        )
     if not ref.url.startswith("https:"):
         remedy = "Let the BMC speak https, then take it in again."
-        return judge.bad("bmc", subject, "it is asked over plain http", remedy)
+        return judge.report_bad("bmc", subject, "it is asked over plain http", remedy)
     told = "answers with the pinned certificate" if ref.pin else "answers"
-    return judge.good("bmc", subject, told)
+    return judge.report_good("bmc", subject, told)
 
 
 def _let_in(subject: str, ref: BmcRef, status: int) -> Examined:
     if status != 200:
         told = f"{MANAGERS}: status {status}"
-        return judge.failed("credential", subject, Reason.LOGIN_REFUSED, told)
+        return judge.report_failure("credential", subject, Reason.LOGIN_REFUSED, told)
     if not ref.rotated:
         remedy = "Nothing to do: the daemon sets one of its own at intake."
-        return judge.warning("credential", subject, "it works, and is not ours alone yet", remedy)
-    return judge.good("credential", subject, "works, and is unique to it")
+        return judge.report_warning(
+            "credential", subject, "it works, and is not ours alone yet", remedy
+        )
+    return judge.report_good("credential", subject, "works, and is unique to it")
 
 
 async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
     """A switch's API: reached, and the login that we keep. Over ssh:// it is not looked at."""
     if node.address.startswith("ssh://"):
         remedy = f"Try it by hand: `ssh {node.address.removeprefix('ssh://')} show version`."
-        told = judge.not_looked("switch", node.id, "it is reached by SSH key only", remedy)
+        told = judge.report_not_looked("switch", node.id, "it is reached by SSH key only", remedy)
         return Looked(subject=node.id, examined=(told,))
     notes: tuple[Examined, ...] = ()
     try:
         address = await reach.switch(node)
         if isinstance(address, Blocker):
-            told = judge.bad("switch", node.id, address.detail, address.unblock)
+            told = judge.report_bad("switch", node.id, address.detail, address.unblock)
             return Looked(subject=node.id, examined=(told,))
         if not address.pin:
             pin = await reach.transport.fingerprint(BmcAddress(address.url))
@@ -119,25 +125,25 @@ async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
             notes = (_unpinned(node.id, pin),)
         reply = await reach.switches.request(address, _get(cumulus.IMAGES_PATH))
     except PortError as error:
-        told = judge.failed("switch", node.id, error.reason, str(error))
+        told = judge.report_failure("switch", node.id, error.reason, str(error))
         return Looked(subject=node.id, examined=(told,))
-    skew = judge.skew_s(reply.headers.get("date", ""), clock.now())
+    skew = judge.compute_skew_s(reply.headers.get("date", ""), clock.now())
     if reply.status != 200:
         detail = f"{cumulus.IMAGES_PATH}: status {reply.status}"
-        told = judge.failed("switch", node.id, Reason.SWITCH_REFUSED, detail)
+        told = judge.report_failure("switch", node.id, Reason.SWITCH_REFUSED, detail)
         return Looked(subject=node.id, examined=(told,), skew_s=skew)
     images = cumulus.read_images(reply.json())
     if isinstance(images, str):
-        told = judge.failed("switch", node.id, Reason.MALFORMED, images)
+        told = judge.report_failure("switch", node.id, Reason.MALFORMED, images)
     else:
-        told = judge.good("switch", node.id, f"its API answers; it runs {images.running}")
+        told = judge.report_good("switch", node.id, f"its API answers; it runs {images.running}")
     return Looked(subject=node.id, examined=(told, *notes), skew_s=skew)
 
 
 def _unpinned(subject: str, pin: str) -> Examined:
     """As the daemon will pin what is presented first, a person may compare it before."""
     remedy = "Compare it on the device's console; the daemon pins it when it takes the node over."
-    return judge.warning("certificate", subject, f"not pinned yet: SHA-256 {pin}", remedy)
+    return judge.report_warning("certificate", subject, f"not pinned yet: SHA-256 {pin}", remedy)
 
 
 def looks(

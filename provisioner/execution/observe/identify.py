@@ -6,8 +6,7 @@ unblock it sees what it is. Such an inventory never comes without the blockers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
@@ -15,6 +14,7 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.rotation import rotate
 from provisioner.execution.observe.switch_password import take_over
+from provisioner.model.events.node_events import CredentialReplaced, NodeIdentified
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.node import BmcRef, Node, NodeKind
@@ -35,7 +35,7 @@ class Identified:
     node: Node
     inventory: Inventory | None = None
     blockers: tuple[Blocker, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    event: NodeIdentified | None = None
 
 
 class Identifier:
@@ -64,7 +64,7 @@ class Identifier:
             remaining = node.bmcs[len(bmcs) :]
             stored = await hold.record(
                 node=node.model_copy(update={"bmcs": (*bmcs, *remaining)}),
-                journal=[("credential", {"bmc": bmc.name, "pin": rotated.pin})],
+                events=[CredentialReplaced(bmc=bmc.name, pin=rotated.pin)],
             )
             assert stored is not None
             node = stored
@@ -114,7 +114,7 @@ class Identifier:
         return Identified(
             node=record_drives(node.model_copy(update={"profile": profile}), inventory),
             inventory=inventory,
-            facts={"profile": profile, "serial": inventory.system_serial},
+            event=NodeIdentified(profile=profile, serial=inventory.system_serial or ""),
         )
 
     async def _take_over(self, node: Node, bmc: BmcRef) -> BmcRef | Blocker:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from provisioner.adapters.redfish.discovery import Probe
 from provisioner.execution.observe.discover import Found, introduce
+from provisioner.model.events.node_events import NodeDiscovered
 from provisioner.model.expected import Expected
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
-from provisioner.planning.intake.pairing import Assembly, assemble, incomplete
+from provisioner.planning.intake.pairing import Assembly, assemble_nodes, find_missing_cards
 from provisioner.ports import BmcTransport, Credentials, Secret, Store
 
 
@@ -56,13 +57,13 @@ async def find(
     missing = expected.model_copy(
         update={"nodes": tuple(n for n in expected.nodes if n.name not in known)}
     )
-    return assemble(missing, [f.endpoint for f in found], now), found, silent
+    return assemble_nodes(missing, [f.endpoint for f in found], now), found, silent
 
 
 def complete(expected: Expected, assembly: Assembly) -> tuple[Node, ...]:
     """The nodes whose every card was found: only these are taken in."""
     wanted = {n.name: n for n in expected.nodes}
-    return tuple(n for n in assembly.nodes if not incomplete(wanted[n.id], n))
+    return tuple(n for n in assembly.nodes if not find_missing_cards(wanted[n.id], n))
 
 
 async def take_in(
@@ -87,9 +88,10 @@ async def take_in(
         if node.kind is NodeKind.SWITCH and node.id in secrets.switches:
             await credentials.put(f"{node.id}/api", *secrets.switches[node.id])
         new.append(await store.add_node(node))
-        await store.journal(
-            "discovered", node.id, {"bmcs": [b.url for b in node.bmcs], "kind": node.kind}, now
+        event = NodeDiscovered(
+            about=node.id, bmcs=tuple(b.url for b in node.bmcs), node_kind=node.kind
         )
+        await store.journal(event, now)
     for tenant in expected.tenants:
         await store.put_tenant(tenant)
     return Taken(new=tuple(new), known=before, blockers=assembly.blockers)

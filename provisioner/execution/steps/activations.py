@@ -23,7 +23,7 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.model.versions import equal
+from provisioner.model.versions import is_same_version
 from provisioner.ports import PortError, Unreachable
 
 Send = Callable[[], Awaitable[Blocker | None]]
@@ -270,4 +270,4 @@ async def runs(site: Site, node: Node, step: Step) -> Blocker | None:
 def _same(name: str, found: str | None, wanted: str) -> bool:
     """Equal as the component's own grammar reads them; an unreadable version is never equal."""
     kind = components.ALL.get(name.partition("/")[0])
-    return found is not None and equal(kind.grammar if kind else "opaque", found, wanted)
+    return found is not None and is_same_version(kind.grammar if kind else "opaque", found, wanted)

@@ -50,3 +50,14 @@ def unavailable(node: Node, detail: str) -> Blocker:
         detail=detail,
         unblock="Pin images.maintenance in an overlay, and look that the node's cards are known.",
     )
+
+
+def without_token(node: Node, image: str) -> Blocker:
+    """Return why an image that cannot carry the token of its boot is not booted."""
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=f"{node.id}/maintenance",
+        detail=f"{image} cannot carry its agent's token: the first machine to look up would get it",
+        unblock="Build the image anew (`make image`) and let the daemon serve it, without "
+        "--artifact-url; or accept the risk with `agent_lookup_trusts: first`.",
+    )

@@ -37,6 +37,7 @@ _UNANSWERED = frozenset(
         Reason.BUSY,
         Reason.CERTIFICATE_CHANGED,
         Reason.CERTIFICATE_UNTRUSTED,
+        Reason.HOST_KEY_UNKNOWN,
     }
 )
 

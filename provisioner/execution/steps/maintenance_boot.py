@@ -23,6 +23,7 @@ from provisioner.execution.steps.boot_sources import (
     identity,
     offer,
     unavailable,
+    without_token,
 )
 from provisioner.execution.steps.offering import confirmed
 from provisioner.execution.steps.quiet import quiet
@@ -225,14 +226,16 @@ class Stay:
 
         return self._work(OFF, look, send, finish, {"off_s": off_s})
 
-    async def _open_window(self, macs: Sequence[str], limit_s: float, name: str) -> str:
+    async def _open_window(self, macs: Sequence[str], limit_s: float, name: str) -> str | Blocker:
         """Expect the agent of this boot; where the BMC fetches its image, with the token in it.
 
-        An image without a slot, or one that an outside server gives, carries no token: then the
-        first lookup with an address of this node gets it.
+        An image without a slot, or one that an outside server gives, carries no token: then it is
+        not booted, unless the site lets the first lookup with an address of this node get it.
         """
         agents, files = self.site.agents, self.site.artifacts
         through_boot = await files.takes_token(name)
+        if not through_boot and not agents.lookup_gives_token:
+            return without_token(self.node, name)
         token = await agents.expect(self.node.id, macs, limit_s, through_boot=through_boot)
         return files.pull_url(name) if token is None else files.boot_url(self.node.id, name, token)
 
@@ -246,10 +249,13 @@ class Stay:
             macs = await addresses(self.node, self.inventory, host)
             if not macs:
                 return unavailable(self.node, "no address of its network cards is known")
+            limit_s = settings.maintenance_boot_limit_s + settings.power_limit_s
+            address = await self._open_window(macs, limit_s, name)
+            if isinstance(address, Blocker):
+                return address
             if (stuck := await power_off(self.site, self.node, host)) is not None:
                 return stuck
-            limit_s = settings.maintenance_boot_limit_s + settings.power_limit_s
-            refused = await offer(host, await self._open_window(macs, limit_s, name))
+            refused = await offer(host, address)
             if refused is None:
                 refused = await power_on(self.site, self.node, host)
             return refused if refused is not None else Sent()

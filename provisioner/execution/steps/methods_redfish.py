@@ -18,7 +18,7 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.model.versions import equal
+from provisioner.model.versions import is_same_version
 from provisioner.ports import PortError
 
 BFB_RUNNING = frozenset({"OsIsRunning"})  # BootProgress.OemLastState in DPU mode
@@ -65,7 +65,7 @@ async def bluefield_bfb(site: Site, node: Node, step: Step, inventory: Inventory
 async def _open(
     site: Site, node: Node, step: Step, inventory: Inventory
 ) -> tuple[Redfish, str] | Blocker:
-    component = inventory.component(step.component, step.slots[0])
+    component = inventory.find_component(step.component, step.slots[0])
     bmc = component.bmc if component is not None and component.bmc else "host"
     client = await site.reach.redfish(node, bmc)
     return client if isinstance(client, Blocker) else (client, bmc)
@@ -209,7 +209,7 @@ async def _installed(
 
 def same_bundle(running: str | None, wanted: str) -> bool:
     """ "bf-bundle-2.9.0-90_24.10_ubuntu-22.04_prod" is the pinned bundle "2.9.0-90"."""
-    return running is not None and equal("bfb", running, wanted)
+    return running is not None and is_same_version("bfb", running, wanted)
 
 
 def _failed(node: Node, step: Step, detail: str) -> Blocker:

@@ -15,13 +15,13 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.switch_api import SwitchApi
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.versions import key
+from provisioner.model.versions import parse_version
 from provisioner.planning.lifecycle.switch_drain import (
-    carrierless,
-    damaged,
-    lost,
-    still_carrying,
-    undamaged,
+    find_carrying_ports,
+    find_clean_ports,
+    find_damaged_ports,
+    find_losses,
+    find_lost_carriers,
 )
 from provisioner.ports import Call, PortError
 from provisioner.switches import cumulus, cumulus_drain
@@ -79,8 +79,8 @@ class Drain:
             try:
                 seen = await self.wellness()
                 if not isinstance(seen, Blocker):
-                    said = lost(before, seen) or await self._asic(version)
-                    said = said or await self._errors(quiet) or carrierless(before, quiet)
+                    said = find_losses(before, seen) or await self._asic(version)
+                    said = said or await self._errors(quiet) or find_lost_carriers(before, quiet)
                     if not said:
                         return None
                 else:
@@ -106,9 +106,9 @@ class Drain:
                 return (read.detail,)
         assert not isinstance(before, Blocker)
         assert not isinstance(after, Blocker)
-        broken = damaged(before, after)
+        broken = find_damaged_ports(before, after)
         quiet.difference_update(broken)
-        quiet.update(undamaged(before, after))
+        quiet.update(find_clean_ports(before, after))
         return (f"{broken[0]} and {len(broken) - 1} more count broken packets",) if broken else ()
 
     async def _set(self, *, on: bool) -> Blocker | None:
@@ -125,7 +125,7 @@ class Drain:
             images = await self._api.images()
             if isinstance(images, Blocker):
                 return images
-            release = key("cumulus", images.running) or ()
+            release = parse_version("cumulus", images.running) or ()
             # of a writer that died; a switch that is stuck is tried all the same
             await self._until(self._nothing_sent, wanted=True)
             revision = await self._asked(cumulus.new_revision(), cumulus.read_revision_id)
@@ -172,7 +172,7 @@ class Drain:
             after, now = await self._counters(), clock.now()
             if isinstance(after, Blocker):
                 return after
-            busy = still_carrying(before, after, now - at, settings.switch_idle_bps)
+            busy = find_carrying_ports(before, after, now - at, settings.switch_idle_bps)
             if not busy:
                 return None
             if now >= until:

@@ -9,24 +9,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from provisioner.execution.actions.leaf_turns import turn
+from provisioner.execution.tenancy.leaf_filter import (
+    FilterState,
+    apart_filter,
+    read_filter,
+    read_filter_state,
+)
 from provisioner.execution.tenancy.leaf_line import (
     LeafLine,
     Lookup,
+    Place,
     Refused,
     TenantPort,
     Views,
+    keep_descriptions,
     places,
+    read_labels,
     read_tenant_ports,
     views,
 )
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.port_label import PortLabel
 from provisioner.ports import Clock, Malformed, PortError, SwitchTransport
 from provisioner.settings import Settings
-from provisioner.switches import cumulus
+from provisioner.switches import cumulus, cumulus_filter
 from provisioner.switches.cumulus import Move
 
 # Tries of one batch: a lost answer, then a revision that raced with somebody else's.
@@ -72,6 +83,8 @@ class Leaf:
         self._limits = limits
         self._waiting: list[_Waiting] = []
         self._denied: frozenset[str] = frozenset()  # ports of the batch that let nothing through
+        self._apart: frozenset[str] = frozenset()  # and those with the filter between hosts
+        self._rules: Mapping[str, Any] = {}  # that this filter lacks
         self._writer: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Routes | Blocker] | None = None
 
@@ -111,6 +124,20 @@ class Leaf:
         """Return every port of the leaf that is, or will be, in a VRF not in `site_vrfs`."""
         try:
             return await read_tenant_ports(self._line, site_vrfs)
+        except (PortError, Refused) as problem:
+            return self._line.blocker(problem)
+
+    async def filter_state(self) -> FilterState | Blocker:
+        """Return the filter between hosts, and the ports that have it, in every tree."""
+        try:
+            return await read_filter_state(self._line)
+        except (PortError, Refused) as problem:
+            return self._line.blocker(problem)
+
+    async def labels(self) -> Mapping[str, PortLabel] | Blocker:
+        """Return what our descriptions at this leaf's ports say."""
+        try:
+            return await read_labels(self._line)
         except (PortError, Refused) as problem:
             return self._line.blocker(problem)
 
@@ -203,7 +230,7 @@ class Leaf:
             try:
                 changed = not await self._in_place(moves)
                 if changed:
-                    revision = await self._revise(moves)
+                    revision = await self._revise_described(moves)
                     await self._until(
                         partial(self._in_place, moves),
                         Reason.ISOLATION,
@@ -220,10 +247,30 @@ class Leaf:
         return LeafOutcome(revision, (self._line.blocker(problem),))
 
     async def _in_place(self, moves: Sequence[Move]) -> bool:
-        """Not yet that it is saved: `_persist` comes after it."""
+        """Not yet that it is saved: `_persist` comes after it.
+
+        A port that is denied may stand anywhere: where it goes is not this move's concern.
+        """
         seen = await places(self._line, [m.interface for m in moves], saved=False)
         self._denied = frozenset(i for i, found in seen.items() if any(p.denied for p in found))
-        return all(seen[m.interface] == {(m.vrf, m.denied)} for m in moves)
+        self._apart = frozenset(i for i, found in seen.items() if any(p.apart for p in found))
+        rules_hold = await self._rules_hold(moves)
+        return rules_hold and all(_is_there(m, seen[m.interface]) for m in moves)
+
+    async def _rules_hold(self, moves: Sequence[Move]) -> bool:
+        """Whether the filter between hosts, where a move sets it, has its rules."""
+        self._rules = {}
+        if not any(m.apart for m in moves):
+            return True
+        doors = next((m.doors for m in moves if m.doors is not None), None)
+        wanted = apart_filter(self._limits, doors or ())
+        held = await read_filter(self._line, "applied")
+        with_doors = doors is not None
+        self._rules = cumulus_filter.missing_rules(held, wanted, with_doors=with_doors)
+        if not cumulus_filter.holds(held, wanted, with_doors=with_doors):
+            return False
+        done = await read_filter(self._line, "operational")  # forwarding follows later
+        return cumulus_filter.count_rules(done) == cumulus_filter.count_rules(held)
 
     async def _others_end(self) -> None:
         """Wait for a revision of a writer that died, at most for `switch_apply_limit_s`.
@@ -236,13 +283,29 @@ class Leaf:
                 return  # a switch that is stuck: the port's move is tried all the same
             await self._clock.sleep(self._limits.switch_poll_s / 5)
 
+    async def _revise_described(self, moves: Sequence[Move]) -> str:
+        """Revise with the ports' descriptions; without them where the switch refuses that.
+
+        A description only helps to notice a restore: it must never keep a port from its fence.
+        """
+        described = await keep_descriptions(self._line, moves)
+        try:
+            return await self._revise(described)
+        except Refused as refusal:
+            plain = [replace(m, description="") for m in moves]
+            if described == plain or refusal.reason is not Reason.SWITCH_REFUSED:
+                raise
+        return await self._revise(plain)
+
     async def _revise(self, moves: Sequence[Move]) -> str:
         """One revision with all moves, applied. Its name as the proof shows it."""
         await self._others_end()
         revision = cumulus.read_revision_id(await self._line.ask(cumulus.new_revision()))
         if revision is None:
             raise Malformed("a new revision without a name")
-        await self._line.ask(cumulus.move_ports(revision, moves, self._denied))
+        await self._line.ask(
+            cumulus.move_ports(revision, moves, self._denied, self._apart, self._rules)
+        )
         await self._line.ask(cumulus.apply(revision))
         state: cumulus.RevisionState | None = None
 
@@ -310,3 +373,14 @@ class Leaf:
         except (PortError, Refused) as problem:
             return self._line.blocker(problem)
         return found
+
+
+def _is_there(move: Move, seen: Collection[Place]) -> bool:
+    """Whether every tree has a port as its move asks. Filters leave the VRF as it is."""
+    if move.denied:
+        return all(place.denied for place in seen)
+    if move.stays:
+        return all(place.apart == move.apart for place in seen)
+    if move.apart is None:
+        return {place[:2] for place in seen} == {(move.vrf, False)}
+    return seen == {(move.vrf, False, move.apart)}

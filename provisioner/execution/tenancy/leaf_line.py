@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from provisioner.execution.actions.once import blocked
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.port_label import PortLabel, may_overwrite, read_label
 from provisioner.ports import Call, Clock, PortError, SwitchAddress, SwitchTransport
 from provisioner.ports.reply_words import status_words
 from provisioner.switches import cumulus
-from provisioner.switches.cumulus import Ask
+from provisioner.switches.cumulus import Ask, Move
 
 REQUEST_S = 30.0
 # A switch's address is looked up again after this: its credential may have been changed.
@@ -98,10 +100,11 @@ class LeafLine:
 
 
 class Place(NamedTuple):
-    """Where one tree has a port, and whether it lets nothing through there."""
+    """Where one tree has a port, and whether it lets nothing through there, or to other hosts."""
 
     vrf: str
     denied: bool
+    apart: bool
 
 
 async def views(line: LeafLine, interfaces: Sequence[str], *, saved: bool = True) -> Views:
@@ -164,6 +167,29 @@ async def read_tenant_ports(line: LeafLine, site_vrfs: Collection[str]) -> dict[
     return found
 
 
+async def read_labels(line: LeafLine) -> dict[str, PortLabel]:
+    """Return what the descriptions of ours say, by port, as they were applied."""
+    found = await line.get(cumulus.interfaces_path("applied"))
+    if not isinstance(found, dict) or len(found) > INTERFACES_MAX:
+        raise Refused(Reason.MALFORMED, "no readable interfaces (applied)")
+    labels = {name: read_label(cumulus.read_description(entry)) for name, entry in found.items()}
+    return {name: label for name, label in labels.items() if label is not None}
+
+
+async def keep_descriptions(line: LeafLine, moves: Sequence[Move]) -> list[Move]:
+    """Return the moves without a description where the site wrote one of its own."""
+    if not any(m.description for m in moves):
+        return list(moves)
+    found = await line.get(cumulus.interfaces_path("applied"))
+    entries = found if isinstance(found, dict) else {}
+    return [
+        m
+        if may_overwrite(cumulus.read_description(entries.get(m.interface)))
+        else replace(m, description="")
+        for m in moves
+    ]
+
+
 async def _places(line: LeafLine, interfaces: Sequence[str], tree: str) -> dict[str, Place]:
     if len(interfaces) <= ONE_BY_ONE:
         answers = {i: await line.get(cumulus.interface_path(i, tree)) for i in interfaces}
@@ -176,5 +202,6 @@ async def _places(line: LeafLine, interfaces: Sequence[str], tree: str) -> dict[
         if vrf is None:
             raise Refused(Reason.MALFORMED, f"{interface}: no readable state ({tree})")
         denied = cumulus.read_denied(answers.get(interface))
-        seen[interface] = Place(vrf or cumulus.DEFAULT_VRF, denied)
+        apart = cumulus.read_apart(answers.get(interface))
+        seen[interface] = Place(vrf or cumulus.DEFAULT_VRF, denied, apart)
     return seen

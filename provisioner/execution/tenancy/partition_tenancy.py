@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from provisioner.execution.tenancy.leaf import Objections
+from provisioner.execution.tenancy.leaf import LeafOutcome, Objections
+from provisioner.execution.tenancy.leaf_filter import FilterState
 from provisioner.execution.tenancy.leaf_line import TenantPort
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
+from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.model.port_label import PortLabel
+from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.release.port_isolation import misplaced
 from provisioner.ports import Isolation, Member, Store
+from provisioner.switches.cumulus_filter import Door
 
 
 class PartitionTenancy(Tenancy):
@@ -53,9 +57,24 @@ class PartitionTenancy(Tenancy):
         """Return every port of one Ethernet leaf that is, or will be, in another VRF."""
         return await self._leaves_only.tenant_ports(switch, site_vrfs)
 
-    async def fence(self, ports: Sequence[Port]) -> MoveOutcome:
+    async def filter_state(self, switch: str) -> FilterState | Blocker:
+        """Return the filter between hosts on one Ethernet leaf."""
+        return await self._leaves_only.filter_state(switch)
+
+    async def keep_apart(
+        self, switch: str, interfaces: Sequence[str], doors: Sequence[Door]
+    ) -> LeafOutcome:
+        """Put the filter between hosts onto ports of one Ethernet leaf."""
+        return await self._leaves_only.keep_apart(switch, interfaces, doors)
+
+    async def read_labels(self, switch: str) -> Mapping[str, PortLabel] | Blocker:
+        """Return what our descriptions at one Ethernet leaf's ports say."""
+        return await self._leaves_only.read_labels(switch)
+
+    async def fence(self, ports: Sequence[Port], node: Node | None = None) -> MoveOutcome:
         """Bring ports of Ethernet leaves into the maintenance VRF."""
-        return await self._leaves_only.fence(_parted(ports)[0])
+        self._leaves_only.mark = self.mark
+        return await self._leaves_only.fence(_parted(ports)[0], node)
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
         """What the leaves of the Ethernet ports say; UFM has no such gate."""
@@ -69,12 +88,12 @@ class PartitionTenancy(Tenancy):
         where = await self._partitions.where(list(members.values()), await self._rows.tenants())
         if isinstance(where, Blocker):
             words = where.detail[:300]
-            return tuple(_row(GateCheck.PORT_VRF, p, Verdict.UNKNOWN, words) for p in ports)
+            return tuple(_row(GateCheck.PORT_VRF, p, RowVerdict.UNKNOWN, words) for p in ports)
         rows = []
         for port, member in members.items():
             others = sorted(where[member] - {vrf})
-            inside = Verdict.PASS if vrf in where[member] else Verdict.FAIL
-            alone = Verdict.FAIL if others else Verdict.PASS
+            inside = RowVerdict.PASS if vrf in where[member] else RowVerdict.FAIL
+            alone = RowVerdict.FAIL if others else RowVerdict.PASS
             rows.append(_row(GateCheck.PORT_VRF, port, inside, f"the partition of {vrf}"))
             rows.append(_row(GateCheck.ONE_VRF, port, alone, " and ".join(others)[:300]))
         return tuple(rows)
@@ -94,6 +113,7 @@ class PartitionTenancy(Tenancy):
         *,
         look_for_leaks: bool = True,
         objections: Objections | None = None,
+        node: Node | None = None,
     ) -> MoveOutcome:
         """Bring exactly these ports into `vrf` and out of every other network, and prove it."""
         assert vrf
@@ -103,8 +123,9 @@ class PartitionTenancy(Tenancy):
         homeward = vrf == MAINTENANCE_VRF
         moved = MoveOutcome(persisted=True)
         if plain:
+            self._leaves_only.mark = self.mark
             moved = await self._leaves_only.move(
-                plain, vrf, look_for_leaks=look_for_leaks, objections=objections
+                plain, vrf, look_for_leaks=look_for_leaks, objections=objections, node=node
             )
         if moved.blockers and not homeward:
             return moved
@@ -143,7 +164,7 @@ def _placements(
     ]
 
 
-def _row(check: GateCheck, port: Port, verdict: Verdict, seen: str) -> GateRow:
+def _row(check: GateCheck, port: Port, verdict: RowVerdict, seen: str) -> GateRow:
     return GateRow(check=check, subject=port.guid, verdict=verdict, seen=seen)
 
 

@@ -27,10 +27,15 @@ Answers = dict[tuple[str, Ping], int | None]
 
 async def probed(site: Site, errands: Sequence[Errand]) -> tuple[GateRow, ...]:
     """Every probe carried out, as rows of the gate. RDMA comes last: alone on the wire."""
+    return judge(errands, await answers_of(site, errands), site.settings.release_rdma)
+
+
+async def answers_of(site: Site, errands: Sequence[Errand]) -> Answers:
+    """Return the exit code of each probe; one that was not sent is not in it."""
     answers: Answers = {}
     for part in await asyncio.gather(*(_sent(site, errand) for errand in errands)):
         answers |= part
-    return judge(errands, answers, site.settings.release_rdma)
+    return answers
 
 
 async def _sent(site: Site, errand: Errand) -> Answers:

@@ -23,7 +23,7 @@ from provisioner.model.leaf_state import LeafState
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.planning.release import release_cables
 from provisioner.planning.release.release_cables import Heard
 from provisioner.ports import Store
@@ -83,7 +83,7 @@ class Rechecks:
             rows.append(_unknown(GateCheck.NIC_ERRORS, node.id, "its counters were not read"))
         heard = release_cables.heard_by(leaves)
         others = await store.nodes()
-        ends = lldp.ends_of(told)
+        ends = lldp.read_ends(told)
         return (*rows, *release_cables.rows(node, others, inventory, ends, heard))
 
     async def cables(self, node: Node, heard: Heard) -> tuple[Miscabling, ...]:
@@ -93,7 +93,7 @@ class Rechecks:
         """
         commands = [(c.name, c.line, c.limit_s) for c in lldp.CHECK.commands]
         told = await run_commands(self._site, node, commands)
-        ends = None if isinstance(told, Blocker) else lldp.ends_of(told)
+        ends = None if isinstance(told, Blocker) else lldp.read_ends(told)
         known = await self._store.inventory(node.id) or Inventory(node=node.id, vendor="")
         others = await self._store.nodes()
         found = release_cables.faults(node, others, known, ends, heard)
@@ -110,12 +110,12 @@ def _row(
     result = check.judge(told, context)
     words = "; ".join(f"{f.part}: {f.detail} {f.measured}".strip() for f in result.findings[:3])
     verdict = {
-        health.Verdict.PASS: Verdict.PASS,
-        health.Verdict.FAIL: Verdict.FAIL,
-    }.get(result.verdict, Verdict.UNKNOWN)
+        health.Verdict.PASS: RowVerdict.PASS,
+        health.Verdict.FAIL: RowVerdict.FAIL,
+    }.get(result.verdict, RowVerdict.UNKNOWN)
     seen = words[:300] or f"evidence {kept[:16]}"
     return GateRow(check=row, subject=f"{node} {check.name}", verdict=verdict, seen=seen)
 
 
 def _unknown(check: GateCheck, node: str, words: str) -> GateRow:
-    return GateRow(check=check, subject=node, verdict=Verdict.UNKNOWN, seen=words[:300])
+    return GateRow(check=check, subject=node, verdict=RowVerdict.UNKNOWN, seen=words[:300])

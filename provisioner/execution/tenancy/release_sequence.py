@@ -11,15 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.execution.actions.work import Site
+from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.leaf import Objections
 from provisioner.execution.tenancy.release_probes import probed
 from provisioner.execution.tenancy.release_recheck import ROWS, Rechecks
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
 from provisioner.model.certificate import Certificate
+from provisioner.model.events.node_events import NodeReleased
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker
-from provisioner.model.release import GateCheck, GateRow, LeafRecord, Verdict
+from provisioner.model.release import GateCheck, GateRow, LeafRecord, RowVerdict
 from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
 from provisioner.planning.release import (
     release_cables,
@@ -67,6 +69,7 @@ class Releases:
         self._rechecks = rechecks
         self._store = store
         self._tenancy = tenancy
+        self._apart = HostsApart(site, store, tenancy)
 
     async def release(
         self, node: Node, vrf: str, objections: Objections | None = None
@@ -82,15 +85,19 @@ class Releases:
         if isinstance(seen, Blocker):
             return ReleaseOutcome(MoveOutcome(), began, blockers=(seen,))
         before = records(node, seen)
+        apart = await self._apart.rows(node)
+        if _bad(apart):
+            kept = release_gate.blockers(apart)
+            return ReleaseOutcome(MoveOutcome(), began, apart, before, blockers=kept)
         moved = await self._tenancy.move(
-            node.ports, vrf, look_for_leaks=False, objections=objections
+            node.ports, vrf, look_for_leaks=False, objections=objections, node=node
         )
         if moved.blockers:
             return ReleaseOutcome(moved, began, before=before, blockers=moved.blockers)
         ask = await self.ask(node, vrf)
         settled_at = clock.now()
         judged = await self._settled(ask, before)
-        rows = judged.rows
+        rows = apart + judged.rows
         if not _bad(rows):
             rows += await self._elsewhere(node, ask)
         if not _bad(rows):
@@ -146,7 +153,7 @@ class Releases:
             row = GateRow(
                 check=GateCheck.HEALTH,
                 subject=seen.subject,
-                verdict=Verdict.UNKNOWN,
+                verdict=RowVerdict.UNKNOWN,
                 seen=seen.detail[:300],
             )
             return _Judged((row,))
@@ -174,7 +181,7 @@ class Releases:
             left = [p for p in node.ports if (p.switch, p.interface) not in gone]
             if left and not await self._tenancy.deny(left, node.vrf):
                 await self._tenancy.quiet(left, self._site.settings.reclaim_idle_s)
-        return await self._tenancy.move(node.ports, MAINTENANCE_VRF)
+        return await self._tenancy.move(node.ports, MAINTENANCE_VRF, node=node)
 
     async def _settled(
         self,
@@ -238,7 +245,8 @@ _OF_HOSTS = (*release_probes.CLASSES, *ROWS)
 
 def _unasked(node: Node, checks: Iterable[GateCheck], words: str) -> tuple[GateRow, ...]:
     return tuple(
-        GateRow(check=check, subject=node.id, verdict=Verdict.NONE, seen=words) for check in checks
+        GateRow(check=check, subject=node.id, verdict=RowVerdict.NONE, seen=words)
+        for check in checks
     )
 
 
@@ -265,9 +273,9 @@ def proved(
     return sealed(proof, certificate)
 
 
-def journalled(proof: ReleaseProof) -> dict[str, str]:
-    """What the journal says of a release: the proof by its seal."""
-    return {"tenant": proof.tenant, "certificate": proof.certificate, "proof": proof.sha256}
+def describe_handover(proof: ReleaseProof) -> NodeReleased:
+    """Return the event of a handover, which names its proof by the seal."""
+    return NodeReleased(tenant=proof.tenant, certificate=proof.certificate, proof=proof.sha256)
 
 
 def records(node: Node, seen: dict[str, LeafState]) -> tuple[LeafRecord, ...]:
@@ -288,4 +296,4 @@ def _standing(node: str, rows: Sequence[GateRow], after_s: float) -> tuple[GateR
     if bad:
         return bad
     words = f"all rows again after {after_s:.0f} s"
-    return (GateRow(check=GateCheck.STANDS, subject=node, verdict=Verdict.PASS, seen=words),)
+    return (GateRow(check=GateCheck.STANDS, subject=node, verdict=RowVerdict.PASS, seen=words),)

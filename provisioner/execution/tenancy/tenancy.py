@@ -12,21 +12,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.leaf import Leaf, LeafOutcome, Objections, Routes
+from provisioner.execution.tenancy.leaf_filter import FilterState
 from provisioner.execution.tenancy.leaf_line import LeafLine, Lookup, TenantPort
 from provisioner.execution.tenancy.release_look import LeafLook
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
+from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.model.port_label import DatabaseMark, PortLabel, write_label
+from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release.port_isolation import leak, leaks, misplaced, prefixes_of
 from provisioner.ports import Store, SwitchAddress
 from provisioner.switches.cumulus import Move
+from provisioner.switches.cumulus_filter import Door
+
+# Why a leaf may have refused a fence because of the filter that came with it.
+_OF_FILTER = (Reason.SWITCH_REFUSED, Reason.MALFORMED, Reason.ISOLATION)
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,7 @@ class Tenancy:
         self.site = self._site = site
         self.plan = plan
         self._store = store
+        self.mark: DatabaseMark | None = None  # None: ports' descriptions are left alone
         self._leaves: dict[str, Leaf] = {}
         self._looks: dict[str, LeafLook] = {}
 
@@ -76,6 +84,10 @@ class Tenancy:
     ) -> Mapping[str, TenantPort] | Blocker:
         """Return every port of one leaf that is, or will be, in a VRF not in `site_vrfs`."""
         return await self._leaf(switch).tenant_ports(site_vrfs)
+
+    async def read_labels(self, switch: str) -> Mapping[str, PortLabel] | Blocker:
+        """Return what our descriptions at one leaf's ports say."""
+        return await self._leaf(switch).labels()
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
         """All that the gate of a release judges, of every leaf of these ports, read now."""
@@ -106,7 +118,7 @@ class Tenancy:
     async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
         """The gate's rows of InfiniBand ports; leaves have none, so that they are unknown here."""
         return tuple(
-            GateRow(check=GateCheck.PORT_VRF, subject=port.guid, verdict=Verdict.UNKNOWN)
+            GateRow(check=GateCheck.PORT_VRF, subject=port.guid, verdict=RowVerdict.UNKNOWN)
             for port in ports
         )
 
@@ -155,8 +167,11 @@ class Tenancy:
         *,
         look_for_leaks: bool = True,
         objections: Objections | None = None,
+        node: Node | None = None,
     ) -> MoveOutcome:
         """Bring exactly these ports into `vrf`, and prove it.
+
+        `node`: the stored row of their node, which their descriptions name from then on.
 
         `look_for_leaks`: not where the gate of a release looks at all of it right after.
         Towards a customer leaves are taken one after the other, `objections` are read before
@@ -171,7 +186,7 @@ class Tenancy:
             prefixes = ()
         blockers: list[Blocker] = []
         revisions: list[str] = []
-        async for switch, outcome in self._moved(ports, vrf, objections):
+        async for switch, outcome in self._moved(ports, vrf, objections, self._label(node, vrf)):
             if outcome.revision:
                 revisions.append(f"{switch}:{outcome.revision}")
             blockers += outcome.blockers
@@ -184,20 +199,41 @@ class Tenancy:
             blockers += await self._leaks(ports, prefixes, vrf)
         return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
 
-    async def fence(self, ports: Sequence[Port]) -> MoveOutcome:
+    async def filter_state(self, switch: str) -> FilterState | Blocker:
+        """Return the filter between hosts, and the ports that have it, on one leaf."""
+        return await self._leaf(switch).filter_state()
+
+    async def keep_apart(
+        self, switch: str, interfaces: Sequence[str], doors: Sequence[Door]
+    ) -> LeafOutcome:
+        """Put the filter between hosts onto these ports, with exactly these doors; proved, saved.
+
+        The ports stay in their VRFs.
+        """
+        exactly = tuple(sorted(doors))
+        moves = [Move(i, "", apart=True, doors=exactly) for i in sorted(interfaces)]
+        return await self._leaf(switch).move(moves) if moves else LeafOutcome()
+
+    async def fence(self, ports: Sequence[Port], node: Node | None = None) -> MoveOutcome:
         """Bring ports of leaves into the maintenance VRF, and prove where they are."""
-        return await self.move(ports, MAINTENANCE_VRF, look_for_leaks=False)
+        return await self.move(ports, MAINTENANCE_VRF, look_for_leaks=False, node=node)
+
+    def _label(self, node: Node | None, vrf: str) -> str:
+        if node is None or self.mark is None:
+            return ""
+        tenant = "" if vrf == MAINTENANCE_VRF else node.tenant
+        return write_label(self.mark, node.id, tenant, node.generation)
 
     async def _moved(
-        self, ports: Sequence[Port], vrf: str, objections: Objections | None
+        self, ports: Sequence[Port], vrf: str, objections: Objections | None, label: str
     ) -> AsyncIterator[tuple[str, LeafOutcome]]:
         """Each leaf's outcome; of a customer's VRF up to the first leaf with a blocker."""
         moves = {
-            switch: [Move(p.interface, vrf, p.address) for p in mine]
+            switch: [Move(p.interface, vrf, p.address, description=label) for p in mine]
             for switch, mine in _by_leaf(ports).items()
         }
         if vrf == MAINTENANCE_VRF:
-            fences = (self._leaf(switch).move(mine) for switch, mine in moves.items())
+            fences = (self._fence_on(switch, mine) for switch, mine in moves.items())
             for switch, outcome in zip(moves, await asyncio.gather(*fences), strict=True):
                 yield switch, outcome
             return
@@ -206,6 +242,20 @@ class Tenancy:
             yield switch, outcome
             if outcome.blockers:
                 return
+
+    async def _fence_on(self, switch: str, moves: Sequence[Move]) -> LeafOutcome:
+        """Move ports of one leaf into maintenance, with the filter between hosts where it is on.
+
+        A leaf that takes no filter is fenced all the same; the gate's row and the watch say that
+        the filter is missing.
+        """
+        leaf = self._leaf(switch)
+        if not self._site.settings.keeps_hosts_apart:
+            return await leaf.move(moves)
+        outcome = await leaf.move([replace(m, apart=True) for m in moves])
+        if any(b.reason in _OF_FILTER for b in outcome.blockers):
+            return await leaf.move([replace(m, apart=None) for m in moves])
+        return outcome
 
     async def close(self) -> None:
         """Stop all writers."""

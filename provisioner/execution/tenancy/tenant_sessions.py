@@ -41,7 +41,7 @@ class TenantSessions:
         Routes and sessions take seconds after a revision: they are given the revision's limit.
         """
         assert tenant.number is not None
-        target = Addressing(fabric.plan).route_target(TenantPlace(tenant.number))
+        target = Addressing(fabric.plan).get_route_target(TenantPlace(tenant.number))
         left: Sequence[str] = [leaf.switch for leaf in fabric.concerned(tenant)]
         until = self._clock.now() + self._settings.switch_apply_limit_s
         slots = asyncio.Semaphore(LEAVES_AT_ONCE)

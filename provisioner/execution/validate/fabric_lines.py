@@ -10,7 +10,7 @@ import ipaddress
 import shlex
 from collections.abc import Sequence
 
-from provisioner.checks.fabric import fabric
+from provisioner.checks.fabric import fabric_workloads
 
 MARK = "PROVISIONER_FABRIC"
 FOLDER = "/run/provisioner-fabric."  # what a test keeps in a host, in memory
@@ -40,10 +40,10 @@ def host_end(leaf_end: str) -> str:
     return others[0] if len(others) == 1 else ""
 
 
-def serve(mark: str, tests: Sequence[fabric.FabricTest]) -> str:
+def serve(mark: str, tests: Sequence[fabric_workloads.FabricTest]) -> str:
     """Start the servers of all rails and say how many listen within ten seconds."""
     lines = [command.line for test in tests for command in test.servers.values()]
-    ports = "|".join(str(fabric.PORT + (t.rail or 0)) for t in tests)
+    ports = "|".join(str(fabric_workloads.PORT + (t.rail or 0)) for t in tests)
     started = " ".join(
         f"setsid sh -c {shlex.quote(line)} >/dev/null 2>&1 </dev/null &" for line in lines
     )
@@ -55,7 +55,11 @@ def serve(mark: str, tests: Sequence[fabric.FabricTest]) -> str:
 
 
 def measure(
-    mark: str, tests: Sequence[fabric.FabricTest], exports: str = "", *, together: bool = True
+    mark: str,
+    tests: Sequence[fabric_workloads.FabricTest],
+    exports: str = "",
+    *,
+    together: bool = True,
 ) -> str:
     """Run the clients, each one's output with its exit code behind it: rails `together`.
 

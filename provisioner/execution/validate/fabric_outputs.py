@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 
 from provisioner.checks.check import CheckContext, Unreadable
-from provisioner.checks.fabric import fabric, fabric_checks
-from provisioner.checks.fabric.nccl_judge import bus_gb_s
+from provisioner.checks.fabric import fabric_checks, fabric_workloads
+from provisioner.checks.fabric.nccl_judge import average_bus_gb_s
 from provisioner.checks.readers.nccl_output import read
-from provisioner.checks.readers.perftest_output import bandwidths, largest
+from provisioner.checks.readers.perftest_output import read_bandwidths, select_largest_message
 from provisioner.model.fabric_session import FabricRun, RailRun
 from provisioner.model.health import Evidence, Severity, Verdict
 from provisioner.planning.fault_location.isolation_words import ALL_RAILS
@@ -34,7 +34,7 @@ def sections(text: str) -> dict[int, tuple[str, int]]:
     return {rail: told for rail, told in found.items() if rail not in twice}
 
 
-def rdma_rail(test: fabric.FabricTest, said: Evidence, context: CheckContext) -> RailRun:
+def rdma_rail(test: fabric_workloads.FabricTest, said: Evidence, context: CheckContext) -> RailRun:
     """One rail's outcome. Silence and garbage are no pass, and no failure of the rail either."""
     assert test.rail is not None
     if said.exit_code is None or said.exit_code in (124, 137):
@@ -49,7 +49,7 @@ def rdma_rail(test: fabric.FabricTest, said: Evidence, context: CheckContext) ->
     output = Evidence(source=command.line, exit_code=code, text=text)
     result = fabric_checks.judge_test(test, {client: {command.name: output}}, context)
     try:
-        gbit_s = largest(bandwidths(text, command.line)).gbit_s
+        gbit_s = select_largest_message(read_bandwidths(text, command.line)).gbit_s
     except Unreadable:
         if code:
             return RailRun(rail=test.rail, shown="fail", detail=f"exit code {code}: {_words(text)}")
@@ -61,7 +61,7 @@ def rdma_rail(test: fabric.FabricTest, said: Evidence, context: CheckContext) ->
 
 
 def nccl_rail(
-    run: RailRun, test: fabric.FabricTest, said: Evidence, context: CheckContext
+    run: RailRun, test: fabric_workloads.FabricTest, said: Evidence, context: CheckContext
 ) -> RailRun:
     """The rail's outcome with what NCCL showed: wrong values count, whatever RDMA alone did.
 
@@ -74,7 +74,7 @@ def nccl_rail(
         return run
     if len(found.hosts) != len(test.nodes) or run.shown == "not_run":
         return run
-    bus = bus_gb_s(found)
+    bus = average_bus_gb_s(found)
     if found.wrong or not found.bounds_ok:
         detail = f"NCCL: {found.wrong} wrong values"
         return run.model_copy(update={"shown": "wrong_data", "bus_gb_s": bus, "detail": detail})
@@ -89,7 +89,7 @@ def nccl_rail(
 
 
 def collective(
-    tests: Sequence[fabric.FabricTest], said: Evidence, context: CheckContext
+    tests: Sequence[fabric_workloads.FabricTest], said: Evidence, context: CheckContext
 ) -> RailRun:
     """What collectives over all rails of some nodes showed, as one result; the worst of them.
 
@@ -106,8 +106,12 @@ def collective(
             words = f"{test.kind.value}: {problem}: {_words(text)}"
             problems.append(("timeout" if late else "not_run", words))
             continue
-        bus = bus_gb_s(run)
-        key = "alltoall_gb_s" if test.kind is fabric.FabricKind.NCCL_GROUP_ALLTOALL else "bus_gb_s"
+        bus = average_bus_gb_s(run)
+        key = (
+            "alltoall_gb_s"
+            if test.kind is fabric_workloads.FabricKind.NCCL_GROUP_ALLTOALL
+            else "bus_gb_s"
+        )
         found[key] = bus
         ((node, command),) = test.clients.items()
         output = Evidence(source=command.line, exit_code=code, text=text)

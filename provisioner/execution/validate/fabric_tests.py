@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pydantic import ValidationError
 
 from provisioner.checks.check import CheckContext
-from provisioner.checks.fabric import fabric, fabric_checks
+from provisioner.checks.fabric import fabric_checks, fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
-from provisioner.checks.readers.reading import pci
+from provisioner.checks.readers.tool_output import normalize_pci
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.cable_ends import between, look
@@ -48,9 +48,9 @@ SHORT_S = 30.0
 SERVE_S = 30.0  # servers allocate GPU memory before they listen
 MEASURE_S = 120.0  # a client ends itself after 90 s
 NCCL_S = 300.0
-NCCL = fabric.FabricKind.NCCL_RAIL.value
+NCCL = fabric_workloads.FabricKind.NCCL_RAIL.value
 _DEVICE = re.compile(r"/([0-9a-f:.]{7,16})/infiniband/([A-Za-z0-9][A-Za-z0-9._-]{0,62})")
-_KIND = fabric.FabricKind.RDMA_PAIR
+_KIND = fabric_workloads.FabricKind.RDMA_PAIR
 
 
 class FabricTests:
@@ -79,8 +79,8 @@ class FabricTests:
         there = tool.endswith("/ib_write_bw") and listed.endswith("looked\n")
         if inventory is None or not there:
             return _unfit(node, f"its RDMA devices or perftest are not there: {text!r:.120}")
-        devices = {pci(m[1]): m[2] for m in _DEVICE.finditer(listed)}
-        slots = {d.slot: pci(d.pci) for d in inventory.devices if d.pci}
+        devices = {normalize_pci(m[1]): m[2] for m in _DEVICE.finditer(listed)}
+        slots = {d.slot: normalize_pci(d.pci) for d in inventory.devices if d.pci}
         ports = sorted((p for p in node.ports if p.rail >= 0), key=lambda p: p.rail)
         # the n-th card of a rail, by PCI address, is beside the n-th GPU (checks/gdr_loopback.py)
         order = sorted(slots.get(p.nic_slot, "") for p in ports)
@@ -119,25 +119,27 @@ class FabricTests:
 
         `counting`: both ends of the cables are read before and after it.
         """
-        tests = [fabric.rdma_pair(*members, rail) for rail in test.rails]
+        tests = [fabric_workloads.build_rdma_pair_test(*members, rail) for rail in test.rails]
         serving, measuring = (f"{session}/{test.name}/{side}" for side in ("server", "client"))
         both = list(zip(nodes, members, strict=True)) if counting else []
         before = [await look(self._site, self._store, n, m, test.rails) for n, m in both]
         try:
             begun = await self._one(nodes[0], "serve", serve(serving, tests), SERVE_S)
             if isinstance(begun, Blocker):
-                return fabric_rounds.not_run(test, number)
+                return fabric_rounds.record_not_run(test, number)
             said = await self._one(nodes[1], _KIND.value, measure(measuring, tests), MEASURE_S)
             nccl = None
             if self._site.settings.fabric_nccl:  # the same rails: it verifies what arrives
-                tried = [fabric.nccl_rail(members, rail) for rail in test.rails]
+                tried = [
+                    fabric_workloads.build_nccl_rail_test(members, rail) for rail in test.rails
+                ]
                 name = f"{session}/{test.name}/nccl"
                 told = await self._mpi(name, nodes, members, tried, NCCL_S, together=True)
                 nccl = None if isinstance(told, Blocker) else (tried, told)
         finally:
             await self.clean(nodes)
         if isinstance(said, Blocker):
-            return fabric_rounds.not_run(test, number)
+            return fabric_rounds.record_not_run(test, number)
         raw = {"serve": begun.model_dump(mode="json"), _KIND.value: said.model_dump(mode="json")}
         context = await self._context(nodes[1])
         results = tuple(rdma_rail(t, said, context) for t in tests)
@@ -150,7 +152,7 @@ class FabricTests:
         for (node, member), first in zip(both, before, strict=True):
             after = await look(self._site, self._store, node, member, test.rails)
             ends += between(node.id, first, after)
-        run = fabric_rounds.not_run(test, number)
+        run = fabric_rounds.record_not_run(test, number)
         shown = {"results": results, "evidence": digest, "ends": tuple(ends)}
         return run.model_copy(update=shown)
 
@@ -163,15 +165,17 @@ class FabricTests:
         members: tuple[Member, ...],
     ) -> FabricRun:
         """A collective over all GPUs of these nodes; of more than two also all-to-all."""
-        tests = [fabric.nccl_pair(*members)] if len(members) == 2 else []
-        tests = tests or [fabric.nccl_group(members, alltoall=a) for a in (False, True)]
+        tests = [fabric_workloads.build_nccl_pair_test(*members)] if len(members) == 2 else []
+        tests = tests or [
+            fabric_workloads.build_nccl_group_test(members, alltoall=a) for a in (False, True)
+        ]
         limit_s = sum(c.limit_s for t in tests for c in t.clients.values())
         try:
             mark = f"{session}/{test.name}"
             said = await self._mpi(mark, nodes, members, tests, limit_s, together=False)
         finally:
             await self.clean(nodes)
-        run = fabric_rounds.not_run(test, number)
+        run = fabric_rounds.record_not_run(test, number)
         if isinstance(said, Blocker):
             told = (run.results[0].model_copy(update={"detail": str(said)}),)
             return run.model_copy(update={"results": told})
@@ -205,7 +209,7 @@ class FabricTests:
         missing = sorted({p.rail for p in node.ports if p.rail >= 0} - set(busses))
         if missing:
             why = f"NCCL gave no result on rails {missing}: see the evidence of its tests"
-            return (fabric_checks.CHECK_RAIL.skipped(why), result)
+            return (fabric_checks.CHECK_RAIL.report_skipped(why), result)
         more = {f"nccl_rail_gb_s/rail{rail}": bus for rail, bus in sorted(busses.items())}
         return (result.model_copy(update={"measured": {**result.measured, **more}}),)
 
@@ -214,7 +218,7 @@ class FabricTests:
         mark: str,
         nodes: tuple[Node, ...],
         members: tuple[Member, ...],
-        tests: Sequence[fabric.FabricTest],
+        tests: Sequence[fabric_workloads.FabricTest],
         limit_s: float,
         *,
         together: bool,

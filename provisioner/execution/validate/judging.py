@@ -1,6 +1,6 @@
 """What a node's outputs are held against: the one place where it is put together.
 
-Checks on the node, tests among nodes and `certify --rejudge` ask here. One of them with another
+Checks on the node, tests among nodes and `node rejudge` ask here. One of them with another
 context would judge the same outputs in another way.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from provisioner import components
 from provisioner.checks.check import CheckContext
-from provisioner.checks.context import context_of
+from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
 from provisioner.model.cohort import Baseline
 from provisioner.model.inventory import Inventory
@@ -39,7 +39,7 @@ async def judging_context(
     leaves = {p.switch for p in node.ports}
     others = [n for n in await store.nodes() if n.id != node.id] if leaves else []
     taught = await store.baselines(node.profile) if node.kind is NodeKind.HOST else ()
-    return context_of(
+    return build_context(
         node,
         inventory,
         matrix,

@@ -14,7 +14,7 @@ from provisioner.execution.steps.methods_inband import play, problem
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.certification.runtime import settings
+from provisioner.planning.certification.runtime import select_settings
 
 PLAY = "bluefield_runtime"
 
@@ -37,7 +37,7 @@ async def apply(
         return None
     if (busy := await until_quiet(site, node, site.settings.playbook_limit_s)) is not None:
         return busy
-    wanted = settings(profile, site.settings.fabric_overlay)
+    wanted = select_settings(profile, site.settings.fabric_overlay)
     variables = {
         "devices": sorted(str(pci) for pci in cards.values()),
         "routing": [s.model_dump() for s in wanted.routing],

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from provisioner import checks as declared
 from provisioner.checks import roce_runtime
 from provisioner.checks.check import BEFORE, Check, CheckContext, Command
-from provisioner.checks.context import context_of
+from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
@@ -25,8 +25,8 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
-from provisioner.planning.certification.certification import identity
-from provisioner.planning.certification.repeats import RepeatPolicy, again, verdict_of
+from provisioner.planning.certification.certification import identify_installation
+from provisioner.planning.certification.repeats import RepeatPolicy, should_repeat, verdict_of
 from provisioner.ports import Call, PortError, Store
 
 Outputs = Mapping[str, Evidence]
@@ -55,7 +55,7 @@ class Validator:
 
     def slots(self, node: Node, inventory: Inventory) -> Mapping[str, str]:
         """PCI address of a GPU or NVSwitch -> its slot."""
-        return context_of(node, inventory, self._matrix).slot_of_pci
+        return build_context(node, inventory, self._matrix).slot_of_pci
 
     async def validate(
         self,
@@ -69,7 +69,7 @@ class Validator:
         """
         started_at = self._site.clock.now()
         context = await self._context(node, inventory)
-        names = declared.plain(node.kind) if selected is None else selected
+        names = declared.list_standard_checks(node.kind) if selected is None else selected
         mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
         if any(c is roce_runtime.CHECK for c in mine):
             unset = await runtime.apply(self._site, node, inventory, context.nic_runtime)
@@ -81,7 +81,7 @@ class Validator:
             here = [c for c in mine if c.gate is gate]
             if any(r.verdict is not Verdict.PASS for r in results):
                 why = "not run: an earlier gate did not pass"
-                results += [c.skipped(why) for c in here]
+                results += [c.report_skipped(why) for c in here]
                 continue
             for stage in _stages(here):
                 judged = await self._stage(node, stage, mine, context, last)
@@ -90,7 +90,7 @@ class Validator:
                 results += judged
         return HealthReport(
             node=node.id,
-            inventory_digest=identity(inventory),
+            inventory_digest=identify_installation(inventory),
             started_at=started_at,
             ended_at=self._site.clock.now(),
             results=tuple(results),
@@ -139,7 +139,7 @@ class Validator:
         last.update(outputs)
         if not stage[0].load:
             return results
-        while again(results, _REPEATS):
+        while should_repeat(results, _REPEATS):
             outputs = await self._ask(node, stage, context)
             if isinstance(outputs, Blocker):
                 return outputs
@@ -164,7 +164,7 @@ class Validator:
         last.update(outputs)
         for check in looks:
             result = await self._judge(check, both, context)
-            name = declared.after(check.name, load.check)
+            name = declared.name_result_after_load(check.name, load.check)
             results.append(result.model_copy(update={"check": name, "gate": load.gate}))
         return results
 

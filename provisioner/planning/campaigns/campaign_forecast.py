@@ -1,7 +1,7 @@
-"""How a campaign would go if every step took its time: `decide` in virtual time. Pure.
+"""Forecast a campaign in virtual time: run `decide` as if every step took its estimated time. Pure.
 
-The preview's dates come from here, and so does the benchmark's makespan: what is measured is the
-very function that a running campaign asks.
+The preview's dates and the benchmark's makespan both come from this forecast, which calls the same
+function as a running campaign.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ from dataclasses import dataclass, field
 
 from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, Hold, NodeProgress
 from provisioner.model.outcome import Blocker
-from provisioner.planning.campaigns.campaign_progress import after, begin, came_back
+from provisioner.planning.campaigns.campaign_progress import (
+    apply_decision,
+    build_initial_rows,
+    start_soak,
+)
 from provisioner.planning.campaigns.rollout import decide
 
-TURNS_MAX = 200_000  # a node has two turns of its own; more is a circle
+TURNS_MAX = 200_000  # a node needs two turns; a forecast with more of them does not end
 
 
 @dataclass(slots=True)
 class Forecast:
-    """When each node begins and is back, and what never begins."""
+    """The times at which nodes begin and are back in service, and the nodes that never begin."""
 
     began: dict[str, float] = field(default_factory=dict)
     back: dict[str, float] = field(default_factory=dict)
-    stuck: dict[str, Hold] = field(default_factory=dict)  # held, and nothing will change by itself
+    stuck: dict[str, Hold] = field(default_factory=dict)  # held until an operator acts
     skipped: dict[str, str] = field(default_factory=dict)
     stopped: tuple[Blocker, ...] = ()
     displaced: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by leaf
@@ -33,7 +37,7 @@ class Forecast:
     turns: int = 0
 
 
-def forecast(
+def forecast_campaign(
     campaign: Campaign,
     facts: Sequence[CampaignNode],
     now: float,
@@ -41,39 +45,39 @@ def forecast(
     lasts_s: Callable[[CampaignNode], float] = lambda n: n.minutes * 60.0,
     grain_s: float = 1.0,
 ) -> Forecast:
-    """The whole campaign from `now` on, if nothing fails and nobody puts anything off.
+    """Return the course of a campaign from `now` on, without failures and deferrals.
 
-    `grain_s`: ends within so many seconds are looked at together, as a daemon does that looks
-    from time to time.
+    `lasts_s` gives the duration of one node. Ends within `grain_s` seconds are handled together, as
+    by a daemon that polls.
     """
     state = CampaignState.ROLLING_BACK if campaign.going_back else CampaignState.STARTED
     running = campaign.model_copy(update={"state": state, "started_at": now})
-    rows: dict[str, NodeProgress] = begin(running, facts)
+    rows: dict[str, NodeProgress] = build_initial_rows(running, facts)
     nodes = {n.name: n for n in facts}
-    found = Forecast(waves={n: p.wave for n, p in rows.items()}, ends_at=now)
+    result = Forecast(waves={n: p.wave for n, p in rows.items()}, ends_at=now)
     ends: list[tuple[float, str]] = []
     for turn in range(TURNS_MAX):
-        found.turns = turn
+        result.turns = turn
         while ends and ends[0][0] <= now:
             _, name = heapq.heappop(ends)
-            rows[name] = came_back(rows[name], now)
-            found.back[name] = found.ends_at = now
+            rows[name] = start_soak(rows[name], now)
+            result.back[name] = result.ends_at = now
         decision = decide(running, facts, rows, (), now)
-        rows |= after(decision, rows, now)
+        rows |= apply_decision(decision, rows, now)
         for admit in decision.admit:
-            found.began[admit.node] = now
-            found.displaced[admit.node] = admit.displaces
+            result.began[admit.node] = now
+            result.displaced[admit.node] = admit.displaces
             heapq.heappush(ends, (now + lasts_s(nodes[admit.node]), admit.node))
-        found.skipped |= decision.skip
+        result.skipped |= decision.skip
         if decision.stop or decision.finished:
-            found.stopped = decision.stop
-            return found
+            result.stopped = decision.stop
+            return result
         times = [t for t in (decision.next_look_at,) if t > 0]
         if ends:
             times.append(ends[0][0])
         if not times:
-            found.stuck = dict(decision.hold)
-            return found
+            result.stuck = dict(decision.hold)
+            return result
         at = min(times)
         now = at if at <= now else now + grain_s * -(-(at - now) // grain_s)
     raise AssertionError("a campaign does not end")

@@ -1,7 +1,7 @@
-"""How a campaign moves one node, and how far a node has come, by its row alone. Pure.
+"""Move one node for a campaign, and derive its progress from its row alone. Pure.
 
-Rule: a campaign changes the release of a node only together with the move that takes it out of
-service: a certificate is for one release, and a node that serves must keep a valid one.
+A campaign changes the release of a node only together with the move that takes it out of service: a
+certificate is valid for one release, and a serving node must keep a valid one.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ from provisioner.model.campaign import SETTLED, NodeProgress, Progress
 from provisioner.model.campaign_row import CampaignRow, PinScope, ReleasePin
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_progress import again
+from provisioner.planning.campaigns.campaign_progress import reset_progress
 from provisioner.planning.lifecycle.journey import may_enter
-from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.planning.lifecycle.operator_requests import reclaim_node
+from provisioner.planning.lifecycle.transition import enter_state
 
 DAY_S = 86_400
 IN_SERVICE = frozenset({State.CERTIFIED, State.RELEASED})
 LOST = frozenset({State.QUARANTINED, State.REPAIRING, State.RETIRED})
 
 
-def serves(node: Node) -> bool:
-    """Whether it serves, could, or is just being released: else it is out of service already."""
+def is_in_service(node: Node) -> bool:
+    """Return whether the node is certified or released; any other state is out of service."""
     return node.state in IN_SERVICE
 
 
-def obstacle(node: Node, *, rolling_back: bool = False) -> Blocker | None:
-    """Why a campaign cannot take this node as it stands now; None: it can."""
+def find_obstacle(node: Node, *, rolling_back: bool = False) -> Blocker | None:
+    """Return why a campaign cannot take this node in its current state; None if it can."""
     if node.is_parked:
         unblock = "Look at its operation, then `provisioner node retry`."
         return _no(node.blockers[0].reason, node, "it is parked", unblock)
     if node.state in LOST:
         if rolling_back and node.state is State.QUARANTINED and _fenced(node):
-            return None  # the release that it fails with is what is taken back
+            return None  # the rollback removes the release that it fails with
         unblock = "Repair it, or let it try again: `provisioner node retry`."
         return _no(Reason.PRECONDITION, node, f"it is {node.state}", unblock)
     if node.state not in IN_SERVICE:
@@ -43,38 +44,43 @@ def obstacle(node: Node, *, rolling_back: bool = False) -> Blocker | None:
     return None
 
 
-def admitted(
+def admit_node(
     node: Node, release: str, profile: str, now: float, *, why: str, retire: bool
 ) -> Node | Blocker:
-    """The node on its way to `release`; its tenant keeps its place unless it is retired."""
-    blocker = obstacle(node, rolling_back=True)
+    """Return the node on its way to `release`, or why it cannot be moved.
+
+    A tenant keeps its node unless `retire` is set.
+    """
+    blocker = find_obstacle(node, rolling_back=True)
     if blocker is not None:
         return blocker
-    changes = {"release": release, "profile": profile, "blockers": (), "note": why}
+    changes: dict[str, object] = {"release": release, "profile": profile, "blockers": ()}
     if node.state is State.RELEASED and node.kind is NodeKind.SWITCH:
-        return node.moved(State.DRAINING, now, **changes)
+        return enter_state(node, State.DRAINING, why, now, changes)
     if node.state is State.RELEASED:
-        leaving = reclaim(node, now, for_repair=not retire)
+        leaving = reclaim_node(node, now, for_repair=not retire)
         assert isinstance(leaving, Node), leaving
-        return leaving.model_copy(update=changes)
+        return leaving.model_copy(update={**changes, "note": why})
     if not may_enter(node, State.CONVERGING, node.placement):
         detail = f"it is {node.state} with its ports {node.placement}"
         unblock = "It is fenced by itself; look at its ports if it is not."
         return _no(Reason.ISOLATION, node, detail, unblock)
-    return node.moved(State.CONVERGING, now, attempts=0, **changes)
+    return enter_state(node, State.CONVERGING, why, now, {**changes, "attempts": 0})
 
 
-def displaced(node: Node, why: str, now: float) -> Node | None:
-    """A tenant's host that makes room while its leaf is down; None: it is out of the way."""
+def displace_host(node: Node, why: str, now: float) -> Node | None:
+    """Return a tenant's host as it leaves service for its leaf; None if it is not released."""
     if node.state is not State.RELEASED:
         return None
-    leaving = reclaim(node, now, for_repair=True)
+    leaving = reclaim_node(node, now, for_repair=True)
     assert isinstance(leaving, Node), leaving
     return leaving.model_copy(update={"note": why})
 
 
-def observed(row: CampaignRow, node: Node | None, target: str, now: float) -> CampaignRow | None:
-    """What became of a node that is under way; None: nothing new."""
+def update_progress(
+    row: CampaignRow, node: Node | None, target: str, now: float
+) -> CampaignRow | None:
+    """Return the changed row of a node under way; None if its progress is unchanged."""
     progress = row.progress
     if progress.state is not Progress.ADMITTED:
         return None
@@ -82,16 +88,16 @@ def observed(row: CampaignRow, node: Node | None, target: str, now: float) -> Ca
         blockers = () if node is None else node.blockers
         why = f"{blockers[0].reason}: {blockers[0].subject}" if blockers else "it is gone"
         return _with(row, progress, state=Progress.FAILED, finished_at=now, reason=why)
-    back = serves(node) and (node.state is State.RELEASED or not node.tenant)
+    back = is_in_service(node) and (node.state is State.RELEASED or not node.tenant)
     if not back:
         return None
-    if node.release != target:  # it was under way when the campaign turned back
+    if node.release != target:  # it was under way when the rollback began
         return _with(row, progress, state=Progress.PENDING, admitted_at=0.0, reason="")
     return _with(row, progress, state=Progress.SOAKING, finished_at=now, reason="")
 
 
-def rolled_back(rows: Sequence[CampaignRow]) -> tuple[CampaignRow, ...]:
-    """The rows of a campaign that turns back: whatever was moved is to be moved again."""
+def build_rollback_rows(rows: Sequence[CampaignRow]) -> tuple[CampaignRow, ...]:
+    """Return the rows of a campaign at the start of its rollback: moved nodes are moved again."""
     result = []
     for row in rows:
         p = row.progress
@@ -105,62 +111,64 @@ def rolled_back(rows: Sequence[CampaignRow]) -> tuple[CampaignRow, ...]:
     return tuple(result)
 
 
-def put_off(p: NodeProgress, until: float, most_s: float, now: float) -> NodeProgress | str:
-    """A tenant's deferral, or why it is not possible."""
+def defer_node(p: NodeProgress, until: float, most_s: float, now: float) -> NodeProgress | str:
+    """Return the progress with a tenant's deferral, or why the deferral is not possible."""
     if p.state not in (Progress.PENDING, Progress.NOTIFIED, Progress.DEFERRED):
         return f"it is {p.state}"
     if until <= now:
         return "that time is over already"
     if until > (p.notified_at or now) + most_s:
         return f"a deferral ends {most_s / DAY_S:g} days after the notice at the latest"
-    # who asks before it was told starts the time that it has
+    # a deferral before the notice starts the period of the notice
     changes = {"deferred_until": until, "notified_at": p.notified_at or now}
     return p.model_copy(update={"state": Progress.DEFERRED, **changes})
 
 
-def leave(p: NodeProgress, reason: str) -> NodeProgress | str:
-    """A node that stays as it is by a person's word, or why that is not possible any more."""
+def skip_node(p: NodeProgress, reason: str) -> NodeProgress | str:
+    """Return the progress of a node that an operator skips, or why that is no longer possible."""
     if p.state in SETTLED or p.state is Progress.ADMITTED:
         return f"it is {p.state}"
     return p.model_copy(update={"state": Progress.SKIPPED, "reason": reason})
 
 
-def once_more(p: NodeProgress) -> NodeProgress | str:
-    """A failed or skipped node that is tried again."""
-    return again(p) if p.state in (Progress.FAILED, Progress.SKIPPED) else f"it is {p.state}"
+def retry_progress(p: NodeProgress) -> NodeProgress | str:
+    """Return the progress of a failed or skipped node that is tried again, or why it cannot be."""
+    return (
+        reset_progress(p) if p.state in (Progress.FAILED, Progress.SKIPPED) else f"it is {p.state}"
+    )
 
 
-def pin_of(node: Node, pins: Sequence[ReleasePin], now: float) -> ReleasePin | None:
-    """The pin that holds for a node: its own, else its rack's, else the fleet's."""
+def find_pin(node: Node, pins: Sequence[ReleasePin], now: float) -> ReleasePin | None:
+    """Return the pin that applies to a node: its own, else its rack's, else the fleet's."""
     for scope, name in (
         (PinScope.NODE, node.id),
         (PinScope.RACK, node.location.rack),
         (PinScope.FLEET, ""),
     ):
         for pin in pins:
-            if (pin.scope, pin.name) == (scope, name) and pin.holds(now):
+            if (pin.scope, pin.name) == (scope, name) and pin.is_in_force(now):
                 return pin
     return None
 
 
-def target_of(
+def find_target(
     node: Node, row: CampaignRow | None, target: str, pins: Sequence[ReleasePin], now: float
 ) -> str:
-    """The release that a node is to run: a campaign's once it moves it, else a pin's, else its own.
+    """Return the target release of a node: its moving campaign's, else a pin's, else its own.
 
-    `row` and `target`: of the campaign that the node is in, if one is under way.
+    `row` and `target` belong to the campaign in progress that has the node, if there is one.
     """
     if row is not None and row.progress.state in (Progress.ADMITTED, Progress.SOAKING):
         return target
-    pin = pin_of(node, pins, now)
+    pin = find_pin(node, pins, now)
     return node.release if pin is None else pin.release
 
 
-def pinned_elsewhere(
+def find_pin_conflict(
     node: Node, release: str, pins: Sequence[ReleasePin], now: float
 ) -> Blocker | None:
-    """Why a campaign leaves a node alone that somebody pinned to another release."""
-    pin = pin_of(node, pins, now)
+    """Return why a campaign skips a node that is pinned to another release; None if it is not."""
+    pin = find_pin(node, pins, now)
     if pin is None or pin.scope is PinScope.FLEET or pin.release == release:
         return None
     return Blocker(

@@ -1,13 +1,13 @@
-"""Reads a campaign's policy file (YAML), or says what is wrong and where. Pure.
+"""Read a campaign's policy file (YAML). Pure.
 
     canary: {size: 8, soak: 2h}
     waves: [{upto: 5%, soak: 1h}, {upto: 100%}]
     limits: {rack: 1, tenant: 10%}
     tenants: {notice: 48h, windows: {acme: ["sat,sun 00:00-06:00 Europe/Oslo"]}}
 
-Beside the plain fields of `Policy` it knows short words: a limit is `4` or `10%`; a time is `90s`,
-`30m`, `2h`, `14d`, with the field named without its `_s`; a window is one line of text; a moment is
-ISO 8601 with its offset.
+Besides the plain fields of `Policy` it accepts short forms: a limit is `4` or `10%`; a time is
+`90s`, `30m`, `2h`, `14d`, with the field named without its `_s`; a window is one line of text; a
+moment is ISO 8601 with its offset.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOMENTS = frozenset({"begins_at", "ends_at"})
 
 
 def parse_policy(source: str, text: str) -> Policy:
-    """The policy. Raises InputError with file, line, field and remedy."""
+    """Return the policy. Raises InputError with file, line, field and remedy."""
     located = load(source, text)
     if located.tree is None:
         return Policy()
@@ -43,35 +43,35 @@ def parse_policy(source: str, text: str) -> Policy:
     try:
         return Policy.model_validate(tree)
     except ValidationError as error:
-        raise located.misfit(error, "docs/campaigns.md lists every field.") from None
+        raise located.build_model_error(error, "docs/campaigns.md lists every field.") from None
 
 
 def _read(located: Located, tree: Tree, path: Path) -> object:
     if isinstance(tree, list):
-        words = _windows_of(path)
-        if words:
+        are_windows = _is_window_list(path)
+        if are_windows:
             return [_value(located, (*path, i), one, _window) for i, one in enumerate(tree)]
         return [_read(located, one, (*path, i)) for i, one in enumerate(tree)]
     if not isinstance(tree, dict):
         return tree
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for key, value in tree.items():
         here = (*path, key)
         if key in _TIMES:
-            found[f"{key}_s"] = _value(located, here, value, _seconds)
+            fields[f"{key}_s"] = _value(located, here, value, _seconds)
         elif key in _MOMENTS:
-            found[key] = _value(located, here, value, _moment)
+            fields[key] = _value(located, here, value, _moment)
         elif isinstance(value, str) and (
             key in _LIMITS or (path and path[-1] in ("limits", "switch_limits"))
         ):
-            found[key] = _value(located, here, value, _limit)
+            fields[key] = _value(located, here, value, _limit)
         else:
-            found[key] = _read(located, value, here)
-    return found
+            fields[key] = _read(located, value, here)
+    return fields
 
 
-def _windows_of(path: Path) -> bool:
-    """Whether a list at this path is one of windows: the site's, or a tenant's."""
+def _is_window_list(path: Path) -> bool:
+    """Return whether a list at this path holds windows, of the site or of a tenant."""
     return path[-1:] == ("windows",) or (len(path) > 1 and path[-2] == "windows")
 
 
@@ -81,14 +81,16 @@ def _value(located: Located, path: Path, value: Tree, read: Callable[[str], obje
     try:
         return read(value.strip())
     except ValueError as error:
-        raise located.error(path, f"{value[:40]!r} is {error.args[0]}", error.args[1]) from None
+        raise located.build_error(
+            path, f"{value[:40]!r} is {error.args[0]}", error.args[1]
+        ) from None
 
 
 def _seconds(text: str) -> int:
-    found = _SPAN.fullmatch(text)
-    if not found:
+    match = _SPAN.fullmatch(text)
+    if not match:
         raise ValueError("no time", "Write a number and s, m, h or d, as 30m or 14d.")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _limit(text: str) -> dict[str, str]:
@@ -110,7 +112,7 @@ def _moment(text: str) -> float:
 
 
 def _window(text: str) -> dict[str, object]:
-    """ "mon-fri 22:00-04:00 Europe/Oslo": days on which it begins, from, to, zone or offset."""
+    """Parse "mon-fri 22:00-04:00 Europe/Oslo": days of the start, from, to, zone or offset."""
     match = _WINDOW.fullmatch(text)
     problem = ValueError("no window", "Write it as `mon-fri 22:00-04:00 Europe/Oslo`.")
     if not match:
@@ -141,11 +143,11 @@ def _zone(name: str) -> str:
 
 
 def _days(text: str, problem: ValueError) -> set[int]:
-    found: set[int] = set()
+    days: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
         if first not in _DAYS or (last or first) not in _DAYS:
             raise problem
         begin, end = _DAYS.index(first), _DAYS.index(last or first)
-        found |= {(begin + i) % 7 for i in range((end - begin) % 7 + 1)}
-    return found
+        days |= {(begin + i) % 7 for i in range((end - begin) % 7 + 1)}
+    return days

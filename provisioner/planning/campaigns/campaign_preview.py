@@ -1,4 +1,4 @@
-"""What a campaign would do, before it does anything: waves, cost, blast radius, refusals. Pure."""
+"""Preview a campaign before it starts: waves, cost, blast radius and refusals. Pure."""
 
 from __future__ import annotations
 
@@ -8,28 +8,36 @@ from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, CampaignNode
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_forecast import Forecast, forecast
-from provisioner.planning.campaigns.campaign_progress import begin
-from provisioner.planning.campaigns.rollout_room import displaced, host_floor, lacks, switch_floor
+from provisioner.planning.campaigns.campaign_forecast import Forecast, forecast_campaign
+from provisioner.planning.campaigns.campaign_progress import build_initial_rows
+from provisioner.planning.campaigns.rollout_room import (
+    find_displaced,
+    find_missing_room,
+    host_floor,
+    switch_floor,
+)
 from provisioner.planning.campaigns.rollout_terms import Aside, Situation
 from provisioner.planning.campaigns.waves import wave_name
 from provisioner.planning.campaigns.windows import NEVER
 
 
 class Blast(Record):
-    """Who feels it."""
+    """The hardware and the tenants that are affected."""
 
     hosts: int = 0
     switches: int = 0
     gpus: int = 0  # of hosts, and of tenants' hosts below leaves
     tenants: tuple[str, ...] = ()
     rails: tuple[int, ...] = ()  # of leaves that go down
-    planes: tuple[int, ...] = ()  # of switches that go down, if the address plan tells them
+    planes: tuple[int, ...] = ()  # of switches that go down, if the address plan has planes
     racks: int = 0
 
 
 class WavePreview(Record):
-    """One wave. `begins_s` and `ends_s` count from the start of the campaign; -1: it never does."""
+    """One wave.
+
+    `begins_s` and `ends_s` count from the start of the campaign; -1 means never.
+    """
 
     number: int
     name: str
@@ -43,7 +51,7 @@ class WavePreview(Record):
 
 
 class Preview(Record):
-    """The whole campaign. `at_once`: the most that is out of service at one moment by it."""
+    """The whole campaign. `at_once` is the most that it takes out of service at one moment."""
 
     campaign: str
     release: str
@@ -54,19 +62,18 @@ class Preview(Record):
     resets: int
     minutes: int
     lasts_s: float  # by the plans' estimates, with windows, notices and soaks
-    unchanged: tuple[str, ...]  # selected, and already there
+    unchanged: tuple[str, ...]  # selected nodes that run the release already
     refused: Mapping[str, Blocker]  # every node that would not be upgraded, and why
     one_way: Mapping[str, tuple[str, ...]]  # "component version" -> nodes
-    to_confirm: tuple[str, ...] = ()  # of `one_way`: what has to be agreed to before it starts
-    stopped: tuple[Blocker, ...] = ()  # what would stop it although nothing failed
+    to_confirm: tuple[str, ...] = ()  # steps of `one_way` that are not confirmed yet
+    stopped: tuple[Blocker, ...] = ()  # causes that would stop it without any failure
 
 
-def preview(campaign: Campaign, facts: Sequence[CampaignNode], now: float) -> Preview:
-    """What would happen if the campaign began now, nothing failed and nobody put anything off.
+def preview_campaign(campaign: Campaign, facts: Sequence[CampaignNode], now: float) -> Preview:
+    """Return the course of a campaign that begins now, without failures and deferrals.
 
-    Steps that nothing undoes are previewed as if they were confirmed, since no campaign starts
-    before they are: `to_confirm` lists them. Nodes that would be refused are left out of the
-    forecast, as a person would skip them.
+    Irreversible steps are previewed as if they were confirmed, since no campaign starts before they
+    are; `to_confirm` lists them. Refused nodes are left out of the forecast.
     """
     one_way: dict[str, list[str]] = {}
     for node in (n for n in facts if n.selected):
@@ -75,49 +82,53 @@ def preview(campaign: Campaign, facts: Sequence[CampaignNode], now: float) -> Pr
     to_confirm = tuple(sorted(set(one_way) - set(campaign.one_way_confirmed)))
     agreed = (*campaign.one_way_confirmed, *to_confirm)
     campaign = campaign.model_copy(update={"one_way_confirmed": agreed})
-    there = tuple(sorted(n.name for n in facts if n.selected and _there(n)))
-    rest = [n.model_copy(update={"selected": False}) if n.name in set(there) else n for n in facts]
-    no = refusals(campaign, rest, now)
-    going = [n.model_copy(update={"selected": n.selected and n.name not in no}) for n in rest]
-    seen = forecast(campaign, going, now)
-    for name, hold in seen.stuck.items():
+    unchanged = tuple(sorted(n.name for n in facts if n.selected and _is_unchanged(n)))
+    candidates = [
+        n.model_copy(update={"selected": False}) if n.name in set(unchanged) else n for n in facts
+    ]
+    no = find_refusals(campaign, candidates, now)
+    going = [n.model_copy(update={"selected": n.selected and n.name not in no}) for n in candidates]
+    course = forecast_campaign(campaign, going, now)
+    for name, hold in course.stuck.items():
         no.setdefault(name, _no(name, Reason.NO_ROOM, hold.why, hold.unblock))
     by_name = {n.name: n for n in facts}
     nodes = [n for n in going if n.selected]
     waves: dict[int, list[CampaignNode]] = {}
     for node in nodes:
-        waves.setdefault(seen.waves[node.name], []).append(node)
+        waves.setdefault(course.waves[node.name], []).append(node)
     return Preview(
         campaign=campaign.id,
         release=campaign.target,
         waves=tuple(
-            _wave(campaign, number, waves[number], seen, now, by_name) for number in sorted(waves)
+            _wave(campaign, number, waves[number], course, now, by_name) for number in sorted(waves)
         ),
-        blast=_blast(nodes, seen.displaced, by_name),
-        at_once=_at_once(seen, by_name),
+        blast=_blast(nodes, course.displaced, by_name),
+        at_once=_at_once(course, by_name),
         steps=sum(n.steps for n in nodes),
         resets=sum(n.resets for n in nodes),
         minutes=sum(n.minutes for n in nodes),
-        lasts_s=seen.ends_at - now,
-        unchanged=there,
+        lasts_s=course.ends_at - now,
+        unchanged=unchanged,
         refused=dict(sorted(no.items())),
         one_way={step: tuple(sorted(names)) for step, names in sorted(one_way.items())},
         to_confirm=to_confirm,
-        stopped=seen.stopped,
+        stopped=course.stopped,
     )
 
 
-def refusals(campaign: Campaign, facts: Sequence[CampaignNode], now: float) -> dict[str, Blocker]:
-    """Every selected node that would not begin, whatever the time and whoever else is out."""
-    rows = begin(campaign, facts)
+def find_refusals(
+    campaign: Campaign, facts: Sequence[CampaignNode], now: float
+) -> dict[str, Blocker]:
+    """Return every selected node that could never begin, independent of time and of other nodes."""
+    rows = build_initial_rows(campaign, facts)
     here = Situation(campaign, sorted(facts, key=lambda n: n.name), rows, now)
     hosts, switches = host_floor(here), switch_floor(here)
-    found: dict[str, Blocker] = {}
+    blockers: dict[str, Blocker] = {}
     for floor in (hosts, switches):
         for number, node in enumerate(floor.nodes):
             if not node.selected:
                 continue
-            said = _refused(here, node)
+            blocker = _refused(here, node)
             closed = next(
                 (
                     trees.groups[g].label
@@ -127,20 +138,20 @@ def refusals(campaign: Campaign, facts: Sequence[CampaignNode], now: float) -> d
                 ),
                 "",
             )
-            if said is not None:
-                found[node.name] = said
+            if blocker is not None:
+                blockers[node.name] = blocker
             elif closed:
                 why = f"{closed}: no node may be out of service"
-                found[node.name] = _no(node.name, Reason.NO_ROOM, why, "Raise that limit.")
-            elif hold := lacks(hosts, displaced(here, node), ever=True):
-                found[node.name] = _no(node.name, Reason.NO_ROOM, hold.why, hold.unblock)
-    return found
+                blockers[node.name] = _no(node.name, Reason.NO_ROOM, why, "Raise that limit.")
+            elif hold := find_missing_room(hosts, find_displaced(here, node), ever=True):
+                blockers[node.name] = _no(node.name, Reason.NO_ROOM, hold.why, hold.unblock)
+    return blockers
 
 
 def _refused(here: Situation, node: CampaignNode) -> Blocker | None:
     if node.blockers:
         return node.blockers[0]
-    standing = here.standing(node.name)
+    standing = here.judge_node(node.name)
     if standing.aside is Aside.UNTIL_CHANGED and standing.hold:
         if not node.in_service:
             reason = Reason.PRECONDITION
@@ -149,13 +160,13 @@ def _refused(here: Situation, node: CampaignNode) -> Blocker | None:
         else:
             reason = Reason.CONSTRAINT
         return _no(node.name, reason, standing.hold.why, standing.hold.unblock)
-    if here.begins(here.tenants(node), node.minutes) == NEVER:
+    if here.find_begin(here.find_tenants(node), node.minutes) == NEVER:
         why = f"it takes {node.minutes} minutes, and no window is so long"
         return _no(node.name, Reason.NO_ROOM, why, "Make a longer window.")
     return None
 
 
-def _there(node: CampaignNode) -> bool:
+def _is_unchanged(node: CampaignNode) -> bool:
     return not node.steps and not node.blockers and not node.after
 
 
@@ -167,17 +178,17 @@ def _wave(
     campaign: Campaign,
     number: int,
     nodes: Sequence[CampaignNode],
-    seen: Forecast,
+    course: Forecast,
     now: float,
     by_name: Mapping[str, CampaignNode],
 ) -> WavePreview:
-    begins = [seen.began[n.name] - now for n in nodes if n.name in seen.began]
-    ends = [seen.back[n.name] - now for n in nodes if n.name in seen.back]
+    begins = [course.began[n.name] - now for n in nodes if n.name in course.began]
+    ends = [course.back[n.name] - now for n in nodes if n.name in course.back]
     return WavePreview(
         number=number,
         name=wave_name(campaign.policy, number),
         nodes=tuple(sorted(n.name for n in nodes)),
-        blast=_blast(nodes, seen.displaced, by_name),
+        blast=_blast(nodes, course.displaced, by_name),
         steps=sum(n.steps for n in nodes),
         resets=sum(n.resets for n in nodes),
         minutes=sum(n.minutes for n in nodes),
@@ -211,18 +222,18 @@ def _blast(
     )
 
 
-def _at_once(seen: Forecast, by_name: Mapping[str, CampaignNode]) -> Blast:
-    """The moment with most GPUs out of service, then most nodes."""
-    events = [(at, 1, n) for n, at in seen.began.items()] + [
-        (at, 0, n) for n, at in seen.back.items()
+def _at_once(course: Forecast, by_name: Mapping[str, CampaignNode]) -> Blast:
+    """Return the moment with the most GPUs out of service, then the most nodes."""
+    events = [(at, 1, n) for n, at in course.began.items()] + [
+        (at, 0, n) for n, at in course.back.items()
     ]
     down: set[str] = set()
     best: tuple[int, int, frozenset[str]] = (0, 0, frozenset())
     gpus = 0
     for _, begins, name in sorted(events):
-        cost = sum(by_name[h].gpus for h in {name, *seen.displaced.get(name, ())})
+        cost = sum(by_name[h].gpus for h in {name, *course.displaced.get(name, ())})
         down = down | {name} if begins else down - {name}
         gpus += cost if begins else -cost
         if (gpus, len(down)) > best[:2]:
             best = gpus, len(down), frozenset(down)
-    return _blast([by_name[n] for n in sorted(best[2])], seen.displaced, by_name)
+    return _blast([by_name[n] for n in sorted(best[2])], course.displaced, by_name)

@@ -1,7 +1,7 @@
-"""How a node's row in a campaign changes: by a decision, and by what became of the node. Pure.
+"""Change the rows of a campaign's nodes: by a decision, and by the result of a node. Pure.
 
-The caller writes the rows that `after` gives before it acts on the decision, in one transaction: a
-crash in between repeats the turn, and admits nobody twice.
+The caller writes the rows of `after` before it carries out the decision, in one transaction: a
+crash in between repeats the turn, and no node is admitted twice.
 """
 
 from __future__ import annotations
@@ -15,30 +15,32 @@ from provisioner.model.campaign import (
     NodeProgress,
     Progress,
 )
-from provisioner.model.case import Notice as TenantNotice
+from provisioner.model.case import TenantNotice
 from provisioner.model.outcome import Blocker
-from provisioner.planning.campaigns.waves import assign
+from provisioner.planning.campaigns.waves import assign_waves
 
 
-def begin(campaign: Campaign, facts: Sequence[CampaignNode]) -> dict[str, NodeProgress]:
-    """The rows of a campaign at its start: every selected node in its wave."""
-    waves = assign(campaign, facts)
+def build_initial_rows(
+    campaign: Campaign, facts: Sequence[CampaignNode]
+) -> dict[str, NodeProgress]:
+    """Return the rows of a campaign at its start, with every selected node in its wave."""
+    waves = assign_waves(campaign, facts)
     return {name: NodeProgress(node=name, wave=wave) for name, wave in sorted(waves.items())}
 
 
-def after(
+def apply_decision(
     decision: Decision, progress: Mapping[str, NodeProgress], now: float
 ) -> dict[str, NodeProgress]:
-    """The rows that a decision changes, as they are to be written."""
+    """Return the rows that a decision changes, in their new form."""
     changed: dict[str, NodeProgress] = {}
 
-    def change(node: str, **what: object) -> None:
+    def change_row(node: str, **what: object) -> None:
         changed[node] = changed.get(node, progress[node]).model_copy(update=what)
 
     for notice in decision.notices:
         was = changed.get(notice.node, progress[notice.node])
         state = Progress.NOTIFIED if was.state is Progress.PENDING else was.state
-        change(
+        change_row(
             notice.node,
             state=state,
             notified_at=was.notified_at or now,
@@ -46,18 +48,18 @@ def after(
             earliest_at=max(was.earliest_at, notice.earliest_at),
         )
     for name in decision.done:
-        change(name, state=Progress.DONE)
+        change_row(name, state=Progress.DONE)
     for name, reason in decision.fail.items():
-        change(name, state=Progress.FAILED, reason=reason, finished_at=now)
+        change_row(name, state=Progress.FAILED, reason=reason, finished_at=now)
     for name, reason in decision.skip.items():
-        change(name, state=Progress.SKIPPED, reason=reason)
+        change_row(name, state=Progress.SKIPPED, reason=reason)
     for admit in decision.admit:
-        change(admit.node, state=Progress.ADMITTED, admitted_at=now, retire=admit.retire)
+        change_row(admit.node, state=Progress.ADMITTED, admitted_at=now, retire=admit.retire)
     return changed
 
 
-def told_of(campaign: Campaign, decision: Decision, now: float) -> tuple[TenantNotice, ...]:
-    """The notices of a decision as they are kept: the same one has the same id."""
+def build_notices(campaign: Campaign, decision: Decision, now: float) -> tuple[TenantNotice, ...]:
+    """Return the notices of a decision as stored records; equal notices have equal ids."""
     return tuple(
         TenantNotice(
             id=f"{campaign.id}/{n.node}/{n.tenant}",
@@ -72,14 +74,17 @@ def told_of(campaign: Campaign, decision: Decision, now: float) -> tuple[TenantN
     )
 
 
-def came_back(progress: NodeProgress, now: float) -> NodeProgress:
-    """It runs the release and serves again: now it is watched."""
+def start_soak(progress: NodeProgress, now: float) -> NodeProgress:
+    """Return the progress of a node that serves again with the new release: its soak begins."""
     assert progress.state is Progress.ADMITTED, progress
     return progress.model_copy(update={"state": Progress.SOAKING, "finished_at": now})
 
 
-def failed(progress: NodeProgress, why: Blocker, now: float) -> NodeProgress:
-    """It did not come back. The reason is told with its subject, so that like ones are counted."""
+def record_failure(progress: NodeProgress, why: Blocker, now: float) -> NodeProgress:
+    """Return the progress of a node that did not come back.
+
+    The reason includes its subject, so that equal failures can be counted.
+    """
     assert progress.state in (Progress.ADMITTED, Progress.SOAKING), progress
     reason = f"{why.reason}: {why.subject}"
     return progress.model_copy(
@@ -87,8 +92,8 @@ def failed(progress: NodeProgress, why: Blocker, now: float) -> NodeProgress:
     )
 
 
-def again(progress: NodeProgress) -> NodeProgress:
-    """A node that failed or was skipped is tried again: a person asked for it."""
+def reset_progress(progress: NodeProgress) -> NodeProgress:
+    """Return the progress of a failed or skipped node that an operator tries again."""
     assert progress.state in (Progress.FAILED, Progress.SKIPPED), progress
     return NodeProgress(
         node=progress.node,

@@ -1,4 +1,4 @@
-"""What became of a campaign, or of its rehearsal: one report for both. Pure."""
+"""Report the results of a campaign, or of its rehearsal, in one format. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, Progress
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.planning.campaigns.waves import wave_name
-from provisioner.planning.certification.regression import Comparison, RegressionPolicy, compare
+from provisioner.planning.certification.regression import (
+    Comparison,
+    RegressionPolicy,
+    compare_metrics,
+)
 
 
 class WaveReport(Record):
-    """One wave. Times are seconds of the clock; 0: not yet."""
+    """One wave. Times are Unix seconds; 0 means not yet."""
 
     name: str
     nodes: int
@@ -24,7 +28,7 @@ class WaveReport(Record):
 
 
 class LeftBehind(Record):
-    """A node that does not run the release, and why."""
+    """A node that does not run the release, and the reason."""
 
     node: str
     state: str
@@ -32,7 +36,7 @@ class LeftBehind(Record):
 
 
 class Report(Record):
-    """The whole campaign as it stands. Minutes are those of nodes that came back."""
+    """The current results of a campaign. Minutes are those of nodes that came back."""
 
     campaign: str
     release: str
@@ -50,8 +54,8 @@ class Report(Record):
     ended_at: float = 0.0  # of the node that came back last
 
 
-def report(campaign: Campaign, rows: Sequence[CampaignRow]) -> Report:
-    """The report of a campaign's rows."""
+def build_report(campaign: Campaign, rows: Sequence[CampaignRow]) -> Report:
+    """Return the report of a campaign's rows."""
     lasted = [
         (p.finished_at - p.admitted_at) / 60
         for p in (r.progress for r in rows)
@@ -82,8 +86,8 @@ def report(campaign: Campaign, rows: Sequence[CampaignRow]) -> Report:
 
 
 def _states(rows: Sequence[CampaignRow]) -> dict[str, int]:
-    found = Counter(r.progress.state.value for r in rows)
-    return {state.value: found[state.value] for state in Progress if found[state.value]}
+    counts = Counter(r.progress.state.value for r in rows)
+    return {state.value: counts[state.value] for state in Progress if counts[state.value]}
 
 
 def _waves(campaign: Campaign, rows: Sequence[CampaignRow]) -> tuple[WaveReport, ...]:
@@ -103,11 +107,11 @@ def _waves(campaign: Campaign, rows: Sequence[CampaignRow]) -> tuple[WaveReport,
 
 
 def _compared(rows: Sequence[CampaignRow]) -> tuple[Comparison, ...]:
-    """Before and after, profile by profile; metrics that too few measured are told as such."""
-    found: list[Comparison] = []
+    """Compare before and after for each profile; metrics with too few samples are marked so."""
+    comparisons: list[Comparison] = []
     for profile in sorted({r.facts.profile for r in rows}):
         mine = [r for r in rows if r.facts.profile == profile and r.before and r.after]
         before = {r.node: r.before for r in mine}
         after = {r.node: r.after for r in mine}
-        found += compare(before, after, RegressionPolicy())
-    return tuple(found)
+        comparisons += compare_metrics(before, after, RegressionPolicy())
+    return tuple(comparisons)

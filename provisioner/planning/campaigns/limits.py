@@ -1,10 +1,10 @@
-"""Failure domains as nested groups, with how many of each may be out of service. Pure.
+"""Failure domains as nested groups, with the number of nodes that may be out of service. Pure.
 
-Rules: a share is rounded down, but is at least 1 if it is above 0; capacity that is kept is rounded
-up. Domains that nest (a rack in its scalable unit) are held exactly. Domains that cross (a leaf
-with half of two racks) are widened to the smallest group that holds all they touch, under the same
-limit: never more than the limit, sometimes less. Only so does a larger limit never admit fewer
-nodes, and only so can the largest set be found at all (`most.py`).
+A share is rounded down, but is at least 1 if it is above 0; capacity to keep is rounded up. Nested
+domains (a rack in its scalable unit) are applied exactly. Domains that cross (a leaf with half of
+two racks) are widened to the smallest group that holds all they touch, under the same limit: the
+limit is never exceeded, and sometimes not reached. Only this way a larger limit never admits fewer
+nodes, and the largest set can be found at all (`packing.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from provisioner.model.campaign_policy import Domain, Limit, Policy
 
 
 class Spot(NamedTuple):
-    """What of a node decides its groups; the fields of `CampaignNode` of the same names."""
+    """The fields of a `CampaignNode` that decide its groups."""
 
     name: str
     rack: str
@@ -35,11 +35,11 @@ class Spot(NamedTuple):
 
 _FIELDS = attrgetter(*Spot._fields)
 UNLIMITED = 1 << 40  # more nodes than any fleet has
-_EPSILON = 1e-9  # 10 percent of 30 is 3, whatever binary fractions say
+_EPSILON = 1e-9  # 10 percent of 30 is 3, in spite of binary fractions
 
 
-def allowed(limit: Limit | None, members: int) -> int:
-    """How many of `members` may be out of service. None: nothing was said, all may."""
+def count_allowed(limit: Limit | None, members: int) -> int:
+    """Return how many of `members` may be out of service; without a limit, all may."""
     if limit is None:
         return UNLIMITED
     if limit.count is not None:
@@ -49,8 +49,8 @@ def allowed(limit: Limit | None, members: int) -> int:
     return max(1, share) if limit.percent > 0 else 0
 
 
-def kept(limit: Limit, members: int) -> int:
-    """How many of `members` must stay: a share is rounded up."""
+def count_kept(limit: Limit, members: int) -> int:
+    """Return how many of `members` must stay in service; a share is rounded up."""
     if limit.count is not None:
         return limit.count
     assert limit.percent is not None
@@ -59,7 +59,7 @@ def kept(limit: Limit, members: int) -> int:
 
 @dataclass(slots=True)
 class Group:
-    """A set of nodes under one limit. `parent` is the group around it, -1 if there is none."""
+    """A set of nodes under one limit. `parent` is the enclosing group, -1 if there is none."""
 
     label: str
     limit: int
@@ -68,60 +68,65 @@ class Group:
 
 @dataclass(slots=True)
 class Forest:
-    """Groups of which each two nest or are apart; `paths`: each node's groups, inside first."""
+    """Groups that are nested or disjoint; `paths` lists each node's groups, innermost first."""
 
     groups: list[Group] = field(default_factory=list)
     paths: list[tuple[int, ...]] = field(default_factory=list)
 
     @property
     def inner(self) -> list[int]:
-        """Each node's innermost group."""
+        """Return each node's innermost group."""
         return [path[0] for path in self.paths]
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """A domain: its name, what it allows, and who is in it."""
+    """A domain with its label, its limit and its nodes."""
 
     label: str
     limit: int
-    who: frozenset[int]
+    nodes: frozenset[int]
 
 
-def forest(domains: Iterable[Members], nodes: int) -> Forest:
-    """The domains as nested groups, under one group of everything that has no limit of its own."""
+def build_forest(domains: Iterable[Members], nodes: int) -> Forest:
+    """Return the domains as nested groups, inside one group of all nodes without a limit."""
     built = Forest()
     paths: list[list[int]] = [[] for _ in range(nodes)]
     members: list[frozenset[int]] = []
     everything = Members("the fleet", UNLIMITED, frozenset(range(nodes)))
-    for domain in (*sorted(domains, key=lambda d: (len(d.who), d.label)), everything):
-        if not domain.who:
+    for domain in (*sorted(domains, key=lambda d: (len(d.nodes), d.label)), everything):
+        if not domain.nodes:
             continue
-        roots = {paths[n][-1] for n in domain.who if paths[n]}
-        who = domain.who.union(*(members[r] for r in roots))
+        roots = {paths[n][-1] for n in domain.nodes if paths[n]}
+        nodes_in_group = domain.nodes.union(*(members[r] for r in roots))
         same = next(iter(roots)) if len(roots) == 1 else -1
-        if same >= 0 and len(members[same]) == len(who):  # the same nodes: one group is enough
+        if same >= 0 and len(members[same]) == len(
+            nodes_in_group
+        ):  # the same nodes: one group is enough
             if domain.limit < built.groups[same].limit:
                 built.groups[same].label, built.groups[same].limit = domain.label, domain.limit
             continue
         number = len(built.groups)
         built.groups.append(Group(domain.label, domain.limit))
-        members.append(who)
+        members.append(nodes_in_group)
         for root in roots:
             built.groups[root].parent = number
-        for node in who:
+        for node in nodes_in_group:
             paths[node].append(number)
     built.paths = [tuple(path) for path in paths]
     return built
 
 
 def host_groups(hosts: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
-    """(where hosts stand, whose they are). Remembered: a fleet seldom changes between two looks."""
+    """Return the hosts' groups by location and by owner.
+
+    The result is cached, because a fleet seldom changes between two decisions.
+    """
     return _host_groups(tuple(map(_FIELDS, hosts)), policy.model_dump_json())
 
 
 def switch_groups(switches: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
-    """(where switches stand, what they carry). Remembered too."""
+    """Return the switches' groups by location and by rail, cached too."""
     return _switch_groups(tuple(map(_FIELDS, switches)), policy.model_dump_json())
 
 
@@ -138,8 +143,8 @@ def _switch_groups(fields: tuple[Any, ...], policy: str) -> tuple[Forest, Forest
 
 
 def host_places(hosts: Sequence[Spot], policy: Policy) -> Forest:
-    """Where hosts stand: racks, leaves, scalable units, everything."""
-    return _forest(
+    """Return the hosts' groups by location: racks, leaves, scalable units, all."""
+    return _build_domains(
         hosts,
         policy.limits,
         {
@@ -152,28 +157,30 @@ def host_places(hosts: Sequence[Spot], policy: Policy) -> Forest:
 
 
 def host_owners(hosts: Sequence[Spot], policy: Policy) -> Forest:
-    """Whose hosts they are: tenants, and nobody's (by profile, for the free capacity kept)."""
+    """Return the hosts' groups by owner: tenants, and idle hosts by profile."""
     limit = policy.limits.get(Domain.TENANT)
-    found: dict[tuple[str, str], set[int]] = {}
+    hosts_by_owner: dict[tuple[str, str], set[int]] = {}
     for number, host in enumerate(hosts):
         key = ("", host.profile) if not host.tenant else (host.tenant, "")
-        found.setdefault(key, set()).add(number)
+        hosts_by_owner.setdefault(key, set()).add(number)
     domains = []
-    for (tenant, profile), who in sorted(found.items()):
+    for (tenant, profile), numbers in sorted(hosts_by_owner.items()):
         if tenant:
-            domains.append(Members(f"tenant {tenant}", allowed(limit, len(who)), frozenset(who)))
-        else:
-            # those that are out of service for other reasons are no free capacity either
-            room = max(0, len(who) - kept(policy.free_kept, len(who)))
             domains.append(
-                Members(f"idle hosts of {profile or 'no profile'}", room, frozenset(who))
+                Members(f"tenant {tenant}", count_allowed(limit, len(numbers)), frozenset(numbers))
             )
-    return forest(domains, len(hosts))
+        else:
+            # hosts that are out of service for other reasons are no free capacity either
+            room = max(0, len(numbers) - count_kept(policy.free_kept, len(numbers)))
+            domains.append(
+                Members(f"idle hosts of {profile or 'no profile'}", room, frozenset(numbers))
+            )
+    return build_forest(domains, len(hosts))
 
 
 def switch_places(switches: Sequence[Spot], policy: Policy) -> Forest:
-    """Where switches stand: racks, scalable units, everything."""
-    return _forest(
+    """Return the switches' groups by location: racks, scalable units, all."""
+    return _build_domains(
         switches,
         policy.switch_limits,
         {
@@ -185,19 +192,19 @@ def switch_places(switches: Sequence[Spot], policy: Policy) -> Forest:
 
 
 def switch_rails(switches: Sequence[Spot], policy: Policy) -> Forest:
-    """What switches carry: rails and planes, of each never two switches at a time."""
+    """Return the switches' groups by rail and plane, with at most one switch down in each."""
     one = Limit(count=1)
     limits = {
-        domain: one if allowed(policy.switch_limits.get(domain, one), 1) else Limit(count=0)
+        domain: one if count_allowed(policy.switch_limits.get(domain, one), 1) else Limit(count=0)
         for domain in (Domain.RAIL, Domain.PLANE)
     }
-    return _forest(
+    return _build_domains(
         switches, limits, {Domain.RAIL: lambda n: n.rails, Domain.PLANE: lambda n: n.planes}
     )
 
 
-def used(places: Forest, out: Iterable[int]) -> list[int]:
-    """How many of each group are out of service."""
+def count_used(places: Forest, out: Iterable[int]) -> list[int]:
+    """Return how many nodes of each group are out of service."""
     counts = [0] * len(places.groups)
     for node in out:
         for group in places.paths[node]:
@@ -205,10 +212,10 @@ def used(places: Forest, out: Iterable[int]) -> list[int]:
     return counts
 
 
-_ALL = "*"  # the one key of the domain that everybody is in
+_ALL = "*"  # the only key of the domain of all nodes
 
 
-def _forest(
+def _build_domains(
     nodes: Sequence[Spot],
     limits: Mapping[Domain, Limit],
     keys: Mapping[Domain, Callable[[Spot], Iterable[object]]],
@@ -216,13 +223,15 @@ def _forest(
     domains = []
     for domain, limit in limits.items():
         if domain not in keys:
-            continue  # an owner's
-        found: dict[object, set[int]] = {}
+            continue  # a domain of owners
+        nodes_by_key: dict[object, set[int]] = {}
         for number, node in enumerate(nodes):
             for key in keys[domain](node):
-                found.setdefault(key, set()).add(number)
-        for key, who in found.items():
+                nodes_by_key.setdefault(key, set()).add(number)
+        for key, numbers in nodes_by_key.items():
             if key != "":
                 name = "the fleet" if key == _ALL else f"{domain.replace('_', ' ')} {key}"
-                domains.append(Members(name, allowed(limit, len(who)), frozenset(who)))
-    return forest(domains, len(nodes))
+                domains.append(
+                    Members(name, count_allowed(limit, len(numbers)), frozenset(numbers))
+                )
+    return build_forest(domains, len(nodes))

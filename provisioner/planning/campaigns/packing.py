@@ -1,10 +1,10 @@
-"""The largest set of nodes that fits two families of nested groups. Pure.
+"""Find the largest set of nodes that fits two families of nested groups. Pure.
 
-Every node takes one place in each group of its two paths: where it stands (rack in scalable unit in
-fleet) and whose it is (or what it carries). The largest such set is a flow of units through both
-trees. Nodes are first taken in the order given; where that ends early, paths that undo and replace
-find the rest (Ford and Fulkerson, 1956). Such a path never gives back what a group of the second
-family holds, so that nodes added first (idle ones) keep their number.
+Every node takes one place in each group of its two paths: its location (rack in scalable unit in
+fleet) and its owner (or its rails). The largest such set is a flow of units through both trees.
+Nodes are first taken in the given order; where that ends early, augmenting paths find the others
+(Ford and Fulkerson, 1956). Such a path never reduces the number in a group of the second family, so
+that nodes added first (idle ones) keep their number.
 """
 
 from __future__ import annotations
@@ -14,33 +14,34 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from provisioner.planning.campaigns.limits import Forest
 
-_Arc = tuple[str, int, int]  # what is done to which group, or to the nodes of a pair of groups
+_Arc = tuple[str, int, int]  # an action, and its group or its pair of groups
 _Side = tuple[bool, int]  # True: a group of owners; its number
 _TAKE, _GIVE, _IN, _OUT, _UNDO_IN, _UNDO_OUT = "take", "give", "in", "out", "undo_in", "undo_out"
 
 
 class Packing:
-    """Who is taken so far, and the room that is left. Nodes are numbers, groups too."""
+    """The nodes taken so far, and the remaining room. Nodes and groups are numbers."""
 
     def __init__(
         self, places: Forest, owners: Forest, in_places: Sequence[int], in_owners: Sequence[int]
     ) -> None:
-        """`in_places`, `in_owners`: how many of each group are out of service already."""
+        """Start with `in_places` and `in_owners` nodes of each group already out of service."""
         self.places, self.owners = places, owners
         self.room_places = [g.limit - n for g, n in zip(places.groups, in_places, strict=True)]
         self.room_owners = [g.limit - n for g, n in zip(owners.groups, in_owners, strict=True)]
         self.held_places = [0] * len(places.groups)
         self.held_owners = [0] * len(owners.groups)
-        # by the innermost groups: nodes of one pair may stand for one another
+        # by the innermost groups: nodes of one pair are interchangeable
         self.waiting: dict[tuple[int, int], list[int]] = {}
         self.chosen: dict[tuple[int, int], list[int]] = {}
 
     @property
     def taken(self) -> frozenset[int]:
+        """Return the nodes taken so far."""
         return frozenset(n for nodes in self.chosen.values() for n in nodes)
 
     def add(self, nodes: Iterable[int], most: int | None = None) -> None:
-        """Take as many more as fit, of these and of those that waited; at most `most` in all."""
+        """Take as many more as fit, of these nodes and of earlier ones; at most `most` in all."""
         places, owners = self.places.paths, self.owners.paths
         count = sum(len(t) for t in self.chosen.values())
         left_over = False
@@ -65,7 +66,7 @@ class Packing:
             count += 1
 
     def _augment(self) -> bool:
-        """One node more, by a shortest path from the outermost places to the outermost owners."""
+        """Take one more node, by a shortest path from the outermost places to outermost owners."""
         if all(self.room_places[r] <= 0 for r in _roots(self.places)):
             return False
         path = self._path()
@@ -92,23 +93,23 @@ class Packing:
         return []
 
     def _apply(self, arc: _Arc) -> None:
-        what, group, owner = arc
-        if what == _TAKE:
+        action, group, owner = arc
+        if action == _TAKE:
             self.chosen.setdefault((group, owner), []).append(self.waiting[group, owner].pop(0))
-        elif what == _GIVE:
+        elif action == _GIVE:
             self.waiting.setdefault((group, owner), []).insert(0, self.chosen[group, owner].pop())
-        elif what in (_IN, _UNDO_IN):
-            step = 1 if what == _IN else -1
+        elif action in (_IN, _UNDO_IN):
+            step = 1 if action == _IN else -1
             self.room_places[group] -= step
             self.held_places[group] += step
         else:
-            step = 1 if what == _OUT else -1
+            step = 1 if action == _OUT else -1
             self.room_owners[group] -= step
             self.held_owners[group] += step
 
 
 class _Links:
-    """Where a path may go on from a group, and what that means; for one search."""
+    """The arcs by which a path may continue from a group, for one search."""
 
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
@@ -124,7 +125,7 @@ class _Links:
                 self._takes.setdefault(owner, []).append(place)
 
     def of_place(self, group: int) -> Iterator[tuple[_Side, _Arc]]:
-        """To owners of nodes that wait here, to groups inside with room, and back outside."""
+        """Yield arcs to owners of waiting nodes, to inner groups with room, and back outwards."""
         packing = self._packing
         for owner in self._waits.get(group, ()):
             yield (True, owner), (_TAKE, group, owner)
@@ -136,7 +137,7 @@ class _Links:
             yield (False, parent), (_UNDO_IN, group, 0)
 
     def of_owner(self, group: int) -> Iterator[tuple[_Side | None, _Arc]]:
-        """Out if there is room (None: the end), or to somebody who is there and may be replaced."""
+        """Yield arcs outwards if there is room (None: the end), or to replaceable nodes."""
         packing = self._packing
         if packing.room_owners[group] > 0:
             parent = packing.owners.groups[group].parent
@@ -163,8 +164,8 @@ def _roots(trees: Forest) -> list[int]:
 
 
 def _children(trees: Forest) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in trees.groups]
+    children: list[list[int]] = [[] for _ in trees.groups]
     for number, group in enumerate(trees.groups):
         if group.parent >= 0:
-            found[group.parent].append(number)
-    return found
+            children[group.parent].append(number)
+    return children

@@ -1,6 +1,6 @@
-"""Which nodes do not run what they are to run, and what is written but does not run yet. Pure.
+"""List the nodes that differ from their target release, and versions that wait for a reset. Pure.
 
-Drift is about releases and their pins; what changed since a certificate is the watch's business.
+Drift concerns releases and their pins. Changes since a certificate are handled by the watch.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from provisioner.model.campaign_row import CampaignRow, ReleasePin
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
-from provisioner.model.node import Node, State
+from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.plan import StagedFact
-from provisioner.planning.campaigns.campaign_moves import pin_of, target_of
+from provisioner.planning.campaigns.campaign_moves import find_pin, find_target
 from provisioner.planning.path.pins import judge_pin
 
 
 class Behind(Record):
-    """One component that does not run its pin, in all of its slots that do not."""
+    """One component that does not run its pin, with the number of such slots."""
 
     kind: str
     running: str  # "?": no version is known
@@ -28,19 +28,19 @@ class Behind(Record):
 
 
 class DriftLine(Record):
-    """One node that is not where it is to be. `why`: what says where it is to be."""
+    """One node that differs from its target. `why` is the source of the target."""
 
     node: str
     state: str
-    release: str  # that its row says
+    release: str  # the release in its row
     target: str
     why: str  # "campaign c0001", "pin of rack su0-rack0: reason", "the fleet's", "its own"
     behind: tuple[Behind, ...]
-    pin_expired: str = ""  # a pin of it that holds no more
+    pin_expired: str = ""  # an expired pin of the node
 
 
 class DebtLine(Record):
-    """Something that is written, and the reset that it waits for."""
+    """A version that is written, and the reset that it waits for."""
 
     node: str
     kind: str
@@ -50,7 +50,7 @@ class DebtLine(Record):
     source: str  # "device", "ledger" where devices do not show it, or "certificate"
 
 
-def drift(
+def find_drift(
     nodes: Sequence[Node],
     inventories: Mapping[str, Inventory],
     matrix: Matrix,
@@ -58,21 +58,21 @@ def drift(
     under_way: Mapping[str, tuple[CampaignRow, str]],
     now: float,
 ) -> tuple[DriftLine, ...]:
-    """Every node whose row or whose versions are not its target's.
+    """Return every node whose release or versions differ from its target.
 
-    `under_way`: of nodes in a campaign that is not over: their row, and the campaign's target.
+    `under_way` maps the nodes of active campaigns to their row and the campaign's target.
     """
-    found = []
+    lines = []
     for node in nodes:
         if node.state is State.RETIRED:
             continue
         row, campaign_target = under_way.get(node.id, (None, ""))
-        target = target_of(node, row, campaign_target, pins, now)
+        target = find_target(node, row, campaign_target, pins, now)
         behind = _behind(inventories.get(node.id), matrix, target, node.profile)
-        expired = next((p for p in pins if _about(p, node) and not p.holds(now)), None)
+        expired = next((p for p in pins if _about(p, node) and not p.is_in_force(now)), None)
         if target == node.release and not behind and expired is None:
             continue
-        found.append(
+        lines.append(
             DriftLine(
                 node=node.id,
                 state=node.state.value,
@@ -83,14 +83,17 @@ def drift(
                 pin_expired="" if expired is None else f"{expired.key} to {expired.release}",
             )
         )
-    return tuple(found)
+    return tuple(lines)
 
 
-def debt(
+def find_debt(
     inventories: Mapping[str, Inventory], staged: Mapping[str, Sequence[StagedFact]]
 ) -> tuple[DebtLine, ...]:
-    """What waits for which reset: as devices say, and as the ledger remembers what they hide."""
-    found: dict[tuple[str, str, str, str, str], set[str]] = {}
+    """Return the versions that wait for a reset.
+
+    They are read from the devices, and from the ledger where a device does not report them.
+    """
+    slots_by_version: dict[tuple[str, str, str, str, str], set[str]] = {}
     for name, inventory in sorted(inventories.items()):
         shown = set()
         for part in inventory.components:
@@ -98,12 +101,14 @@ def debt(
                 continue
             shown.add((part.kind, part.slot))
             waits = part.pending.value if part.pending is not None else "?"
-            found.setdefault((name, part.kind, part.staged, waits, "device"), set()).add(part.slot)
+            slots_by_version.setdefault((name, part.kind, part.staged, waits, "device"), set()).add(
+                part.slot
+            )
         for fact in staged.get(name, ()):
             if (fact.kind, fact.slot) in shown:
                 continue
             key = (name, fact.kind, fact.version, fact.activation.value, "ledger")
-            found.setdefault(key, set()).add(fact.slot)
+            slots_by_version.setdefault(key, set()).add(fact.slot)
     return tuple(
         DebtLine(
             node=node,
@@ -113,27 +118,37 @@ def debt(
             source=source,
             slots=tuple(sorted(slots)),
         )
-        for (node, kind, version, waits, source), slots in sorted(found.items())
+        for (node, kind, version, waits, source), slots in sorted(slots_by_version.items())
     )
 
 
-def lapsed(
+def find_lapsed_certificates(
     nodes: Sequence[Node],
     certificates: Mapping[str, Certificate],
     revoked: Collection[str],
     now: float,
 ) -> tuple[DebtLine, ...]:
-    """Return the serving nodes that owe a new certificate. `certificates`: theirs, by node."""
-    found = []
+    """Return the hosts in service without a valid certificate. `certificates` is indexed by node.
+
+    Switches are left out: their certificate is required once, when they enter service, and they are
+    never drained when it expires.
+    """
+    lines = []
     for node in nodes:
-        if node.state is not State.RELEASED:
+        if node.state is not State.RELEASED or node.kind is not NodeKind.HOST:
             continue
-        held = certificates.get(node.id)
+        certificate = certificates.get(node.id)
         why = "none"
-        if held is not None:
-            why = "revoked" if held.id in revoked else "expired" if now >= held.expires_at else ""
+        if certificate is not None:
+            why = (
+                "revoked"
+                if certificate.id in revoked
+                else "expired"
+                if now >= certificate.expires_at
+                else ""
+            )
         if why:
-            found.append(
+            lines.append(
                 DebtLine(
                     node=node.id,
                     kind="certificate",
@@ -143,7 +158,7 @@ def lapsed(
                     source="certificate",
                 )
             )
-    return tuple(found)
+    return tuple(lines)
 
 
 def _behind(
@@ -177,9 +192,9 @@ def _why(
     pins: Sequence[ReleasePin],
     now: float,
 ) -> str:
-    if row is not None and target_of(node, row, target, (), now) != node.release:
+    if row is not None and find_target(node, row, target, (), now) != node.release:
         return f"campaign {row.campaign}"
-    pin = pin_of(node, pins, now)
+    pin = find_pin(node, pins, now)
     if pin is None:
         return f"campaign {row.campaign}" if row is not None else "its own"
     if pin.scope.value == "fleet":

@@ -1,11 +1,11 @@
-"""Which nodes of a campaign may begin now, and why the others may not. Pure.
+"""Decide which nodes of a campaign may begin now, and why the others may not. Pure.
 
-`decide` is called again and again: after every change, and at `next_look_at`. It remembers nothing:
-what was decided before is in `progress`, what is so is in `facts`. Its answer does not depend on
-their order, a larger limit never admits fewer nodes, and if any node may begin, at least one does.
+`decide` is called after every change, and at `next_look_at`. It keeps no state: earlier decisions
+are in `progress`, observations in `facts`. Its result does not depend on their order, a larger
+limit never admits fewer nodes, and if any node may begin, at least one does.
 
-One decision admits hosts or switches, never both: whichever are more. A host and its leaf could
-otherwise be chosen together, and whatever decided between them would break one of these promises.
+One decision admits either hosts or switches, the kind with more candidates. Otherwise a host and
+its leaf could be chosen together, and any choice between them would break one of these properties.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from provisioner.model.campaign import (
     SETTLED,
     Campaign,
     CampaignNode,
+    CampaignNotice,
     CampaignState,
     Decision,
     Hold,
     NodeProgress,
-    Notice,
     Progress,
 )
 from provisioner.model.outcome import Blocker, Reason
@@ -32,7 +32,7 @@ from provisioner.planning.campaigns.rollout_room import (
     host_floor,
     switch_floor,
 )
-from provisioner.planning.campaigns.rollout_stops import budget, failures, stops
+from provisioner.planning.campaigns.rollout_stops import compute_budget, find_failures, find_stops
 from provisioner.planning.campaigns.rollout_terms import Aside, Situation, Standing
 from provisioner.planning.campaigns.waves import is_canary, soak_s, wave_name
 
@@ -46,37 +46,39 @@ def decide(
     verdicts: Sequence[Blocker],
     now: float,
 ) -> Decision:
-    """What the campaign does now. `facts`: the whole fleet; `progress`: the campaign's nodes.
+    """Return the campaign's next decision.
 
-    `verdicts`: of `regression.wave_verdict`, for what was upgraded so far. A node of `progress`
-    that `facts` does not have any more is skipped.
+    `facts` covers the fleet, `progress` the campaign's nodes.
+
+    `verdicts` are those of `regression.wave_verdict` for the upgraded nodes. A node of `progress`
+    that is missing in `facts` is skipped.
     """
     here = Situation(campaign, sorted(facts, key=attrgetter("name")), progress, now)
     mine = {n: p for n, p in progress.items() if n in here.by_name}
-    gone = {
+    missing = {
         n: "it is not in the fleet any more"
         for n, p in sorted((n, p) for n, p in progress.items() if n not in mine)
         if p.state not in SETTLED
     }
     done, fail, ends = _soaked(here, mine)
-    ended = Decision(done=done, fail=fail, skip=gone)
+    ended = Decision(done=done, fail=fail, skip=missing)
     if campaign.state not in RUNNING:
         return _resting(campaign, mine, ended, ends)
-    against = stops(campaign, progress, verdicts)
+    against = find_stops(campaign, progress, verdicts)
     if against:
         return ended.model_copy(update={"done": (), "stop": against})
-    left = {n: p for n, p in mine.items() if p.state not in SETTLED and n not in fail}
+    unsettled = {n: p for n, p in mine.items() if p.state not in SETTLED and n not in fail}
     waiting = {
-        name: here.standing(name)
-        for name, p in sorted(left.items())
+        name: here.judge_node(name)
+        for name, p in sorted(unsettled.items())
         if p.state not in (Progress.ADMITTED, Progress.SOAKING)
     }
-    skip = gone | {n: s.skip for n, s in waiting.items() if s.skip}
+    skip = missing | {n: s.skip for n, s in waiting.items() if s.skip}
     waiting = {n: s for n, s in waiting.items() if not s.skip}
     wave, barred = _open_wave(here, mine, waiting, set(done), set(skip))
     if barred is not None:
         return ended.model_copy(update={"stop": (barred,), "skip": skip})
-    busy = [p for n, p in left.items() if n not in waiting and n not in skip and n not in done]
+    busy = [p for n, p in unsettled.items() if n not in waiting and n not in skip and n not in done]
     if not busy and all(s.aside is Aside.UNTIL_CHANGED for s in waiting.values()):
         skip |= {n: s.hold.why for n, s in waiting.items() if s.hold}
         return ended.model_copy(update={"skip": skip, "finished": True, "wave": wave})
@@ -86,7 +88,7 @@ def decide(
     times = [*ends, *(h.until for h in hold.values() if h.until > now)]
     times += [n.earliest_at for n in notices]
     if choice.again or done or fail or skip:
-        times.append(now)  # what they held back follows in the next turn
+        times.append(now)  # nodes that they held back follow in the next turn
     return Decision(
         admit=choice.admit,
         hold=hold,
@@ -102,7 +104,7 @@ def decide(
 def _resting(
     campaign: Campaign, mine: Mapping[str, NodeProgress], ended: Decision, ends: Sequence[float]
 ) -> Decision:
-    """Nothing is admitted; of a paused campaign, soaks go on."""
+    """Return a decision that admits no node; in a paused campaign, soaks continue."""
     why = f"the campaign is {campaign.state.replace('_', ' ')}"
     if campaign.reason:
         why += f": {campaign.reason}"
@@ -121,7 +123,7 @@ def _resting(
 def _soaked(
     here: Situation, mine: Mapping[str, NodeProgress]
 ) -> tuple[tuple[str, ...], dict[str, str], list[float]]:
-    """Who is done, who fell out of service in its soak, and when other soaks end."""
+    """Return the nodes whose soak succeeded, those that failed, and the ends of other soaks."""
     done, fail, ends = [], {}, []
     soaking = [(n, p) for n, p in mine.items() if p.state is Progress.SOAKING]
     for name, p in sorted(soaking, key=itemgetter(0)):
@@ -142,9 +144,9 @@ def _open_wave(
     done: set[str],
     skipped: set[str],
 ) -> tuple[int, Blocker | None]:
-    """The wave that may be worked on, and what speaks against any further one.
+    """Return the wave in progress, and the blocker against any later one.
 
-    A wave that was opened stays open: a straggler of an earlier one holds nobody up.
+    An opened wave stays open: a straggler of an earlier wave delays no other node.
     """
     waves: dict[int, list[NodeProgress]] = {}
     for p in mine.values():
@@ -153,7 +155,7 @@ def _open_wave(
     opened = max((p.wave for p in mine.values() if p.state in begun), default=-1)
     for wave in sorted(waves):
         nodes = waves[wave]
-        rest = [
+        open_nodes = [
             p
             for p in nodes
             if p.node not in done
@@ -161,7 +163,7 @@ def _open_wave(
             and p.state not in SETTLED
             and (p.node not in waiting or waiting[p.node].aside is Aside.NO)
         ]
-        if rest and wave >= opened:
+        if open_nodes and wave >= opened:
             return wave, None
         if wave < opened or not is_canary(here.campaign.policy, wave):
             continue
@@ -172,7 +174,7 @@ def _open_wave(
         if any(p.node in waiting and waiting[p.node].aside is Aside.FOR_A_TIME for p in nodes):
             return wave, None
         if wave == max(waves):
-            return wave, None  # there is nobody behind them
+            return wave, None  # no wave follows
         return wave, _no_canary(here, nodes, waiting)
     return max(opened, max(waves, default=0)), None
 
@@ -196,8 +198,8 @@ def _choose(here: Situation, waiting: Mapping[str, Standing], wave: int) -> Choi
     ready = {n: s for n, s in waiting.items() if s.hold is None and here.progress[n].wave <= wave}
     most = None
     if here.campaign.policy.budget_strict:
-        failed = len(failures(here.campaign, here.progress))
-        most = max(0, budget(here.campaign, here.progress) - failed - len(here.under_way))
+        failed = len(find_failures(here.campaign, here.progress))
+        most = max(0, compute_budget(here.campaign, here.progress) - failed - len(here.under_way))
     work = {
         n: here.by_name[n].minutes
         for n, s in waiting.items()
@@ -216,7 +218,7 @@ def _holds(
 ) -> dict[str, Hold]:
     admitted = {a.node for a in choice.admit}
     later: dict[int, Hold] = {}
-    found: dict[str, Hold] = {}
+    holds: dict[str, Hold] = {}
     for name, standing in waiting.items():
         if name in admitted:
             continue
@@ -226,17 +228,19 @@ def _holds(
                 name_of = wave_name(here.campaign.policy, wave)
                 why = f"{wave_name(here.campaign.policy, mine)} waits for {name_of}"
                 later[mine] = Hold(why=why, unblock="It begins when they are done and soaked.")
-            found[name] = later[mine]
+            holds[name] = later[mine]
         else:
-            found[name] = standing.hold or choice.held[name]
-    return found
+            holds[name] = standing.hold or choice.held[name]
+    return holds
 
 
-def _notices(here: Situation, waiting: Mapping[str, Standing], wave: int) -> tuple[Notice, ...]:
+def _notices(
+    here: Situation, waiting: Mapping[str, Standing], wave: int
+) -> tuple[CampaignNotice, ...]:
     upto = wave + here.campaign.policy.tenants.waves_ahead
     return tuple(
         notice
         for name, standing in waiting.items()
         if standing.aside is Aside.NO and here.progress[name].wave <= upto
-        for notice in here.notices(here.by_name[name], here.progress[name])
+        for notice in here.build_notices(here.by_name[name], here.progress[name])
     )

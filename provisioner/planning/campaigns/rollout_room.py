@@ -1,10 +1,11 @@
-"""Which of the nodes that may begin find room under the limits. Pure.
+"""Choose, among the nodes that may begin, those that have room under the limits. Pure.
 
-Hosts: idle ones first, then tenants'; among them those whose rack, leaf, unit or tenant has most
-work left for its limit, for the last of them ends the campaign (longest processing time first,
-Graham 1969). Switches: never two of a rail or plane. A leaf that takes tenants' hosts out of
-service goes alone: its hosts count in the limits of tenants and of the whole fleet. Limits of
-racks, leaves and scalable units do not count them, for a leaf always takes all below it.
+Idle hosts come first, then tenants' hosts. Among them those come first whose rack, leaf, unit or
+tenant has the most work left for its limit, because the last of them ends the campaign (longest
+processing time first, Graham 1969). Two switches of one rail or plane are never down together. A
+leaf that takes tenants' hosts out of service goes alone: its hosts count in the limits of tenants
+and of the whole fleet. Limits of racks, leaves and scalable units do not count them, because a leaf
+always takes all hosts below it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from provisioner.model.node import NodeKind
 from provisioner.planning.campaigns.limits import (
     UNLIMITED,
     Forest,
+    count_used,
     host_groups,
     switch_groups,
-    used,
 )
 from provisioner.planning.campaigns.packing import Packing
 from provisioner.planning.campaigns.rollout_terms import Situation, Standing
@@ -31,14 +32,14 @@ _NEXT = Hold(why="others begin first in this turn", unblock="It follows in the n
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who begins, and what holds the rest of those that were ready."""
+    """The nodes that begin, and the holds of the other ready nodes."""
 
     admit: tuple[Admit, ...] = ()
     held: Mapping[str, Hold] = field(default_factory=dict)
     again: bool = False  # the next turn can admit more, with nothing else changed
 
     def with_other(self, other: Choice) -> Choice:
-        """This choice, and the other kind's put off to the next turn."""
+        """Return this choice, with the nodes of the other kind postponed to the next turn."""
         put_off = {a.node: _NEXT for a in other.admit}
         held = {**other.held, **put_off, **self.held}
         return replace(self, held=held, again=self.again or bool(put_off))
@@ -46,7 +47,7 @@ class Choice:
 
 @dataclass(slots=True)
 class Floor:
-    """One kind of nodes in its two families of groups, with what is out of service."""
+    """One kind of nodes in its two families of groups, with the counts out of service."""
 
     nodes: Sequence[CampaignNode]
     places: Forest
@@ -54,11 +55,12 @@ class Floor:
     in_places: list[int]
     in_owners: list[int]
 
-    def packing(self) -> Packing:
+    def create_packing(self) -> Packing:
+        """Return an empty packing of these nodes."""
         return Packing(self.places, self.owners, self.in_places, self.in_owners)
 
-    def full(self, node: int, packing: Packing) -> Hold:
-        """The first group of a node that has no room left."""
+    def find_full_group(self, node: int, packing: Packing) -> Hold:
+        """Return a hold for the innermost group of a node that has no room left."""
         families = (
             (self.places, packing.room_places, self.places.paths[node]),
             (self.owners, packing.room_owners, self.owners.paths[node]),
@@ -76,12 +78,12 @@ class Floor:
 
 
 def host_floor(here: Situation) -> Floor:
-    """The hosts, with what upgraded leaves take from tenants counted too."""
+    """Return the hosts. Tenants' hosts below leaves under upgrade count as out of service."""
     policy = here.campaign.policy
     hosts = [n for n in here.facts if n.kind is NodeKind.HOST]
     places, owners = host_groups(hosts, policy)
     out = {i for i, n in enumerate(hosts) if not n.in_service or n.name in here.under_way}
-    floor = Floor(hosts, places, owners, used(places, out), used(owners, out))
+    floor = Floor(hosts, places, owners, count_used(places, out), count_used(owners, out))
     if policy.leaf_hosts is LeafHosts.DRAIN:
         down = [leaf for leaf in here.under_way if leaf in here.below]
         below = {h.name for leaf in down for h in here.below[leaf] if h.tenant}
@@ -94,12 +96,12 @@ def host_floor(here: Situation) -> Floor:
 
 
 def switch_floor(here: Situation) -> Floor:
-    """The switches."""
+    """Return the switches."""
     policy = here.campaign.policy
     switches = [n for n in here.facts if n.kind is NodeKind.SWITCH]
     places, rails = switch_groups(switches, policy)
     out = [i for i, n in enumerate(switches) if not n.in_service or n.name in here.under_way]
-    return Floor(switches, places, rails, used(places, out), used(rails, out))
+    return Floor(switches, places, rails, count_used(places, out), count_used(rails, out))
 
 
 def choose_hosts(
@@ -108,14 +110,16 @@ def choose_hosts(
     work: Mapping[str, int],
     most: int | None,
 ) -> Choice:
-    """The hosts that begin. `work`: minutes still to be done, by node; `most`: no more than so many
-    at all."""
+    """Return the hosts that begin.
+
+    `work` is the minutes of work left by node; at most `most` hosts begin.
+    """
     numbers = [i for i, n in enumerate(floor.nodes) if n.name in ready]
     if not numbers:
         return Choice()
     urgency = _urgency(floor, work)
     numbers.sort(key=lambda i: (-urgency[i], -floor.nodes[i].minutes, floor.nodes[i].name))
-    packing = floor.packing()
+    packing = floor.create_packing()
     packing.add((i for i in numbers if floor.nodes[i].idle), most)
     packing.add((i for i in numbers if not floor.nodes[i].idle), most)
     return _choice(floor, packing, numbers, ready, {})
@@ -130,11 +134,14 @@ def choose_switches(
     *,
     alone: bool,
 ) -> Choice:
-    """The switches that begin. `alone`: no host does, so that a leaf may take hosts with it."""
+    """Return the switches that begin.
+
+    `alone`: no host begins in this turn, so that a leaf may take hosts out of service.
+    """
     numbers = [i for i, n in enumerate(floor.nodes) if n.name in ready]
     numbers.sort(key=lambda i: (-floor.nodes[i].minutes, floor.nodes[i].name))
-    takes = {i: displaced(here, floor.nodes[i]) for i in numbers}
-    packing = floor.packing()
+    takes = {i: find_displaced(here, floor.nodes[i]) for i in numbers}
+    packing = floor.create_packing()
     packing.add((i for i in numbers if not takes[i]), most)
     held: dict[str, Hold] = {}
     again = False
@@ -142,48 +149,52 @@ def choose_switches(
         if not takes[number]:
             continue
         name = floor.nodes[number].name
-        hold = lacks(hosts, takes[number])
+        hold = find_missing_room(hosts, takes[number])
         if hold is not None:
             held[name] = hold
         elif not alone or packing.taken:
             held[name], again = _NEXT, True
         else:
             packing.add([number], most)
-    found = _choice(floor, packing, numbers, ready, {i: takes[i] for i in numbers})
-    return replace(found, held={**found.held, **held}, again=again)
+    choice = _choice(floor, packing, numbers, ready, {i: takes[i] for i in numbers})
+    return replace(choice, held={**choice.held, **held}, again=again)
 
 
-def displaced(here: Situation, node: CampaignNode) -> tuple[str, ...]:
-    """Tenants' hosts that leave service while a leaf is down."""
+def find_displaced(here: Situation, node: CampaignNode) -> tuple[str, ...]:
+    """Return the tenants' hosts that leave service while a leaf is down."""
     if here.campaign.policy.leaf_hosts is LeafHosts.KEEP:
         return ()
     below = here.below.get(node.name, ())
     return tuple(h.name for h in below if h.tenant and h.in_service)
 
 
-def lacks(floor: Floor, names: Iterable[str], *, ever: bool = False) -> Hold | None:
-    """What speaks against taking these hosts out of service; `ever`: even if no other were out."""
-    wanted = set(names)
+def find_missing_room(floor: Floor, names: Iterable[str], *, ever: bool = False) -> Hold | None:
+    """Return why these hosts cannot leave service; None if they can.
+
+    `ever`: ignore hosts that are out of service now.
+    """
+    requested = set(names)
     need: dict[tuple[bool, int], int] = {}
     for number, node in enumerate(floor.nodes):
-        if node.name in wanted:
+        if node.name in requested:
             root = floor.places.paths[number][-1]
             for key in ((False, root), *((True, g) for g in floor.owners.paths[number])):
                 need[key] = need.get(key, 0) + 1
     for (owned, group), count in sorted(need.items()):
         trees, taken = (floor.owners, floor.in_owners) if owned else (floor.places, floor.in_places)
-        found = trees.groups[group]
-        if count + (0 if ever else taken[group]) > found.limit:
-            why = f"{count} hosts below it would leave service, {found.label} allows {found.limit}"
+        full_group = trees.groups[group]
+        if count + (0 if ever else taken[group]) > full_group.limit:
+            label, limit = full_group.label, full_group.limit
+            why = f"{count} hosts below it would leave service, {label} allows {limit}"
             unblock = "Raise that limit, or let hosts go on with a rail less (leaf_hosts: keep)."
-            if count <= found.limit:
+            if count <= full_group.limit:
                 why, unblock = f"{why}, of which {taken[group]} are out", _BACK
             return Hold(why=why, unblock=unblock)
     return None
 
 
 def _urgency(floor: Floor, work: Mapping[str, int]) -> list[float]:
-    """For each node the longest queue it is in: minutes of work left by what may run at once."""
+    """Return for each node its longest queue: minutes of work left divided by the limit."""
     best = [0.0] * len(floor.nodes)
     minutes = [work.get(n.name, 0) for n in floor.nodes]
     for trees in (floor.places, floor.owners):
@@ -191,7 +202,7 @@ def _urgency(floor: Floor, work: Mapping[str, int]) -> list[float]:
         total = [0] * len(trees.groups)
         for group, mine in zip(inner, minutes, strict=True):
             total[group] += mine
-        # a group comes before the one around it (`limits.forest`)
+        # an inner group comes before its parent (`limits.build_forest`)
         for number, around in enumerate(trees.groups):
             if around.parent >= 0:
                 total[around.parent] += total[number]
@@ -239,6 +250,6 @@ def _choice(
         if number not in taken:
             pair = floor.places.paths[number][0], floor.owners.paths[number][0]
             if pair not in shared:
-                shared[pair] = floor.full(number, packing)
+                shared[pair] = floor.find_full_group(number, packing)
             held[floor.nodes[number].name] = shared[pair]
     return Choice(tuple(admit), held)

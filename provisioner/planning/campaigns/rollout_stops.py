@@ -1,7 +1,7 @@
-"""When a campaign stops itself: canaries, failure budget, circuit breaker, regressions. Pure.
+"""Conditions that stop a campaign: canaries, failure budget, circuit breaker, regressions. Pure.
 
-What a person has looked at does not stop it again: failures before `judged_from`, metrics that are
-accepted by name.
+Causes that an operator has reviewed do not stop it again: failures before `judged_from`, and
+metrics accepted by name.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from heapq import nlargest
 
 from provisioner.model.campaign import Campaign, NodeProgress, Progress
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.limits import allowed
+from provisioner.planning.campaigns.limits import count_allowed
 from provisioner.planning.campaigns.waves import is_canary
 
 _UNBLOCK = "Look at the nodes that failed; then resume, roll back or abort the campaign."
 
 
-def failures(campaign: Campaign, progress: Mapping[str, NodeProgress]) -> list[NodeProgress]:
-    """The failures that count, oldest first."""
-    found = [
+def find_failures(campaign: Campaign, progress: Mapping[str, NodeProgress]) -> list[NodeProgress]:
+    """Return the failures that count, oldest first."""
+    rows = [
         p
         for p in progress.values()
         if p.state is Progress.FAILED and p.finished_at >= campaign.judged_from
     ]
-    return sorted(found, key=lambda p: (p.finished_at, p.node))
+    return sorted(rows, key=lambda p: (p.finished_at, p.node))
 
 
-def budget(campaign: Campaign, progress: Mapping[str, NodeProgress]) -> int:
-    """How many nodes of the campaign may fail."""
-    return allowed(campaign.policy.failure_budget, len(progress))
+def compute_budget(campaign: Campaign, progress: Mapping[str, NodeProgress]) -> int:
+    """Return how many nodes of the campaign may fail."""
+    return count_allowed(campaign.policy.failure_budget, len(progress))
 
 
-def stops(
+def find_stops(
     campaign: Campaign, progress: Mapping[str, NodeProgress], verdicts: Sequence[Blocker]
 ) -> tuple[Blocker, ...]:
-    """Everything that speaks against going on; (): nothing."""
+    """Return every reason to stop the campaign; () if there is none."""
     policy = campaign.policy
-    failed = failures(campaign, progress)
-    found = [v for v in verdicts if v.subject not in campaign.accepted]
+    failed = find_failures(campaign, progress)
+    reasons = [v for v in verdicts if v.subject not in campaign.accepted]
     canaries = [p for p in failed if is_canary(policy, p.wave)]
     if len(canaries) > policy.canary.failures:
-        said = f"{len(canaries)} canaries failed, {policy.canary.failures} may"
-        found.append(_stop(campaign, f"{said}: {_last(canaries)}"))
-    most = budget(campaign, progress)
+        summary = f"{len(canaries)} canaries failed, {policy.canary.failures} may"
+        reasons.append(_stop(campaign, f"{summary}: {_last(canaries)}"))
+    most = compute_budget(campaign, progress)
     if len(failed) > most:
-        said = f"{len(failed)} of {len(progress)} nodes failed, the budget is {most}"
-        found.append(_stop(campaign, f"{said}: {_last(failed)}"))
+        summary = f"{len(failed)} of {len(progress)} nodes failed, the budget is {most}"
+        reasons.append(_stop(campaign, f"{summary}: {_last(failed)}"))
     ended = nlargest(
         policy.breaker.of_last,
         (
@@ -60,13 +60,13 @@ def stops(
     )[::-1]
     recent = [p for p in ended if p.state is Progress.FAILED]
     if len(recent) >= policy.breaker.failures:
-        said = f"{len(recent)} of the last {len(ended)} nodes failed"
-        found.append(_stop(campaign, f"{said}: {_last(recent)}"))
+        summary = f"{len(recent)} of the last {len(ended)} nodes failed"
+        reasons.append(_stop(campaign, f"{summary}: {_last(recent)}"))
     for reason, times in sorted(Counter(p.reason for p in recent).items()):
         if times >= policy.breaker.same_reason:
-            said = f"{times} of the last {len(ended)} nodes failed in one way"
-            found.append(_stop(campaign, f"{said}: {reason}"))
-    return tuple(found)
+            summary = f"{times} of the last {len(ended)} nodes failed in one way"
+            reasons.append(_stop(campaign, f"{summary}: {reason}"))
+    return tuple(reasons)
 
 
 def _stop(campaign: Campaign, detail: str) -> Blocker:

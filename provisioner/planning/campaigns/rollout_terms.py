@@ -1,8 +1,10 @@
-"""May one node of a campaign begin now, limits apart? Rules, windows, tenants, neighbours. Pure.
+"""Decide whether one node may begin now, apart from limits: rules, windows, tenants, neighbours.
 
-The answer is a `Standing`: what holds it, and whether the campaign goes on without it. A deferral
-sets a node aside for a time; a blocker sets it aside until somebody acts; notice and windows do
-not: they are waited for.
+Pure.
+
+The result is a `Standing`: the hold, and whether the campaign continues without the node. A
+deferral sets a node aside for a time, and a blocker until an operator acts. For notices and windows
+the campaign waits.
 """
 
 from __future__ import annotations
@@ -15,29 +17,31 @@ from provisioner.model.campaign import (
     SETTLED,
     Campaign,
     CampaignNode,
+    CampaignNotice,
     Hold,
     NodeProgress,
-    Notice,
     Progress,
 )
 from provisioner.model.campaign_policy import AtDeadline
 from provisioner.model.node import NodeKind
-from provisioner.planning.campaigns.windows import NEVER, begins_at, deferral_ends
+from provisioner.planning.campaigns.windows import NEVER, compute_deferral_end, find_begin
 
 
 class Aside(IntEnum):
-    NO = 0  # later waves wait for it
-    FOR_A_TIME = 1  # they do not; the campaign stays open for it
-    UNTIL_CHANGED = 2  # nor does the campaign
+    """Whether later waves and the end of the campaign wait for a held node."""
+
+    NO = 0  # later waves wait for the node
+    FOR_A_TIME = 1  # later waves continue; the campaign stays open
+    UNTIL_CHANGED = 2  # neither later waves nor the campaign wait for it
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`hold` None: it may begin as far as limits let it."""
+    """Whether a node may begin. Without a `hold` only the limits decide."""
 
     hold: Hold | None = None
     aside: Aside = Aside.NO
-    skip: str = ""  # it stays as it is, for this reason
+    skip: str = ""  # reason why the node is not upgraded
     retire: bool = False
 
 
@@ -46,7 +50,7 @@ READY = Standing()
 
 @dataclass(slots=True)
 class Situation:
-    """One campaign at one moment, with what is looked up often."""
+    """One campaign at one moment, with cached lookups."""
 
     campaign: Campaign
     facts: Sequence[CampaignNode]  # by name
@@ -68,24 +72,28 @@ class Situation:
         if self.under_way <= self.by_name.keys() and all(
             n.kind is NodeKind.HOST for n in self.facts
         ):
-            return  # nobody asks what is below a leaf
+            return  # without switches the hosts below a leaf are not needed
         for node in self.facts:
             for leaf in node.leaves:
                 self.below.setdefault(leaf, []).append(node)
 
-    def tenants(self, node: CampaignNode) -> tuple[str, ...]:
-        """Who must be told: a host's tenant; of a leaf, the tenants of its hosts."""
+    def find_tenants(self, node: CampaignNode) -> tuple[str, ...]:
+        """Return the tenants that need a notice: a host's own, or those below a leaf."""
         if node.kind is NodeKind.HOST:
             return (node.tenant,) if node.tenant else ()
         return tuple(sorted({h.tenant for h in self.below.get(node.name, ()) if h.tenant}))
 
-    def standing(self, name: str) -> Standing:
-        """A node that waits for others asks for theirs; remembered where that is worth it."""
+    def judge_node(self, name: str) -> Standing:
+        """Return the standing of a node.
+
+        The result is cached for nodes whose standing depends on others, since these are asked
+        often.
+        """
         node = self.by_name[name]
         if node.kind is NodeKind.HOST and not node.after:
             return self._stands(node, self.progress[name])
         if name not in self._standings:
-            # a circle of nodes that wait for one another closes here
+            # ends the recursion if nodes wait for one another in a cycle
             self._standings[name] = _CIRCLE
             self._standings[name] = self._stands(node, self.progress[name])
         return self._standings[name]
@@ -113,20 +121,20 @@ class Situation:
         ):
             return _aside(f"{unsaid[0]} cannot be undone", f"Confirm the one-way step {unsaid[0]}.")
         if node.irreversible and not self.campaign.policy.allow_irreversible:
-            said = f"there is no way back: {node.irreversible[0]}"
-            return _aside(said, f"{node.irreversible[0].unblock} Or set allow_irreversible.")
+            why = f"there is no way back: {node.irreversible[0]}"
+            return _aside(why, f"{node.irreversible[0].unblock} Or set allow_irreversible.")
         return None
 
     def _waits_for(self, node: CampaignNode) -> Standing | None:
         for name in node.after:
-            other = self.progress.get(name)
-            if other is None:
+            earlier = self.progress.get(name)
+            if earlier is None:
                 return _aside(f"{name} must be upgraded first", f"Select {name} too.")
-            if other.state is Progress.DONE:
+            if earlier.state is Progress.DONE:
                 continue
-            ended = other.state in SETTLED
+            ended = earlier.state in SETTLED
             aside = Aside.UNTIL_CHANGED if ended else self._aside_of(name)
-            why = f"{name} must be upgraded first, and is {other.state}"
+            why = f"{name} must be upgraded first, and is {earlier.state}"
             unblock = f"Bring {name} to the release." if ended else "It follows by itself."
             return Standing(Hold(why=why, unblock=unblock), aside)
         return None
@@ -134,7 +142,7 @@ class Situation:
     def _aside_of(self, name: str) -> Aside:
         if self.progress[name].state in (Progress.ADMITTED, Progress.SOAKING):
             return Aside.NO
-        return self.standing(name).aside
+        return self.judge_node(name).aside
 
     def _terms(self, node: CampaignNode, progress: NodeProgress) -> Standing | None:
         terms, now = self.campaign.policy.tenants, self.now
@@ -145,12 +153,12 @@ class Situation:
                 until=progress.deferred_until,
             )
             return Standing(hold, Aside.FOR_A_TIME)
-        used_up = progress.deferred_until > 0 and progress.deferred_until >= deferral_ends(
+        used_up = progress.deferred_until > 0 and progress.deferred_until >= compute_deferral_end(
             progress, terms
         )
         if used_up and terms.at_deadline is AtDeadline.SKIP:
             return Standing(skip="its tenant put it off for as long as it may")
-        tenants = self.tenants(node)
+        tenants = self.find_tenants(node)
         for tenant in tenants:
             if tenant not in progress.told:
                 if tenant not in self._untold:
@@ -160,7 +168,7 @@ class Situation:
         if tenants and progress.earliest_at > now:
             why = f"the notice to {', '.join(tenants)} is not over"
             return Standing(Hold(why=why, unblock=_BY_ITSELF, until=progress.earliest_at))
-        at = self.begins(tenants, node.minutes)
+        at = self.find_begin(tenants, node.minutes)
         if at == NEVER:
             why = f"it takes {node.minutes} minutes, and no window is so long"
             return _aside(why, "Make a longer window, in the policy or for the tenant.")
@@ -170,17 +178,17 @@ class Situation:
             return Standing(retire=True)
         return None
 
-    def begins(self, tenants: tuple[str, ...], minutes: int) -> float:
-        """When windows let work of so many minutes begin."""
+    def find_begin(self, tenants: tuple[str, ...], minutes: int) -> float:
+        """Return the earliest time at which windows permit work of so many minutes."""
         key = tenants, minutes
         if key not in self._begins:
             policy = self.campaign.policy
             calendars = [policy.windows, *(policy.tenants.windows.get(t, ()) for t in tenants)]
-            self._begins[key] = begins_at(calendars, policy.freezes, minutes, self.now)
+            self._begins[key] = find_begin(calendars, policy.freezes, minutes, self.now)
         return self._begins[key]
 
     def _neighbours(self, node: CampaignNode) -> Standing | None:
-        """A host and its leaf are never upgraded at the same time."""
+        """Hold a host while its leaf is being upgraded, and a leaf while a host below it is."""
         busy = [leaf for leaf in node.leaves if leaf in self.under_way]
         if busy:
             return Standing(Hold(why=f"its leaf {busy[0]} is being upgraded", unblock=_BY_ITSELF))
@@ -190,20 +198,20 @@ class Situation:
             return Standing(Hold(why=why, unblock=_BY_ITSELF))
         return None
 
-    def notices(self, node: CampaignNode, progress: NodeProgress) -> list[Notice]:
-        """What tenants must be told of a node before it begins, and were not."""
+    def build_notices(self, node: CampaignNode, progress: NodeProgress) -> list[CampaignNotice]:
+        """Return the notices that tenants must get before a node begins, and have not got."""
         notice_s = self.campaign.policy.tenants.notice_s
         earliest = self.now + notice_s
-        what = "host" if node.kind is NodeKind.HOST else "leaf of your hosts"
+        description = "host" if node.kind is NodeKind.HOST else "leaf of your hosts"
         return [
-            Notice(
+            CampaignNotice(
                 node=node.name,
                 tenant=tenant,
                 earliest_at=earliest,
-                text=f"{node.name} ({what}) is brought to {self.campaign.target}; it is out of "
-                f"service for about {node.minutes} minutes.",
+                text=f"{node.name} ({description}) is brought to {self.campaign.target}; "
+                f"it is out of service for about {node.minutes} minutes.",
             )
-            for tenant in self.tenants(node)
+            for tenant in self.find_tenants(node)
             if tenant not in progress.told
         ]
 

@@ -1,13 +1,13 @@
-"""The small language that picks nodes: `--select` of campaigns, and the filters of lists.
+"""The small language that selects nodes: `--select` of campaigns, and the filters of lists.
 
     profile=hgx-h100-bf3 and rack=su0-rack* and not (tenant=red or state=quarantined)
 
 A term is FIELD=PATTERN or FIELD!=PATTERN. Patterns are globs (`*`, `?`, `[a-c]`), several of them
-separated by commas; case matters. `and` binds tighter than `or`, may be left out, and `not` binds
-tightest. `all` is everything; FIELD="" is an empty field (`tenant=""`: nobody's).
+separated by commas; case matters. `and` binds tighter than `or` and may be left out; `not` binds
+tightest. `all` selects every node; FIELD="" is an empty field (`tenant=""`: not allocated).
 
-Rule: an expression is text that somebody sent. It is bounded, and an unknown field is refused: a
-slip of the pen must never pick other nodes than were meant.
+An expression is untrusted text. It is bounded, and an unknown field is refused, so that a typing
+error cannot select other nodes than intended.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ WILD_MAX = 16  # wildcards in one pattern; matching costs their number times the
 Facts = Mapping[str, tuple[str, ...]]  # field -> its values; a field may have many, or none
 Thing = TypeVar("Thing")
 
-# What a node can be picked by. A field with several values matches if any of them does; `!=`
-# matches if none does.
+# The fields of a node. A field with several values matches if any of them does; `!=` matches if
+# none does.
 NODE_FIELDS: Mapping[str, tuple[str, Callable[[Node], Iterable[str]]]] = {
     "node": ("its name", lambda n: (n.id,)),
     "kind": ("host or switch", lambda n: (n.kind.value,)),
@@ -58,8 +58,8 @@ class _Term:
     equal: bool
 
     def matches(self, facts: Facts) -> bool:
-        found = any(self.pattern.fullmatch(v) for v in facts.get(self.field, ()) or ("",))
-        return found is self.equal
+        is_match = any(self.pattern.fullmatch(v) for v in facts.get(self.field, ()) or ("",))
+        return is_match is self.equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +84,29 @@ _Part = _Term | _Not | _Many
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed expression; `text` is what was written."""
+    """A parsed expression; `text` is its source."""
 
     text: str
     _root: _Part
 
     def matches(self, facts: Facts) -> bool:
-        """Whether something with these fields is picked."""
+        """Return whether an object with these fields is selected."""
         return self._root.matches(facts)
 
 
 def parse(text: str, fields: Iterable[str], source: str = "--select") -> Expression:
-    """Read an expression over these fields. Raises InputError that says what is wrong where."""
+    """Parse an expression over these fields. Raises InputError with the place of the fault."""
     return _Parser(text, frozenset(fields), source).read()
 
 
 def select(text: str, nodes: Iterable[Node], source: str = "--select") -> tuple[Node, ...]:
-    """The nodes that an expression picks, in their order. Raises InputError."""
+    """Return the nodes that an expression selects, in their order. Raises InputError."""
     expression = _node_expression(text, source)
-    return tuple(n for n in nodes if expression.matches(facts_of(n)))
+    return tuple(n for n in nodes if expression.matches(read_fields(n)))
 
 
-def facts_of(node: Node) -> Facts:
-    """The fields of a node, as an expression sees them."""
+def read_fields(node: Node) -> Facts:
+    """Return the fields of a node for the evaluation of an expression."""
     return {name: tuple(read(node)) for name, (_, read) in NODE_FIELDS.items()}
 
 
@@ -121,7 +121,7 @@ _REMEDY = "Write it like: profile=hgx-* and not tenant=red (docs/campaigns.md)."
 
 
 class _Parser:
-    """Reads from left to right; `_next` is the token that was not taken yet."""
+    """Parses from left to right; `_at` is the index of the next token."""
 
     def __init__(self, text: str, fields: frozenset[str], source: str) -> None:
         self._text, self._fields, self._source = text, fields, source
@@ -143,12 +143,12 @@ class _Parser:
         at, end = 0, len(self._text.rstrip())
         kinds = ("bracket", "sign", "quoted", "word", "comma")
         while at < end:
-            found = _TOKEN.match(self._text, at)
-            if found is None:
+            match = _TOKEN.match(self._text, at)
+            if match is None:
                 raise self._wrong(at, f"{self._text[at : at + 20]!r} cannot be read")
-            number = found.lastindex or 1
-            self._tokens.append((kinds[number - 1], found[number], found.start(number)))
-            at = found.end()
+            number = match.lastindex or 1
+            self._tokens.append((kinds[number - 1], match[number], match.start(number)))
+            at = match.end()
 
     def _either(self) -> _Part:
         parts = [self._both()]
@@ -163,7 +163,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else _Many(tuple(parts), every=True)
 
     def _begins(self) -> bool:
-        """Whether a term begins here: `and` may be left out."""
+        """Return whether a term begins here: `and` may be left out."""
         kind, text = self._peek()
         return (kind == "bracket" and text == "(") or (kind == "word" and text not in ("and", "or"))
 
@@ -192,8 +192,8 @@ class _Parser:
             raise self._wrong(place, "FIELD=PATTERN is expected here")
         self._at += 1
         if field not in self._fields:
-            known = ", ".join(sorted(self._fields))
-            raise self._wrong(place, f"there is no field {field!r:.40}", f"Fields: {known}.")
+            names = ", ".join(sorted(self._fields))
+            raise self._wrong(place, f"there is no field {field!r:.40}", f"Fields: {names}.")
         sign = self._peek()[1] if self._peek()[0] == "sign" else ""
         if not sign:
             raise self._wrong(self._place(), f"= or != is expected after {field}")
@@ -226,7 +226,7 @@ class _Parser:
         return True
 
     def _word(self, text: str) -> bool:
-        """A word of the language, not a field of that name before a sign."""
+        """Consume a keyword, unless it is a field of that name before a sign."""
         after = self._tokens[self._at + 1][0] if self._at + 1 < len(self._tokens) else ""
         return after != "sign" and self._take("word", text)
 

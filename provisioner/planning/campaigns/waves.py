@@ -1,9 +1,9 @@
-"""Which wave each node of a campaign is in: canaries, then ever larger shares. Pure.
+"""Assign each node of a campaign to a wave: canaries, then increasing shares. Pure.
 
-Written down at the start and kept. Nodes that must wait for others by a rule between versions, and
-hosts where switches are upgraded too, come in a later layer; each layer has canaries and waves of
-its own, so that nothing waits for a node of a later wave. A wave's number is
-`layer * waves_per_layer(policy) + place in the layer`; place 0 are the canaries.
+The waves are computed at the start and stored. Nodes that must wait for others by a rule between
+versions, and hosts where switches are upgraded too, are in a later layer. Each layer has its own
+canaries and waves, so that no node waits for one of a later wave. A wave's number is `layer *
+waves_per_layer(policy) + place in the layer`; place 0 holds the canaries.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from collections.abc import Callable, Mapping, Sequence
 from provisioner.model.campaign import Campaign, CampaignNode
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import NodeKind
-from provisioner.planning.campaigns.limits import allowed
+from provisioner.planning.campaigns.limits import count_allowed
 
 
 def waves_per_layer(policy: Policy) -> int:
-    """Canaries and waves."""
+    """Return the number of waves in a layer, canaries included."""
     return 1 + len(policy.waves)
 
 
 def is_canary(policy: Policy, wave: int) -> bool:
+    """Return whether a wave consists of canaries."""
     return wave % waves_per_layer(policy) == 0
 
 
 def soak_s(campaign: Campaign, wave: int) -> int:
-    """How long nodes of a wave are watched; a way back is not soaked."""
+    """Return how long nodes of a wave are watched, in seconds; a rollback has no soak."""
     if campaign.going_back:
         return 0
     place = wave % waves_per_layer(campaign.policy)
@@ -35,48 +36,51 @@ def soak_s(campaign: Campaign, wave: int) -> int:
 
 
 def wave_name(policy: Policy, wave: int) -> str:
-    """Words for a wave: "canaries", "wave 2 of 3", with the layer if it is not the first."""
+    """Return the name of a wave: "canaries", "wave 2 of 3", with any layer after the first."""
     layer, place = divmod(wave, waves_per_layer(policy))
     name = f"wave {place} of {len(policy.waves)}" if place else "canaries"
     return f"{name}, layer {layer + 1}" if layer else name
 
 
-def assign(campaign: Campaign, facts: Sequence[CampaignNode]) -> dict[str, int]:
-    """Node -> wave, of the selected nodes. A way back has no canaries: all are in the last wave."""
+def assign_waves(campaign: Campaign, facts: Sequence[CampaignNode]) -> dict[str, int]:
+    """Return the wave of each selected node. A rollback has only the last wave, no canaries."""
     policy = campaign.policy
-    found: dict[str, int] = {}
+    wave_of: dict[str, int] = {}
     for layer, nodes in enumerate(_layers(facts)):
         base = layer * waves_per_layer(policy)
         if campaign.going_back:
-            found.update(dict.fromkeys((n.name for n in nodes), base + len(policy.waves)))
+            wave_of.update(dict.fromkeys((n.name for n in nodes), base + len(policy.waves)))
             continue
-        canaries = canary_set(nodes, policy.canary.size, _clear(campaign))
-        found.update(dict.fromkeys(canaries, base))
-        rest = [n for n in _spread(nodes) if n.name not in found]
-        ends = [allowed(w.upto, len(nodes)) for w in policy.waves]
-        for number, node in enumerate(rest, start=len(canaries)):
+        canaries = choose_canaries(nodes, policy.canary.size, _clear(campaign))
+        wave_of.update(dict.fromkeys(canaries, base))
+        followers = [n for n in _spread(nodes) if n.name not in wave_of]
+        ends = [count_allowed(w.upto, len(nodes)) for w in policy.waves]
+        for number, node in enumerate(followers, start=len(canaries)):
             place = next(i for i, end in enumerate(ends, start=1) if number < end or i == len(ends))
-            found[node.name] = base + place
-    return found
+            wave_of[node.name] = base + place
+    return wave_of
 
 
-def canary_set(
+def choose_canaries(
     nodes: Sequence[CampaignNode], size: int, clear: Callable[[CampaignNode], bool]
 ) -> list[str]:
-    """The canaries: each profile and hardware revision, idle ones first, then racks and rails.
+    """Return the canaries: one of each profile and hardware revision, then varied racks and rails.
 
-    Nodes that could not be admitted anyway are taken last: a canary that cannot fly tells nothing.
+    Idle nodes are preferred. Nodes that cannot be admitted anyway come last, because a canary that
+    never begins proves nothing.
     """
-    left = sorted(nodes, key=lambda n: n.name)
-    sure = {n.name: clear(n) for n in left}
-    seen: list[set[object]] = [set(), set(), set(), set(), set()]
+    candidates = sorted(nodes, key=lambda n: n.name)
+    sure = {n.name: clear(n) for n in candidates}
+    covered: list[set[object]] = [set(), set(), set(), set(), set()]
     chosen: list[str] = []
-    while left and len(chosen) < size:
-        best = max(left, key=lambda n: (sure[n.name], *_news(n, seen)))  # the first of equals
-        left.remove(best)
+    while candidates and len(chosen) < size:
+        best = max(
+            candidates, key=lambda n: (sure[n.name], *_count_new_traits(n, covered))
+        )  # the first of equals
+        candidates.remove(best)
         chosen.append(best.name)
-        for known, values in zip(seen, _traits(best), strict=True):
-            known.update(values)
+        for trait, values in zip(covered, _traits(best), strict=True):
+            trait.update(values)
     return chosen
 
 
@@ -100,17 +104,17 @@ def _traits(node: CampaignNode) -> tuple[tuple[object, ...], ...]:
     )
 
 
-def _news(node: CampaignNode, seen: Sequence[set[object]]) -> tuple[int, ...]:
-    """What it would add to those chosen: kinds of hardware, then being idle, then places."""
-    new = [len(set(values) - known) for known, values in zip(seen, _traits(node), strict=True)]
+def _count_new_traits(node: CampaignNode, covered: Sequence[set[object]]) -> tuple[int, ...]:
+    """Return the number of new hardware kinds, idleness and new places that a node would add."""
+    new = [len(set(values) - trait) for trait, values in zip(covered, _traits(node), strict=True)]
     return (new[1], new[0], int(node.idle), *new[2:])
 
 
 def _layers(facts: Sequence[CampaignNode]) -> list[list[CampaignNode]]:
-    """Selected nodes by how many others they have to wait for in a row.
+    """Return the selected nodes in layers, by the length of the chain of nodes before them.
 
-    Between switches and hosts, where no rule says otherwise, switches go first: never is a host
-    upgraded while its leaf may go down.
+    Where no rule says otherwise, switches go before hosts, so that no host is upgraded while its
+    leaf may go down.
     """
     chosen = {n.name: n for n in facts if n.selected}
     depth: dict[str, int] = {}
@@ -118,7 +122,9 @@ def _layers(facts: Sequence[CampaignNode]) -> list[list[CampaignNode]]:
         _deepen(name, chosen, depth)
     switches = [n for n in chosen.values() if n.kind is NodeKind.SWITCH]
     wait_for_hosts = any(
-        (other := chosen.get(a)) and other.kind is NodeKind.HOST for n in switches for a in n.after
+        (earlier := chosen.get(a)) and earlier.kind is NodeKind.HOST
+        for n in switches
+        for a in n.after
     )
     if switches and not wait_for_hosts:
         deepest = max(depth[n.name] for n in switches)
@@ -132,7 +138,7 @@ def _layers(facts: Sequence[CampaignNode]) -> list[list[CampaignNode]]:
 
 
 def _deepen(name: str, chosen: Mapping[str, CampaignNode], depth: dict[str, int]) -> None:
-    """The length of the longest chain before a node; a circle ends where it closes."""
+    """Compute the length of the longest chain before a node; a cycle is cut where it closes."""
     stack, open_ = [name], set()
     while stack:
         here = stack[-1]
@@ -149,7 +155,7 @@ def _deepen(name: str, chosen: Mapping[str, CampaignNode], depth: dict[str, int]
 
 
 def _spread(nodes: Sequence[CampaignNode]) -> list[CampaignNode]:
-    """Idle nodes first; among them one of each place in turn, so that a wave is in many places."""
+    """Order idle nodes first, and vary the places, so that a wave covers many of them."""
     racks: Counter[object] = Counter()
     units: Counter[object] = Counter()
     keyed = []

@@ -1,8 +1,8 @@
-"""When work may begin: change windows, freezes, and what tenants are owed. Pure; times are Unix.
+"""Compute when work may begin: change windows, freezes, and tenants' terms. Times are Unix. Pure.
 
-Rule: work begins only if its estimated end lies in the same opening. Openings that touch are one.
-A day of a window is the day on which it begins, in its time zone, or in UTC plus its offset. Zones
-come from the data of the program (`model/time_zone.py`), so that a decision can be repeated.
+Work begins only if its estimated end lies in the same opening. Adjacent openings count as one. The
+day of a window is the day on which it begins, in its time zone, or in UTC plus its offset. Zones
+come from the program's own data (`model/time_zone.py`), so that a decision can be repeated.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _EPOCH = datetime(1970, 1, 1)
 _EPOCH_WEEKDAY = 3  # 1 January 1970 was a Thursday
 
 
-def openings(windows: Sequence[Window], begin: float, end: float) -> list[Span]:
-    """When at least one of the windows is open, between two times; no windows: always."""
+def find_openings(windows: Sequence[Window], begin: float, end: float) -> list[Span]:
+    """Return the times between `begin` and `end` at which a window is open."""
     if not windows:
         return [(begin, end)]
     spans = []
     for window in windows:
-        # a day more on either side: zones are up to 14 hours off, and their clocks change
+        # one more day on either side: zones are up to 14 hours off UTC, and their clocks change
         first = int((begin - window.minutes * 60) // DAY_S) - 1
         last = int(end // DAY_S) + 1
         for day in range(first, last + 1):
@@ -43,9 +43,9 @@ def openings(windows: Sequence[Window], begin: float, end: float) -> list[Span]:
 
 
 def convert_to_unix(local_s: float, window: Window) -> float:
-    """The Unix time at which the window's own clock shows so many seconds since 1970-01-01 00:00.
+    """Return the Unix time at which the window's clock shows `local_s` since 1970-01-01 00:00.
 
-    A time that the clock shows twice is the first of the two; one that it skips is counted as if
+    Of a time that the clock shows twice, the first counts; a time that it skips is converted as if
     the clock had not been changed yet (PEP 495, fold 0).
     """
     if not window.zone:
@@ -54,13 +54,13 @@ def convert_to_unix(local_s: float, window: Window) -> float:
     return local.replace(tzinfo=read_zone(window.zone)).timestamp()
 
 
-def begins_at(
+def find_begin(
     calendars: Sequence[Sequence[Window]], freezes: Sequence[Freeze], minutes: int, now: float
 ) -> float:
-    """The first time from `now` on at which work of so many minutes may begin; NEVER if none.
+    """Return the first time from `now` on at which work of `minutes` may begin; NEVER if none.
 
-    It must fit an opening of every calendar (the site's, each tenant's concerned), apart from
-    freezes. Windows repeat weekly: two weeks after the last freeze tell all there is.
+    The work must fit an opening of every calendar (the site's and each affected tenant's) without
+    touching a freeze. Windows repeat weekly, so two weeks after the last freeze cover all cases.
     """
     calendars = [c for c in calendars if c]
     live = [f for f in freezes if f.ends_at > now]
@@ -70,8 +70,8 @@ def begins_at(
     until = max([now, *(f.ends_at for f in live)]) + 2 * _WEEK_S + need_s
     spans: list[Span] = [(now, until)]
     for calendar in calendars:
-        # from a week before: an opening that is under way counts from now, not from its begin
-        spans = _both(spans, openings(calendar, now - _WEEK_S, until))
+        # from a week before, so that an opening that has already begun is found
+        spans = _both(spans, find_openings(calendar, now - _WEEK_S, until))
     for freeze in live:
         spans = [
             piece
@@ -82,21 +82,21 @@ def begins_at(
     return next((a for a, b in spans if b - a >= need_s), NEVER)
 
 
-def deferral_ends(progress: NodeProgress, terms: TenantTerms) -> float:
-    """Until when its tenant may put a node off: counted from the first notice or wish."""
+def compute_deferral_end(progress: NodeProgress, terms: TenantTerms) -> float:
+    """Return the latest end of a node's deferral, counted from the first notice or request."""
     if not progress.notified_at:
         return NEVER
     return progress.notified_at + terms.deferral_max_s
 
 
 def _joined(spans: Sequence[Span]) -> list[Span]:
-    found: list[Span] = []
+    joined: list[Span] = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
         else:
-            found.append((begin, end))
-    return found
+            joined.append((begin, end))
+    return joined
 
 
 def _both(left: Sequence[Span], right: Sequence[Span]) -> list[Span]:

@@ -1,1 +1,1 @@
-"""Which checks a node needs, what they prove, and whether it is certified. Pure."""
+"""The checks that a node needs, their evidence, and the certificate. Pure."""

@@ -1,10 +1,10 @@
-"""A certificate as others can check it: an in-toto statement in a DSSE envelope. Pure.
+"""Certificates in a form that others can verify: an in-toto statement in a DSSE envelope. Pure.
 
-The statement is in-toto's Attestation Framework 1.0 (https://in-toto.io/Statement/v1): the subject
-is what is installed in the node (the digest of its serials and versions), the predicate says what
-was proved of it, when and where. It is written as canonical JSON (RFC 8785) and carried in a Dead
-Simple Signing Envelope (https://github.com/secure-systems-lab/dsse, protocol 1.0.2), so that any
-tool that knows DSSE verifies it with the public key alone.
+The statement is in-toto's Attestation Framework 1.0 (https://in-toto.io/Statement/v1). Its subject
+is the digest of the node's serials and versions; its predicate states the proofs, their time and
+the node's location. It is written as canonical JSON (RFC 8785) and carried in a Dead Simple Signing
+Envelope (https://github.com/secure-systems-lab/dsse, protocol 1.0.2), so that any tool that
+supports DSSE can verify it with the public key alone.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ PREDICATE_TYPE = "urn:gpu-provisioner:node-certificate:v1"
 STATEMENT_PAYLOAD = "application/vnd.in-toto+json"
 REVOCATIONS_PAYLOAD = "application/vnd.gpu-provisioner.revocations.v1+json"
 SIZE_MAX = 4 * 1024 * 1024  # characters of an envelope; a node's is about 30,000
-REVOCATIONS_VALID_S = 7 * 86400.0  # an older list says nothing of what was revoked since
+REVOCATIONS_VALID_S = 7 * 86400.0  # an older list may miss later revocations
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class NotAnAttestation(ValueError):
-    """The document is not what this program or another in-toto tool writes."""
+    """The document has not the form of an in-toto attestation."""
 
 
 class Envelope(Record):
-    """A DSSE envelope with one signature: the payload is checked before it is read."""
+    """A DSSE envelope with one signature. The signature is verified before the payload is read."""
 
     payload_type: str
     payload: bytes
@@ -46,22 +46,22 @@ class Envelope(Record):
 
 
 class RevocationList(Record):
-    """Everything revoked before `issued_at`; it must be fetched anew after `next_update`."""
+    """All revocations before `issued_at`; a verifier fetches the list again after `next_update`."""
 
     issued_at: float
     next_update: float
-    keys: tuple[str, ...]  # ids of keys that signed and must not be believed any more
+    keys: tuple[str, ...]  # ids of signing keys that are no longer trusted
     revoked: tuple[Revocation, ...]
 
 
-def pae(payload_type: str, payload: bytes) -> bytes:
-    """What a DSSE signature is over: DSSE 1.0.2, "Pre-Authentication Encoding"."""
+def encode_for_signing(payload_type: str, payload: bytes) -> bytes:
+    """Return the bytes that a DSSE signature covers: DSSE 1.0.2, "Pre-Authentication Encoding"."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
-def seal(payload_type: str, payload: bytes, key_id: str, signature: bytes) -> str:
-    """An envelope as JSON text."""
+def write_envelope(payload_type: str, payload: bytes, key_id: str, signature: bytes) -> str:
+    """Return an envelope as JSON text."""
     document = {
         "payloadType": payload_type,
         "payload": base64.b64encode(payload).decode(),
@@ -70,8 +70,8 @@ def seal(payload_type: str, payload: bytes, key_id: str, signature: bytes) -> st
     return json.dumps(document, indent=2) + "\n"
 
 
-def opened(text: str) -> Envelope:
-    """An envelope as it came. Raises NotAnAttestation; nothing in it is believed yet."""
+def parse_envelope(text: str) -> Envelope:
+    """Parse an envelope; its signature is not verified yet. Raises NotAnAttestation."""
     if len(text) > SIZE_MAX:
         raise NotAnAttestation(f"larger than {SIZE_MAX} characters")
     try:
@@ -89,8 +89,8 @@ def opened(text: str) -> Envelope:
         raise NotAnAttestation(f"this is no DSSE envelope: {error}") from None
 
 
-def statement(certificate: Certificate) -> bytes:
-    """The bytes that are signed: the same for the same certificate, whoever writes them."""
+def write_statement(certificate: Certificate) -> bytes:
+    """Return the bytes to sign; equal certificates have equal bytes, in every implementation."""
     predicate: dict[str, Any] = {
         "certificate": certificate.id,
         "node": certificate.node,
@@ -133,11 +133,11 @@ def statement(certificate: Certificate) -> bytes:
     )
 
 
-def certificate_of(envelope: Envelope) -> Certificate:
-    """The certificate that an envelope carries. Raises NotAnAttestation.
+def read_certificate(envelope: Envelope) -> Certificate:
+    """Return the certificate that an envelope carries. Raises NotAnAttestation.
 
-    It is read back strictly: what this program would not have written is not understood by
-    guessing, because a field that is overlooked is a field that is not checked.
+    Parsing is strict: a statement that this program would not have written is refused, because a
+    field that is overlooked is a field that is not verified.
     """
     if envelope.payload_type != STATEMENT_PAYLOAD:
         raise NotAnAttestation(f"the payload is {envelope.payload_type[:80]!r}, no statement")
@@ -171,15 +171,15 @@ def certificate_of(envelope: Envelope) -> Certificate:
         )
     except (AssertionError, KeyError, TypeError, ValueError):
         raise NotAnAttestation("the statement is no node certificate") from None
-    if certificate.key_id != envelope.key_id or statement(certificate) != envelope.payload:
+    if certificate.key_id != envelope.key_id or write_statement(certificate) != envelope.payload:
         raise NotAnAttestation("the statement has fields that a node certificate has not")
     return certificate
 
 
-def revocations(
+def write_revocations(
     revoked: Sequence[Revocation], keys: Sequence[str], now: float, valid_s: float
 ) -> bytes:
-    """The revocation list as canonical JSON, to be signed."""
+    """Return the revocation list as canonical JSON, to be signed."""
     rows: list[Any] = [
         {
             "certificate": r.certificate,
@@ -198,8 +198,8 @@ def revocations(
     return rfc8785.dumps(document)
 
 
-def revocation_list(envelope: Envelope) -> RevocationList:
-    """The list that an envelope carries. Raises NotAnAttestation."""
+def read_revocations(envelope: Envelope) -> RevocationList:
+    """Return the list that an envelope carries. Raises NotAnAttestation."""
     if envelope.payload_type != REVOCATIONS_PAYLOAD:
         raise NotAnAttestation(f"the payload is {envelope.payload_type[:80]!r}, no revocation list")
     document = _document(envelope.payload)
@@ -222,33 +222,35 @@ def revocation_list(envelope: Envelope) -> RevocationList:
         raise NotAnAttestation("this is no revocation list") from None
 
 
-def objections(
+def find_objections(
     certificate: Certificate, now: float, listed: RevocationList | None = None
 ) -> tuple[str, ...]:
-    """Why a certificate with a good signature is not to be believed at this time; () if it is."""
-    found = []
+    """Return why a certificate with a good signature is not valid at this time; () if it is
+    valid.
+    """
+    reasons = []
     if now < certificate.issued_at:
-        found.append(f"it is from the future: issued at {_stamp(certificate.issued_at)}")
+        reasons.append(f"it is from the future: issued at {_stamp(certificate.issued_at)}")
     if now >= certificate.expires_at:
-        found.append(f"it expired at {_stamp(certificate.expires_at)}")
+        reasons.append(f"it expired at {_stamp(certificate.expires_at)}")
     if listed is not None:
-        found += _listed(certificate, now, listed)
-    return tuple(found)
+        reasons += _find_revocations(certificate, now, listed)
+    return tuple(reasons)
 
 
-def _listed(certificate: Certificate, now: float, listed: RevocationList) -> list[str]:
-    found = [
+def _find_revocations(certificate: Certificate, now: float, listed: RevocationList) -> list[str]:
+    reasons = [
         f"it was revoked at {_stamp(r.revoked_at)}: {r.reason}"
         for r in listed.revoked
         if r.certificate == certificate.id
     ]
     if certificate.key_id in listed.keys:
-        found.append(f"the key {certificate.key_id} that signed it was withdrawn")
+        reasons.append(f"the key {certificate.key_id} that signed it was withdrawn")
     if now >= listed.next_update:
-        found.append("the revocation list is out of date: fetch a newer one")
+        reasons.append("the revocation list is out of date: fetch a newer one")
     if now < listed.issued_at:
-        found.append("the revocation list is from the future: check this machine's clock")
-    return found
+        reasons.append("the revocation list is from the future: check this machine's clock")
+    return reasons
 
 
 def _document(payload: bytes) -> Mapping[str, Any]:

@@ -1,8 +1,8 @@
-"""What a fleet teaches where nobody publishes a floor, without learning from its own faults. Pure.
+"""Floors learned from a fleet, for metrics without a published floor. Pure.
 
 A fault makes a part slow and never fast, so the best level that enough nodes of enough racks share
-is what the hardware can do, even if most nodes are below it: a bad majority cannot poison it. A few
-numbers that are too good to be true are below the quorum. A learned level moves only a little at a
+is the capability of the hardware, even if most nodes are below it: a faulty majority cannot lower
+it. A few implausibly high values are below the quorum. A learned level moves only a little at a
 time and never far below its anchor, so that a fleet cannot drift downwards unnoticed.
 """
 
@@ -18,7 +18,7 @@ from provisioner.planning.certification.compared_metrics import MetricRule, rule
 
 
 class LearningPolicy(Record):
-    """Who may teach, and how fast a level may move. Proposals, to be tuned."""
+    """Quorums for learning, and limits on the movement of a level. Proposals, to be tuned."""
 
     nodes_min: int = 8
     share_min: float = 0.1  # of the sound nodes
@@ -31,14 +31,14 @@ class LearningPolicy(Record):
 
 
 class NotLearned(Record):
-    """Why nothing was learned, and what would help."""
+    """The reason why no level was learned, and what would allow it."""
 
     metric: str
     why: str
     unblock: str
 
 
-def learn(
+def learn_baseline(
     metric: str,
     samples: Sequence[Sample],
     *,
@@ -47,7 +47,10 @@ def learn(
     policy: LearningPolicy,
     now: float,
 ) -> Baseline | NotLearned:
-    """The level of one metric group of one cohort. Only sound nodes are looked at."""
+    """Return the level of one metric group of one cohort, or the reason against it.
+
+    Only samples of sound nodes contribute.
+    """
     rule = rule_of(metric)
     if rule is None:
         return _not(metric, "it is not compared", "Add its unit to the rules of metrics.")
@@ -86,7 +89,7 @@ def learn(
 
 
 def _typical(sample: Sample, metric: str) -> list[float]:
-    """The node's own median of a group, so that a node with many parts has one voice."""
+    """Return the node's own median of a group, so that a node with many parts counts once."""
     mine = [v for name, v in sample.measured.items() if group_of(name) == metric]
     return [median(mine)] if mine else []
 
@@ -94,7 +97,7 @@ def _typical(sample: Sample, metric: str) -> list[float]:
 def _best_level(
     taught: Sequence[tuple[Sample, float]], rule: MetricRule, quorum: int, policy: LearningPolicy
 ) -> list[tuple[Sample, float]] | None:
-    """The best window of values that enough nodes in enough racks share."""
+    """Return the best window of values that enough nodes in enough racks share, or None."""
     ordered = sorted(taught, key=lambda pair: -rule.sign * pair[1])
     end = 0
     for start, (_, best) in enumerate(ordered):
@@ -115,29 +118,29 @@ def _moved_too_far(
     rule: MetricRule,
     policy: LearningPolicy,
 ) -> NotLearned | None:
-    def worse(than: float) -> float:
+    def worse_than(than: float) -> float:
         return rule.sign * (than - level) / abs(than) if than else 0.0
 
-    if worse(anchor) > policy.drift_max:
+    if worse_than(anchor) > policy.drift_max:
         return _not(
             metric,
-            f"the fleet's level {level:.6g} is {worse(anchor):.0%} worse than its anchor "
+            f"the fleet's level {level:.6g} is {worse_than(anchor):.0%} worse than its anchor "
             f"{anchor:.6g}",
-            "Find out what changed; approve a new anchor only if the hardware did.",
+            "Find the change; approve a new anchor only if the hardware did.",
         )
     if previous is None:
         return None
-    if worse(previous.level) > policy.step_max:
+    if worse_than(previous.level) > policy.step_max:
         return _not(
             metric,
-            f"{level:.6g} is {worse(previous.level):.1%} worse than what was learned before, "
+            f"{level:.6g} is {worse_than(previous.level):.1%} worse than the level learned before, "
             f"{previous.level:.6g}",
             "Compare before and after the last version change.",
         )
-    if -worse(previous.level) > policy.rise_max:
+    if -worse_than(previous.level) > policy.rise_max:
         return _not(
             metric,
-            f"{level:.6g} is {-worse(previous.level):.0%} better than before: the measurement "
+            f"{level:.6g} is {-worse_than(previous.level):.0%} better than before: the measurement "
             "itself has changed",
             "Approve a new anchor for the new measurement.",
         )

@@ -1,7 +1,8 @@
-"""May this node be given to a customer? Every reason why not; the certificate; whether it holds.
+"""The decision whether a node is certified, the certificate, and its later validity.
 
-Rule: a certificate says what was installed when the checks ran. Whatever differs afterwards is
-drift, and drift ends it. Signing is the store's; nothing here reads a clock.
+A certificate records the parts and versions that were installed when the checks ran. A later
+difference is drift, and drift invalidates it. The store signs certificates; no function here reads
+a clock.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan
 
-REPORT_AGE_MAX_S = 24 * 3600.0  # older results say little of a machine that went on running
+REPORT_AGE_MAX_S = 24 * 3600.0  # older results say little about a machine that kept running
 # A daemon's clock may be set back a little between the checks and their judgement.
 REPORT_AHEAD_MAX_S = 60.0
-BLOCKERS_MAX = 20  # a person reads the first; the report has all
+BLOCKERS_MAX = 20  # a person reads the first ones; the report has all
 
 _REMEDY = {
     Severity.CONFIG: "Repair the host's configuration and run the checks again.",
@@ -33,43 +34,47 @@ _REMEDY = {
     Severity.ISOLATE: "Open a repair case: the part is a candidate for return.",
 }
 _WORST = list(Severity)  # ascending
-_SINCE = ("memory/", "storage/", "psu/")  # parts that earlier releases did not read
-_NOTHING = "nothing"  # instead of a version that is not shown
+_SINCE = ("memory/", "storage/", "psu/")  # kinds of parts that earlier releases did not read
+_NOTHING = "nothing"  # in place of a version that the device does not report
 
 
-def serials(inventory: Inventory) -> tuple[str, ...]:
-    """Every serial of the system and its devices, sorted, each with what it is of."""
-    found = {f"{d.kind.value}/{d.slot}={d.serial}" for d in inventory.devices if d.serial}
+def list_serials(inventory: Inventory) -> tuple[str, ...]:
+    """Return every serial of the system and its devices as "kind/slot=serial", sorted."""
+    labels = {f"{d.kind.value}/{d.slot}={d.serial}" for d in inventory.devices if d.serial}
     if inventory.system_serial:
-        found.add(f"system={inventory.system_serial}")
-    return tuple(sorted(found))
+        labels.add(f"system={inventory.system_serial}")
+    return tuple(sorted(labels))
 
 
-def versions(inventory: Inventory) -> tuple[tuple[str, str], ...]:
-    """The version vector: (kind/slot, running version), sorted; "" where none is readable."""
+def list_versions(inventory: Inventory) -> tuple[tuple[str, str], ...]:
+    """Return the version vector: (kind/slot, running version), sorted; "" where none is
+    readable.
+    """
     return tuple(sorted((f"{c.kind}/{c.slot}", c.version or "") for c in inventory.components))
 
 
-def identity(inventory: Inventory) -> str:
-    """Digest of what a report is bound to: parts, running versions, boot. Power is not in it."""
-    content = [serials(inventory), versions(inventory), inventory.boot_id or ""]
+def identify_installation(inventory: Inventory) -> str:
+    """Return the digest that a report is bound to: parts, running versions and boot, but not
+    power.
+    """
+    content = [list_serials(inventory), list_versions(inventory), inventory.boot_id or ""]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def judges(report: HealthReport, inventory: Inventory, node: Node) -> bool:
-    """Whether a report is of this node, its present parts, versions and boot, and of this stay.
+def is_current_report(report: HealthReport, inventory: Inventory, node: Node) -> bool:
+    """Return whether a report is of this node, its present parts, versions and boot, and this stay.
 
-    A report from before the node entered its state is of an earlier stay: what failed then is
-    looked at again after a remedy, also if the remedy left no trace in the inventory.
+    A report from before the node entered its state is of an earlier stay: after a remedy, failed
+    checks run again even if the remedy left no trace in the inventory.
     """
     return (
         report.node == node.id
-        and report.inventory_digest == identity(inventory)
+        and report.inventory_digest == identify_installation(inventory)
         and (node.state is not State.VALIDATING or report.started_at >= node.entered_at)
     )
 
 
-def blockers(
+def find_blockers(
     *,
     node: Node,
     inventory: Inventory,
@@ -78,29 +83,29 @@ def blockers(
     now: float,
     demanded: Collection[str] | None = None,
 ) -> tuple[Blocker, ...]:
-    """Every reason why no certificate may be issued; () if one may.
+    """Return every reason why no certificate may be issued; () if one may.
 
-    `demanded`: checks that what changed asks for; None: those of every validation.
+    `demanded`: checks that the changes require; None: those of every validation.
     """
-    found = [*_failed(report), *plan.blockers, *_unplanned(node, plan)]
-    if report.node != node.id or report.inventory_digest != identity(inventory):
-        found.append(
+    reasons = [*_failed(report), *plan.blockers, *_unplanned(node, plan)]
+    if report.node != node.id or report.inventory_digest != identify_installation(inventory):
+        reasons.append(
             _blocker(
                 Reason.DRIFT,
                 node.id,
-                "what is installed, or its boot, is not what the checks judged",
-                "The checks are run again by themselves.",
+                "installed parts, versions or the boot differ from those that were checked",
+                "The checks run again automatically.",
             )
         )
-    found += _dated(node, report, now)
-    found += _missing(node, report, demanded)
+    reasons += _dated(node, report, now)
+    reasons += _missing(node, report, demanded)
     if node.kind is NodeKind.HOST:
-        found += _host(node, inventory)
-    return tuple(found[:BLOCKERS_MAX])
+        reasons += _host(node, inventory)
+    return tuple(reasons[:BLOCKERS_MAX])
 
 
 def _dated(node: Node, report: HealthReport, now: float) -> list[Blocker]:
-    """Return what is wrong with the time of a report."""
+    """Return a blocker if a report is too old or dated in the future."""
     age_s = now - report.ended_at
     if age_s > REPORT_AGE_MAX_S:
         detail = f"the checks are older than {REPORT_AGE_MAX_S / 3600:.0f} hours"
@@ -112,7 +117,7 @@ def _dated(node: Node, report: HealthReport, now: float) -> list[Blocker]:
     return []
 
 
-def issue(
+def issue_certificate(
     *,
     certificate_id: str,
     node: Node,
@@ -123,14 +128,14 @@ def issue(
     valid_s: float,
     gates: tuple[GateProof, ...] = (),
 ) -> Certificate:
-    """The unsigned certificate of a node without blockers."""
+    """Return the unsigned certificate of a node without blockers."""
     return Certificate(
         id=certificate_id,
         node=node.id,
         release=node.release,
         profile=node.profile,
-        serials=serials(inventory),
-        versions=versions(inventory),
+        serials=list_serials(inventory),
+        versions=list_versions(inventory),
         boot_id=inventory.boot_id or "",
         location=str(node.location),
         ports=_ports(node),
@@ -144,7 +149,7 @@ def issue(
     )
 
 
-def validity(
+def find_invalidity(
     *,
     certificate: Certificate,
     inventory: Inventory,
@@ -154,59 +159,62 @@ def validity(
     now: float,
     absence_counts: bool = True,
 ) -> tuple[Blocker, ...]:
-    """Every reason why a certificate does not hold for what is installed now; () if it does.
+    """Return every reason why a certificate is not valid for the present inventory; () if it is.
 
-    `absence_counts`: False leaves parts and versions that are not shown now to the watch, which
-    looks twice and reports them as a fault (`lost_parts.py`).
-
-    The boot is part of it until release: run-time settings of NICs are lost at every boot. A
-    tenant may reboot what it was given.
+    `absence_counts`: False leaves missing parts and versions to the watch, which reads twice before
+    it reports them as a fault (`lost_parts.py`). The boot counts until release, because every boot
+    loses the run-time settings of NICs. A tenant may reboot its nodes.
     """
-    found = []
+    reasons = []
     if not signed:
-        found.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "no key of ours signed it"))
+        reasons.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "no key of ours signed it"))
     if revoked:
-        found.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it was revoked"))
+        reasons.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it was revoked"))
     if certificate.node != node.id:
-        found.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it is another node's"))
-    found += expired(certificate, now)
+        reasons.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it is another node's"))
+    reasons += find_expiry(certificate, now)
     if now < certificate.issued_at:
-        found.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it is from the future"))
-    found += [
+        reasons.append(_invalid(Reason.CERTIFICATE_INVALID, node.id, "it is from the future"))
+    reasons += [
         _invalid(Reason.DRIFT, name, f"{had or 'nothing'} was certified, now it is {now_is}")
-        for name, had, now_is in _changes(dict(certificate.versions), dict(versions(inventory)))
+        for name, had, now_is in _changes(
+            dict(certificate.versions), dict(list_versions(inventory))
+        )
         if absence_counts or now_is != _NOTHING
     ]
-    gone = sorted(set(certificate.serials) - set(serials(inventory)))
-    new = sorted(set(serials(inventory)) - set(certificate.serials))
+    missing_parts = sorted(set(certificate.serials) - set(list_serials(inventory)))
+    new_parts = sorted(set(list_serials(inventory)) - set(certificate.serials))
     if not any(s.startswith(_SINCE) for s in certificate.serials):
         # of an earlier release, which read none of them; its drives are in the node's record
-        new = [name for name in new if not name.startswith(_SINCE)]
+        new_parts = [name for name in new_parts if not name.startswith(_SINCE)]
     if absence_counts:
-        found += [_invalid(Reason.DRIFT, name, "this part is not there any more") for name in gone]
-    found += [_invalid(Reason.DRIFT, name, "this part was not certified") for name in new]
+        reasons += [
+            _invalid(Reason.DRIFT, name, "this part is not there any more")
+            for name in missing_parts
+        ]
+    reasons += [_invalid(Reason.DRIFT, name, "this part was not certified") for name in new_parts]
     if certificate.ports != _ports(node) or certificate.location != str(node.location):
-        found.append(_invalid(Reason.DRIFT, node.id, "its place or its ports have changed"))
+        reasons.append(_invalid(Reason.DRIFT, node.id, "its place or its ports have changed"))
     released = node.state in (State.RELEASED, State.DRAINING)
     if not released and certificate.boot_id != (inventory.boot_id or ""):
-        found.append(_invalid(Reason.DRIFT, node.id, "it was booted since"))
+        reasons.append(_invalid(Reason.DRIFT, node.id, "it was booted since"))
     if (certificate.release, certificate.profile) != (node.release, node.profile):
-        found.append(_invalid(Reason.DRIFT, node.id, "it is to run another release now"))
-    return tuple(found[:BLOCKERS_MAX])
+        reasons.append(_invalid(Reason.DRIFT, node.id, "it is to run another release now"))
+    return tuple(reasons[:BLOCKERS_MAX])
 
 
-def expired(certificate: Certificate, now: float) -> tuple[Blocker, ...]:
-    """That its evidence is too old to be believed; () if it is not."""
+def find_expiry(certificate: Certificate, now: float) -> tuple[Blocker, ...]:
+    """Return a blocker if the certificate has expired; () if it has not."""
     if now < certificate.expires_at:
         return ()
     return (_invalid(Reason.CERTIFICATE_EXPIRED, certificate.node, "its time is over"),)
 
 
-def lost(blockers: Sequence[Blocker]) -> bool:
-    """Whether what a certificate says is not so any more; a failed check is an alert here.
+def is_lost(blockers: Sequence[Blocker]) -> bool:
+    """Return whether the certificate's statement no longer holds; a failed check is an alert here.
 
-    That its time is over is judged at each look, and no reason to revoke it: a clock that was wrong
-    for a moment would end every certificate for good.
+    Expiry is judged at every evaluation and is no reason to revoke: a clock that was wrong for a
+    moment would otherwise invalidate every certificate permanently.
     """
     losing = (Reason.DRIFT, Reason.CHECK_FAILED)
     return any(b.reason in losing for b in blockers)
@@ -222,7 +230,7 @@ def _ports(node: Node) -> tuple[str, ...]:
 
 
 def _failed(report: HealthReport) -> list[Blocker]:
-    """One blocker for each check that failed, then for each that was skipped."""
+    """Return one blocker for each check that failed, then for each that was skipped."""
     failed = [r for r in report.results if r.verdict is Verdict.FAIL]
     skipped = [r for r in report.results if r.verdict is Verdict.SKIPPED]
     return [_of(r, Reason.CHECK_FAILED) for r in failed] + [
@@ -240,22 +248,22 @@ def _of(result: CheckResult, reason: Reason) -> Blocker:
 
 
 def _sentence(finding: Finding, findings: Sequence[Finding]) -> str:
-    words = f"{finding.part}: {finding.detail}"
+    text = f"{finding.part}: {finding.detail}"
     if finding.measured:
-        words += f": {finding.measured}"
+        text += f": {finding.measured}"
     if finding.wanted:
-        words += f" (wanted: {finding.wanted})"
-    return words + (f"; and {len(findings) - 1} more" if len(findings) > 1 else "")
+        text += f" (wanted: {finding.wanted})"
+    return text + (f"; and {len(findings) - 1} more" if len(findings) > 1 else "")
 
 
 def _missing(node: Node, report: HealthReport, demanded: Collection[str] | None) -> list[Blocker]:
-    """Checks that must have a result and have none."""
+    """Return blockers for required checks without a result."""
     judged = {r.check for r in report.results}
-    names = checks.plain(node.kind) if demanded is None else set(demanded)
-    wanted = names | set(report.selected)  # whatever was begun must have ended well
+    names = checks.list_standard_checks(node.kind) if demanded is None else set(demanded)
+    required = names | set(report.selected)  # every check that was begun must have passed
     return [
         _blocker(Reason.CHECK_SKIPPED, name, "it was not run", "Run the checks again.")
-        for name in checks.required(node.kind, wanted)
+        for name in checks.list_required_results(node.kind, required)
         if name not in judged
     ]
 
@@ -263,24 +271,26 @@ def _missing(node: Node, report: HealthReport, demanded: Collection[str] | None)
 def _unplanned(node: Node, plan: Plan) -> list[Blocker]:
     if not plan.steps and not plan.in_flight:
         return []
-    what = plan.steps[0].title if plan.steps else plan.in_flight[0]
+    next_work = plan.steps[0].title if plan.steps else plan.in_flight[0]
     return [
-        _blocker(Reason.DRIFT, node.id, f"not at its pins: {what}", "It is converged by itself.")
+        _blocker(
+            Reason.DRIFT, node.id, f"not at its pins: {next_work}", "It is converged automatically."
+        )
     ]
 
 
 def _host(node: Node, inventory: Inventory) -> list[Blocker]:
-    found = []
+    reasons = []
     if node.served and node.served != node.tenant:
         detail = f"it served {node.served} and was not erased since"
-        unblock = "It is erased by itself in the maintenance network."
-        found.append(_blocker(Reason.NOT_SANITIZED, node.id, detail, unblock))
+        unblock = "It is erased automatically in the maintenance network."
+        reasons.append(_blocker(Reason.NOT_SANITIZED, node.id, detail, unblock))
     if node.placement is not Placement.MAINTENANCE:
-        found.append(
+        reasons.append(
             _blocker(Reason.ISOLATION, node.id, "it is not proved to be fenced", "Fence it first.")
         )
     if not inventory.boot_id:
-        found.append(
+        reasons.append(
             _blocker(
                 Reason.VERSION_MISSING,
                 node.id,
@@ -288,20 +298,21 @@ def _host(node: Node, inventory: Inventory) -> list[Blocker]:
                 "Look at the host: it must answer in-band.",
             )
         )
-    if not serials(inventory):
-        found.append(
+    if not list_serials(inventory):
+        reasons.append(
             _blocker(
                 Reason.VERSION_MISSING,
                 node.id,
-                "no part of it gives a serial: a swap could not be seen",
-                "Read its inventory again, or replace the part that hides it.",
+                "no part of it reports a serial: a swap could not be detected",
+                "Read its inventory again, or replace the part that hides its serial.",
             )
         )
-    return found
+    return reasons
 
 
 def _invalid(reason: Reason, subject: str, detail: str) -> Blocker:
-    return _blocker(reason, subject, detail, "The node is converged and checked again by itself.")
+    unblock = "The node is converged and checked again automatically."
+    return _blocker(reason, subject, detail, unblock)
 
 
 def _blocker(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:

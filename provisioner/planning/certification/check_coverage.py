@@ -1,7 +1,7 @@
-"""What each test covers and how long it takes; which part of a node a component or device is. Data.
+"""Coverage and duration of each test, and the domains of each component and device. Pure data.
 
-Checks of gate A are not here: they take seconds and always run. What no table knows concerns
-everything, so that a forgotten row costs time and hides nothing.
+Checks of gate A are not here: they take seconds and always run. A kind without a row concerns every
+domain, so that a forgotten row costs time and hides no fault.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from provisioner.model.base import Record
 
 
 class Domain(StrEnum):
-    """A part of a node that can be worn, exchanged or updated by itself."""
+    """A domain of a node that can wear, be exchanged or be updated by itself."""
 
     GPU = "gpu"  # compute and HBM
     NVLINK = "nvlink"
     PCIE = "pcie"
     NIC = "nic"
-    FABRIC = "fabric"  # what only shows between nodes
+    FABRIC = "fabric"  # faults that appear only between nodes
     CPU = "cpu"
     MEMORY = "memory"
     DISK = "disk"
@@ -32,7 +32,9 @@ _C, _M, _D, _W, _S = Domain.CPU, Domain.MEMORY, Domain.DISK, Domain.POWER, Domai
 
 
 class Coverage(Record):
-    """`seconds`: typical wall time on one node, from the vendors' and clouds' documents."""
+    """The domains that a test covers. `seconds`: typical wall time on one node, from the
+    vendors' and clouds' documents.
+    """
 
     domains: frozenset[Domain]
     seconds: float
@@ -58,10 +60,10 @@ TESTS: dict[str, Coverage] = {
     "cpu_stream": _of(60, _M),
 }
 GATE_A_S = 60.0  # all of gate A
-AFTER_LOAD_S = 15.0  # the checks for faults that load brings, after each load test
+AFTER_LOAD_S = 15.0  # checks after each load test, for faults that load causes
 FABRIC_S = 600.0  # gate C: about ten minutes with its partners
 
-# Component kinds by their beginning; the longest that fits counts.
+# Component kinds by prefix; the longest matching prefix counts.
 COMPONENTS: dict[str, frozenset[Domain]] = {
     "hgx.": frozenset({_G, _V, _P}),
     "hgx.nvswitch": frozenset({_V}),
@@ -106,12 +108,12 @@ DEVICES: dict[str, frozenset[Domain]] = {
 }
 
 
-def of_component(kind: str) -> frozenset[Domain]:
-    """What a component kind concerns; everything, if no row fits."""
+def domains_of_component(kind: str) -> frozenset[Domain]:
+    """Return the domains that a component kind concerns; all of them if no row matches."""
     fitting = [prefix for prefix in COMPONENTS if kind.startswith(prefix)]
     return COMPONENTS[max(fitting, key=len)] if fitting else EVERYTHING
 
 
-def of_device(kind: str) -> frozenset[Domain]:
-    """What a device concerns; everything, if no row fits."""
+def domains_of_device(kind: str) -> frozenset[Domain]:
+    """Return the domains that a device concerns; all of them if no row matches."""
     return DEVICES.get(kind, EVERYTHING)

@@ -1,9 +1,10 @@
-"""A node held against its like: robust outliers of a cohort, beside the absolute floors. Pure.
+"""Comparison of a node with its cohort: robust outliers, in addition to absolute floors. Pure.
 
-A cohort is what should measure the same: one profile, one set of versions, one metric, and one rail
-where the metric is a rail's. An outlier is far from the median by its spread (robust z, median and
-MAD) *and* by an effect that matters, so that a tight cohort condemns nobody for noise; the seven
-siblings of a GPU are its closest cohort. A cohort that is too small judges nobody.
+A cohort is a set of values that should be equal: one profile, one set of versions, one metric, and
+one rail where the metric is a rail's. An outlier is far from the median in units of the spread
+(robust z, median and MAD) *and* by an effect that matters, so that noise in a tight cohort names no
+node. The seven sibling GPUs of a GPU are its closest cohort. A cohort below the minimum size yields
+no outliers.
 """
 
 from __future__ import annotations
@@ -23,46 +24,47 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification.compared_metrics import (
     MetricRule,
-    matters,
+    is_worse,
     rule_of,
     worse_by,
 )
 
 _RAIL = re.compile(r"rail ?[0-9]+")
-MEMBERS_MAX = 512  # the newest samples that a node is held against; more tell nothing new
-AFTER = " after "  # as `checks.after` names results
+MEMBERS_MAX = 512  # the newest samples that a node is compared with; more add no information
+AFTER = " after "  # as `checks.after` names results of checks repeated after a load test
 SIBLINGS_MIN = 4  # parts of one node that are compared with one another
 
 
 class Policy(Record):
-    """When a member of a cohort is an outlier. The numbers are proposals, to be tuned."""
+    """Thresholds for outliers. The numbers are proposals, to be tuned."""
 
-    members_min: int = 8  # nodes; fewer judge nobody
+    members_min: int = 8  # nodes; smaller cohorts yield no outliers
     z_max: float = 3.5  # Iglewicz and Hoaglin's limit for the modified z-score
-    chance: float = 0.01  # that a whole cohort without a fault names anybody
+    chance: float = 0.01  # probability that a whole cohort without a fault has any outlier
 
 
 class Outlier(Record):
-    """One number that is worse than its like."""
+    """One value that is worse than its cohort."""
 
     node: str
     metric: str  # "busbw_gb_s/GPU 3"
     value: float
     typical: float
-    z: float  # how many times the spread; negative is worse
+    z: float  # in multiples of the spread; negative is worse
     among: str  # "40 nodes of its cohort"
 
     @property
     def part(self) -> str:
-        """The part that measured it."""
+        """Return the part that measured the value."""
         return self.metric.partition("/")[2] or "host"
 
 
 def sample_of(report: HealthReport, inventory: Inventory, profile: str, rack: str) -> Sample:
-    """A report's numbers. What was measured after a load test is a metric of its own.
+    """Return a report's measurements as a sample. A value after a load test is a metric of its own.
 
-    A check that was skipped for want of a floor says nothing against a node: it may teach that
-    floor. One that was skipped behind a failure has that failure beside it.
+    A check that was skipped because there is no floor does not make a node unsound, because the
+    sample may be what establishes that floor. A check skipped after a failure has that failure
+    beside it.
     """
     measured: dict[str, float] = {}
     for result in report.results:
@@ -82,30 +84,30 @@ def sample_of(report: HealthReport, inventory: Inventory, profile: str, rack: st
 
 
 def version_set(inventory: Inventory) -> str:
-    """Digest of which versions run, whatever the number of parts that run them."""
-    found = sorted({(c.kind, c.version or "") for c in inventory.components})
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    """Return the digest of the running versions, independent of the number of parts with each."""
+    pairs = sorted({(c.kind, c.version or "") for c in inventory.components})
+    return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
 
 
-def outliers(samples: Sequence[Sample], policy: Policy) -> tuple[Outlier, ...]:
-    """Every outlier of all cohorts that these samples form, the worst first."""
+def find_outliers(samples: Sequence[Sample], policy: Policy) -> tuple[Outlier, ...]:
+    """Return every outlier of all cohorts that these samples form, the worst first."""
     cohorts: dict[tuple[str, str, str], list[tuple[str, str, float]]] = defaultdict(list)
     for sample in samples:
         for metric, value in sample.measured.items():
             if rule_of(metric) is not None:
                 key = (sample.profile, sample.versions, group_of(metric))
                 cohorts[key].append((sample.node, metric, value))
-    found: list[Outlier] = []
+    far_out: list[Outlier] = []
     for (_, _, group), members in cohorts.items():
         rule = rule_of(group)
         assert rule is not None
-        found += _worse(members, rule, policy)
-    return tuple(sorted(found, key=lambda o: (o.z, o.node, o.metric)))
+        far_out += _worse(members, rule, policy)
+    return tuple(sorted(far_out, key=lambda o: (o.z, o.node, o.metric)))
 
 
 @lru_cache(maxsize=16_384)  # a node has some 2,000 figures, and others of its profile the same
 def group_of(metric: str) -> str:
-    """What is compared with one another: the metric, and the rail where the part is one."""
+    """Return the comparison group of a metric: its name, with the rail where the part is one."""
     name, _, part = metric.partition("/")
     return f"{name}/{part}" if _RAIL.fullmatch(part) else name
 
@@ -117,7 +119,7 @@ def _worse(
     if len(nodes) < policy.members_min:
         return
     typical, spread = _centre([value for _, _, value in members])
-    # among thousands somebody is always far out: the limit grows with the number of members
+    # among thousands of values one is always far out: the limit grows with the number of members
     z_max = max(policy.z_max, NormalDist().inv_cdf(1 - policy.chance / len(members)))
     effect = worse_by(rule, typical)
     for node, metric, value in members:
@@ -130,19 +132,19 @@ def _worse(
 
 
 def _centre(values: Sequence[float]) -> tuple[float, float]:
-    """Median, and spread as a standard deviation would be (MAD / 0.6745)."""
+    """Return the median and the spread, scaled to a standard deviation (MAD / 0.6745)."""
     typical = median(values)
     return typical, median(abs(v - typical) for v in values) / 0.6745
 
 
-def siblings(sample: Sample) -> tuple[Outlier, ...]:
-    """Parts of one node that are worse than the others of their kind in it."""
+def find_odd_siblings(sample: Sample) -> tuple[Outlier, ...]:
+    """Return the parts of one node that are worse than the others of their kind in it."""
     groups: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for metric, value in sample.measured.items():
         name, _, part = metric.partition("/")
         if part.partition(" ")[0] == "GPU" and rule_of(metric) is not None:
             groups[name].append((metric, value))
-    found = []
+    odd = []
     for name, members in sorted(groups.items()):
         rule = rule_of(name)
         assert rule is not None
@@ -155,33 +157,33 @@ def siblings(sample: Sample) -> tuple[Outlier, ...]:
         )
         spread = _centre([v for _, v in members])[1]
         for m, v in members:
-            if matters(strict, v, typical):
+            if is_worse(strict, v, typical):
                 z = rule.sign * (v - typical) / spread if spread else float("-inf")
                 among = f"the {len(members)} of its node"
-                found.append(
+                odd.append(
                     Outlier(node=sample.node, metric=m, value=v, typical=typical, z=z, among=among)
                 )
-    return tuple(found)
+    return tuple(odd)
 
 
-def judged(members: Sequence[Sample], policy: Policy) -> Mapping[str, tuple[Outlier, ...]]:
-    """Who of one cohort is unlike the others: as `judge` of each, at the cost of one."""
+def judge_cohort(members: Sequence[Sample], policy: Policy) -> Mapping[str, tuple[Outlier, ...]]:
+    """Return the outliers by node of one cohort: as `judge` of each, at the cost of one."""
     far: dict[str, list[Outlier]] = defaultdict(list)
-    for outlier in outliers([s for s in members if s.sound], policy):
+    for outlier in find_outliers([s for s in members if s.sound], policy):
         far[outlier.node].append(outlier)
-    found = {}
+    by_node = {}
     for member in members:
         if member.sound:
-            found[member.node] = _with_siblings(member, far.get(member.node, ()))
-        else:  # it is no measure for others, but is measured by them
-            found[member.node] = judge(member, members, policy)
-    return {node: worst for node, worst in found.items() if worst}
+            by_node[member.node] = _with_siblings(member, far.get(member.node, ()))
+        else:  # it does not contribute to the comparison, but is compared with the sound nodes
+            by_node[member.node] = judge_node(member, members, policy)
+    return {node: worst for node, worst in by_node.items() if worst}
 
 
-def judge(sample: Sample, others: Sequence[Sample], policy: Policy) -> tuple[Outlier, ...]:
-    """What is wrong with one node's numbers, held against the sound nodes of its cohort.
+def judge_node(sample: Sample, others: Sequence[Sample], policy: Policy) -> tuple[Outlier, ...]:
+    """Return the outliers of one node, compared with the sound nodes of its cohort.
 
-    Only sound nodes are its measure: what is in doubt must not decide about others.
+    Only sound nodes are the reference: a node in doubt must not decide about others.
     """
     like = [
         s
@@ -190,17 +192,19 @@ def judge(sample: Sample, others: Sequence[Sample], policy: Policy) -> tuple[Out
         and s.node != sample.node
         and (s.profile, s.versions) == (sample.profile, sample.versions)
     ]
-    far = outliers([*like, sample], policy)
+    far = find_outliers([*like, sample], policy)
     return _with_siblings(sample, [o for o in far if o.node == sample.node])
 
 
 def _with_siblings(sample: Sample, found: Sequence[Outlier]) -> tuple[Outlier, ...]:
-    told = {o.metric for o in found}
-    return (*found, *(o for o in siblings(sample) if o.metric not in told))
+    listed = {o.metric for o in found}
+    return (*found, *(o for o in find_odd_siblings(sample) if o.metric not in listed))
 
 
-def applied(report: HealthReport, found: Sequence[Outlier]) -> HealthReport:
-    """The report after each outlier was added to the results that measured it: they failed."""
+def add_outliers(report: HealthReport, found: Sequence[Outlier]) -> HealthReport:
+    """Return the report after each outlier was added to the result that measured it as a
+    failure.
+    """
     results = []
     for result in report.results:
         mine = tuple(_finding(o) for o in found if _gave(result, o.metric))
@@ -214,21 +218,21 @@ def applied(report: HealthReport, found: Sequence[Outlier]) -> HealthReport:
 
 
 def _gave(result: CheckResult, metric: str) -> bool:
-    """Whether this result measured this metric of a sample."""
+    """Return whether this result measured this metric of a sample."""
     _, _, load = result.check.partition(AFTER)
     name, _, part = metric.partition("/")
     plain, _, after = name.partition(AFTER)
     return load == after and f"{plain}/{part}" in result.measured
 
 
-def blocker(outlier: Outlier) -> Blocker:
-    """An outlier as what keeps a node from its tenant."""
+def block_outlier(outlier: Outlier) -> Blocker:
+    """Return an outlier as a blocker that keeps a node from its tenant."""
     return Blocker(
         reason=Reason.CHECK_FAILED,
         subject=outlier.metric,
         detail=f"{outlier.value:.6g} is an outlier among {outlier.among}, "
         f"which measure about {outlier.typical:.6g}",
-        unblock="It is checked again by itself; then look at the part.",
+        unblock="It is checked again automatically; then examine the part.",
     )
 
 

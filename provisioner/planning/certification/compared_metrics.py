@@ -1,7 +1,8 @@
-"""Which measured numbers are compared, in which direction, and what difference matters. Pure data.
+"""The rules by which measurements are compared: the better direction, and the difference that
+matters. Pure data.
 
-A number's name ends with its unit, "busbw_gb_s/host" (`CheckResult.measured`). A name that no rule
-knows is kept and shown, and never judged.
+A measurement's name ends with its unit, "busbw_gb_s/host" (`CheckResult.measured`). A name without
+a rule is stored and shown, and never judged.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from provisioner.model.base import Record
 
 
 class MetricRule(Record):
-    """How one kind of number is judged. `sign` +1: more is better; -1: less is better.
+    """The rule for one kind of measurement. `sign` +1: more is better; -1: less is better.
 
     A difference matters if it is larger than `relative` of the reference and than `absolute`.
     """
@@ -37,7 +38,7 @@ RULES: dict[str, MetricRule] = {
     "_us": MetricRule(sign=-1, relative=0.05, absolute=0.2, source=_Z),
     "_ms": MetricRule(sign=-1, relative=0.05, absolute=0.0, source="SuperBench: latency 5 %"),
     "_per_s": MetricRule(sign=-1, relative=0.50, absolute=1.0, source=_Z),
-    # other temperatures tell more of the room and of what ran a minute ago than of the part
+    # other temperatures depend more on the room and on the load a minute ago than on the part
     "gpu_temperature_c": MetricRule(sign=-1, relative=0.0, absolute=15.0, source=_Z),
     "optic_temperature_c": MetricRule(sign=-1, relative=0.0, absolute=15.0, source=_Z),
     "_dbm": MetricRule(sign=1, relative=0.0, absolute=2.0, source=_Z),
@@ -46,7 +47,9 @@ RULES: dict[str, MetricRule] = {
 
 @lru_cache(maxsize=16_384)
 def rule_of(name: str) -> MetricRule | None:
-    """The rule of "name/part", "name after load/part" or "name"; None: it is not compared."""
+    """Return the rule of "name/part", "name after load/part" or "name"; None: it is not
+    compared.
+    """
     metric = name.partition("/")[0].partition(" after ")[0]
     for ending in sorted(RULES, key=len, reverse=True):
         if metric.endswith(ending):
@@ -54,11 +57,11 @@ def rule_of(name: str) -> MetricRule | None:
     return None
 
 
-def matters(rule: MetricRule, value: float, reference: float) -> bool:
-    """Whether `value` is worse than `reference` by more than the rule's effect."""
+def is_worse(rule: MetricRule, value: float, reference: float) -> bool:
+    """Return whether `value` is worse than `reference` by more than the rule's effect."""
     return rule.sign * (reference - value) > worse_by(rule, reference)
 
 
 def worse_by(rule: MetricRule, reference: float) -> float:
-    """By how much a value may be worse than `reference` without any meaning."""
+    """Return how much worse than `reference` a value may be without significance."""
     return max(rule.relative * abs(reference), rule.absolute)

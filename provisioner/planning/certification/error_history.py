@@ -1,7 +1,7 @@
-"""What a node's earlier reports say of its Xids and SXids, added to what the last one says. Pure.
+"""The Xids and SXids of a node's earlier reports, added to the judgement of the last one. Pure.
 
-A kernel log begins anew at every boot; the reports keep what was in the ones before. History ends
-where parts were exchanged: a new GPU in the slot has no past.
+A kernel log begins anew at every boot; the reports preserve the events of earlier boots. The
+history ends where parts were exchanged, because a new GPU in the slot has no past.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import json
 from collections.abc import Mapping, Sequence
 
 from provisioner.checks.kernel_log import CHECK as KERNEL_LOG
-from provisioner.checks.xid.xid_events import events_of
+from provisioner.checks.xid.xid_events import find_events
 from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
 from provisioner.planning.certification.escalation import (
     BY_THE_TABLE,
     Escalation,
-    escalate,
-    occurrences,
+    find_escalations,
+    list_occurrences,
 )
 from provisioner.planning.certification.escalation_rules import DAY_S, Occurrence, Remedy, Step
 
 WINDOW_S = 7 * DAY_S  # the longest window of the rules
 REPORTS_MAX = 50  # the newest; a node is validated a few times a week
-_FRESH = frozenset({"new", "repaired"})  # causes after which parts may be others
+_FRESH = frozenset({"new", "repaired"})  # causes after which parts may have been exchanged
 _ASKS = {
     Step.RESET: Severity.RESET_GPU,
     Step.RESTART: Severity.RESTART,
@@ -31,36 +31,36 @@ _ASKS = {
 }
 
 
-def since_parts_changed(reports: Sequence[HealthReport]) -> tuple[HealthReport, ...]:
-    """The newest reports (given newest first) that are of the parts that are there now."""
-    kept = []
+def select_since_parts_changed(reports: Sequence[HealthReport]) -> tuple[HealthReport, ...]:
+    """Return the newest reports (passed newest first) that are of the present parts."""
+    newest = []
     for report in reports[:REPORTS_MAX]:
-        kept.append(report)
+        newest.append(report)
         if _FRESH & set(report.causes):
             break
-    return tuple(kept)
+    return tuple(newest)
 
 
 def evidence_of(reports: Sequence[HealthReport]) -> tuple[str, ...]:
-    """Digests of the kernel logs that these reports judged."""
+    """Return the digests of the kernel logs that these reports judged."""
     name = KERNEL_LOG.name
-    found = [
+    digests = [
         r.evidence
         for report in reports
         for r in report.results
         if r.evidence and (r.check == name or r.check.startswith(f"{name} after "))
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(digests))
 
 
-def history(texts: Sequence[str], slots: Mapping[str, str]) -> tuple[Occurrence, ...]:
-    """Every event of these evidences once; a text that cannot be read tells nothing."""
-    found: dict[tuple[float, str, int, int], Occurrence] = {}
+def read_history(texts: Sequence[str], slots: Mapping[str, str]) -> tuple[Occurrence, ...]:
+    """Return every event of these texts once, in order; a text that cannot be parsed has none."""
+    by_identity: dict[tuple[float, str, int, int], Occurrence] = {}
     for text in texts:
         for log in _logs(text):
-            for o in occurrences(events_of(log.splitlines(), slots)):
-                found[o.at, o.part, o.code, o.link] = o
-    return tuple(found[key] for key in sorted(found))
+            for o in list_occurrences(find_events(log.splitlines(), slots)):
+                by_identity[o.at, o.part, o.code, o.link] = o
+    return tuple(by_identity[key] for key in sorted(by_identity))
 
 
 def _logs(text: str) -> list[str]:
@@ -73,46 +73,48 @@ def _logs(text: str) -> list[str]:
     return [log for log in logs if isinstance(log, str)]
 
 
-def remedied(reports: Sequence[HealthReport]) -> tuple[Remedy, ...]:
-    """Restarts, as far as reports show them: each was made in a boot of its own, or may have been.
+def list_restarts(reports: Sequence[HealthReport]) -> tuple[Remedy, ...]:
+    """Return the restarts that reports imply: each report may have been made in a boot of its own.
 
-    A report that follows another was preceded by whatever remedy was tried in between.
+    A report that follows another was preceded by the remedy that was tried in between.
     """
     return tuple(Remedy(at=r.started_at, step="restart") for r in reports[:-1])
 
 
-def judged(
+def judge_history(
     report: HealthReport, past: Sequence[Occurrence], remedies: Sequence[Remedy], now: float
 ) -> HealthReport:
-    """The report, its kernel log failed for every part whose history asks for a remedy.
+    """Return the report with its kernel log failed for every part whose history asks for a remedy.
 
-    Only habits count: what a single event asks for was judged with its own log, and done since.
+    Only repeated events count: a single event was judged with its own log, and its remedy was done.
     """
-    asked = [
+    demands = [
         e
-        for e in escalate(past, remedies, now)
+        for e in find_escalations(past, remedies, now)
         if e.step in _ASKS and e.rule != BY_THE_TABLE and e.events > 1
     ]
-    if not asked:
+    if not demands:
         return report
-    results = tuple(_with(r, asked) if r.check == KERNEL_LOG.name else r for r in report.results)
+    results = tuple(
+        _fail_result(r, demands) if r.check == KERNEL_LOG.name else r for r in report.results
+    )
     return report.model_copy(update={"results": results})
 
 
-def _with(result: CheckResult, asked: Sequence[Escalation]) -> CheckResult:
-    known = {(f.part, f.severity) for f in result.findings}
-    more = tuple(f for e in asked if ((f := _finding(e)).part, f.severity) not in known)
+def _fail_result(result: CheckResult, demands: Sequence[Escalation]) -> CheckResult:
+    present = {(f.part, f.severity) for f in result.findings}
+    more = tuple(f for e in demands if ((f := _finding(e)).part, f.severity) not in present)
     if not more or result.verdict is Verdict.SKIPPED:
         return result
     findings = (*result.findings, *more)
     return result.model_copy(update={"verdict": Verdict.FAIL, "findings": findings})
 
 
-def _finding(asked: Escalation) -> Finding:
+def _finding(demand: Escalation) -> Finding:
     return Finding(
-        part=asked.part[:80],
-        severity=_ASKS[asked.step],
-        detail=f"its history asks to {asked.step}: {asked.reason}"[:300],
-        measured=f"{asked.events} times",
-        wanted=f"rule {asked.rule!r} ({asked.source})"[:300],
+        part=demand.part[:80],
+        severity=_ASKS[demand.step],
+        detail=f"its history asks to {demand.step}: {demand.reason}"[:300],
+        measured=f"{demand.events} times",
+        wanted=f"rule {demand.rule!r} ({demand.source})"[:300],
     )

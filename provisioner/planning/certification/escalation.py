@@ -1,14 +1,15 @@
-"""What a history of Xids and SXids asks for: the same code may be an accident, a habit, or an end.
+"""The step that a history of Xids and SXids asks for.
 
-Pure: events with times in, one action per part out, with the rule and where it comes from. The
-rules are data (`escalation_rules`). The order in which a history is told means nothing.
+Pure: events with times go in, one step per part comes out, with its rule and source. The same code
+may be an accident, a repeated fault or the end of a part; the rules are data (`escalation_rules`).
+The order of the events in the input is irrelevant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from provisioner.checks.xid.error_codes import Family, rank
+from provisioner.checks.xid.error_codes import Family, rank_severity
 from provisioner.checks.xid.sxid_table import explain_sxid
 from provisioner.checks.xid.xid_events import ErrorEvent
 from provisioner.checks.xid.xid_explain import explain_xid
@@ -39,7 +40,7 @@ _OF_SEVERITY: dict[Severity | None, Step] = {
 
 
 class Escalation(Record):
-    """What one part's history asks for, and by which rule."""
+    """The step that one part's history asks for, and the rule behind it."""
 
     part: str
     step: Step
@@ -47,11 +48,11 @@ class Escalation(Record):
     rule: str
     reason: str
     source: str
-    events: int  # bursts that count
+    events: int  # number of bursts that count
 
 
-def occurrences(events: Iterable[ErrorEvent]) -> tuple[Occurrence, ...]:
-    """A log's events as history; those without a time are left out, they cannot be placed."""
+def list_occurrences(events: Iterable[ErrorEvent]) -> tuple[Occurrence, ...]:
+    """Return a log's events as history; events without a time cannot be placed and are left out."""
     return tuple(
         Occurrence(
             at=event.last_at,
@@ -67,22 +68,22 @@ def occurrences(events: Iterable[ErrorEvent]) -> tuple[Occurrence, ...]:
     )
 
 
-def escalate(
+def find_escalations(
     history: Iterable[Occurrence],
     remedies: Sequence[Remedy],
     now: float,
     rules: Sequence[Rule] = RULES,
 ) -> tuple[Escalation, ...]:
-    """What every part's history asks for, gravest first. Order of the history means nothing.
+    """Return the step for every part with a history, gravest first.
 
     A fatal SXid beside Xid 74 blames the switch: the GPUs' 74 then asks for no more than a restart.
     """
-    seen = sorted((o for o in history if o.at <= now), key=lambda o: (o.at, o.part, o.code))
-    found = []
-    for part in sorted({o.part for o in seen}):
-        mine = [o for o in seen if o.part == part]
+    past = sorted((o for o in history if o.at <= now), key=lambda o: (o.at, o.part, o.code))
+    escalations = []
+    for part in sorted({o.part for o in past}):
+        mine = [o for o in past if o.part == part]
         best = _own(part, mine, now)
-        matched = [m for rule in rules if (m := _match(rule, part, seen, remedies, now))]
+        matched = [m for rule in rules if (m := _match(rule, part, past, remedies, now))]
         names = {m.rule for m in matched}
         for match in matched:
             if match.rule == "48 alone" and "48 with remapping" in names:
@@ -90,27 +91,31 @@ def escalate(
             if best is None or _STEPS.index(match.step) > _STEPS.index(best.step):
                 best = match
         if best is not None:
-            found.append(_root(best, mine, seen))
-    return tuple(sorted(found, key=lambda e: (-_STEPS.index(e.step), e.part)))
+            escalations.append(_root(best, mine, past))
+    return tuple(sorted(escalations, key=lambda e: (-_STEPS.index(e.step), e.part)))
 
 
 def _own(part: str, mine: Sequence[Occurrence], now: float) -> Escalation | None:
-    """What the gravest single event of the last day asks for, by the tables."""
+    """Return the step of the gravest single event of the last day, by the tables; None without
+    one.
+    """
     recent = [o for o in mine if now - o.at <= DAY_S]
     if not recent:
         return None
-    top = max(recent, key=lambda o: (rank(_severity(o)), o.at))
+    top = max(recent, key=lambda o: (rank_severity(_severity(o)), o.at))
     severity = _severity(top)
-    # the workflow of 48 is a rule here: by itself it resets
+    # a rule above has the workflow of 48: a single event asks for a reset
     step = Step.RESET if _is(top, 48) else _OF_SEVERITY[severity]
-    told = explain_sxid(top.code) if top.family is Family.SXID else explain_xid(top.code, top.words)
+    explanation = (
+        explain_sxid(top.code) if top.family is Family.SXID else explain_xid(top.code, top.words)
+    )
     return Escalation(
         part=part,
         step=step,
         codes=(top.code,),
         rule=BY_THE_TABLE,
-        reason=f"{top.family} {top.code}: {told.meaning}",
-        source=told.source,
+        reason=f"{top.family} {top.code}: {explanation.meaning}",
+        source=explanation.source,
         events=len(_bursts(o.at for o in recent if o.code == top.code)),
     )
 
@@ -118,15 +123,15 @@ def _own(part: str, mine: Sequence[Occurrence], now: float) -> Escalation | None
 def _match(
     rule: Rule, part: str, seen: Sequence[Occurrence], remedies: Sequence[Remedy], now: float
 ) -> Escalation | None:
-    """The rule's answer for one part; None if it does not apply."""
+    """Return the rule's step for one part; None if the rule does not apply."""
     counted = _counted(rule, part, seen, remedies, now)
     best = _most(rule, counted)
     bursts = len(_bursts(o.at for o in best))
     if bursts < rule.count:
         return None
     if rule.alone:
-        others = {o.part for o in seen} - {part}
-        same = (_most(rule, _counted(rule, other, seen, remedies, now)) for other in others)
+        further_parts = {o.part for o in seen} - {part}
+        same = (_most(rule, _counted(rule, other, seen, remedies, now)) for other in further_parts)
         if any(len(_bursts(o.at for o in group)) >= rule.count for group in same):
             return None
     return Escalation(
@@ -143,7 +148,7 @@ def _match(
 def _counted(
     rule: Rule, part: str, seen: Sequence[Occurrence], remedies: Sequence[Remedy], now: float
 ) -> list[Occurrence]:
-    """The occurrences on a part that a rule counts."""
+    """Return the occurrences on a part that a rule counts."""
     recent = [
         o
         for o in seen
@@ -154,19 +159,21 @@ def _counted(
         near = [o.at for o in recent if o.code in rule.beside]
         counted = [o for o in counted if any(abs(o.at - at) <= BURST_S for at in near)]
     if rule.after_remedy:
-        done = [
+        remedy_times = [
             r.at
             for r in remedies
             if r.part in ("", part) and r.step in rule.after_remedy and now - r.at <= rule.window_s
         ]
-        # it was there before the remedy, and came again after it
+        # it occurred before the remedy, and again after it
         first = min((o.at for o in counted), default=now)
-        counted = [o for o in counted if sum(first < at < o.at for at in done) >= rule.remedies_min]
+        counted = [
+            o for o in counted if sum(first < at < o.at for at in remedy_times) >= rule.remedies_min
+        ]
     return counted
 
 
 def _most(rule: Rule, counted: Sequence[Occurrence]) -> list[Occurrence]:
-    """Those on the one link, or in the one place, that has most bursts."""
+    """Return the occurrences on the one link, or in the one place, that has most bursts."""
     things: dict[object, list[Occurrence]] = {}
     for occurrence in counted:
         key = {"link": occurrence.link, "place": occurrence.place}.get(rule.same, 0)
@@ -176,7 +183,7 @@ def _most(rule: Rule, counted: Sequence[Occurrence]) -> list[Occurrence]:
 
 
 def _root(found: Escalation, mine: Sequence[Occurrence], seen: Sequence[Occurrence]) -> Escalation:
-    """With a fatal SXid beside it, an Xid 74 is not the GPU's fault."""
+    """Blame the switch instead of the GPU for an Xid 74 that has a fatal SXid beside it."""
     switch = [o for o in seen if o.family is Family.SXID and _fatal(o)]
     ours = [o for o in mine if _is(o, 74)]
     beside = any(abs(s.at - o.at) <= BURST_S for s in switch for o in ours)
@@ -200,7 +207,7 @@ def _severity(occurrence: Occurrence) -> Severity | None:
 
 
 def _fatal(occurrence: Occurrence) -> bool:
-    return rank(_severity(occurrence)) >= rank(Severity.RESET_GPU)
+    return rank_severity(_severity(occurrence)) >= rank_severity(Severity.RESET_GPU)
 
 
 def _is(occurrence: Occurrence, code: int) -> bool:
@@ -208,7 +215,7 @@ def _is(occurrence: Occurrence, code: int) -> bool:
 
 
 def _bursts(times: Iterable[float]) -> list[float]:
-    """The beginning of each burst: what follows within `BURST_S` of its last is the same one."""
+    """Return the begin of each burst: an event within `BURST_S` of the last one is in its burst."""
     begun: list[float] = []
     last = float("-inf")
     for at in sorted(times):

@@ -1,6 +1,6 @@
-"""When a history of Xids and SXids asks for more than its last event does: the rules, as data.
+"""Rules for histories of Xids and SXids that ask for more than the last event does. Pure data.
 
-Sources beside each. Nothing here condemns a part by itself: RMA means "gather the evidence and ask
+Each rule has its source. No rule condemns a part by itself: RMA means "collect the evidence and ask
 the vendor", as the catalogue's CONTACT_SUPPORT and RUN_FIELDDIAG do.
 """
 
@@ -16,14 +16,14 @@ from provisioner.model.base import Record
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
-BURST_S = 180.0  # NVSentinel merges what comes within 3 minutes into one
+BURST_S = 180.0  # NVSentinel merges events within 3 minutes into one
 
 
 class Step(StrEnum):
-    """What to do, from nothing to returning the part; a later one includes the earlier."""
+    """The next step, from none to returning the part; a later one includes the earlier."""
 
     IGNORE = "ignore"
-    MONITOR = "monitor"  # the application's, or to be seen again
+    MONITOR = "monitor"  # the application's fault, or to be observed further
     RESET = "reset"  # drain, reset the GPU, judge again
     RESTART = "restart"  # drain, restart the node, judge again
     DIAGNOSE = "diagnose"  # DCGM's extended diagnosis, then the vendor's field diagnosis
@@ -31,7 +31,7 @@ class Step(StrEnum):
 
 
 class Occurrence(Record):
-    """One Xid or SXid that a node had. `part` is a serial or a slot: what stays itself."""
+    """One Xid or SXid of a node. `part` is a serial or a slot, which does not change."""
 
     at: float  # Unix seconds
     family: Family = Family.XID
@@ -43,7 +43,7 @@ class Occurrence(Record):
 
 
 class Remedy(Record):
-    """What was done to a part, or to the node ("")."""
+    """A remedy that was carried out on a part, or on the node ("")."""
 
     at: float
     part: str = ""
@@ -54,13 +54,12 @@ Same = Literal["part", "link", "place"]
 
 
 class Rule(Record):
-    """So many bursts of these codes within a window, on the same thing, ask for a step.
+    """A rule: so many bursts of these codes within a window, on the same object, ask for a step.
 
-    `codes` empty: every code that asks for a reset or more by itself (a fatal one).
-    `alone`: no other GPU of the node has as many, else it is the application's.
-    `beside`: one of these must have come to the same part within `BURST_S` too.
-    `after_remedy`: only those count that came again although this was done between, at least
-    `remedies_min` times within the window.
+    `codes` empty: every code that asks for a reset or more by itself (a fatal one). `alone`: no
+    other GPU of the node has as many; otherwise the application is at fault. `beside`: the part had
+    one of these within `BURST_S` too. `after_remedy`: only events that recurred after one of these
+    remedies count, with at least `remedies_min` remedies within the window.
     """
 
     name: str

@@ -1,7 +1,8 @@
-"""Which gates a certificate proves, and whether these are enough for a release. Pure.
+"""The gates that a certificate proves, and whether they are enough for a release. Pure.
 
-Rule: a gate is proved whole or not at all. Who was tested in part, because only a part had
-changed, keeps the earlier proof with its date; what concerns the gate and was not tested ends it.
+A gate is proved completely or not at all. A node that was tested in part, because only a part had
+changed, keeps the earlier proof with its date; a change that concerns the gate and was not tested
+ends the proof.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from provisioner.model.outcome import Blocker, Reason
 DAY_S = 86400.0
 
 
-def proofs(
+def list_proofs(
     certificate_id: str,
     report: HealthReport,
     kind: NodeKind,
@@ -28,36 +29,38 @@ def proofs(
     keeps: Collection[Gate],
     now: float,
 ) -> tuple[GateProof, ...]:
-    """The gates of a certificate whose report has nothing but passes.
+    """Return the gates of a certificate whose report has only passes.
 
-    `keeps`: gates of which the last certificate's proof still holds (`Selection.keeps`).
+    `keeps`: gates of which the last certificate's proof remains valid (`Selection.keeps`).
     """
     passed = {r.check for r in report.results}
     earlier = {g.gate: g for g in last.gates} if last is not None else {}
-    found = []
+    proofs = []
     for gate in Gate:
         whole = {c.name for c in catalogue if (c.kind, c.gate) == (kind, gate) and not c.on_request}
-        if gate is Gate.C:  # it is chosen and run as a whole, by a session
+        if gate is Gate.C:  # it is selected and run as a whole, by a session
             now_proved = any(r.gate is gate for r in report.results)
         else:
             now_proved = bool(whole) and whole <= passed
         if now_proved:
             at = float(floor(now))
-            found.append(GateProof(gate=gate, certificate=certificate_id, proved_at=at))
+            proofs.append(GateProof(gate=gate, certificate=certificate_id, proved_at=at))
         elif gate in keeps and gate in earlier:
-            found.append(earlier[gate])
-    return tuple(found)
+            proofs.append(earlier[gate])
+    return tuple(proofs)
 
 
-def ages(last: Certificate | None, now: float) -> dict[Gate, float] | None:
-    """Gate -> days since it was proved; None without a certificate."""
+def count_days_since_proof(last: Certificate | None, now: float) -> dict[Gate, float] | None:
+    """Return gate -> days since it was proved; None without a certificate."""
     if last is None:
         return None
     return {g.gate: max(0.0, now - g.proved_at) / DAY_S for g in last.gates}
 
 
-def refused(certificate: Certificate, demanded: str) -> tuple[Blocker, ...]:
-    """Why a certificate is not enough for a release that demands these gates; () if it is."""
+def find_unproved_gates(certificate: Certificate, demanded: str) -> tuple[Blocker, ...]:
+    """Return why a certificate is not enough for a release that demands these gates; () if it
+    is.
+    """
     lacking = [g for g in Gate if g.value in demanded and g.value not in certificate.proved]
     if not lacking:
         return ()
@@ -68,7 +71,7 @@ def refused(certificate: Certificate, demanded: str) -> tuple[Blocker, ...]:
             subject=f"{certificate.node}/gates",
             detail=f"a release demands gate {named}, and its certificate proves"
             f" {certificate.proved or 'none'}",
-            unblock="It is tested and certified anew by itself; `release_gates` says what is"
-            " demanded.",
+            unblock="It is tested and certified again automatically; `release_gates` lists the"
+            " demanded gates.",
         ),
     )

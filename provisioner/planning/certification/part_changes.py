@@ -1,7 +1,7 @@
-"""What differs in parts before and after people worked on a node; who may stand in a slot. Pure.
+"""The differences in parts before and after people worked on a node. Pure.
 
-Rule: a part without a serial before or after proves nothing; it is named, never counted as the
-same. A part that came is a stranger, whatever its model.
+A part without a serial before or after proves nothing; it is named, and never counted as unchanged.
+A part that was built in is unknown hardware, whatever its model.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from provisioner.model.node import BmcRef, Node, Placement, State
 Parts = tuple[tuple[str, str, str, str], ...]  # (kind, slot, serial, model)
 
 
-def parts_of(inventory: Inventory | None) -> Parts:
-    """Every part that can be swapped, as a case keeps it; "" where it gives no serial or model."""
+def list_parts(inventory: Inventory | None) -> Parts:
+    """Return every part that can be swapped; "" where it reports no serial or model."""
     if inventory is None:
         return ()
     return tuple(
@@ -26,14 +26,14 @@ def parts_of(inventory: Inventory | None) -> Parts:
 
 
 def _model(device: Device) -> str:
-    """What makes a spare the right one: part number, or else its model."""
+    """Return the identity of a matching spare: the part number, or else the model."""
     return device.part or device.model or ""
 
 
-def difference(case: Case, after: Inventory) -> PartsDifference:
-    """From the parts of the case to those that are there now; slots in order."""
+def compare_parts(case: Case, after: Inventory) -> PartsDifference:
+    """Return the differences between the case's parts and the present ones, in slot order."""
     was = {(k, s): (serial, model) for k, s, serial, model in case.parts_before}
-    now = {(k, s): (serial, model) for k, s, serial, model in parts_of(after)}
+    now = {(k, s): (serial, model) for k, s, serial, model in list_parts(after)}
     old_place = {serial: slot for (_, slot), (serial, _) in was.items() if serial}
     changes, unknown = [], []
     for key in sorted(was.keys() | now.keys()):
@@ -58,70 +58,70 @@ def difference(case: Case, after: Inventory) -> PartsDifference:
     system = bool(
         case.system_before and after.system_serial and case.system_before != after.system_serial
     )
-    return _judged(case, tuple(changes), tuple(unknown), system=system)
+    return _judge_changes(case, tuple(changes), tuple(unknown), system=system)
 
 
-def _judged(
+def _judge_changes(
     case: Case, changes: tuple[PartChange, ...], unknown: tuple[str, ...], *, system: bool
 ) -> PartsDifference:
-    wanted = _wanted(case)
+    requested = _wanted(case)
     swapped = {c.slot for c in changes}
     return PartsDifference(
         changes=changes,
         unknown=unknown,
-        unexpected=tuple(sorted(f"{c.kind}/{c.slot}" for c in changes if c.slot not in wanted)),
-        missing=tuple(sorted(s for s in wanted - swapped if _known(case, s))),
+        unexpected=tuple(sorted(f"{c.kind}/{c.slot}" for c in changes if c.slot not in requested)),
+        missing=tuple(sorted(s for s in requested - swapped if _known(case, s))),
         wrong=tuple(sorted(_wrong(c) for c in changes if _wrong(c))),
         system_changed=system,
     )
 
 
 def _wanted(case: Case) -> set[str]:
-    """Slots that the case asked people to put another part into."""
+    """Return the slots into which the case asked people to put another part."""
     last = case.tries[-1] if case.tries else None
     return {last.part} if last is not None and last.remedy is RemedyKind.REPLACE else set()
 
 
 def _known(case: Case, slot: str) -> bool:
-    """Whether the inventory ever listed it: an optic or a cable gives no serial here."""
+    """Return whether the inventory ever listed the slot: an optic or a cable has no serial here."""
     return any(s == slot and serial for _, s, serial, _ in case.parts_before)
 
 
 def _wrong(change: PartChange) -> str:
-    """A part of another make than the one before; "" if it is the same or nobody can say."""
+    """Return a part of another make than the one before; "" if it is the same or unknown."""
     was, now = change.model_before, change.model_after
     if not was or not now or was == now:
         return ""
     return f"{change.kind}/{change.slot}: {now} instead of {was}"
 
 
-def doubtful(case: Case) -> bool:
-    """Whether what people did cannot be read from serials: then everything is tested."""
+def is_doubtful(case: Case) -> bool:
+    """Return whether serials cannot show people's work, in which case everything is tested."""
     last = case.tries[-1] if case.tries else None
     if case.deeper or last is None or last.remedy is not RemedyKind.REPLACE:
         return True
     return not any(slot == last.part and serial for _, slot, serial, _ in case.parts_before)
 
 
-def strangers(node: Node, slots: Iterable[str]) -> tuple[BmcRef, ...]:
-    """The node's BMCs, those of exchanged cards without pin, serial and credential of before."""
+def reset_exchanged_bmcs(node: Node, slots: Iterable[str]) -> tuple[BmcRef, ...]:
+    """Return the node's BMCs, those of exchanged cards without their pin, serial and credential."""
     fresh = set(slots)
     bare = {"pin": "", "serial": "", "base_mac": "", "rotated": False}
     return tuple(b.model_copy(update=bare) if b.name in fresh else b for b in node.bmcs)
 
 
-class Replaced(Record):
-    """A host that stands where another stood, and whose credentials must be forgotten."""
+class Replacement(Record):
+    """A host that replaces another one, and the credentials of its predecessor, to be removed."""
 
     node: Node
     forget: tuple[str, ...]  # names in the vault
 
 
-def replaced_host(node: Node, now: float, bmcs: Sequence[BmcRef] = ()) -> Replaced:
-    """Another host in the same place: it keeps name, location and cables, and nothing else.
+def replace_host(node: Node, now: float, bmcs: Sequence[BmcRef] = ()) -> Replacement:
+    """Return another host in the same place: it keeps only name, location and cables.
 
-    No tenant, no certificate, no profile, no erasure, no operating system of its predecessor; its
-    own disks are as strange as the host, so that they count as somebody's until they are erased.
+    It has no tenant, certificate, profile, erasure or operating system of its predecessor; its own
+    disks are as unknown as the host, so that they may hold data until they are erased.
     """
     fresh = Node(
         id=node.id,
@@ -137,17 +137,17 @@ def replaced_host(node: Node, now: float, bmcs: Sequence[BmcRef] = ()) -> Replac
         address=node.address,
         location=node.location,
         ports=node.ports,
-        bmcs=tuple(bmcs) or strangers(node, {b.name for b in node.bmcs}),
+        bmcs=tuple(bmcs) or reset_exchanged_bmcs(node, {b.name for b in node.bmcs}),
         note="another host stands in this place",
     )
-    return Replaced(node=fresh, forget=tuple(f"{node.id}/{b.name}" for b in node.bmcs))
+    return Replacement(node=fresh, forget=tuple(f"{node.id}/{b.name}" for b in node.bmcs))
 
 
-STRANGER = "unknown"  # nobody knows whose data a host brings along; erased before anything else
+STRANGER = "unknown"  # a host may bring unknown data along; it is erased before anything else
 
 
-def summary(difference: PartsDifference) -> Mapping[str, object]:
-    """The difference as the journal and the certificate's reader see it."""
+def summarize_changes(difference: PartsDifference) -> Mapping[str, object]:
+    """Return the difference as the journal records it."""
     return {
         "changes": [c.model_dump(mode="json") for c in difference.changes],
         "unexpected": list(difference.unexpected),

@@ -1,8 +1,9 @@
-"""Did a change make nodes worse? Before and after, node by node. Pure.
+"""Comparison of nodes before and after a change, node by node. Pure.
 
-Each node is its own control: the relative difference of its two measurements. The median says how
-much, an exact sign test (binomial) how sure. A wave is stopped by a metric that is worse both by an
-effect that matters and beyond chance; a wave that is too small to tell is "not told", never "good".
+Each node is its own control: the relative difference of its two measurements. The median is the
+effect, and an exact sign test (binomial) is its certainty. A metric stops a wave if it is worse
+both by an effect that matters and beyond chance; a wave that is too small for a result is
+`NOT_TOLD`, never good.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification.compared_metrics import rule_of
 
-_NOTHING = 1e-17  # of a sum: a term that does not change it
+_NOTHING = 1e-17  # terms below this share do not change the sum
 
 
 class Effect(StrEnum):
-    """What a comparison says."""
+    """The result of a comparison."""
 
     BETTER_OR_SAME = "better_or_same"
     WORSE = "worse"
@@ -30,8 +31,9 @@ class Effect(StrEnum):
 
 
 class RegressionPolicy(Record):
-    """Proposals, to be tuned. The effect that matters is half of what makes one node an outlier:
-    a whole cohort that moved is no chance."""
+    """Thresholds; proposals, to be tuned. The effect that matters is half of the effect that
+    makes one node an outlier, because a whole cohort does not move by chance.
+    """
 
     nodes_min: int = 5  # the fewest with which a sign test can reach p < 0.05
     effect_part: float = 0.5  # of the metric's own effect
@@ -44,23 +46,23 @@ class Comparison(Record):
     metric: str
     nodes: int
     change: float
-    p: float  # chance of so many worse nodes if nothing had changed
+    p: float  # probability of so many worse nodes without a change
     effect: Effect
 
 
-def compare(
+def compare_metrics(
     before: Mapping[str, Mapping[str, float]],
     after: Mapping[str, Mapping[str, float]],
     policy: RegressionPolicy,
 ) -> tuple[Comparison, ...]:
-    """Every metric that nodes measured both before and after (node -> metric -> value)."""
+    """Compare every metric that nodes measured both before and after (node -> metric -> value)."""
     pairs: dict[str, list[tuple[float, float]]] = {}
     for node in sorted(before.keys() & after.keys()):
         mine: dict[str, list[tuple[float, float]]] = {}
         for metric in sorted(before[node].keys() & after[node].keys()):
             pair = (before[node][metric], after[node][metric])
             mine.setdefault(metric.partition("/")[0], []).append(pair)
-        for name, values in mine.items():  # a node with eight GPUs has one voice
+        for name, values in mine.items():  # a node with eight GPUs counts once
             pairs.setdefault(name, []).append(
                 values[0]
                 if len(values) == 1
@@ -94,8 +96,11 @@ def _compared(
 
 
 def _tail(tosses: int, heads: int) -> float:
-    """The chance of at least so many heads: each term from the one before, in logarithms at first,
-    for exact ones of thousands of nodes have thousands of digits."""
+    """Return the probability of at least so many heads.
+
+    Each term is computed from the one before, and the first in logarithms, because exact terms of
+    thousands of nodes have thousands of digits.
+    """
     if 2 * heads <= tosses:
         return 1.0 if heads == 0 else 1.0 - _tail(tosses, tosses - heads + 1)
     ways = lgamma(tosses + 1) - lgamma(heads + 1) - lgamma(tosses - heads + 1)
@@ -108,12 +113,12 @@ def _tail(tosses: int, heads: int) -> float:
     return total
 
 
-def wave_verdict(
+def judge_wave(
     before: Mapping[str, Mapping[str, float]],
     after: Mapping[str, Mapping[str, float]],
     policy: RegressionPolicy,
 ) -> tuple[Blocker, ...]:
-    """Why the waves behind this one must not start; () if nothing speaks against it."""
+    """Return why the waves after this one must not start; () if no metric is worse."""
     return tuple(
         Blocker(
             reason=Reason.CHECK_FAILED,
@@ -121,22 +126,22 @@ def wave_verdict(
             detail=f"{c.nodes} nodes are {-c.change:.1%} worse than before (p = {c.p:.2g})",
             unblock="Roll the wave back, or accept the change with a reason.",
         )
-        for c in compare(before, after, policy)
+        for c in compare_metrics(before, after, policy)
         if c.effect is Effect.WORSE
     )
 
 
-def campaign_verdicts(
+def judge_campaign(
     campaign: Campaign, rows: Mapping[str, CampaignRow], policy: RegressionPolicy
 ) -> tuple[Blocker, ...]:
-    """Metrics that got worse, by profile: what speaks against going on."""
+    """Return the metrics that became worse, by profile."""
     if campaign.going_back:
         return ()
     judged = [r for r in rows.values() if r.progress.state in (Progress.SOAKING, Progress.DONE)]
-    found: list[Blocker] = []
+    regressions: list[Blocker] = []
     for profile in sorted({r.facts.profile for r in judged}):
         mine = [r for r in judged if r.facts.profile == profile and r.before and r.after]
         before = {r.node: r.before for r in mine}
         after = {r.node: r.after for r in mine}
-        found += wave_verdict(before, after, policy)
-    return tuple(b for b in found if b.subject not in campaign.accepted)
+        regressions += judge_wave(before, after, policy)
+    return tuple(b for b in regressions if b.subject not in campaign.accepted)

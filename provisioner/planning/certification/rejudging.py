@@ -1,6 +1,6 @@
-"""Stored evidence judged again, under other thresholds or newer judges: what would change.
+"""Stored evidence judged again, under other thresholds or newer judges.
 
-Pure, and it changes nothing: a report stays what it was when it was made.
+Pure, and without effect: the stored report stays unchanged.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _RAW: TypeAdapter[dict[str, Evidence]] = TypeAdapter(dict[str, Evidence])
 AFTER = " after "  # "ecc after nccl_single": a check that was judged again after a load test
 
 
-class Rejudged(Record):
-    """One result, as it was and as it would be now."""
+class Rejudgement(Record):
+    """One result, as recorded and as judged now."""
 
     check: str
     was: Verdict
@@ -31,27 +31,27 @@ class Rejudged(Record):
 
     @property
     def worse(self) -> bool:
-        """It passed, and would not now."""
+        """Return whether it passed, and would not now."""
         return self.was is Verdict.PASS and self.now.verdict is not Verdict.PASS
 
 
-def raw_outputs(text: str) -> Raw | None:
-    """Outputs as they are stored, by command name; None if this is no such text."""
+def parse_outputs(text: str) -> Raw | None:
+    """Return stored outputs by command name; None if the text has another form."""
     try:
         return _RAW.validate_json(text)
     except ValidationError:
         return None
 
 
-def rejudge(
+def rejudge_report(
     report: HealthReport,
     raw: Mapping[str, str],
     checks: Sequence[Check],
     context: CheckContext,
-) -> Iterator[Rejudged]:
-    """Every result of a report that has evidence. `raw`: digest -> stored text.
+) -> Iterator[Rejudgement]:
+    """Judge every result of a report that has evidence again. `raw`: digest -> stored text.
 
-    A result that was skipped because an earlier gate failed has none, and is left out.
+    A result that was skipped because an earlier gate failed has no evidence, and is left out.
     """
     by_name = {check.name: check for check in checks}
     for result in report.results:
@@ -59,7 +59,7 @@ def rejudge(
             continue
         now = _now(result, raw, by_name, context)
         renamed = now.model_copy(update={"check": result.check, "evidence": result.evidence})
-        yield Rejudged(check=result.check, was=result.verdict, now=renamed)
+        yield Rejudgement(check=result.check, was=result.verdict, now=renamed)
 
 
 def _now(
@@ -68,7 +68,7 @@ def _now(
     check = checks.get(result.check.split(AFTER)[0])
     if check is None:
         return result.model_copy(update={"verdict": Verdict.SKIPPED, "findings": ()})
-    outputs = raw_outputs(raw.get(result.evidence, ""))
+    outputs = parse_outputs(raw.get(result.evidence, ""))
     if outputs is None:
-        return check.skipped("its evidence is not stored, or cannot be read")
+        return check.report_skipped("its evidence is not stored, or cannot be read")
     return check.judge(outputs, context)

@@ -1,7 +1,7 @@
-"""Which run-time settings a SuperNIC needs now, from the matrix's profile and the fabric's overlay.
+"""Run-time settings of SuperNICs, from the matrix's profile and the fabric's overlay.
 
-They are lost at every boot, so they are no component with a version: they are set before the
-checks of every validation, and a check reads them with other tools than set them.
+Every boot loses them, so they are no component with a version: they are set before the checks of
+every validation, and a check reads them with other tools than those that set them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from provisioner.model.base import Record
 
 ROOT = "/interfaces/interface/"
 OVERLAYS = ("pure_l3", "l3_evpn")
-# the interface must go down and up before it counts (NVIDIA's nic-configuration-operator)
+# the interface must go down and up before it takes effect (NVIDIA's nic-configuration-operator)
 _GAP = "ethernet/nvidia/config/inter-packet-gap"
-_BEFORE = ("nvidia/qos/", "nvidia/roce/")  # of these, none needs the congestion-control algorithm
-_ALSO = {"nvidia/qos/config/trust-mode": "QOS_TRUST_MODE_DSCP"}  # the service's other word
+# settings that do not need the congestion-control algorithm
+_BEFORE = ("nvidia/qos/", "nvidia/roce/")
+# an equivalent value that the service may report
+_ALSO = {"nvidia/qos/config/trust-mode": "QOS_TRUST_MODE_DSCP"}
 _PATH = re.compile(r"[a-z][a-z0-9_-]*(\[id=\d{1,3}\])?(/[a-z][a-z0-9_-]*(\[id=\d{1,3}\])?){1,9}")
 _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -32,14 +34,16 @@ class Setting(Record):
 
 
 class Runtime(Record):
-    """In the order in which they are set; the algorithm is started between the two."""
+    """Settings in the order in which they are set; the algorithm is started between the two
+    groups.
+    """
 
     routing: tuple[Setting, ...]
     congestion: tuple[Setting, ...]
 
 
-def fault(place: str, value: str) -> str | None:
-    """What is wrong with one line of a profile."""
+def find_fault(place: str, value: str) -> str | None:
+    """Return the error in one line of a profile, or None."""
     path, mark, overlay = place.partition("@")
     if mark and overlay not in OVERLAYS:
         return f"there is no overlay '{overlay}'"
@@ -48,8 +52,8 @@ def fault(place: str, value: str) -> str | None:
     return None
 
 
-def settings(profile: Mapping[str, str], overlay: str) -> Runtime:
-    """What a profile asks of every interface of a SuperNIC in a fabric of this kind."""
+def select_settings(profile: Mapping[str, str], overlay: str) -> Runtime:
+    """Return the settings of a profile for every interface of a SuperNIC in this kind of fabric."""
     mine = [
         (place.partition("@")[0], value)
         for place, value in profile.items()

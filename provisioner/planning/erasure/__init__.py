@@ -1,1 +1,1 @@
-"""How disks are erased and images deployed, and what the answers prove. Pure."""
+"""Erasure of disks and deployment of images, and the proof that the answers provide. Pure."""

@@ -1,7 +1,7 @@
-"""What is written to which disk, and what the new system is told at its first boot. Pure.
+"""The disk that an image is written to, and the configuration of the new system's first boot. Pure.
 
-Rule: a disk is named by its serial, never by its place in a list; what cannot be told apart, or is
-not what it was a moment ago, is not written to.
+A disk is identified by its serial, never by its place in a list; a disk that is ambiguous, or that
+differs from the last reading, is not written to.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from provisioner.planning.path.pins import judge_pin
 from provisioner.planning.path.planner import plan
 
 MIB = 1024 * 1024
-TABLE_BYTES = MIB  # both partition tables lie within this of an image's ends
-WHOLE_BELOW_BYTES = 4 * MIB  # so small an image has no partition table worth leaving out
+TABLE_BYTES = MIB  # both partition tables lie within this distance of an image's ends
+WHOLE_BELOW_BYTES = 4 * MIB  # a smaller image has no partition table worth leaving out
 SLOT = "host"
 
 
@@ -32,18 +32,18 @@ class ImageFile(Record):
     """A raw image that was verified: `checked` is the SHA-256 of the range that is read back."""
 
     name: str  # file name in the artifact store
-    url: str  # where the agent fetches it
+    url: str  # the URL from which the agent fetches it
     size: int
     sha256: str
     checked: str
 
 
 def read_range(size: int) -> tuple[int, int]:
-    """Offset and length of what is compared after writing: everything but the partition tables.
+    """Return offset and length of the range compared after writing: all but the partition tables.
 
     The agent moves a GPT's second table to the disk's end and adds the partition of the
     configuration drive (ironic-python-agent 13.0.0, partition_utils), so these bytes differ
-    rightly; every partition of the image lies between them.
+    legitimately; every partition of the image lies between them.
     """
     if size < WHOLE_BELOW_BYTES:
         return 0, size
@@ -60,14 +60,14 @@ def system_first(
     history: History,
     production: bool,
 ) -> Plan | None:
-    """The plan of a host whose system is to be written first; None: its system is the pinned one.
+    """Return the plan of a host whose system is written first; None: it runs the pinned one.
 
-    What else is pinned in-band lives in that system, and is read and planned when it is up. A host
-    that runs none of its own (`running` is false) and for which none is pinned is blocked.
+    Other in-band pins live in that system, and are read and planned when it is up. A host that runs
+    no system of its own (`running` is false) and for which none is pinned is blocked.
     """
     profiles = matrix.releases[release].profiles if release in matrix.releases else {}
     pins = profiles[profile].pins if profile in profiles else {}
-    there = inventory.component(HOST_OS, SLOT)
+    there = inventory.find_component(HOST_OS, SLOT)
     if HOST_OS not in pins:
         if running:
             return None
@@ -77,7 +77,7 @@ def system_first(
     if there is not None and judge_pin(HOST_OS, there.version, pin).met:
         return None
     if there is None and running:
-        return None  # it runs and its name was not readable: the planner says that
+        return None  # it runs and its name was not readable: the planner reports that
     if there is None:
         bare = Component(kind=HOST_OS, slot=SLOT, version=NOTHING, source="erased")
         inventory = inventory.model_copy(update={"components": (*inventory.components, bare)})
@@ -99,7 +99,7 @@ def _no_image(node: str, release: str) -> Blocker:
 
 
 def target_disk(node: Node, disks: Sequence[Disk], size: int) -> Disk | Blocker:
-    """The disk that the system is written to: the one a person named, or else by one rule.
+    """Return the disk for the system: the one a person named, or one chosen by rule.
 
     The rule: of the disks that the image fits on, the smallest; of equal ones, the first serial.
     HGX systems boot from the small M.2 disks, and their data disks are larger.
@@ -137,10 +137,10 @@ def _disk(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:
 def write_command(
     agent_node: Mapping[str, Any], disk: Disk, image: ImageFile, drive: str
 ) -> dict[str, Any]:
-    """Parameters of `deploy.execute_deploy_step` that writes the image to exactly this disk.
+    """Return parameters of `deploy.execute_deploy_step` that write the image to exactly this disk.
 
-    The hint travels in the same command as the image: `standby.prepare_image` alone takes the disk
-    from an earlier command, and an agent that restarted in between would guess one.
+    The hint is in the same command as the image: `standby.prepare_image` alone takes the disk from
+    an earlier command, and an agent that restarted in between would guess one.
     """
     hint = {"serial": disk.serial}
     if disk.wwn:
@@ -176,10 +176,10 @@ def first_boot(
     host_key: tuple[str, str],
     other_macs: Sequence[str],
 ) -> dict[str, str]:
-    """The NoCloud files (cloud-init), by name. `host_key` is (private, public) of OpenSSH.
+    """Return the NoCloud files (cloud-init), by name. `host_key` is (private, public) of OpenSSH.
 
-    The host's key is ours before the host has ever answered, so its first login is trusted by
-    knowledge and not by luck. Each is JSON, which is YAML too.
+    The host's key is made by the daemon before the host has ever answered, so its first login is
+    verified instead of trusted on first use. Each file is JSON, which is YAML too.
     """
     config = {
         "users": [
@@ -208,12 +208,14 @@ def first_boot(
 
 
 def stamp(label: str, sha256: str) -> str:
-    """Contents of the stamp file: which image this system was made from."""
+    """Return the contents of the stamp file, which names the image that this system was made
+    from.
+    """
     return f"IMAGE={label}\nSHA256={sha256}\n"
 
 
 def network(node: Node, inventory: Inventory, other_macs: Sequence[str]) -> dict[str, Any]:
-    """Network configuration, version 2: rails as planned, every other interface by DHCP."""
+    """Return the network configuration, version 2: rails as planned, other interfaces by DHCP."""
     macs = {d.slot: d.mac for d in inventory.devices if d.mac}
     cards: dict[str, Any] = {}
     for port in sorted(node.ports, key=lambda p: (p.rail, p.nic_slot)):
@@ -233,7 +235,9 @@ def network(node: Node, inventory: Inventory, other_macs: Sequence[str]) -> dict
 
 
 def _host_end(leaf_end: str) -> str | None:
-    """ "172.0.0.0/31" of "172.0.0.1/31": the other end of the leaf's point-to-point network."""
+    """Return "172.0.0.0/31" of "172.0.0.1/31": the other end of the leaf's point-to-point
+    network.
+    """
     try:
         leaf = ipaddress.IPv4Interface(leaf_end)
     except ValueError:

@@ -1,6 +1,6 @@
-"""What the maintenance agent says of disks and erasures, as records; everything else is refused.
+"""Answers of the maintenance agent about disks and erasures, as records; all others are refused.
 
-The agent runs on a machine that a tenant had: its answers are hostile until they are read here.
+The agent runs on a machine that a tenant had: its answers are hostile until they are parsed here.
 docs/erasure.md has the contract with the hardware manager in the maintenance image.
 """
 
@@ -14,7 +14,7 @@ from provisioner.model.base import Record
 from provisioner.model.erasure import Disk, ErasureRecord, Holder, Method, Result
 from provisioner.model.outcome import Blocker, Reason
 
-DISKS_MAX = 128  # the largest HGX chassis sold has 34 drive bays; beyond this it is nonsense
+DISKS_MAX = 128  # the largest HGX chassis sold has 34 drive bays
 TEXT_MAX = 400
 SIZE_MAX_BYTES = 1 << 60
 _NAME = re.compile(r"/dev/[A-Za-z0-9_!-]{1,32}")
@@ -28,7 +28,7 @@ _SANITIZE_CRYPTO, _SANITIZE_BLOCK, _FORMAT, _FORMAT_CRYPTO = 1, 2, 2, 4
 
 
 class ReadBack(Record):
-    """A range of a disk as it was read, by the serial of the disk that was truly read."""
+    """A range of a disk as it was read, with the serial of the disk that was actually read."""
 
     serial: str
     offset: int
@@ -37,7 +37,9 @@ class ReadBack(Record):
 
 
 def disks(answer: object, node: str) -> tuple[Disk, ...] | Blocker:
-    """The disks of a `provisioner_disks` answer, by serial; one that cannot be told apart: no."""
+    """Return the disks of a `provisioner_disks` answer, by serial; a blocker if one is
+    ambiguous.
+    """
     listed = answer.get("disks") if isinstance(answer, Mapping) else None
     if not isinstance(listed, Sequence) or isinstance(listed, str) or len(listed) > DISKS_MAX:
         return malformed(node, "its disks are no list of a credible length")
@@ -82,7 +84,7 @@ def _disk(entry: object) -> Disk | None:
 
 
 def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
-    """What the disk says that it can do, from the facts that its own tools printed."""
+    """Return the methods that the disk supports, from the values that its own tools printed."""
     found: list[Method] = []
     nvme, ata = entry.get("nvme"), entry.get("ata")
     if isinstance(nvme, Mapping):
@@ -111,7 +113,7 @@ def _bits(value: object) -> int:
 def erased(
     answer: object, disk: Disk, method: Method, started_at: float, ended_at: float
 ) -> ErasureRecord:
-    """What came of erasing one disk. An answer about anything else is `not_done`."""
+    """Return the record of erasing one disk. An answer about any other disk is `not_done`."""
     record = ErasureRecord(
         holder=Holder.DISK,
         device=disk.name,
@@ -137,14 +139,14 @@ def erased(
 
 
 def step_result(answer: object) -> tuple[Result, str]:
-    """Result and words of a step about the whole machine (the TPM)."""
+    """Return the result and text of a step about the whole machine (the TPM)."""
     if isinstance(answer, Mapping) and answer.get("result") in tuple(Result):
         return Result(answer["result"]), printable(answer.get("detail"), TEXT_MAX)
     return Result.NOT_DONE, f"the agent's answer is {answer!r:.120}"
 
 
 def read_back(answer: object, node: str) -> ReadBack | Blocker:
-    """A `provisioner_read_disk` answer."""
+    """Return the range of a `provisioner_read_disk` answer, or a blocker."""
     if isinstance(answer, Mapping):
         serial, digest = answer.get("serial"), answer.get("sha256")
         offset, length = answer.get("offset"), answer.get("bytes")
@@ -160,14 +162,14 @@ def read_back(answer: object, node: str) -> ReadBack | Blocker:
 
 
 def printable(value: object, size_max: int) -> str:
-    """Text of a device without what moves a terminal's cursor; "" if it is no text."""
+    """Return a device's text without terminal control characters; "" if it is no text."""
     if not isinstance(value, str):
         return ""
     return "".join(c if c.isprintable() else " " for c in value[:size_max]).strip()
 
 
 def malformed(node: str, detail: str) -> Blocker:
-    """An agent's answer that cannot be read."""
+    """Return the blocker for an agent's answer that cannot be parsed."""
     return Blocker(
         reason=Reason.MALFORMED,
         subject=f"{node}/agent",

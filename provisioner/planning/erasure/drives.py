@@ -1,9 +1,9 @@
-"""Which drives of a node are not those that were delivered or erased. Pure.
+"""Drives of a node that are neither the delivered nor the erased ones. Pure.
 
 A drive can be exchanged while a node waits for a tenant, without a boot and without a version that
-changes. Its content is then anybody's. So the serials of the drives that are known to be clean are
-kept with the node: those of its first reading, then those of each erasure. A drive that is not
-among them makes the whole node owe an erasure.
+changes; its content is then unknown. So the serials of clean drives are stored with the node: those
+of its first reading, then those of each erasure. A drive that is not among them makes an erasure of
+the whole node necessary.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def list_erased(report: ErasureReport) -> tuple[str, ...]:
 
 
 def find_strange_drives(known: tuple[str, ...] | None, inventory: Inventory) -> tuple[str, ...]:
-    """Return the drives that are in the node and not among the known ones; letter case aside.
+    """Return the node's drives that are not among the clean ones, regardless of letter case.
 
-    `known` None: the drives of this node were never recorded, so that none is strange.
+    `known` None: the drives of this node were never recorded, so none is strange.
     """
     if known is None:
         return ()
@@ -38,7 +38,7 @@ def find_strange_drives(known: tuple[str, ...] | None, inventory: Inventory) -> 
 
 
 def describe_strange_drives(node: str, strange: tuple[str, ...]) -> Blocker:
-    """Return why a node with such drives is given to no tenant."""
+    """Return the blocker that keeps a node with such drives from all tenants."""
     return Blocker(
         reason=Reason.NOT_SANITIZED,
         subject=node,
@@ -48,10 +48,10 @@ def describe_strange_drives(node: str, strange: tuple[str, ...]) -> Blocker:
 
 
 def owe_erasure(node: Node) -> Node:
-    """Return the node as one that must be erased before any tenant gets it.
+    """Return the node as one that must be erased before it gets a tenant.
 
-    Data of the tenant that it may go back to would not be erased by every policy; data of a
-    stranger is.
+    A policy may skip the erasure of data of the tenant that the node returns to, but never that of
+    a stranger, so the node is marked with a stranger's.
     """
     if node.served and node.served != node.tenant:
         return node
@@ -59,7 +59,7 @@ def owe_erasure(node: Node) -> Node:
 
 
 def record_drives(node: Node, inventory: Inventory) -> Node:
-    """Return the node with the drives of its first reading, or with an erasure that it owes."""
+    """Return the node with the drives of its first reading, or marked for a necessary erasure."""
     if node.drives is None:
         return node.model_copy(update={"drives": list_drives(inventory)})
     return owe_erasure(node) if find_strange_drives(node.drives, inventory) else node

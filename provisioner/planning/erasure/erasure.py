@@ -1,7 +1,7 @@
-"""Whether a node must be erased, by what, and whether what was done is enough. Pure.
+"""Whether a node must be erased, by which methods, and whether the result is sufficient. Pure.
 
-Rule: a device that is missing, unsupported, or without a record is *not sanitized*. Nothing here
-ever turns an absent answer into a good one.
+A device that is missing, unsupported, or without a record is *not sanitized*. No function here
+turns an absent answer into a good one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LADDER = (
 )
 PAYLOAD_TYPE = "application/vnd.provisioner.erasure+json"  # of a signed report
 _UNBLOCK_DISK = "Replace the disk, or allow `erase_overwrite`; then retry the node."
-# Named, not guessed: no published method is known to us that leaves the card's firmware as it was.
+# Named, not guessed: no published method is available that leaves the card's firmware unchanged.
 NOT_OFFERED: Mapping[Holder, str] = {
     Holder.BLUEFIELD_STORAGE: "the provisioner has no method for the card's eMMC and NVMe",
     Holder.BIOS: "the matrix pins no BIOS settings that could be restored",
@@ -43,7 +43,7 @@ NOT_OFFERED: Mapping[Holder, str] = {
 
 
 def policy_of(settings: Settings) -> ErasurePolicy:
-    """What this site asks of an erasure."""
+    """Return the site's requirements for an erasure."""
     return ErasurePolicy(
         required=tuple(h for h in Holder if h.value in settings.erase_required.split()),
         overwrite=settings.erase_overwrite,
@@ -52,7 +52,9 @@ def policy_of(settings: Settings) -> ErasurePolicy:
 
 
 def owed(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
-    """Why this node must be erased before anybody gets it; () if it holds no tenant's data."""
+    """Return why this node must be erased before it gets a tenant; () if it holds no tenant's
+    data.
+    """
     if not node.served or (policy.same_tenant_may_skip and node.tenant == node.served):
         return ()
     return (
@@ -66,13 +68,13 @@ def owed(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
 
 
 def ladder(disk: Disk, policy: ErasurePolicy) -> tuple[Method, ...]:
-    """The methods to try on one disk, best first."""
+    """Return the methods to try on one disk, best first."""
     allowed = [m for m in LADDER if m is not Method.OVERWRITE or policy.overwrite]
     return tuple(m for m in allowed if m in disk.methods)
 
 
 def unsupported(disk: Disk) -> ErasureRecord:
-    """The record of a disk that offers no method which the policy allows."""
+    """Return the record of a disk that supports no method which the policy allows."""
     offered = ", ".join(disk.methods) or "nothing"
     return ErasureRecord(
         holder=Holder.DISK,
@@ -86,7 +88,7 @@ def unsupported(disk: Disk) -> ErasureRecord:
 
 
 def tried(records: Sequence[ErasureRecord]) -> ErasureRecord:
-    """One disk's record out of its tries: the last one, with what failed before it in words."""
+    """Return one disk's record from its tries: the last one, with the earlier failures as text."""
     last = records[-1]
     before = [f"{r.method.value}: {r.detail or r.result.value}" for r in records[:-1]]
     words = [w for w in (last.detail, f"before it: {'; '.join(before)}" if before else "") if w]
@@ -95,7 +97,9 @@ def tried(records: Sequence[ErasureRecord]) -> ErasureRecord:
 
 
 def changed(before: Iterable[Disk], after: Iterable[Disk]) -> tuple[str, ...]:
-    """How two looks at a node's disks differ, as sentences; () if they are the same disks."""
+    """Return the differences of two readings of a node's disks as sentences; () if there are
+    none.
+    """
     old, new = {d.identity: d for d in before}, {d.identity: d for d in after}
     gone = [f"disk {d.serial} is not there any more" for k, d in old.items() if k not in new]
     came = [f"disk {d.serial} was not there before" for k, d in new.items() if k not in old]
@@ -103,7 +107,7 @@ def changed(before: Iterable[Disk], after: Iterable[Disk]) -> tuple[str, ...]:
 
 
 def missing(report: ErasureReport) -> tuple[str, ...]:
-    """What should be among the disks and is not, as sentences."""
+    """Return sentences for disks that are missing in a report."""
     seen = {d.serial.casefold() for d in report.before}
     found = [
         f"the BMC lists drive {serial}, the agent does not see it"
@@ -119,13 +123,13 @@ def missing(report: ErasureReport) -> tuple[str, ...]:
 
 
 def sanitized(report: ErasureReport, policy: ErasurePolicy) -> tuple[Blocker, ...]:
-    """Every reason why this report does not prove that the node is clean; () if it does."""
+    """Return every reason why this report does not prove that the node is clean; () if it does."""
     found = [
         _no("disks", why, "Put the disk back, or correct the profile.") for why in missing(report)
     ]
     moved = "Look at the node: its disks changed while it was erased."
     found += [_no("disks", why, moved) for why in changed(report.before, report.after)]
-    records = {r.serial: r for r in report.of(Holder.DISK)}
+    records = {r.serial: r for r in report.select_records(Holder.DISK)}
     for disk in report.before:
         record = records.get(disk.serial)
         if record is None:
@@ -140,7 +144,7 @@ def sanitized(report: ErasureReport, policy: ErasurePolicy) -> tuple[Blocker, ..
 
 
 def _holder(report: ErasureReport, holder: Holder) -> list[Blocker]:
-    records = report.of(holder)
+    records = report.select_records(holder)
     unblock = f"Erase it by hand, or take {holder.value} out of `erase_required`."
     if not records:
         return [_no(holder.value, "it has no record", unblock)]
@@ -158,10 +162,10 @@ def _no(subject: str, detail: str, unblock: str) -> Blocker:
 def memory(
     holder: Holder, device: str, off_at: float, on_at: float, wanted_s: float
 ) -> ErasureRecord:
-    """Volatile memory: done if the power was seen off for long enough.
+    """Return the record of volatile memory: done if the power was observed off for long enough.
 
-    DRAM at room temperature keeps nothing after 2.5 to 35 seconds without power (Halderman et
-    al., "Lest We Remember", USENIX Security 2008); the setting has a margin over that.
+    DRAM at room temperature keeps no data after 2.5 to 35 seconds without power (Halderman et al.,
+    "Lest We Remember", USENIX Security 2008); the setting has a margin over that.
     """
     off_s = on_at - off_at
     long_enough = off_at > 0 and off_s >= wanted_s
@@ -178,7 +182,7 @@ def memory(
 
 
 def not_done(holder: Holder, device: str, why: str, now: float) -> ErasureRecord:
-    """Something that was not erased, by name."""
+    """Return the record of a device that was not erased."""
     return ErasureRecord(
         holder=holder,
         device=device,
@@ -190,7 +194,7 @@ def not_done(holder: Holder, device: str, why: str, now: float) -> ErasureRecord
 
 
 def certificate(report: ErasureReport) -> str:
-    """The report with its verdict as canonical JSON: what is signed and given away."""
+    """Return the report with its verdict as canonical JSON, which is signed and handed out."""
     blockers = sanitized(report, report.policy)
     document = {
         "sanitized": not blockers,
@@ -201,7 +205,7 @@ def certificate(report: ErasureReport) -> str:
 
 
 def certificate_text(report: ErasureReport) -> str:
-    """The report for a person: one line for each device."""
+    """Return the report for a person: one line for each device."""
     blockers = sanitized(report, report.policy)
     verdict = "SANITIZED" if not blockers else "NOT SANITIZED"
     whose = f"node {report.node} ({report.system_serial or 'no serial'})"

@@ -1,9 +1,9 @@
-"""A small ISO 9660 volume with cloud-init's files: the same files give the same bytes. Pure.
+"""A small ISO 9660 volume with cloud-init's files; equal files result in equal bytes. Pure.
 
 The agent writes it to a partition, and cloud-init's NoCloud source finds it by its label "cidata".
-Names that ISO 9660 does not know ("user-data") are Joliet's: a second tree of the same files.
-Equal bytes matter: a command that is asked again must be recognisable as the same command.
-(ECMA-119 sections 8 and 9; Joliet Specification, Microsoft 1995.)
+Names that ISO 9660 does not allow ("user-data") are Joliet's: a second tree of the same files.
+Equal bytes matter, because a repeated command must be recognisable as the same command. (ECMA-119
+sections 8 and 9; Joliet Specification, Microsoft 1995.)
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Mapping, Sequence
 
 LABEL = "cidata"
 SECTOR = 2048
-SIZE_MAX_BYTES = 4 * 1024 * 1024  # the agent takes 64 MiB; ours are some kilobytes
+SIZE_MAX_BYTES = 4 * 1024 * 1024  # the agent accepts 64 MiB; ours are some kilobytes
 _TABLES = 4  # path tables: little and big endian, for each of two trees
 _FIRST = 16 + 3 + _TABLES  # system area, three descriptors, path tables; then two directories
-_WHEN = bytes(7)  # no date: nothing may differ between two builds
+_WHEN = bytes(7)  # no date: two builds must not differ
 
 
 def packed(files: Mapping[str, str]) -> str:
-    """The volume as ironic-python-agent takes a configuration drive: gzip, then base64."""
+    """Return the volume in the agent's format for a configuration drive: gzip, then base64."""
     return base64.b64encode(gzip.compress(volume(files), mtime=0)).decode()
 
 
 def volume(files: Mapping[str, str]) -> bytes:
-    """The bytes of the volume. `files`: contents by name, a few small ones."""
+    """Return the bytes of the volume. `files`: contents by name, a few small ones."""
     names = sorted(files)
     contents = [files[name].encode() for name in names]
     assert sum(map(len, contents)) <= SIZE_MAX_BYTES
@@ -58,13 +58,13 @@ def _sectors(length: int) -> int:
 
 
 def _plain(name: str, number: int) -> bytes:
-    """A name that ECMA-119 allows, in the same order as the true ones."""
+    """Return a name that ECMA-119 allows, which sorts like the actual one."""
     letters = "".join(c if c.isalnum() else "_" for c in name.upper())[:6]
     return f"{number:02d}{letters}.;1".encode("ascii")
 
 
 def _both(value: int) -> bytes:
-    """A number in both byte orders (ECMA-119 7.3.3)."""
+    """Return a number in both byte orders (ECMA-119 7.3.3)."""
     return struct.pack("<I", value) + struct.pack(">I", value)
 
 
@@ -73,7 +73,7 @@ def _both_short(value: int) -> bytes:
 
 
 def _record(name: bytes, place: int, size: int, *, directory: bool) -> bytes:
-    """A directory record (ECMA-119 9.1)."""
+    """Return a directory record (ECMA-119 9.1)."""
     body = b"\0" + _both(place) + _both(size) + _WHEN
     body += bytes([2 if directory else 0, 0, 0]) + _both_short(1) + bytes([len(name)]) + name
     if len(name) % 2 == 0:
@@ -82,7 +82,7 @@ def _record(name: bytes, place: int, size: int, *, directory: bool) -> bytes:
 
 
 def _directory(own: int, names: Sequence[bytes], places: Sequence[tuple[int, int]]) -> bytes:
-    """The root: itself, its parent (itself), and the files in order of name."""
+    """Return the root: itself, its parent (itself), and the files in order of name."""
     records = [_record(name, own, SECTOR, directory=True) for name in (b"\0", b"\1")]
     records += [
         _record(name, place, size, directory=False)
@@ -94,7 +94,7 @@ def _directory(own: int, names: Sequence[bytes], places: Sequence[tuple[int, int
 
 
 def _descriptor(kind: int, sectors: int, root: int, tables: int, *, joliet: bool) -> bytes:
-    """A volume descriptor (ECMA-119 8.4, 8.5); `tables` is the first of its two path tables."""
+    """Return a volume descriptor (ECMA-119 8.4, 8.5); `tables` is the first of its path tables."""
 
     spelled = LABEL.encode("utf-16-be") if joliet else LABEL.encode("ascii")
     blank = b"\0 " if joliet else b" "

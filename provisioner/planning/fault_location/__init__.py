@@ -1,1 +1,1 @@
-"""Which node, link or leaf is at fault, from tests among nodes. Pure."""
+"""Location of the node, link or leaf at fault, from tests among nodes. Pure."""

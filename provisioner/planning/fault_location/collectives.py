@@ -1,9 +1,9 @@
-"""Collectives over many nodes, after pairs: who is in which, and who is to blame. Pure.
+"""Collectives over many nodes after the pair tests: their members, and the faults they prove. Pure.
 
-Only nodes that their pairs cleared take part: what fails here fails among many alone. A passing
-collective clears all its nodes; a failing one blames nobody. Who has passed none is tried again,
-each with nodes that have (suspects with known good ones), and in halves where nobody has. It is
-condemned after failures with at least three distinct good nodes; else it stays open.
+Only nodes that their pair tests cleared take part, so a failure here occurs only among many nodes.
+A passing collective clears all its nodes; a failing one blames none of them. A node that has passed
+none is tested again with nodes that have, or in halves where none has. It is condemned after
+failures with at least three distinct good nodes; otherwise it stays undecided.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from provisioner.planning.fault_location.isolation_words import (
     FabricTestKind,
     IsolationPolicy,
     Observation,
+    RailOutcome,
     Round,
-    Shown,
 )
 
-ROUNDS_MAX = 6  # of one size: halves of eight are four rounds, and two tell who it is
-FAILURES_MIN = 2  # of one node, with good ones: one result alone may be wrong by chance
+ROUNDS_MAX = 6  # of one size: halves of eight are four rounds, and two more show the culprit
+FAILURES_MIN = 2  # of one node, with good ones: a single result may be wrong by chance
 
 
-def round_of(
+def plan_round(
     fabric: Fabric,
     seen: Sequence[Observation],
     good: Collection[str],
@@ -35,7 +35,9 @@ def round_of(
     number: int,
     policy: IsolationPolicy,
 ) -> Round | None:
-    """The next collectives of the first size that is not done; None: all are."""
+    """Return the next collectives of the first size that is not complete; None: all are
+    complete.
+    """
     for size in sizes:
         mine = [o for o in seen if _is_of(o, size)]
         tests = _tests(fabric, mine, good, size, policy)
@@ -55,20 +57,20 @@ def round_of(
     return None
 
 
-def blockers(
+def find_blockers(
     seen: Sequence[Observation],
     good: Collection[str],
     sizes: Sequence[int],
     policy: IsolationPolicy,
 ) -> dict[str, tuple[Blocker, ...]]:
-    """What collectives hold against each node that its pairs cleared."""
-    found: dict[str, list[Blocker]] = {}
+    """Return the blockers from collectives for each node that its pair tests cleared."""
+    by_node: dict[str, list[Blocker]] = {}
     for size in sizes:
         mine = [o for o in seen if _is_of(o, size)]
         passed = _passed(mine, policy)
         for name in sorted(set(good) - passed):
-            found.setdefault(name, []).append(_told(name, size, mine, passed, policy))
-    return {name: tuple(listed) for name, listed in found.items()}
+            by_node.setdefault(name, []).append(_block_node(name, size, mine, passed, policy))
+    return {name: tuple(listed) for name, listed in by_node.items()}
 
 
 def _tests(
@@ -85,18 +87,18 @@ def _tests(
     names = [name for unit in units.values() for name in unit]
     turn = len({o.round_number for o in mine})
     passed = _passed(mine, policy)
-    left = [name for name in names if name not in passed]
-    if not left or len(names) < 2 or turn >= ROUNDS_MAX:
+    unproved = [name for name in names if name not in passed]
+    if not unproved or len(names) < 2 or turn >= ROUNDS_MAX:
         return []
     if turn == 0:
-        return rounds.bunches(list(units.values()), size, 0)
+        return rounds.split_into_groups(list(units.values()), size, 0)
     free = [name for name in names if name in passed]
-    if not free:  # in halves, and mixed where there is but one size left
-        return rounds.bunches(list(units.values()), max(2, size >> turn), turn % 2)
-    met = _met(mine)
-    each = min(size - 1, max(1, len(free) // len(left)))
+    if not free:  # in halves, and mixed where only one size remains
+        return rounds.split_into_groups(list(units.values()), max(2, size >> turn), turn % 2)
+    met = _list_partners(mine)
+    each = min(size - 1, max(1, len(free) // len(unproved)))
     tests = []
-    for name in left:
+    for name in unproved:
         mates = sorted(free, key=lambda n: n in met.get(name, ()))[:each]
         if not mates:
             break
@@ -110,38 +112,38 @@ def _is_of(seen: Observation, size: int) -> bool:
 
 
 def _passed(mine: Sequence[Observation], policy: IsolationPolicy) -> set[str]:
-    """Who was in a collective that was well.
+    """Return the nodes that were in a passing collective.
 
-    Wrong data is never outweighed: where every node of such a collective was in a good one as
+    Wrong data is never outweighed: where every node of such a collective was in a passing one as
     well, none of them counts as passed.
     """
-    wrong = [o for o in mine if any(r.shown is Shown.WRONG_DATA for r in o.results)]
+    wrong = [o for o in mine if any(r.shown is RailOutcome.WRONG_DATA for r in o.results)]
     well = {n for o in mine if not _failed(o, policy) and _ran(o) for n in o.test.nodes}
     suspects = [set(o.test.nodes) - well for o in wrong]
     return well if all(suspects) else well - {n for o in wrong for n in o.test.nodes}
 
 
 def _ran(seen: Observation) -> bool:
-    return any(r.shown is not Shown.NOT_RUN for r in seen.results)
+    return any(r.shown is not RailOutcome.NOT_RUN for r in seen.results)
 
 
 def _failed(seen: Observation, policy: IsolationPolicy) -> bool:
     return any(
-        r.shown not in (Shown.PASS, Shown.NOT_RUN)
+        r.shown not in (RailOutcome.PASS, RailOutcome.NOT_RUN)
         or (r.ratio is not None and r.ratio < policy.slow_below)
         for r in seen.results
     )
 
 
-def _met(mine: Sequence[Observation]) -> Mapping[str, set[str]]:
+def _list_partners(mine: Sequence[Observation]) -> Mapping[str, set[str]]:
     met: dict[str, set[str]] = {}
-    for seen in mine:
-        for name in seen.test.nodes:
-            met.setdefault(name, set()).update(seen.test.nodes)
+    for observation in mine:
+        for name in observation.test.nodes:
+            met.setdefault(name, set()).update(observation.test.nodes)
     return met
 
 
-def _told(
+def _block_node(
     name: str,
     size: int,
     mine: Sequence[Observation],
@@ -153,22 +155,23 @@ def _told(
     alone = [o for o in failures if set(o.test.nodes) - {name} <= passed]
     partners = sorted({n for o in alone for n in o.test.nodes} - {name})
     if len(alone) >= FAILURES_MIN and len(partners) >= policy.partners_min:
-        words = ", ".join(partners[:5])
+        names = ", ".join(partners[:5])
         return Blocker(
             reason=Reason.CHECK_FAILED,
             subject=f"{name}/collectives",
-            detail=f"{len(alone)} collectives with good nodes failed with it (with {words}),"
+            detail=f"{len(alone)} collectives with good nodes failed with it (with {names}),"
             " though its pairs are good",
-            unblock="Open a repair case: it fails only among many. Look at the evidence.",
+            unblock="Open a repair case: it fails only among many nodes. Examine the evidence.",
         )
     detail = f"no collective over {size} nodes with it could be run"
     if failures:
         detail = (
-            f"{len(failures)} collectives over {size} nodes failed, and nobody is proved guilty"
+            f"{len(failures)} collectives over {size} nodes failed, "
+            "and no node is proved to be at fault"
         )
     return Blocker(
         reason=Reason.CHECK_SKIPPED,
         subject=f"{name}/gate C",
         detail=detail,
-        unblock="Look at the session's evidence and at the fabric's settings, then retry the node.",
+        unblock="Examine the session's evidence and the fabric's settings, then retry the node.",
     )

@@ -1,7 +1,8 @@
-"""Which tests of a session come next, from what its stored runs say, and how it ended. Pure.
+"""The next tests of a session from its stored runs, and the session's result. Pure.
 
-Pairs first, as isolation asks for them; then collectives of the nodes that they cleared. Nobody
-passes who was not cleared on all rails, and in each size of collective that the site asks for.
+Pairs come first, as the fault location asks for them, then collectives of the nodes that the pairs
+cleared. A node passes only if it was cleared on all rails, and in each size of collective that the
+site asks for.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from provisioner.model.fabric_session import CableEnds, Counted, FabricRun, FabricSession
+from provisioner.model.fabric_session import CableEnds, DamageCount, FabricRun, FabricSession
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location import collectives, fabric_verdicts
 from provisioner.planning.fault_location.fabric_session import SessionPolicy
-from provisioner.planning.fault_location.isolation import next_round
+from provisioner.planning.fault_location.isolation import plan_next_round
 from provisioner.planning.fault_location.isolation_ends import BothEnds, EndCounters, name_part
 from provisioner.planning.fault_location.isolation_words import (
     Cell,
@@ -23,9 +24,9 @@ from provisioner.planning.fault_location.isolation_words import (
     FabricTest,
     FabricTestKind,
     Observation,
+    RailOutcome,
     RailResult,
     Round,
-    Shown,
     Verdicts,
 )
 
@@ -33,7 +34,7 @@ _PROVED = frozenset({Reason.CHECK_FAILED})
 
 
 def fabric_of(session: FabricSession) -> Fabric:
-    """The members that are there, with the cables that the site's plan gives them."""
+    """Return the present members, with their cables from the site's plan."""
     return Fabric(
         nodes=tuple(
             FabricNode(
@@ -47,11 +48,11 @@ def fabric_of(session: FabricSession) -> Fabric:
     )
 
 
-def observations(session: FabricSession) -> tuple[Observation, ...]:
-    """The stored runs as isolation takes them; tests with who left tell nothing.
+def list_observations(session: FabricSession) -> tuple[Observation, ...]:
+    """Return the stored runs as observations, without tests of members that have left.
 
-    A ratio is over the median of all that this session measured: a bad minority cannot move it,
-    and for a bad majority there is the absolute floor that each run was judged by.
+    A ratio is relative to the median of all measurements of this session: a bad minority cannot
+    move it, and for a bad majority there is the absolute floor that each run was judged by.
     """
     here = {m.node for m in session.present}
     runs = [r for r in session.runs if set(r.nodes) <= here]
@@ -67,7 +68,7 @@ def observations(session: FabricSession) -> tuple[Observation, ...]:
             results=tuple(
                 RailResult(
                     rail=r.rail,
-                    shown=Shown(r.shown),
+                    shown=RailOutcome(r.shown),
                     ratio=_ratio(
                         (r.gbit_s, rdma),
                         (r.bus_gb_s, nccl[_size(run)]),
@@ -86,51 +87,52 @@ def _size(run: FabricRun) -> int:
 
 
 def _usual_of(runs: Iterable[FabricRun], size: int, name: str) -> float:
-    """The median of NCCL's figures on rails, or of each node's best in collectives of this size.
+    """Return the median of NCCL's figures on rails, or of each node's best in collectives of this
+    size.
 
-    Who is suspected is in more collectives than others; each node counts once.
+    A suspect is in more collectives than other nodes, but each node counts once.
     """
     mine = [(run, getattr(r, name)) for run in runs if _size(run) == size for r in run.results]
-    known = [(run, figure) for run, figure in mine if figure is not None]
+    measured = [(run, figure) for run, figure in mine if figure is not None]
     if size == 0:
-        return _usual(figure for _, figure in known)
+        return _usual(figure for _, figure in measured)
     best: dict[str, float] = {}
-    for run, figure in known:
+    for run, figure in measured:
         for node in run.nodes:
             best[node] = max(figure, best.get(node, 0.0))
     return _usual(best.values())
 
 
 def _usual(figures: Iterable[float | None]) -> float:
-    known = [f for f in figures if f is not None]
-    return median(known) if known else 0.0
+    measured = [f for f in figures if f is not None]
+    return median(measured) if measured else 0.0
 
 
 def _ratio(*pairs: tuple[float | None, float]) -> float | None:
-    """The worst of what was measured over what is usual; None: nothing was measured."""
+    """Return the worst measurement relative to its median; None: there is no measurement."""
     ratios = [figure / usual for figure, usual in pairs if figure is not None and usual]
     return min(ratios, default=None)
 
 
 def ends_of(session: FabricSession) -> dict[Cell, BothEnds]:
-    """What both ends of each cable received damaged, over all tests of suspects."""
-    found: dict[Cell, list[CableEnds]] = {}
+    """Return the damage that both ends of each cable counted, over all tests of suspects."""
+    by_cell: dict[Cell, list[CableEnds]] = {}
     for run in session.runs:
         for ends in run.ends:
             if ends.at_node is not None and ends.at_leaf is not None:
-                found.setdefault((ends.node, ends.rail), []).append(ends)
+                by_cell.setdefault((ends.node, ends.rail), []).append(ends)
     return {
         cell: BothEnds(
             node=_summed([e.at_node for e in listed if e.at_node is not None]),
             leaf=_summed([e.at_leaf for e in listed if e.at_leaf is not None]),
             detachable=all(e.detachable for e in listed),
         )
-        for cell, listed in found.items()
+        for cell, listed in by_cell.items()
     }
 
 
-def _summed(counted: Sequence[Counted]) -> EndCounters:
-    return EndCounters(
+def _summed(counted: Sequence[DamageCount]) -> EndCounters:
+    return EndCounters(  # both ends report it as damaged frames
         uncorrectable=0,  # told as damaged frames by both ends alike
         crc_errors=sum(c.damaged for c in counted),
         link_downs=sum(c.link_downs for c in counted),
@@ -148,38 +150,40 @@ def _test(run: FabricRun) -> FabricTest:
     )
 
 
-def step(session: FabricSession, policy: SessionPolicy) -> Round | Verdicts:
-    """The tests to run next, or how it ended: pairs first, then collectives of who is cleared."""
-    fabric, seen = fabric_of(session), observations(session)
-    found = next_round(fabric, seen, policy.isolation)
-    if isinstance(found, Round):
-        return found
-    good = fabric_verdicts.cleared(session, found)
+def decide_next(session: FabricSession, policy: SessionPolicy) -> Round | Verdicts:
+    """Return the tests to run next, or the verdicts: pairs first, then collectives of cleared
+    nodes.
+    """
+    fabric, runs = fabric_of(session), list_observations(session)
+    answer = plan_next_round(fabric, runs, policy.isolation)
+    if isinstance(answer, Round):
+        return answer
+    good = fabric_verdicts.find_cleared(session, answer)
     number = session.last_round + 1
-    more = collectives.round_of(fabric, seen, good, policy.collectives, number, policy.isolation)
-    return found if more is None else more
+    more = collectives.plan_round(fabric, runs, good, policy.collectives, number, policy.isolation)
+    return answer if more is None else more
 
 
-def outcome_blockers(
+def find_outcome_blockers(
     session: FabricSession, verdicts: Verdicts, policy: SessionPolicy
 ) -> dict[str, tuple[Blocker, ...]]:
-    """What stands in the way of each member, and of each leaf that is to blame."""
+    """Return the blockers of each member, and of each leaf that is at fault."""
     ends = ends_of(session)
     named = tuple(name_part(blame, ends) for blame in verdicts.condemned)
     verdicts = verdicts.model_copy(update={"condemned": named})
-    found = fabric_verdicts.blockers_of(session, verdicts)
-    good = fabric_verdicts.cleared(session, verdicts)
-    seen = observations(session)
-    more = collectives.blockers(seen, good, policy.collectives, policy.isolation)
+    by_subject = fabric_verdicts.find_blockers(session, verdicts)
+    good = fabric_verdicts.find_cleared(session, verdicts)
+    runs = list_observations(session)
+    more = collectives.find_blockers(runs, good, policy.collectives, policy.isolation)
     seeks = {m.node for m in session.present if m.seeks}
     for name, listed in more.items():
-        # a lent node is accused only of what is proved of itself
-        found[name] += tuple(b for b in listed if name in seeks or b.reason in _PROVED)
-    return found
+        # a lent node is blocked only by a proved fault of its own
+        by_subject[name] += tuple(b for b in listed if name in seeks or b.reason in _PROVED)
+    return by_subject
 
 
-def not_run(test: FabricTest, round_number: int) -> FabricRun:
-    """A test that nobody could run: it tells nothing."""
+def record_not_run(test: FabricTest, round_number: int) -> FabricRun:
+    """Return a run without results, for a test that could not be run."""
     results = [{"rail": rail, "shown": "not_run"} for rail in test.rails]
     return FabricRun.model_validate(
         {

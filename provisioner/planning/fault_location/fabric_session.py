@@ -1,7 +1,8 @@
-"""Who is tested with whom for gate C: who waits, who is lent, who has left. Pure.
+"""Members of fabric sessions for gate C: nodes that wait, nodes that are lent, nodes that left.
+Pure.
 
-Rules. Nobody is in two sessions. A node that is lent must be idle. What a node's tests showed
-counts only while it is what it was when it came in. Which tests come next: `fabric_rounds.py`.
+A node is in at most one session. A node that is lent must be idle. The results of a node's tests
+count only while the node is unchanged since it joined. `fabric_rounds.py` selects the next tests.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location.isolation_words import IsolationPolicy
 
 MEMBERS_MAX = 512  # a session's row is written after every round: some 4 MB then
-LENT_TO = 8  # idle nodes are lent until a session has so many: a fault in it is then found
+LENT_TO = 8  # idle nodes are lent up to this session size, so that a fault in it can be located
 _COMING = frozenset({State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING})
 Seeker = tuple[Node, HealthReport]
 
 
 class SessionPolicy(Record):
-    """Times in seconds. `partners_min`: other nodes that there must be for each."""
+    """Limits of a session; times are in seconds. `partners_min`: other nodes required for each."""
 
     partners_min: int = 3
     gather_s: float = 600.0
@@ -31,22 +32,24 @@ class SessionPolicy(Record):
     isolation: IsolationPolicy = IsolationPolicy()
 
 
-def waits(node: Node, report: HealthReport | None, outcome: FabricOutcome | None) -> bool:
-    """Whether this node needs a session now: it passed everything before gate C in this stay."""
+def needs_session(node: Node, report: HealthReport | None, outcome: FabricOutcome | None) -> bool:
+    """Return whether this node needs a session now: it passed everything before gate C in this
+    stay.
+    """
     if node.kind is not NodeKind.HOST or node.state is not State.VALIDATING or report is None:
         return False
     if report.started_at < node.entered_at or not report.fabric or report.failures:
         return False
-    return not proved(report) and not answers(outcome, report)
+    return not has_fabric_results(report) and not is_current_outcome(outcome, report)
 
 
-def proved(report: HealthReport) -> bool:
-    """Whether gate C's results are in the report."""
+def has_fabric_results(report: HealthReport) -> bool:
+    """Return whether gate C's results are in the report."""
     return any(r.gate is Gate.C for r in report.results)
 
 
-def answers(outcome: FabricOutcome | None, report: HealthReport) -> bool:
-    """Whether an outcome is of these parts and of this validation."""
+def is_current_outcome(outcome: FabricOutcome | None, report: HealthReport) -> bool:
+    """Return whether an outcome is of these parts and of this validation."""
     return (
         outcome is not None
         and outcome.bound == report.inventory_digest
@@ -54,8 +57,8 @@ def answers(outcome: FabricOutcome | None, report: HealthReport) -> bool:
     )
 
 
-def kin(node: Node, other: Node) -> bool:
-    """Whether two nodes may be tested with each other."""
+def may_pair(node: Node, other: Node) -> bool:
+    """Return whether two nodes may be tested with each other."""
     return (
         other.id != node.id
         and other.kind is NodeKind.HOST
@@ -65,8 +68,10 @@ def kin(node: Node, other: Node) -> bool:
     )
 
 
-def idle(node: Node) -> bool:
-    """Whether a node may be lent: certified, in the maintenance VRF, and nobody's."""
+def may_lend(node: Node) -> bool:
+    """Return whether a node may be lent: certified, in the maintenance VRF, and without a
+    tenant.
+    """
     return (
         node.kind is NodeKind.HOST
         and node.state is State.CERTIFIED
@@ -76,24 +81,24 @@ def idle(node: Node) -> bool:
     )
 
 
-def partners(node: Node, nodes: Iterable[Node]) -> int:
-    """How many others are there that this node may be tested with, now or soon."""
-    return sum(kin(node, o) and (o.state is State.VALIDATING or idle(o)) for o in nodes)
+def count_partners(node: Node, nodes: Iterable[Node]) -> int:
+    """Return the number of nodes that this node may be tested with, now or soon."""
+    return sum(may_pair(node, o) and (o.state is State.VALIDATING or may_lend(o)) for o in nodes)
 
 
-def waiting_for(there: int, partners_min: int) -> str:
-    """What a node that needs a session waits for, for a person."""
+def describe_wait(there: int, partners_min: int) -> str:
+    """Return the note for people on a node that needs a session."""
     if there < partners_min:
         return f"gate C waits for partners: {there} of at least {partners_min} are there"
     return f"gate C waits for its session, {there} partners are there"
 
 
-def too_long(
+def find_overdue_wait(
     node: Node, report: HealthReport, there: int, policy: SessionPolicy, now: float
 ) -> Blocker | None:
-    """A wait that ends: for partners, or where they are there, for a session with them.
+    """Return a blocker if the wait for partners, or for a session with them, is over its limit.
 
-    Those who are there may still be gathered, which is no fault of the node.
+    Available partners may still be gathering, which is no fault of the node.
     """
     waited_s, alone = now - report.ended_at, there < policy.partners_min
     if waited_s <= policy.wait_s + (0.0 if alone else policy.gather_s):
@@ -103,24 +108,24 @@ def too_long(
         unblock = "Bring more nodes to validation, or take gate C out of `certify_gates`."
     else:
         detail = f"no session in {waited_s / 3600:.0f} hours, though {there} partners are there"
-        unblock = "See what holds the partners up with `provisioner explain`; then take it back."
+        unblock = "Find what delays the partners with `provisioner explain`, then reclaim it."
     return Blocker(
         reason=Reason.TIME_LIMIT, subject=f"{node.id}/gate C", detail=detail, unblock=unblock
     )
 
 
-def forming(
+def form_sessions(
     seekers: Sequence[Seeker],
     nodes: Sequence[Node],
     taken: Collection[str],
     policy: SessionPolicy,
     now: float,
 ) -> tuple[tuple[FabricMember, ...], ...]:
-    """The members of every session that can begin now.
+    """Return the members of every session that can begin now.
 
-    Nodes that wait are gathered for `gather_s`, unless nobody else is on the way.
+    Waiting nodes are gathered for `gather_s`, unless no other node is on the way.
     """
-    found: list[tuple[FabricMember, ...]] = []
+    sessions: list[tuple[FabricMember, ...]] = []
     groups: dict[tuple[str, str, str], list[Seeker]] = {}
     free = [s for s in seekers if s[0].id not in taken]
     for seeker in sorted(free, key=lambda s: s[0].id):
@@ -134,18 +139,18 @@ def forming(
         if coming and now - oldest < policy.gather_s:
             continue
         seeking = [_member(n, r.inventory_digest, seeks=True) for n, r in group[:MEMBERS_MAX]]
-        spare = [n for n in nodes if idle(n) and kin(first, n) and n.id not in taken]
+        spare = [n for n in nodes if may_lend(n) and may_pair(first, n) and n.id not in taken]
         lent = [
             _member(n, n.certificate, seeks=False)
             for n in spare[: max(0, max(LENT_TO, policy.partners_min + 1) - len(seeking))]
         ]
         if len(seeking) + len(lent) > policy.partners_min:
-            found.append((*seeking, *lent))
-    return tuple(found)
+            sessions.append((*seeking, *lent))
+    return tuple(sessions)
 
 
 def _comes(node: Node, first: Node) -> bool:
-    """Whether a node is on its way to the same tests; a new one has no profile yet."""
+    """Return whether a node is on its way to the same tests; a new one has no profile yet."""
     alike = node.release == first.release and node.profile in ("", first.profile)
     return alike and node.kind is NodeKind.HOST and node.state in _COMING
 
@@ -157,15 +162,15 @@ def _member(node: Node, bound: str, *, seeks: bool) -> FabricMember:
     )
 
 
-def left(
+def find_departed(
     session: FabricSession, nodes: Mapping[str, Node], reports: Mapping[str, HealthReport]
 ) -> tuple[str, ...]:
-    """Members that are not any more what they were when they came in.
+    """Return the members that have changed since they joined.
 
-    Before the first test a lent node must be nobody's. Who is allocated later stays: it sees that
-    it is in a session, and is released when that has ended.
+    Before the first test a lent node must have no tenant. A node that is allocated later stays: it
+    is released when the session has ended.
     """
-    gone = []
+    departed = []
     for member in session.present:
         node = nodes.get(member.node)
         stays = (
@@ -182,7 +187,7 @@ def left(
         elif stays:
             assert node is not None
             stays = node.state is State.CERTIFIED and node.certificate == member.bound
-            stays = stays and (idle(node) or bool(session.runs))
+            stays = stays and (may_lend(node) or bool(session.runs))
         if not stays:
-            gone.append(member.node)
-    return tuple(gone)
+            departed.append(member.node)
+    return tuple(departed)

@@ -1,27 +1,28 @@
-"""What a session's verdicts mean for each node and leaf: blockers that name the part. Pure.
+"""Blockers for nodes and leaves from a session's verdicts, each naming the part. Pure.
 
-A node passes only if nothing that it is cabled to is accused or open; whoever is not on the part
-that is to blame passes.
+A node passes only if none of its cables and leaves is condemned or undecided; nodes that are not on
+the faulty part pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from provisioner.model.events.fleet_events import FabricSessionEnded
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.health import CheckResult, Finding, Gate, Severity, Verdict
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location.isolation_words import Blame, Culprit, Verdicts
 
-CHECK = "rdma_pair"  # the check whose result a session gives
+CHECK = "rdma_pair"  # the check whose result a session produces
 
 
-def blockers_of(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple[Blocker, ...]]:
-    """What stands in the way of each member, and of each leaf that is to blame.
+def find_blockers(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple[Blocker, ...]]:
+    """Return the blockers of each member, and of each leaf that is at fault.
 
-    A lent node is accused only of what is proved of itself.
+    A lent node is blocked only by a proved fault of its own.
     """
-    found: dict[str, list[Blocker]] = {m.node: [] for m in session.present}
+    by_subject: dict[str, list[Blocker]] = {m.node: [] for m in session.present}
     on_leaf: dict[str, list[str]] = {}
     for member in session.present:
         for leaf in {p.switch for p in member.ports}:
@@ -29,26 +30,26 @@ def blockers_of(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple[B
     seeks = {m.node for m in session.present if m.seeks}
     for blame in verdicts.condemned:
         if blame.culprit in (Culprit.LEAF, Culprit.UPLINK):
-            found.setdefault(blame.leaf, []).append(_leaf(blame))
+            by_subject.setdefault(blame.leaf, []).append(_leaf(blame))
             for name in set(on_leaf.get(blame.leaf, ())) & seeks:
-                found[name].append(_leaf(blame))
-        elif blame.node in found:
-            found[blame.node].append(_accused(session, blame))
+                by_subject[name].append(_leaf(blame))
+        elif blame.node in by_subject:
+            by_subject[blame.node].append(_accused(session, blame))
     for blame in verdicts.undecided:
         names = {blame.node} if blame.node else set(on_leaf.get(blame.leaf, ()))
         for name in names & seeks:
-            found[name].append(_open(name, blame, verdicts.held))
+            by_subject[name].append(_open(name, blame, verdicts.held))
     for name in set(verdicts.untested) & seeks:
-        found[name].append(_untested(name))
-    return {name: tuple(listed) for name, listed in found.items()}
+        by_subject[name].append(_untested(name))
+    return {name: tuple(listed) for name, listed in by_subject.items()}
 
 
-def cleared(session: FabricSession, verdicts: Verdicts) -> frozenset[str]:
-    """Members against whose pairs nothing is to be said, lent ones among them."""
-    everybody = session.model_copy(
+def find_cleared(session: FabricSession, verdicts: Verdicts) -> frozenset[str]:
+    """Return the members without any blocker from their pair tests, including lent ones."""
+    all_seek = session.model_copy(
         update={"members": tuple(m.model_copy(update={"seeks": True}) for m in session.members)}
     )
-    return frozenset(n for n, b in blockers_of(everybody, verdicts).items() if not b)
+    return frozenset(n for n, b in find_blockers(all_seek, verdicts).items() if not b)
 
 
 def _accused(session: FabricSession, blame: Blame) -> Blocker:
@@ -86,22 +87,22 @@ def _part(blame: Blame) -> str:
 
 
 def _leaf(blame: Blame) -> Blocker:
-    what = "the leaf" if blame.culprit is Culprit.LEAF else "its way to other leaves"
+    part = "the leaf" if blame.culprit is Culprit.LEAF else "its path to other leaves"
     return Blocker(
         reason=Reason.FABRIC,
         subject=blame.leaf,
-        detail=f"{what} is to blame: {blame.reason}",
+        detail=f"{part} is to blame: {blame.reason}",
         unblock="Repair the leaf, then retry the nodes on it.",
     )
 
 
 def _open(name: str, blame: Blame, held: str) -> Blocker:
-    detail = f"nobody is condemned: {held}" if held else f"not cleared: {blame}"
+    detail = f"no part is condemned: {held}" if held else f"not cleared: {blame}"
     return Blocker(
         reason=Reason.CHECK_SKIPPED,
         subject=f"{name}/gate C",
         detail=detail,
-        unblock="Retry the node when more partners are there; look at what is named first.",
+        unblock="Examine the named part; retry the node when more partners are available.",
     )
 
 
@@ -110,45 +111,47 @@ def _untested(name: str) -> Blocker:
         reason=Reason.UNREACHABLE,
         subject=f"{name}/gate C",
         detail="no test with it could be run",
-        unblock="It is tried again by itself; check that its system answers and has perftest.",
+        unblock="It is tried again automatically; check that its system answers and has perftest.",
     )
 
 
-def partners_of(session: FabricSession, name: str) -> tuple[str, ...]:
-    """Whom a node's tests were run with, as far as they told anything."""
+def list_partners(session: FabricSession, name: str) -> tuple[str, ...]:
+    """Return the nodes that a node was tested with, in tests that had a result."""
     met = {
-        other
+        partner
         for run in session.runs
         if name in run.nodes and any(r.shown != "not_run" for r in run.results)
-        for other in run.nodes
+        for partner in run.nodes
     }
     return tuple(sorted(met - {name}))
 
 
-def summary(outcomes: Sequence[FabricOutcome]) -> Mapping[str, object]:
-    """A session's end as the journal keeps it."""
-    return {
-        "passed": [o.node for o in outcomes if o.passed],
-        "blocked": {o.node: str(o.blockers[0]) for o in outcomes if o.blockers},
-    }
+def describe_end(session: str, note: str, outcomes: Sequence[FabricOutcome]) -> FabricSessionEnded:
+    """Return the event of a session's end."""
+    return FabricSessionEnded(
+        session=session,
+        note=note,
+        passed=tuple(o.node for o in outcomes if o.passed),
+        blocked={o.node: str(o.blockers[0]) for o in outcomes if o.blockers},
+    )
 
 
-def unproved(name: str, results: Sequence[CheckResult]) -> tuple[Blocker, ...]:
-    """What its outputs, judged together, hold against a node that nobody accused."""
+def find_failed_results(name: str, results: Sequence[CheckResult]) -> tuple[Blocker, ...]:
+    """Return the blockers from joint judgement of the outputs of a node that was not condemned."""
     return tuple(
         Blocker(
             reason=Reason.CHECK_FAILED,
             subject=f"{name}/{r.check}",
             detail=r.findings[0].detail if r.findings else "it gave no reason",
-            unblock="Look at the session's evidence, then retry the node.",
+            unblock="Examine the session's evidence, then retry the node.",
         )
         for r in results
         if r.verdict is not Verdict.PASS
     )
 
 
-def failed(blockers: Sequence[Blocker]) -> CheckResult:
-    """A result that is no pass, with the first of what is in the way."""
+def report_failure(blockers: Sequence[Blocker]) -> CheckResult:
+    """Return a result that is no pass, with the first blockers as its findings."""
     skipped = blockers[0].reason in (Reason.CHECK_SKIPPED, Reason.UNREACHABLE, Reason.OUR_BUG)
     return CheckResult(
         check=CHECK,

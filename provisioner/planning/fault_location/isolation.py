@@ -1,12 +1,13 @@
-"""Finds the node, link or leaf that is to blame: which tests next, and who is proved guilty.
+"""Location of the node, link or leaf at fault: the next tests, and the parts that are proved
+faulty.
 
-`next_round` is asked again with everything that was observed until it answers with verdicts; a
-crash, a test that never ran or a second driver change nothing, since it remembers nothing.
+The caller passes all observations to `next_round` until it returns verdicts. It keeps no state of
+its own, so a crash, a test that never ran or a second driver change nothing.
 
-Everybody is screened first, near (within the unit) and then far (across units); whoever failed or
-sat out is tested again with partners that are known to be good, another one each time, until it is
-cleared or condemned by Wald's sequential test. A culprit needs at least three distinct known-good
-partners. Cable or optic are named by `isolation_ends`, and only with counters from both ends.
+All nodes are screened first, near (within the unit) and then far (across units). A node that failed
+or sat out is tested again with partners that are proved good, a different one each time, until
+Wald's sequential test clears or condemns it. A culprit needs at least three distinct good partners.
+`isolation_ends` names cable or optic, and only with counters from both ends.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from provisioner.planning.fault_location import round_robin as rounds
-from provisioner.planning.fault_location.isolation_blame import EVIDENCE_MAX, Judged, judge
-from provisioner.planning.fault_location.isolation_trials import Trials, trials_of
+from provisioner.planning.fault_location.isolation_blame import (
+    EVIDENCE_MAX,
+    Judgement,
+    judge_trials,
+)
+from provisioner.planning.fault_location.isolation_trials import Trials, collect_trials
 from provisioner.planning.fault_location.isolation_words import (
     Blame,
     Cell,
@@ -26,30 +31,32 @@ from provisioner.planning.fault_location.isolation_words import (
     FabricTestKind,
     IsolationPolicy,
     Observation,
+    RailOutcome,
     Round,
-    Shown,
     Verdicts,
 )
 
-CANDIDATES_MAX = 64  # partners that are looked at for one suspect, of each sort
+CANDIDATES_MAX = 64  # partners that are considered for one suspect, of each kind
 
 
-def blame(fabric: Fabric, observations: Iterable[Observation], policy: IsolationPolicy) -> Verdicts:
-    """Who is to blame by what was observed so far, whatever is still open."""
-    seen = tuple(observations)
-    trials = trials_of(fabric, seen, policy)
-    judged = judge(trials)
-    return _verdicts(fabric, seen, policy, judged, _open(trials, judged))
+def find_culprits(
+    fabric: Fabric, observations: Iterable[Observation], policy: IsolationPolicy
+) -> Verdicts:
+    """Return the verdicts from the observations so far, even if some nodes are undecided."""
+    listed = tuple(observations)
+    trials = collect_trials(fabric, listed, policy)
+    judged = judge_trials(trials)
+    return _verdicts(fabric, listed, policy, judged, _open(trials, judged))
 
 
-def next_round(
+def plan_next_round(
     fabric: Fabric, observations: Iterable[Observation], policy: IsolationPolicy
 ) -> Round | Verdicts:
-    """The tests to run next, or the verdicts if nothing is open or nothing more can be learned."""
-    seen = tuple(observations)
-    number = max((o.round_number for o in seen), default=-1) + 1
-    trials = trials_of(fabric, seen, policy)
-    judged = judge(trials)
+    """Return the tests to run next, or the verdicts if no test can decide more."""
+    listed = tuple(observations)
+    number = max((o.round_number for o in listed), default=-1) + 1
+    trials = collect_trials(fabric, listed, policy)
+    judged = judge_trials(trials)
     needs = _open(trials, judged)
     if number < policy.screenings and needs:
         tests = _screening(fabric, trials, policy, number)
@@ -61,14 +68,14 @@ def next_round(
         tests = ()
         why = ""
     if not tests:
-        return _verdicts(fabric, seen, policy, judged, needs)
-    spent = sum(policy.minutes(t.kind) * len(t.nodes) for t in tests)
+        return _verdicts(fabric, listed, policy, judged, needs)
+    spent = sum(policy.get_minutes(t.kind) * len(t.nodes) for t in tests)
     return Round(number=number, why=why, tests=tests, node_minutes=spent)
 
 
-def _open(trials: Trials, judged: Judged) -> dict[str, tuple[int, ...]]:
-    """Node -> rails that are neither cleared nor explained."""
-    found = {}
+def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:
+    """Return node -> rails that are neither cleared nor explained."""
+    open_rails = {}
     cut = _cut(judged)
     leaf_of = trials.fabric.leaf_of
     leaves_of_rail: dict[int, set[str]] = {}
@@ -76,40 +83,42 @@ def _open(trials: Trials, judged: Judged) -> dict[str, tuple[int, ...]]:
         leaves_of_rail.setdefault(rail, set()).add(leaf)
     reachable = {rail for rail, leaves in leaves_of_rail.items() if len(leaves - cut) > 1}
     for name, rails in trials.fabric.rails_of.items():
-        left = tuple(
+        undecided = tuple(
             rail
             for rail in rails
             if (name, rail) not in judged.explained
-            and not judged.left.clear(
+            and not judged.remaining.is_clear(
                 (name, rail), far=rail in reachable and leaf_of[name, rail] not in cut
             )
         )
-        if left:
-            found[name] = left
-    return found
+        if undecided:
+            open_rails[name] = undecided
+    return open_rails
 
 
-def _cut(judged: Judged) -> set[str]:
-    """Leaves from which no test goes out any more: condemned, or their way out is in doubt."""
+def _cut(judged: Judgement) -> set[str]:
+    """Return the leaves with no usable path out: condemned, or their uplinks are in doubt."""
     return {b.leaf for b in (*judged.blames, *judged.doubtful) if b.culprit is not Culprit.LINK}
 
 
 def _screening(
     fabric: Fabric, trials: Trials, policy: IsolationPolicy, number: int
 ) -> tuple[FabricTest, ...]:
-    """Everybody once: in pairs by the circle method, or in groups."""
+    """Return one test for every node: in pairs by the circle method, or in groups."""
     units: dict[tuple[str, ...], list[str]] = {}
     for node in fabric.nodes:
         if node.links:
             units.setdefault(fabric.group_of[node.name], []).append(node.name)
     groups = list(units.values())
     if policy.group_size > 2:
-        bunches = rounds.bunches(groups, policy.group_size, number)
+        bunches = rounds.split_into_groups(groups, policy.group_size, number)
         return tuple(
             _test(number, i, FabricTestKind.GROUP, bunch, _shared(trials, bunch))
             for i, bunch in enumerate(bunches)
         )
-    pairs = rounds.within(groups, number) if number == 0 else rounds.across(groups, number)
+    pairs = (
+        rounds.pair_within(groups, number) if number == 0 else rounds.pair_across(groups, number)
+    )
     tests = []
     for i, pair in enumerate(pairs):
         rails = _shared(trials, pair)
@@ -119,9 +128,11 @@ def _screening(
 
 
 def _suspects(
-    trials: Trials, judged: Judged, needs: dict[str, tuple[int, ...]], number: int
+    trials: Trials, judged: Judgement, needs: dict[str, tuple[int, ...]], number: int
 ) -> tuple[FabricTest, ...]:
-    """Every open node with a partner that is good on its open rails, as far as there are any."""
+    """Return a test for every undecided node, with a partner that is good on its open rails if
+    any.
+    """
     bad = {b.node for b in judged.blames if b.culprit is Culprit.NODE}
     idle: dict[tuple[str, ...], list[str]] = {}
     for name in trials.fabric.rails_of:
@@ -158,25 +169,29 @@ def _suspects(
 
 def _partner(
     trials: Trials,
-    judged: Judged,
+    judged: Judgement,
     needs: dict[str, tuple[int, ...]],
     name: str,
     idle: dict[tuple[str, ...], list[str]],
     used: set[str],
     order: Sequence[str],
 ) -> str | None:
-    """Another suspect that is good where this one is not, or a cleared node; never met before.
+    """Return an unmet partner: a suspect that is good where this one is not, or a cleared node.
 
-    Near ones first until the suspect failed or passed with one on its own leaf: what fails near is
-    not the way between leaves.
+    Near partners come first until the suspect failed or passed with one on its own leaf, because
+    the path between leaves cannot cause a failure on one leaf.
     """
-    left = judged.left
+    remaining = judged.remaining
     met = trials.partners.get(name, set())
     free = (n for n in order if n != name and n not in used and n not in met)
-    for other in islice(free, CANDIDATES_MAX):
-        apart = not set(needs[other]) & set(needs[name])
-        if apart and _good(left, other, needs[name]) and _good(left, name, needs[other]):
-            return other
+    for candidate in islice(free, CANDIDATES_MAX):
+        apart = not set(needs[candidate]) & set(needs[name])
+        if (
+            apart
+            and _good(remaining, candidate, needs[name])
+            and _good(remaining, name, needs[candidate])
+        ):
+            return candidate
     group = trials.fabric.group_of[name]
     cut = _cut(judged)
     leaves = {trials.fabric.leaf_of[name, r] for r in needs[name]}
@@ -188,19 +203,19 @@ def _partner(
         for n in names
         if n not in used and n not in met and not _behind(trials, n, needs[name], cut)
     )
-    was_near = any(t.local for r in needs[name] for t in left.by_cell.get((name, r), ()))
+    was_near = any(t.local for r in needs[name] for t in remaining.by_cell.get((name, r), ()))
     candidates = [] if leaves & cut else [*islice(far, CANDIDATES_MAX)]
     candidates = [*candidates, *near] if was_near else [*near, *candidates]
     mates = (n for n in order if n not in used and n not in met and n != name)
     mates = (n for n in mates if trials.fabric.group_of[n] == group)
-    alone = not was_near and not any(_good(left, n, needs[name]) for n in near)
+    alone = not was_near and not any(_good(remaining, n, needs[name]) for n in near)
     if alone and trials.tested.get(name, 0) >= 2 and (mate := next(mates, None)) is not None:
-        # no good neighbour: whether the open ones fail with each other tells leaf from uplink
+        # no good neighbour: whether the open ones fail with each other separates leaf from uplink
         return mate
-    for other in candidates:
-        if _good(left, other, needs[name]):
-            return other
-    # nobody is known to be good there: whoever was not met yet tells something still
+    for candidate in candidates:
+        if _good(remaining, candidate, needs[name]):
+            return candidate
+    # no node is proved good there: a partner not met yet still adds information
     unmet = [n for n in order if n != name and n not in used and n not in met]
     if was_near and not leaves & cut:
         unmet.sort(key=lambda n: trials.fabric.group_of[n] == group)
@@ -208,19 +223,19 @@ def _partner(
 
 
 def _behind(trials: Trials, name: str, rails: Sequence[int], cut: set[str]) -> bool:
-    """On a leaf that no test leaves any more, on one of these rails."""
+    """Return whether a node is, on one of these rails, on a leaf without a usable path out."""
     return any(trials.fabric.leaf_of.get((name, r), "") in cut for r in rails)
 
 
 def _good(trials: Trials, name: str, rails: Sequence[int]) -> bool:
-    """Known to be good on all these rails."""
-    nobody: frozenset[str] = frozenset()
+    """Return whether a node is proved good on all these rails."""
+    no_nodes: frozenset[str] = frozenset()
     leaf_of = trials.fabric.leaf_of
-    return all((name, r) in leaf_of and trials.known_good((name, r), nobody) for r in rails)
+    return all((name, r) in leaf_of and trials.is_good((name, r), no_nodes) for r in rails)
 
 
 def _shared(trials: Trials, names: Sequence[str]) -> tuple[int, ...]:
-    """Rails that all these nodes have."""
+    """Return the rails that all these nodes have."""
     rails = set(trials.fabric.rails_of[names[0]])
     for name in names[1:]:
         rails &= set(trials.fabric.rails_of[name])
@@ -237,15 +252,15 @@ def _verdicts(
     fabric: Fabric,
     seen: Sequence[Observation],
     policy: IsolationPolicy,
-    judged: Judged,
+    judged: Judgement,
     needs: dict[str, tuple[int, ...]],
 ) -> Verdicts:
-    """Blame as verdicts; what stayed open is undecided, and held blame is too."""
+    """Return the verdicts; open cells are undecided, and so is blame that is held back."""
     tests = {o.test.name: o for o in seen}
     opened = sum(len(rails) for rails in needs.values())
     untested = tuple(sorted(n for n in needs if not _ran(n, tests.values())))
     suspects = tuple(
-        _suspect(judged.left, (name, rail))
+        _suspect(judged.remaining, (name, rail))
         for name, rails in sorted(needs.items())
         if name not in untested
         for rail in rails
@@ -257,21 +272,23 @@ def _verdicts(
         cleared=len(fabric.leaf_of) - len(judged.explained) - opened,
         untested=untested,
         rounds=len({o.round_number for o in seen}),
-        node_minutes=sum(policy.minutes(o.test.kind) * len(o.test.nodes) for o in tests.values()),
+        node_minutes=sum(
+            policy.get_minutes(o.test.kind) * len(o.test.nodes) for o in tests.values()
+        ),
     )
 
 
 def _ran(name: str, observations: Iterable[Observation]) -> bool:
     return any(
-        name in o.test.nodes and any(r.shown is not Shown.NOT_RUN for r in o.results)
+        name in o.test.nodes and any(r.shown is not RailOutcome.NOT_RUN for r in o.results)
         for o in observations
     )
 
 
 def _suspect(trials: Trials, cell: Cell) -> Blame:
-    """A link that is neither cleared nor condemned, with what is known of it."""
-    failures, passes = trials.counted(cell)
-    names = sorted({t.end(cell)[0] for t in failures})
+    """Return an undecided blame for a link that is neither cleared nor condemned."""
+    failures, passes = trials.count_against(cell)
+    names = sorted({t.get_far_end(cell)[0] for t in failures})
     return Blame(
         culprit=Culprit.LINK,
         node=cell[0],

@@ -1,8 +1,9 @@
-"""Draws blame from trials: first leaves and their uplinks, then nodes, then single links.
+"""Derivation of blame from trials: leaves and their uplinks first, then nodes, then single links.
 
-What explains most comes first, and what it explains is taken out before the next is asked: a node
-is not blamed for its leaf, nor a link for its node. More blame at once than a site plausibly has
-is a common cause (a bad image, a cut of power, a switch configuration): then nobody is condemned.
+The largest explanation comes first, and the trials that it explains are removed before the next one
+is tried: a node is not blamed for its leaf, nor a link for its node. More blame at once than is
+plausible for a site has a common cause (a bad image, a power cut, a switch configuration); then no
+part is condemned.
 """
 
 from __future__ import annotations
@@ -16,44 +17,47 @@ from provisioner.planning.fault_location.isolation_trials import Trial, Trials
 from provisioner.planning.fault_location.isolation_words import Blame, Cell, Culprit
 
 EVIDENCE_MAX = 32  # names of tests and partners in one blame
-HELD_MIN = 3  # so many may be condemned in any fabric, however small
+HELD_MIN = 3  # so many parts may be condemned in any fabric, however small
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Who is to blame, what that explains, and the trials that are left."""
+class Judgement:
+    """The blame, the cells that it explains, and the remaining trials."""
 
     blames: tuple[Blame, ...]
     explained: frozenset[Cell]  # cells of condemned nodes, links and leaves
-    left: Trials
-    doubtful: tuple[Blame, ...] = ()  # leaves one of whose uplinks is bad, and not known which
+    remaining: Trials
+    # leaves with a bad uplink where the faulty end is not determined
+    doubtful: tuple[Blame, ...] = ()
     held: str = ""
 
 
-def judge(trials: Trials) -> Judged:
-    """All blame that the trials prove."""
+def judge_trials(trials: Trials) -> Judgement:
+    """Return all blame that the trials prove."""
     leaves = _leaves(trials)
     cells: set[Cell] = set()
     for blame in leaves:
         cells.update(trials.fabric.cells_of_leaf[blame.leaf])
-    left = trials.without(cells)
-    uplinks, doubtful = _uplinks(left, {b.leaf for b in leaves})
-    left = left.without((), [b.leaf for b in (*uplinks, *doubtful)])
-    down = _fallen(left, cells)
-    nodes = _nodes(left, cells)
+    remaining = trials.leave_out(cells)
+    uplinks, doubtful = _uplinks(remaining, {b.leaf for b in leaves})
+    remaining = remaining.leave_out((), [b.leaf for b in (*uplinks, *doubtful)])
+    down = _fallen(remaining, cells)
+    nodes = _nodes(remaining, cells)
     for blame in nodes:
         cells.update((blame.node, rail) for rail in trials.fabric.rails_of[blame.node])
-    left = left.without(cells)
-    links = _links(left, cells)
+    remaining = remaining.leave_out(cells)
+    links = _links(remaining, cells)
     cells.update((blame.node, blame.rail) for blame in links)
     blames = (*leaves, *uplinks, *nodes, *links)
-    left = left.without(cells)
-    return Judged(blames, frozenset(cells), left, tuple(doubtful), _held(trials, blames, down))
+    remaining = remaining.leave_out(cells)
+    return Judgement(
+        blames, frozenset(cells), remaining, tuple(doubtful), _held(trials, blames, down)
+    )
 
 
 def _leaves(trials: Trials) -> list[Blame]:
-    """Leaves on which most cells fail, whomever they are tested with."""
-    found = []
+    """Return leaves on which most cells fail, regardless of their partners."""
+    blames = []
     fallen = _fallen(trials)
     for leaf, cells in sorted(trials.fabric.cells_of_leaf.items()):
         if sum(trials.raw[c] < 0 for c in cells) < trials.policy.partners_min:
@@ -64,19 +68,21 @@ def _leaves(trials: Trials) -> list[Blame]:
         standing = [c for c in cells if c[0] not in fallen]
         bad = _negative(standing, failures, passes)
         if 2 * len(bad) > len(standing) and _proved(trials, bad, failures, passes):
-            what = f"{len(bad)} of {len(cells)} links on it fail, with whomever they are tested"
-            found.append(_blame(trials, Culprit.LEAF, failures, len(passes), what, leaf=leaf))
-    return found
+            symptom = f"{len(bad)} of {len(cells)} links on it fail, with any partner"
+            blames.append(_blame(trials, Culprit.LEAF, failures, len(passes), symptom, leaf=leaf))
+    return blames
 
 
 def _fails_within(trials: Trials, failures: Sequence[Trial], passes: Sequence[Trial]) -> bool:
-    """Tests that stay on the leaf fail too: else it may be the way to other leaves."""
+    """Return whether tests within the leaf fail too; otherwise the path to other leaves may be
+    at fault.
+    """
     bad, good = sum(t.local for t in failures), sum(t.local for t in passes)
     return bad >= trials.policy.partners_min and bad >= trials.policy.leaf_share * (bad + good)
 
 
 def _uplinks(trials: Trials, condemned: set[str]) -> tuple[list[Blame], list[Blame]]:
-    """Leaves whose nodes reach one another and no other leaf: condemned, and doubtful ones.
+    """Return leaves whose nodes reach one another and no other leaf: condemned, and doubtful ones.
 
     Two leaves that do not reach each other are both doubtful, unless one of them reaches a third.
     """
@@ -93,17 +99,19 @@ def _uplinks(trials: Trials, condemned: set[str]) -> tuple[list[Blame], list[Bla
         share = len(inside_passed) / max(1, len(inside_failed) + len(inside_passed))
         if len(inside_passed) >= trials.policy.partners_min and share >= trials.policy.leaf_share:
             cut[leaf] = failures, passes, len(bad), len(inside_passed)
-    found: tuple[list[Blame], list[Blame]] = ([], [])
+    verdicts: tuple[list[Blame], list[Blame]] = ([], [])
     for leaf, (failures, passes, bad_count, inside) in cut.items():
-        what = f"its nodes reach one another ({inside} tests), and {bad_count} reach no other leaf"
-        others = {trials.fabric.leaf_of[c] for t in failures for c in (t.one, t.other)}
-        sure = bool(others - set(cut) - {leaf})
-        verdict = _blame(trials, Culprit.UPLINK, failures, len(passes), what, leaf=leaf)
+        symptom = (
+            f"its nodes reach one another ({inside} tests), and {bad_count} reach no other leaf"
+        )
+        partner_leaves = {trials.fabric.leaf_of[c] for t in failures for c in (t.one, t.other)}
+        sure = bool(partner_leaves - set(cut) - {leaf})
+        verdict = _blame(trials, Culprit.UPLINK, failures, len(passes), symptom, leaf=leaf)
         if not sure:
-            what = f"{verdict.reason}; it, or the other leaf, or the way between"
-            verdict = verdict.model_copy(update={"confidence": 0.0, "reason": what})
-        found[0 if sure else 1].append(verdict)
-    return found
+            symptom = f"{verdict.reason}; it, or the other leaf, or the path between"
+            verdict = verdict.model_copy(update={"confidence": 0.0, "reason": symptom})
+        verdicts[0 if sure else 1].append(verdict)
+    return verdicts
 
 
 def _crossing_failures(trials: Trials, cell: Cell) -> bool:
@@ -111,8 +119,8 @@ def _crossing_failures(trials: Trials, cell: Cell) -> bool:
 
 
 def _nodes(trials: Trials, explained: set[Cell]) -> list[Blame]:
-    """Nodes that fail on more than half of the rails that nothing else explains."""
-    found = []
+    """Return nodes that fail on more than half of the rails without another explanation."""
+    blames = []
     for name, all_rails in trials.fabric.rails_of.items():
         rails = [r for r in all_rails if (name, r) not in explained]
         if len(rails) < 2 or 2 * sum(trials.raw[name, r] < 0 for r in rails) <= len(rails):
@@ -121,12 +129,12 @@ def _nodes(trials: Trials, explained: set[Cell]) -> list[Blame]:
         bad, passes = 0, 0
         per_partner: dict[str, int] = {}
         for rail in rails:
-            counted, passed = trials.counted((name, rail))
+            counted, passed = trials.count_against((name, rail))
             if len(counted) > passed:
                 bad += 1
                 failures += counted
                 passes += passed
-                for partner in {t.end((name, rail))[0] for t in counted}:
+                for partner in {t.get_far_end((name, rail))[0] for t in counted}:
                     per_partner[partner] = per_partner.get(partner, 0) + 1
         partners = [p for p, times in per_partner.items() if 2 * times > bad]
         score = (len(failures) - passes) * trials.weight
@@ -135,44 +143,44 @@ def _nodes(trials: Trials, explained: set[Cell]) -> list[Blame]:
             and len(partners) >= trials.policy.partners_min
             and score >= trials.condemn_at
         ):
-            what = f"it fails on {bad} of {len(rails)} rails"
-            found.append(_blame(trials, Culprit.NODE, failures, passes, what, node=name))
-    return found
+            symptom = f"it fails on {bad} of {len(rails)} rails"
+            blames.append(_blame(trials, Culprit.NODE, failures, passes, symptom, node=name))
+    return blames
 
 
 def _links(trials: Trials, explained: set[Cell]) -> list[Blame]:
-    """Single cells that fail with enough partners which are good on this rail."""
-    found = []
+    """Return single cells that fail with enough partners which are good on this rail."""
+    blames = []
     for cell, leaf in trials.fabric.leaf_of.items():
         if cell in explained or trials.raw[cell] >= 0:
             continue
-        failures, passes = trials.counted(cell)
-        partners = {t.end(cell)[0] for t in failures}
+        failures, passes = trials.count_against(cell)
+        partners = {t.get_far_end(cell)[0] for t in failures}
         if (
             len(partners) >= trials.policy.partners_min
             and (len(failures) - passes) * trials.weight >= trials.condemn_at
         ):
-            what = "its other rails do not explain it"
-            found.append(
+            symptom = "its other rails do not explain it"
+            blames.append(
                 _blame(
                     trials,
                     Culprit.LINK,
                     failures,
                     passes,
-                    what,
+                    symptom,
                     node=cell[0],
                     rail=cell[1],
                     leaf=leaf,
                 )
             )
-    return found
+    return blames
 
 
 def _fallen(trials: Trials, explained: Iterable[Cell] = ()) -> set[str]:
-    """Nodes that fail on most of their rails: not their leaves' fault."""
-    gone = frozenset(explained)
+    """Return nodes that fail on most of their rails, which their leaves cannot cause."""
+    explained_cells = frozenset(explained)
     open_rails = {
-        name: [r for r in rails if (name, r) not in gone]
+        name: [r for r in rails if (name, r) not in explained_cells]
         for name, rails in trials.fabric.rails_of.items()
     }
     return {
@@ -185,9 +193,10 @@ def _fallen(trials: Trials, explained: Iterable[Cell] = ()) -> set[str]:
 def _leaf_trials(
     trials: Trials, cells: Sequence[Cell], *, across: bool | None
 ) -> tuple[list[Trial], list[Trial]]:
-    """Counted failures and passes through a leaf; `across`: only to other leaves, or only within.
+    """Return counted failures and passes through a leaf.
 
-    Within the leaf a failure needs no known-good end: the leaf is what both ends share.
+    `across`: True for only those to other leaves, False for only those within, None for all. Within
+    the leaf a failure needs no good end, because both ends share the leaf.
     """
     own = frozenset(c[0] for c in cells)
     failures: dict[tuple[str, int], Trial] = {}
@@ -199,7 +208,7 @@ def _leaf_trials(
             key = trial.test, cell[1]
             if not trial.failed:
                 passes[key] = trial
-            elif trial.local or trials.known_good(trial.end(cell), own):
+            elif trial.local or trials.is_good(trial.get_far_end(cell), own):
                 failures[key] = trial
     return list(failures.values()), list(passes.values())
 
@@ -207,7 +216,7 @@ def _leaf_trials(
 def _negative(
     cells: Iterable[Cell], failures: Iterable[Trial], passes: Iterable[Trial]
 ) -> list[Cell]:
-    """The cells with more counted failures than passes."""
+    """Return the cells with more counted failures than passes."""
     net: dict[Cell, int] = {}
     for sign, trials in ((1, failures), (-1, passes)):
         for trial in trials:
@@ -219,7 +228,9 @@ def _negative(
 def _proved(
     trials: Trials, bad: Sequence[Cell], failures: Sequence[Trial], passes: Sequence[Trial]
 ) -> bool:
-    """Enough cells, enough partners, a clear majority, and no chance that noise alone shows it."""
+    """Return whether cells and partners are enough, the majority clear, and noise excluded as
+    cause.
+    """
     enough = trials.policy.partners_min
     partners = {c[0] for t in failures for c in (t.one, t.other)} - {c[0] for c in bad[:1]}
     share = len(failures) / max(1, len(failures) + len(passes))
@@ -237,13 +248,13 @@ def _blame(
     culprit: Culprit,
     failures: Sequence[Trial],
     passes: int,
-    what: str,
+    symptom: str,
     *,
     node: str = "",
     rail: int = -1,
     leaf: str = "",
 ) -> Blame:
-    """The record, with its evidence in a fixed order."""
+    """Return the blame, with its evidence in a fixed order."""
     names = {c[0] for t in failures for c in (t.one, t.other)} - {node}
     ratios = [t.ratio for t in failures if t.ratio is not None and t.slow]
     slow = median(ratios) if len(ratios) * 2 > len(failures) else None
@@ -256,7 +267,8 @@ def _blame(
         rail=rail,
         leaf=leaf,
         confidence=round(max(0.0, 1.0 - chance), 9),
-        reason=f"{what}; {len(failures)} results with {len(names)} nodes {verb}, {passes} passed",
+        reason=f"{symptom}; "
+        f"{len(failures)} results with {len(names)} nodes {verb}, {passes} passed",
         slow=slow,
         partners=tuple(sorted(names)[:EVIDENCE_MAX]),
         tests=tuple(sorted({t.test for t in failures})[:EVIDENCE_MAX]),
@@ -264,16 +276,17 @@ def _blame(
 
 
 def _held(trials: Trials, blames: Sequence[Blame], down: set[str]) -> str:
-    """Why all this blame is held back; "" if it is not. `down`: fail on most rails, proved or not.
+    """Return why all this blame is held back; "" if it is not.
 
-    If so many fail, there are too few good partners to prove anything on any of them.
+    `down`: nodes that fail on most rails, proved or not. If many fail, there are too few good
+    partners to prove a fault on any of them.
     """
     nodes = len({b.node for b in blames if b.node} | down)
     leaves = len({b.leaf for b in blames if b.culprit in (Culprit.LEAF, Culprit.UPLINK)})
-    for count, whole, what in (
+    for count, whole, kind in (
         (nodes, len(trials.fabric.nodes), "nodes"),
         (leaves, len(trials.fabric.cells_of_leaf), "leaves"),
     ):
         if count > max(HELD_MIN, trials.policy.held_share * whole):
-            return f"{count} of {whole} {what} at once: look for a common cause first"
+            return f"{count} of {whole} {kind} at once: look for a common cause first"
     return ""

@@ -1,8 +1,8 @@
-"""Names the part of a condemned link, and only with counters from both ends of the cable.
+"""Naming of the faulty part of a condemned link, by counters from both ends of the cable.
 
-A receiver counts what arrives damaged: errors that only one end receives point at what sends
-towards it, the other end's optic or that half of the cable; errors at both ends point at the cable
-(both-ends rule). Without both ends, or without errors, it stays "link".
+A receiver counts data that arrives damaged: errors that only one end receives point at the sender,
+which is the other end's optic or that half of the cable; errors at both ends point at the cable
+(both-ends rule). Without both ends, or without errors, the culprit stays "link".
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pydantic import Field
 from provisioner.model.base import Record
 from provisioner.planning.fault_location.isolation_words import Blame, Cell, Culprit
 
-# One uncorrectable block in a test of minutes is above any healthy link's rate; below that, noise
-# of a single event would choose a part.
+# One uncorrectable block in a test of minutes is above any healthy link's rate; a lower threshold
+# would let the noise of a single event choose a part.
 ERRORS_MIN = 2
 
 
 class EndCounters(Record):
-    """What one end of a cable counted while the tests ran (differences, not totals)."""
+    """Counters of one end of a cable while the tests ran (differences, not totals)."""
 
     uncorrectable: int = Field(ge=0)  # FEC blocks that could not be corrected, received
     symbol_errors: int = Field(default=0, ge=0)  # after FEC, received
@@ -31,7 +31,7 @@ class EndCounters(Record):
 
     @property
     def received_damaged(self) -> int:
-        """Everything that arrived damaged; one event may count in two of them."""
+        """Return the damaged data received; one event may be counted in several counters."""
         return max(self.uncorrectable, self.symbol_errors, self.crc_errors)
 
 
@@ -44,7 +44,7 @@ class BothEnds(Record):
 
     @property
     def complete(self) -> bool:
-        """Both ends were read, and for overlapping times."""
+        """Return whether both ends were read, for overlapping times."""
         if self.node is None or self.leaf is None:
             return False
         began = max(self.node.began_at, self.leaf.began_at)
@@ -52,28 +52,29 @@ class BothEnds(Record):
 
 
 def name_part(blame: Blame, ends: Mapping[Cell, BothEnds]) -> Blame:
-    """A condemned link with its part, if both ends say which; any other blame as it is."""
-    found = ends.get((blame.node, blame.rail))
-    if blame.culprit is not Culprit.LINK or blame.confidence <= 0.0 or found is None:
+    """Return a condemned link with its part, if both ends show it; any other blame unchanged."""
+    both = ends.get((blame.node, blame.rail))
+    if blame.culprit is not Culprit.LINK or blame.confidence <= 0.0 or both is None:
         return blame
-    if found.node is None or found.leaf is None or not found.complete:
+    if both.node is None or both.leaf is None or not both.complete:
         return blame
-    at_node = found.node.received_damaged >= ERRORS_MIN
-    at_leaf = found.leaf.received_damaged >= ERRORS_MIN
+    at_node = both.node.received_damaged >= ERRORS_MIN
+    at_leaf = both.leaf.received_damaged >= ERRORS_MIN
     counted = (
-        f"damaged blocks or frames received: {found.node.received_damaged} at the node,"
-        f" {found.leaf.received_damaged} at the leaf"
+        f"damaged blocks or frames received: {both.node.received_damaged} at the node,"
+        f" {both.leaf.received_damaged} at the leaf"
     )
     if not at_node and not at_leaf:
-        downs = found.node.link_downs + found.leaf.link_downs
-        what = f"{counted}; so not the signal{f', but it went down {downs} times' * bool(downs)}"
-        return blame.model_copy(update={"reason": f"{blame.reason}; {what}"})
-    if (at_node and at_leaf) or not found.detachable:
+        downs = both.node.link_downs + both.leaf.link_downs
+        link_downs = f", but it went down {downs} times" if downs else ""
+        conclusion = f"{counted}; so the signal is not at fault{link_downs}"
+        return blame.model_copy(update={"reason": f"{blame.reason}; {conclusion}"})
+    if (at_node and at_leaf) or not both.detachable:
         return blame.model_copy(
             update={"culprit": Culprit.CABLE, "reason": f"{blame.reason}; {counted}"}
         )
     sender = "leaf" if at_node else "node"
-    what = f"{counted}; so the optic at the {sender}'s end, or its half of the cable"
+    conclusion = f"{counted}; so the optic at the {sender}'s end, or its half of the cable"
     return blame.model_copy(
-        update={"culprit": Culprit.OPTIC, "end": sender, "reason": f"{blame.reason}; {what}"}
+        update={"culprit": Culprit.OPTIC, "end": sender, "reason": f"{blame.reason}; {conclusion}"}
     )

@@ -1,8 +1,8 @@
-"""The words of fault isolation: a fabric, its tests, what they showed, and who is to blame.
+"""Records of the fault location: a fabric, its tests, their results, and the blame.
 
 A *cell* is one node on one rail: its link to that rail's leaf. A pair test crosses two cells and
-their leaves, and tells each rail's result apart; a group test crosses all its nodes' cells and
-tells one result. Every record is plain JSON, so that a driver can store and replay them.
+their leaves and has a result for each rail; a group test crosses all its nodes' cells and has one
+result. Every record is plain JSON, so that a driver can store and replay them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALL_RAILS = -1  # the rail of a group test's one result
 
 
 class FabricLink(Record):
-    """One cable: which rail of the node, and where it ends."""
+    """One cable: the rail of the node, and its end at the leaf."""
 
     rail: int = Field(ge=0)
     leaf: str
@@ -48,36 +48,36 @@ class Fabric(Record):
 
     @cached_property
     def leaf_of(self) -> dict[Cell, str]:
-        """Cell -> leaf."""
+        """Return cell -> leaf."""
         return {(n.name, link.rail): link.leaf for n in self.nodes for link in n.links}
 
     @cached_property
     def cells_of_leaf(self) -> dict[str, tuple[Cell, ...]]:
-        """Leaf -> its cells, in the order of the fabric."""
-        found: dict[str, list[Cell]] = {}
+        """Return leaf -> its cells, in the order of the fabric."""
+        by_leaf: dict[str, list[Cell]] = {}
         for cell, leaf in self.leaf_of.items():
-            found.setdefault(leaf, []).append(cell)
-        return {leaf: tuple(cells) for leaf, cells in found.items()}
+            by_leaf.setdefault(leaf, []).append(cell)
+        return {leaf: tuple(cells) for leaf, cells in by_leaf.items()}
 
     @cached_property
     def rails_of(self) -> dict[str, tuple[int, ...]]:
-        """Node -> its rails."""
+        """Return node -> its rails."""
         return {n.name: tuple(link.rail for link in n.links) for n in self.nodes}
 
     @cached_property
     def group_of(self) -> dict[str, tuple[str, ...]]:
-        """Node -> its leaves: nodes with equal ones stand in one scalable unit."""
+        """Return node -> its leaves: nodes with equal leaves are in one scalable unit."""
         return {n.name: tuple(sorted(link.leaf for link in n.links)) for n in self.nodes}
 
 
 class FabricTestKind(StrEnum):
-    PAIR = "pair"  # two nodes, all rails at once, each rail's result apart
-    RAIL = "rail"  # two nodes, only the rails in question: the others are quiet
+    PAIR = "pair"  # two nodes, all rails at once, with a result for each rail
+    RAIL = "rail"  # two nodes, only the rails in question, without traffic on others
     GROUP = "group"  # a collective over k nodes and all rails: one result
 
 
 class FabricTest(Record):
-    """One test to run. Nodes are in it alone: tests of a round share none."""
+    """One test to run. No two tests of a round share a node."""
 
     name: str  # unique in a campaign
     kind: FabricTestKind
@@ -85,26 +85,26 @@ class FabricTest(Record):
     rails: tuple[int, ...]
 
 
-class Shown(StrEnum):
-    """How one rail of a test ended."""
+class RailOutcome(StrEnum):
+    """The outcome of one rail of a test."""
 
     PASS = "pass"  # noqa: S105 (an outcome, not a password)
-    FAIL = "fail"  # it ended, and not well
+    FAIL = "fail"  # it ended with an error
     TIMEOUT = "timeout"  # it did not end: counts as a failure
     WRONG_DATA = "wrong_data"  # data arrived corrupted: never outweighed by passes
-    NOT_RUN = "not_run"  # it tells nothing: the daemon, the agent or the tool was not there
+    NOT_RUN = "not_run"  # no information: the daemon, the agent or the tool was not available
 
 
 class RailResult(Record):
-    """One rail's result; `ratio` is the bandwidth over the cohort's median (1.0: as everybody)."""
+    """One rail's result; `ratio` is the bandwidth over the cohort's median (1.0: equal to it)."""
 
     rail: int  # ALL_RAILS for a group test
-    shown: Shown
+    shown: RailOutcome
     ratio: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
 
 
 class Observation(Record):
-    """A test with what it showed."""
+    """A test with its results."""
 
     test: FabricTest
     round_number: int = Field(ge=0)
@@ -112,29 +112,31 @@ class Observation(Record):
 
 
 class IsolationPolicy(Record):
-    """How sure to be, and what a test costs. Minutes are of one test, on each of its nodes."""
+    """Certainty and costs of the fault location. Minutes are of one test, on each of its nodes."""
 
-    noise: float = Field(default=0.03, gt=0.0, lt=0.5)  # a single result is wrong that often
-    # of condemning anybody innocent by chance, over all cells of a campaign (Wald's bound)
+    noise: float = Field(default=0.03, gt=0.0, lt=0.5)  # the share of single results that are wrong
+    # probability of condemning any innocent part by chance, over all cells of a campaign (Wald's
+    # bound)
     innocent_risk: float = Field(default=1e-4, gt=0.0, lt=1.0)
-    miss_risk: float = Field(default=2e-3, gt=0.0, lt=1.0)  # of clearing one faulty cell
-    partners_min: int = Field(default=3, ge=3)  # known-good ones that failed with the culprit
+    # probability of clearing one faulty cell
+    miss_risk: float = Field(default=2e-3, gt=0.0, lt=1.0)
+    partners_min: int = Field(default=3, ge=3)  # good ones that failed with the culprit
     # SuperBench's variance rule: 5 % below the baseline is a defect (microsoft/superbenchmark)
     slow_below: float = Field(default=0.95, gt=0.0, le=1.0)
     leaf_share: float = Field(default=0.75, gt=0.5, le=1.0)  # of a leaf's tests that fail
     group_size: int = Field(default=0, ge=0)  # nodes of a screening collective; 0: pairs
-    screenings: int = Field(default=2, ge=1)  # rounds in which everybody is tested
+    screenings: int = Field(default=2, ge=1)  # rounds in which all nodes are tested
     rounds_max: int = Field(default=40, ge=1)
     trials_max: int = Field(default=24, ge=4)  # of one cell; then it stays undecided
-    # more blame at once than this share of nodes or of leaves has a common cause: nobody is
+    # more blame at once than this share of nodes or of leaves has a common cause: no part is
     # condemned (NVSentinel's circuit breaker does likewise)
     held_share: float = Field(default=0.25, gt=0.0, le=1.0)
     pair_minutes: float = Field(default=2.0, gt=0.0)
     rail_minutes: float = Field(default=2.0, gt=0.0)
     group_minutes: float = Field(default=2.0, gt=0.0)
 
-    def minutes(self, kind: FabricTestKind) -> float:
-        """How long a test of this kind occupies each of its nodes."""
+    def get_minutes(self, kind: FabricTestKind) -> float:
+        """Return the minutes for which a test of this kind occupies each of its nodes."""
         return {
             FabricTestKind.PAIR: self.pair_minutes,
             FabricTestKind.RAIL: self.rail_minutes,
@@ -143,29 +145,29 @@ class IsolationPolicy(Record):
 
 
 class Culprit(StrEnum):
-    """What can be to blame."""
+    """The kinds of parts that can be at fault."""
 
     NODE = "node"
     LINK = "link"  # one rail of one node: NIC port, cable, optic or leaf port
     LEAF = "leaf"
-    UPLINK = "uplink"  # a leaf's way to other leaves: its uplinks, or a spine
+    UPLINK = "uplink"  # the path to other leaves: the leaf's uplinks, or a spine
     CABLE = "cable"  # only with counters from both ends
     OPTIC = "optic"  # only with counters from both ends
 
 
 class Blame(Record):
-    """One culprit, or suspect, with why."""
+    """One culprit or suspect, with the reason."""
 
     culprit: Culprit
     node: str = ""
     rail: int = -1
     leaf: str = ""
-    end: Literal["", "node", "leaf"] = ""  # of an optic: at which end it sits
-    # 1 minus a bound on the chance that noise alone shows this anywhere in the campaign
+    end: Literal["", "node", "leaf"] = ""  # of an optic: the end that it is in
+    # 1 minus a bound on the probability that noise alone causes this anywhere in the campaign
     confidence: float
     reason: str
-    slow: float | None = None  # median ratio, if it is slow rather than failing
-    partners: tuple[str, ...] = ()  # known-good ones that failed with it, bounded
+    slow: float | None = None  # median ratio, if it is slow but not failing
+    partners: tuple[str, ...] = ()  # good nodes that failed with it, bounded
     tests: tuple[str, ...] = ()  # names of the tests that count, bounded
 
     def __str__(self) -> str:
@@ -190,9 +192,9 @@ class Verdicts(Record):
 
     kind: Literal["verdicts"] = "verdicts"
     condemned: tuple[Blame, ...]
-    undecided: tuple[Blame, ...]  # suspicious, and not proved: never to be replaced on this
-    held: str = ""  # why nobody is condemned although there is evidence; "": not held
+    undecided: tuple[Blame, ...]  # suspicious but not proved: never a reason for replacement
+    held: str = ""  # why no part is condemned in spite of evidence; "": not held back
     cleared: int  # cells that are proved good
-    untested: tuple[str, ...] = ()  # nodes nothing is known of
+    untested: tuple[str, ...] = ()  # nodes without any result
     rounds: int
     node_minutes: float

@@ -1,7 +1,7 @@
-"""Who meets whom, round by round: the circle method, within groups and across them.
+"""Pairing of nodes, round by round: the circle method, within groups and across them.
 
-The circle method is the round-robin tournament: one stands still, the others move one seat a round;
-n nodes meet in n - 1 rounds of n / 2 disjoint pairs (SuperBench's "pair-wise" pattern).
+The circle method is the round-robin tournament: one seat is fixed, the others move one seat a
+round; n nodes meet in n - 1 rounds of n / 2 disjoint pairs (SuperBench's "pair-wise" pattern).
 """
 
 from __future__ import annotations
@@ -10,40 +10,42 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 
-def circle(names: Sequence[str], number: int) -> list[tuple[str, str]]:
-    """The pairs of one round among these; of an odd number one sits out, each in its turn."""
+def pair_by_circle(names: Sequence[str], number: int) -> list[tuple[str, str]]:
+    """Return the pairs of one round; of an odd number one node sits out, each in turn."""
     seats: list[str | None] = [*names]
     if len(seats) % 2:
         seats.append(None)
     if len(seats) < 2:
         return []
-    first, rest = seats[0], seats[1:]
-    turn = number % len(rest)
-    seats = [first, *rest[turn:], *rest[:turn]]
+    first, moving = seats[0], seats[1:]
+    turn = number % len(moving)
+    seats = [first, *moving[turn:], *moving[:turn]]
     half = len(seats) // 2
     pairs = zip(seats[:half], reversed(seats[half:]), strict=True)
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
-def within(groups: Sequence[Sequence[str]], number: int) -> list[tuple[str, str]]:
-    """Pairs of one round within each group; who sits out is paired with those of other groups."""
+def pair_within(groups: Sequence[Sequence[str]], number: int) -> list[tuple[str, str]]:
+    """Return the pairs of one round within each group; nodes that sit out are paired across
+    groups.
+    """
     pairs: list[tuple[str, str]] = []
     alone: list[str] = []
     for group in groups:
-        met = circle(group, number)
+        met = pair_by_circle(group, number)
         pairs += met
         alone += sorted(set(group) - {n for pair in met for n in pair})
-    return pairs + circle(alone, number)
+    return pairs + pair_by_circle(alone, number)
 
 
-def across(groups: Sequence[Sequence[str]], number: int) -> list[tuple[str, str]]:
-    """Pairs of one round between groups, as far as their sizes allow.
+def pair_across(groups: Sequence[Sequence[str]], number: int) -> list[tuple[str, str]]:
+    """Return the pairs of one round between groups, as far as their sizes allow.
 
     Members are dealt in turn from all groups and paired with those half the list away, moved on by
     the round.
     """
     if len(groups) < 2:
-        return within(groups, number)
+        return pair_within(groups, number)
     ordered = [name for group in groups for name in group]
     half = (len(ordered) + 1) // 2
     first, second = ordered[:half], ordered[half:]
@@ -53,8 +55,12 @@ def across(groups: Sequence[Sequence[str]], number: int) -> list[tuple[str, str]
     return list(zip(first, [*second[turn:], *second[:turn]], strict=False))
 
 
-def bunches(groups: Sequence[Sequence[str]], size: int, number: int) -> list[tuple[str, ...]]:
-    """Disjoint groups of about `size` for a collective: neighbours in round 0, then mixed."""
+def split_into_groups(
+    groups: Sequence[Sequence[str]], size: int, number: int
+) -> list[tuple[str, ...]]:
+    """Return disjoint groups of about `size` for a collective: neighbours in round 0, then
+    mixed.
+    """
     ordered = [name for group in groups for name in group]
     if not ordered:
         return []

@@ -1,1 +1,1 @@
-"""Hardware lists, NetBox and first readings compared with what was ordered. Pure."""
+"""Hardware lists, NetBox and first readings compared with the order. Pure."""

@@ -1,40 +1,45 @@
-"""Whether a site may go live: each thing that was looked at, judged, with what to do about it.
+"""Judge whether a site may go live: each examined item, with its remedy.
 
-Pure: `execution/observe/examination.py` and `provisioner doctor` look, this judges. What was not
-looked at is never good.
+Pure: `execution/observe/examination.py` and `provisioner doctor` collect the facts, and this module
+judges them. An item that was not examined never counts as good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from statistics import median
 
+from provisioner.model.alert import Subscription
 from provisioner.model.base import Record
 from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.model.outcome import Reason
-from provisioner.planning.matrix.review import Weight, review
+from provisioner.planning.matrix.review import Weight, review_matrix
+from provisioner.settings import Settings
 
-SKEW_BAD_S = 300.0  # beyond it, times of events and of ours cannot be put in one order any more
+SKEW_BAD_S = 300.0  # beyond it, events of devices and of the daemon cannot be ordered by time
 SKEW_MAX_S = 30.0  # an HTTP date has whole seconds, and a BMC may take seconds to answer
-CLOCKS_MIN = 3  # devices that must agree before our own clock is doubted
+PROVING_S = 600.0  # a new subscription is tried several times within it
+CLOCKS_MIN = 3  # devices that must agree before this machine's clock is judged wrong
 FREE_BAD_BYTES = 1 << 30
 FREE_MIN_BYTES = 10 << 30  # evidence of a rack for some months, and room to restore a backup
-FILES_RESERVE = 256  # database, playbooks' pipes, logs, artifacts that are served
+FILES_RESERVE = 256  # database, logs, switches, the process's own
+FILES_PER_COMMAND = 3  # a command's pipes
+FILES_PER_DOWNLOAD = 2  # the connection, and the file
 
 
 class Standing(StrEnum):
-    """How one thing stands. Only GOOD is a pass."""
+    """The result for one item. Only GOOD is a pass."""
 
     GOOD = "good"
-    WARNING = "warning"  # it works, and will annoy
+    WARNING = "warning"  # it works, with disadvantages
     BAD = "bad"
     NOT_LOOKED = "not looked"
 
 
 class Examined(Record):
-    """One thing that was looked at. `remedy` is empty only where nothing is to be done."""
+    """One examined item. `remedy` is empty only if no action is needed."""
 
     area: str
     subject: str
@@ -43,25 +48,25 @@ class Examined(Record):
     remedy: str = ""
 
 
-def good(area: str, subject: str, detail: str) -> Examined:
-    """It is as it has to be."""
+def report_good(area: str, subject: str, detail: str) -> Examined:
+    """Return the result of an item that is as required."""
     return Examined(area=area, subject=subject, standing=Standing.GOOD, detail=detail)
 
 
-def bad(area: str, subject: str, detail: str, remedy: str) -> Examined:
-    """It has to be changed before go-live."""
+def report_bad(area: str, subject: str, detail: str, remedy: str) -> Examined:
+    """Return the result of an item that must be changed before go-live."""
     return Examined(area=area, subject=subject, standing=Standing.BAD, detail=detail, remedy=remedy)
 
 
-def warning(area: str, subject: str, detail: str, remedy: str) -> Examined:
-    """It should be changed."""
+def report_warning(area: str, subject: str, detail: str, remedy: str) -> Examined:
+    """Return the result of an item that should be changed."""
     return Examined(
         area=area, subject=subject, standing=Standing.WARNING, detail=detail, remedy=remedy
     )
 
 
-def not_looked(area: str, subject: str, detail: str, remedy: str) -> Examined:
-    """Nothing is known about it."""
+def report_not_looked(area: str, subject: str, detail: str, remedy: str) -> Examined:
+    """Return the result of an item that could not be examined."""
     return Examined(
         area=area, subject=subject, standing=Standing.NOT_LOOKED, detail=detail, remedy=remedy
     )
@@ -85,110 +90,172 @@ _REMEDIES: Mapping[Reason, str] = {
 }
 
 
-def failed(area: str, subject: str, reason: Reason, detail: str) -> Examined:
-    """A device that failed us, with the remedy of its reason."""
+def report_failure(area: str, subject: str, reason: Reason, detail: str) -> Examined:
+    """Return the result of a device that failed, with the remedy for its reason."""
     remedy = _REMEDIES.get(reason, "See its log; then ask again.")
-    return bad(area, subject, f"{reason}: {detail}", remedy)
+    return report_bad(area, subject, f"{reason}: {detail}", remedy)
 
 
-def skew_s(date: str, at: float) -> float | None:
-    """Seconds that an HTTP Date header (RFC 9110 section 6.6.1) is ahead of `at`; None: no date."""
+def find_unproved(subscriptions: Iterable[Subscription], now: float) -> tuple[Examined, ...]:
+    """Return a warning for each event subscription at a BMC that delivers nothing."""
+    remedy = (
+        "Let the BMC reach the daemon's listener (firewall, route, TLS); polls go on meanwhile."
+    )
+    return tuple(
+        report_warning(
+            "events",
+            f"{s.node}/{s.bmc}",
+            "no event has come by our subscription, not even the test event",
+            remedy,
+        )
+        for s in subscriptions
+        if not s.delivers and now - s.made_at > PROVING_S
+    )
+
+
+def compute_skew_s(date: str, at: float) -> float | None:
+    """Return how many seconds an HTTP Date header (RFC 9110 section 6.6.1) is ahead of `at`.
+
+    Returns None if it is no date.
+    """
     try:
         return parsedate_to_datetime(date).timestamp() - at
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
 
 
-def clocks(skews: Mapping[str, float | None]) -> tuple[Examined, ...]:
-    """Clocks of devices against ours; where most agree with each other, ours is the wrong one."""
-    known = {name: skew for name, skew in skews.items() if skew is not None}
-    if not known:
+def judge_clocks(skews: Mapping[str, float | None]) -> tuple[Examined, ...]:
+    """Compare the devices' clocks with this machine's.
+
+    If most devices agree with each other but not with this machine, its own clock is wrong.
+    """
+    readable = {name: skew for name, skew in skews.items() if skew is not None}
+    if not readable:
         remedy = "Compare `date -u` here with a clock that you trust."
-        return (not_looked("clock", "this machine", "no device told its time", remedy),)
-    middle = median(known.values())
-    agree = [s for s in known.values() if abs(s - middle) <= SKEW_MAX_S]
-    ours_wrong = abs(middle) > SKEW_MAX_S and len(agree) >= max(CLOCKS_MIN, len(known) / 2)
-    told = []
+        return (report_not_looked("clock", "this machine", "no device told its time", remedy),)
+    middle = median(readable.values())
+    agree = [s for s in readable.values() if abs(s - middle) <= SKEW_MAX_S]
+    ours_wrong = abs(middle) > SKEW_MAX_S and len(agree) >= max(CLOCKS_MIN, len(readable) / 2)
+    results = []
     if ours_wrong:
-        detail = f"{len(agree)} of {len(known)} devices agree that it is {_off(-middle)}"
-        told.append(bad("clock", "this machine", detail, "Let it follow NTP (`timedatectl`)."))
+        detail = (
+            f"{len(agree)} of {len(readable)} devices agree that it is {_format_offset(-middle)}"
+        )
+        results.append(
+            report_bad("clock", "this machine", detail, "Let it follow NTP (`timedatectl`).")
+        )
     else:
-        told.append(good("clock", "this machine", f"compared with {len(known)} devices"))
+        results.append(
+            report_good("clock", "this machine", f"compared with {len(readable)} devices")
+        )
     reference = middle if ours_wrong else 0.0
-    for name, skew in sorted(known.items()):
+    for name, skew in sorted(readable.items()):
         off = skew - reference
         if abs(off) <= SKEW_MAX_S:
             continue
-        judge = bad if abs(off) > SKEW_BAD_S else warning
-        told.append(judge("clock", name, f"it is {_off(off)}", "Set NTP on it."))
-    return tuple(told)
+        judge = report_bad if abs(off) > SKEW_BAD_S else report_warning
+        results.append(judge("clock", name, f"it is {_format_offset(off)}", "Set NTP on it."))
+    return tuple(results)
 
 
-def _off(seconds: float) -> str:
+def _format_offset(seconds: float) -> str:
     return f"{abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'}"
 
 
-def disk(subject: str, free_bytes: int) -> Examined:
-    """Room where the data directory is."""
+def judge_disk(subject: str, free_bytes: int) -> Examined:
+    """Judge the free space of the data directory."""
     detail = f"{free_bytes / 2**30:.1f} GiB free"
     remedy = f"Make room: at least {FREE_MIN_BYTES >> 30} GiB."
     if free_bytes < FREE_BAD_BYTES:
-        return bad("machine", subject, detail, remedy)
+        return report_bad("machine", subject, detail, remedy)
     if free_bytes < FREE_MIN_BYTES:
-        return warning("machine", subject, detail, remedy)
-    return good("machine", subject, detail)
+        return report_warning("machine", subject, detail, remedy)
+    return report_good("machine", subject, detail)
 
 
-def open_files(limit: int, requests: int, streams: int, connections: int) -> Examined:
-    """The limit of open files against what the settings allow the daemon to open."""
-    needed = requests + streams + connections + FILES_RESERVE
+def judge_open_files(limit: int, settings: Settings) -> Examined:
+    """Judge the limit of open files by what all settings together let the daemon open."""
+    shares = {
+        "Redfish requests": settings.requests_max,
+        "event streams": settings.watch_streams_max,
+        "hosts (three each)": settings.ssh_connections_max * FILES_PER_COMMAND,
+        "playbooks": settings.playbook_slots * FILES_PER_COMMAND,
+        "webhooks": settings.webhook_parallel,
+        "API": settings.api_connections_max,
+        "agents": settings.agents_connections_max,
+        "events": settings.events_connections_max,
+        "artifacts (two each)": settings.artifacts_connections_max * FILES_PER_DOWNLOAD,
+        "metrics": settings.metrics_connections_max,
+    }
+    needed = sum(shares.values()) + FILES_RESERVE
     detail = f"{limit} may be open, {needed} may be needed"
     if limit >= needed:
-        return good("machine", "open files", detail)
+        return report_good("machine", "open files", detail)
+    parts = ", ".join(f"{name} {count}" for name, count in shares.items())
     remedy = f"Raise it: `ulimit -n {needed}`, LimitNOFILE={needed} in the systemd unit."
-    return bad("machine", "open files", detail, remedy)
+    return report_bad("machine", "open files", f"{detail}: {parts}, others {FILES_RESERVE}", remedy)
 
 
-def pinned(matrix: Matrix, *, production: bool) -> tuple[Examined, ...]:
-    """The matrix: what blocks its use, one line; what only production refuses, counted."""
-    remarks = review(matrix)
-    told = [
-        bad("matrix", r.where, r.problem, r.remedy) for r in remarks if r.weight is Weight.BLOCKS
+def judge_matrix(matrix: Matrix, *, production: bool) -> tuple[Examined, ...]:
+    """Judge the matrix: a result for each fault that blocks its use, and one for production."""
+    remarks = review_matrix(matrix)
+    results = [
+        report_bad("matrix", r.where, r.problem, r.remedy)
+        for r in remarks
+        if r.weight is Weight.BLOCKS
     ]
-    lacking = [r for r in remarks if r.weight is Weight.PRODUCTION]
-    if lacking:
-        detail = f"{len(lacking)} pins or paths lack a version, a digest or a source"
+    incomplete = [r for r in remarks if r.weight is Weight.PRODUCTION]
+    if incomplete:
+        detail = f"{len(incomplete)} pins or paths lack a version, a digest or a source"
         remedy = "`provisioner matrix check --production` lists them; close them in an overlay."
-        judge = bad if production else warning
-        told.append(judge("matrix", "production", detail, remedy))
-    if not told:
-        told.append(good("matrix", matrix.digest()[:12], f"{len(matrix.releases)} releases"))
-    return tuple(told)
+        judge = report_bad if production else report_warning
+        results.append(judge("matrix", "production", detail, remedy))
+    if not results:
+        results.append(
+            report_good("matrix", matrix.digest()[:12], f"{len(matrix.releases)} releases")
+        )
+    return tuple(results)
 
 
-def artifact(name: str, wanted: str, found: str | None) -> Examined:
-    """A file that the matrix names. `found`: its SHA-256; None if it is not there."""
-    if found is None:
+def judge_artifact(name: str, pinned_sha256: str, sha256: str | None) -> Examined:
+    """Judge a file that the matrix names. `sha256` is its digest; None if the file is missing."""
+    if sha256 is None:
         remedy = "Download it from the vendor and put it into the artifact directory."
-        return bad("artifacts", name, "there is no such file", remedy)
-    if not wanted:
-        remedy = f"Compare {found} with the vendor's, and put it into the matrix as `sha256`."
-        return warning("artifacts", name, "the matrix pins no digest", remedy)
-    if found != wanted:
+        return report_bad("artifacts", name, "there is no such file", remedy)
+    if not pinned_sha256:
+        remedy = f"Compare {sha256} with the vendor's, and put it into the matrix as `sha256`."
+        return report_warning("artifacts", name, "the matrix pins no digest", remedy)
+    if sha256 != pinned_sha256:
         remedy = "Download it again; if it is right, correct the digest in the matrix."
-        return bad("artifacts", name, f"its SHA-256 is {found}, not {wanted}", remedy)
-    return good("artifacts", name, "present, with its digest")
+        return report_bad(
+            "artifacts", name, f"its SHA-256 is {sha256}, not {pinned_sha256}", remedy
+        )
+    return report_good("artifacts", name, "present, with its digest")
 
 
-def image(matrix: Matrix) -> Examined:
-    """The maintenance image that nodes are to boot."""
-    found = matrix.images.get(MAINTENANCE)
-    if found is not None and found.known and found.artifact:
-        return good("image", found.artifact, f"version {found.version}")
+def judge_image(matrix: Matrix) -> Examined:
+    """Judge the pinned maintenance image, which nodes boot."""
+    pin = matrix.images.get(MAINTENANCE)
+    if pin is not None and pin.known and pin.artifact:
+        return report_good("image", pin.artifact, f"version {pin.version}")
     remedy = "Run `make image` and put the lines that it prints into an overlay of the matrix."
-    return bad("image", MAINTENANCE, "no maintenance image is pinned", remedy)
+    return report_bad("image", MAINTENANCE, "no maintenance image is pinned", remedy)
 
 
-def ready(examined: Sequence[Examined]) -> bool:
-    """True if nothing is bad and nothing was left out."""
+def judge_boot_token(image: str, *, carried: bool, allowed: bool) -> Examined:
+    """Judge whether the maintenance image carries its agent's token. `allowed`: it need not."""
+    if carried:
+        return report_good("boot token", image, "it carries the token of its boot")
+    detail = "it cannot carry its agent's token"
+    if allowed:
+        problem = f"{detail}: the first machine that looks up a node gets it"
+        remedy = "Set `agent_lookup_trusts: nobody`, once the daemon serves an image with a slot."
+        return report_warning("boot token", image, problem, remedy)
+    remedy = "Build it anew with `make image`, and let the daemon serve it (no --artifact-url); "
+    remedy += "or accept the risk with `agent_lookup_trusts: first`."
+    return report_bad("boot token", image, f"{detail}: nodes do not boot it", remedy)
+
+
+def is_ready(examined: Sequence[Examined]) -> bool:
+    """Return whether no item is bad and none was left out."""
     return all(e.standing in (Standing.GOOD, Standing.WARNING) for e in examined)

@@ -1,4 +1,4 @@
-"""The expected-hardware list from its YAML text; one clear error for anything that does not fit."""
+"""Read the list of expected hardware from YAML text, with one clear error for the first fault."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ def parse(source: str, text: str) -> Expected:
     """Read and check one list. Raises InputError with file, line, field and remedy."""
     located = load(source, text)
     if not isinstance(located.tree, dict):
-        raise located.error((), "this is not a list of expected hardware", "Begin with `nodes:`.")
+        raise located.build_error(
+            (), "this is not a list of expected hardware", "Begin with `nodes:`."
+        )
     try:
         expected = Expected.model_validate(located.tree)
     except ValidationError as error:
-        raise located.misfit(error, "See docs/intake.md for the fields.") from None
+        raise located.build_model_error(error, "See docs/intake.md for the fields.") from None
     for vendor in expected.factory_credentials:
         if vendor not in quirks.ALL:
-            raise located.error(
+            raise located.build_error(
                 ("factory_credentials", vendor),
                 f"{vendor!r} is no vendor declaration",
                 f"It is one of: {', '.join(quirks.ALL)}.",
@@ -49,25 +51,29 @@ def parse(source: str, text: str) -> Expected:
 
 
 def _check_unique(located: Located, expected: Expected) -> None:
-    """No name, serial, MAC, address, port or VRF stands for two things."""
+    """Check that no name, serial, MAC, address, port or VRF is used twice."""
     nodes = list(enumerate(expected.nodes))
     cards = [(("nodes", i, "dpus", j), d) for i, n in nodes for j, d in enumerate(n.dpus)]
-    _unique(located, [(("nodes", i, "name"), n.name) for i, n in nodes])
+    _check_values_unique(located, [(("nodes", i, "name"), n.name) for i, n in nodes])
     serials: list[tuple[Path, str]] = [
         (("nodes", i, "bmc", "serial"), n.bmc.serial) for i, n in nodes
     ]
-    _unique(located, [*serials, *(((*at, "serial"), d.serial) for at, d in cards)])
+    _check_values_unique(located, [*serials, *(((*at, "serial"), d.serial) for at, d in cards)])
     macs: list[tuple[Path, str]] = [
         (("nodes", i, "bmc", "mac"), n.bmc.mac.lower()) for i, n in nodes
     ]
-    _unique(located, [*macs, *(((*at, "base_mac"), d.base_mac.lower()) for at, d in cards)])
-    _unique(
+    _check_values_unique(
+        located, [*macs, *(((*at, "base_mac"), d.base_mac.lower()) for at, d in cards)]
+    )
+    _check_values_unique(
         located, [(("nodes", i, "bmc", "url"), n.bmc.url.rstrip("/").lower()) for i, n in nodes]
     )
     for i, node in nodes:
         slots = [d.slot for d in node.dpus]
-        _unique(located, [(("nodes", i, "dpus", j, "slot"), s) for j, s in enumerate(slots)])
-    _unique(
+        _check_values_unique(
+            located, [(("nodes", i, "dpus", j, "slot"), s) for j, s in enumerate(slots)]
+        )
+    _check_values_unique(
         located,
         [
             (("nodes", i, "ports", j), f"{p.switch}/{p.interface}")
@@ -75,7 +81,7 @@ def _check_unique(located: Located, expected: Expected) -> None:
             for j, p in enumerate(n.ports)
         ],
     )
-    _unique(
+    _check_values_unique(
         located,
         [
             (("nodes", i, "ports", j, "guid"), p.guid)
@@ -84,27 +90,27 @@ def _check_unique(located: Located, expected: Expected) -> None:
         ],
     )
     tenants = list(enumerate(expected.tenants))
-    _unique(located, [(("tenants", i, "name"), t.name) for i, t in tenants])
-    _unique(located, [(("tenants", i, "vrf"), t.vrf) for i, t in tenants])
+    _check_values_unique(located, [(("tenants", i, "name"), t.name) for i, t in tenants])
+    _check_values_unique(located, [(("tenants", i, "vrf"), t.vrf) for i, t in tenants])
 
 
-def _unique(located: Located, values: Iterable[tuple[Path, str]]) -> None:
-    seen: dict[str, Path] = {}
+def _check_values_unique(located: Located, values: Iterable[tuple[Path, str]]) -> None:
+    path_of: dict[str, Path] = {}
     for path, value in values:
-        if value and value in seen:
-            first = located.where(seen[value])[1]
-            raise located.error(path, f"{value!r} stands here a second time", f"See {first}.")
-        seen[value] = path
+        if value and value in path_of:
+            first = located.find_place(path_of[value])[1]
+            raise located.build_error(path, f"{value!r} stands here a second time", f"See {first}.")
+        path_of[value] = path
 
 
 def _check_node(located: Located, path: Path, node: ExpectedNode) -> None:
     if node.kind is NodeKind.SWITCH:
         scheme = "ssh" if node.os == "sonic" else "https"
-        what = "a switch that runs SONiC" if node.os == "sonic" else "the API of a switch"
-        _check_address(located, (*path, "address"), node.address, what, scheme)
+        description = "a switch that runs SONiC" if node.os == "sonic" else "the API of a switch"
+        _check_address(located, (*path, "address"), node.address, description, scheme)
     elif not (node.bmc.url or node.bmc.mac or node.bmc.serial):
         problem, remedy = "nothing tells which BMC is this host's", "Give bmc.serial, mac or url."
-        raise located.error((*path, "bmc"), problem, remedy)
+        raise located.build_error((*path, "bmc"), problem, remedy)
     if node.bmc.url:
         _check_address(located, (*path, "bmc", "url"), node.bmc.url, "a BMC")
     macs: list[tuple[Path, str]] = [((*path, "bmc", "mac"), node.bmc.mac)]
@@ -113,11 +119,11 @@ def _check_node(located: Located, path: Path, node: ExpectedNode) -> None:
         if card.pci and not _PCI.fullmatch(card.pci):
             problem = f"{card.pci!r:.60} is no PCI address"
             remedy = "Write it like 0000:06:00.0, in quotes."
-            raise located.error((*path, "dpus", j, "pci"), problem, remedy)
+            raise located.build_error((*path, "dpus", j, "pci"), problem, remedy)
     for where, mac in macs:
         if mac and not _MAC.fullmatch(mac):
             remedy = 'Write it like "5c:25:73:00:00:01", in quotes.'
-            raise located.error(where, f"{mac!r:.60} is no MAC address", remedy)
+            raise located.build_error(where, f"{mac!r:.60} is no MAC address", remedy)
 
 
 def _check_address(
@@ -131,7 +137,7 @@ def _check_address(
     if not good or "@" in url:
         shown = "it holds credentials and" if "@" in url else f"{url!r:.80}"
         remedy = f"Write it like {scheme}://10.0.0.9, without credentials."
-        raise located.error(path, f"{shown} is not the address of {what}", remedy)
+        raise located.build_error(path, f"{shown} is not the address of {what}", remedy)
 
 
 def _check_ports(
@@ -139,7 +145,7 @@ def _check_ports(
 ) -> None:
     for j, port in enumerate(node.ports):
         if kinds.get(port.switch) is not NodeKind.SWITCH and not port.guid:
-            raise located.error(
+            raise located.build_error(
                 (*path, "ports", j, "switch"),
                 f"there is no switch {port.switch!r:.80} on this list",
                 "Add the switch as a node of kind `switch`.",
@@ -148,7 +154,7 @@ def _check_ports(
             try:
                 ipaddress.ip_interface(port.address)
             except ValueError:
-                raise located.error(
+                raise located.build_error(
                     (*path, "ports", j, "address"),
                     f"{port.address!r:.80} is not an address with a prefix length",
                     "Write it like 172.0.0.1/31.",
@@ -159,10 +165,10 @@ def _check_tenant(located: Located, path: Path, tenant: Tenant) -> None:
     if not _VRF.fullmatch(tenant.vrf) or tenant.vrf.lower() in _RESERVED:
         problem = f"{tenant.vrf!r:.60} cannot be a customer's VRF"
         remedy = f"Use at most 15 letters and digits; not {', '.join(sorted(_RESERVED))}."
-        raise located.error((*path, "vrf"), problem, remedy)
+        raise located.build_error((*path, "vrf"), problem, remedy)
     if not 0 <= tenant.l3vni <= _VNI_MAX:
         problem = f"{tenant.l3vni} is no VNI"
-        raise located.error((*path, "l3vni"), problem, f"Give 1 to {_VNI_MAX}.")
+        raise located.build_error((*path, "l3vni"), problem, f"Give 1 to {_VNI_MAX}.")
     if tenant.nodes_wanted < 0:
         problem = f"{tenant.nodes_wanted} is no number of nodes"
-        raise located.error((*path, "nodes_wanted"), problem, "Give 0 or more.")
+        raise located.build_error((*path, "nodes_wanted"), problem, "Give 0 or more.")

@@ -1,8 +1,8 @@
-"""What a host's own commands say about its components: raw outputs in, records and gaps out.
+"""Read a host's components from the raw output of its own commands: records and gaps.
 
-Output of a host is hostile until parsed: anything that does not fit is a gap, never a guess.
-Formats: docs/in-band.md; `nvidia-smi --query-gpu`, `mlxfwmanager --query-format xml`,
-`mlxconfig -e -j`, `dpkg-query -W`.
+Output of a host is untrusted: a value that does not fit is a gap, never a guess. Formats:
+docs/in-band.md; `nvidia-smi --query-gpu`, `mlxfwmanager --query-format xml`, `mlxconfig -e -j`,
+`dpkg-query -W`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from provisioner.checks.check import Unreadable
-from provisioner.checks.readers.nic_listing import cards_of
+from provisioner.checks.readers.nic_listing import read_cards
 from provisioner.components.host_os import HOST_OS, STAMP
 from provisioner.model import host_packages
 from provisioner.model.base import Record
@@ -38,19 +38,19 @@ COMMANDS: tuple[tuple[str, str, float], ...] = (
         60.0,
     ),
     ("system", f"cat {STAMP} /etc/os-release", 20.0),
-    # util-linux lsblk(8): whole drives only; all that is on them is left out
+    # util-linux lsblk(8): whole drives only, without their partitions
     ("drives", "lsblk --json --nodeps --output NAME,TYPE,SERIAL,TRAN,RM", 30.0),
     ("nics", "mlxfwmanager --query-format xml", 300.0),
     ("nic_config", "mlxconfig -e -j /dev/stdout q", 300.0),
 )
 
-DRIVES_MAX = 256  # block devices of one host; loops and RAM disks are among them
+DRIVES_MAX = 256  # block devices of one host, loops and RAM disks included
 
 _BUILD = re.compile(r"-\d+(ubuntu[\w.~]*)?$")  # a package's own revision: "535.129.03-1"
 
 
 class InbandFacts(Record):
-    """Components and devices that only the host itself can show."""
+    """Components and devices that only the host itself can report."""
 
     boot_id: str | None
     components: tuple[Component, ...]
@@ -64,7 +64,7 @@ def read(
     cards: tuple[BmcRef, ...],
     profiles: Mapping[str, Mapping[str, str]],
 ) -> InbandFacts:
-    """Read every output of `COMMANDS`; `cards` gives the BlueFields their slots."""
+    """Read the output of every command in `COMMANDS`; `cards` gives the slots of the BlueFields."""
     gaps: list[Gap] = []
     boot = outputs["boot_id"].text.strip() if outputs["boot_id"].exit_code == 0 else ""
     if not re.fullmatch(r"[0-9a-f-]{36}", boot):
@@ -88,16 +88,17 @@ def read(
 def _drives(evidence: Evidence, gaps: list[Gap]) -> tuple[str, ...]:
     """Return the serials of the drives in the host, as `lsblk` lists them.
 
-    USB devices are left out: BMCs show their virtual media so, with serials of their own.
+    USB devices are left out, because BMCs present their virtual media as USB devices with own
+    serials.
     """
     try:
         listed = json.loads(evidence.text)["blockdevices"]
         shown = [d for d in listed[:DRIVES_MAX] if d["type"] == "disk" and d["tran"] != "usb"]
-        found = {d["serial"].strip() for d in shown if d["serial"]}
+        serials = {d["serial"].strip() for d in shown if d["serial"]}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         gaps.append(_gap(evidence, "not the list of drives of lsblk"))
         return ()
-    return tuple(sorted(s for s in found if re.fullmatch(r"[!-~]([ -~]{0,62}[!-~])?", s)))
+    return tuple(sorted(s for s in serials if re.fullmatch(r"[!-~]([ -~]{0,62}[!-~])?", s)))
 
 
 def _gap(evidence: Evidence, detail: str, reason: Reason = Reason.MALFORMED) -> Gap:
@@ -105,23 +106,23 @@ def _gap(evidence: Evidence, detail: str, reason: Reason = Reason.MALFORMED) -> 
 
 
 def _system(evidence: Evidence) -> Iterable[Component]:
-    """`host.os`: the image that the stamp names, else what os-release says, else nothing.
+    """Return `host.os`: the image named by the stamp, else the system of os-release, else nothing.
 
-    Nobody needs it unless it is pinned, so its absence is no gap: the planner says what it misses.
+    The component is needed only if it is pinned, so its absence is no gap: the planner reports it.
     """
-    said = dict(
+    fields = dict(
         line.partition("=")[::2] for line in evidence.text.splitlines()[:100] if "=" in line
     )
-    image = said.get("IMAGE", "").strip()
+    image = fields.get("IMAGE", "").strip()
     if not image:
-        image = " ".join(said.get(k, "").strip(" \"'") for k in ("ID", "VERSION_ID")).strip()
+        image = " ".join(fields.get(k, "").strip(" \"'") for k in ("ID", "VERSION_ID")).strip()
     if not re.fullmatch(r"[!-~]+( [!-~]+)*", image) or len(image) > 100:
         return ()
     return (_component(HOST_OS, "host", image, evidence, updateable=True),)
 
 
 def _gpu_driver(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
-    """One `host.driver`, if all GPUs name the same."""
+    """Return one `host.driver` if all GPUs report the same version."""
     try:
         rows = [[c.strip() for c in row] for row in csv.reader(evidence.text.splitlines()) if row]
     except csv.Error as error:  # a field without end
@@ -143,25 +144,25 @@ def _component(
 
 
 def _packages(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
-    found: dict[str, set[str]] = {}
+    versions_of: dict[str, set[str]] = {}
     for line in evidence.text.splitlines():
         parts = line.split()
         if len(parts) < 3 or not parts[2].startswith("ii"):
             continue  # not installed; no such package
-        if (known := host_packages.component(parts[0], parts[1])) is not None:
-            kind, version = known
+        if (component := host_packages.classify_package(parts[0], parts[1])) is not None:
+            kind, version = component
             version = _BUILD.sub("", version) if kind == "host.fabric_manager" else version
-            found.setdefault(kind, set()).add(version)
-    missing = [kind for kind in host_packages.NEEDED if kind not in found]
+            versions_of.setdefault(kind, set()).add(version)
+    missing = [kind for kind in host_packages.NEEDED if kind not in versions_of]
     gaps += [_gap(evidence, f"{k} is not installed", Reason.VERSION_MISSING) for k in missing]
-    gaps += [  # which of them runs, nobody can tell from here
+    gaps += [  # the list of packages does not show which version runs
         _gap(evidence, f"{kind} is installed as {sorted(versions)!s:.200}", Reason.DUPLICATE)
-        for kind, versions in found.items()
+        for kind, versions in versions_of.items()
         if len(versions) > 1
     ]
     return [
         _component(kind, "host", min(versions) if len(versions) == 1 else None, evidence)
-        for kind, versions in sorted(found.items())
+        for kind, versions in sorted(versions_of.items())
     ]
 
 
@@ -169,7 +170,7 @@ def _nics(
     evidence: Evidence, cards: tuple[BmcRef, ...], gaps: list[Gap]
 ) -> tuple[list[Device], list[Component]]:
     try:
-        listed = cards_of(evidence.text)
+        listed = read_cards(evidence.text)
     except Unreadable as error:
         gaps.append(_gap(evidence, str(error)))
         return [], []
@@ -229,9 +230,9 @@ def _nic_config(
     profiles: Mapping[str, Mapping[str, str]],
     gaps: list[Gap],
 ) -> Iterable[Component]:
-    """`nic.config` of each SuperNIC: the profile whose every parameter is current.
+    """Return `nic.config` of each SuperNIC: the profile whose parameters are all current.
 
-    "none" is a version of its own: no profile of the matrix is in force.
+    "none" is a version too: no profile of the matrix is in force.
     """
     try:
         document = json.loads(evidence.text[max(evidence.text.find("{"), 0) :])
@@ -275,14 +276,14 @@ def _profile(
     }
     fitting = [
         name
-        for name, wanted in profiles.items()
-        if wanted and all(values.get(k) == _value(v) for k, v in wanted.items())
+        for name, parameters in profiles.items()
+        if parameters and all(values.get(k) == _value(v) for k, v in parameters.items())
     ]
-    # of two that fit, the one that asks for more is the one that was written
+    # if two profiles fit, the one with more parameters is the one that was written
     return max(fitting, key=lambda name: (len(profiles[name]), name), default="none")
 
 
 def _value(raw: object) -> str:
-    """ "True(1)" and 1 and "1" are the same value to mlxconfig."""
+    """Return a value in one form: mlxconfig writes the same value as "True(1)", 1 or "1"."""
     match = re.fullmatch(r".*\((-?\w+)\)", str(raw))
     return match.group(1) if match else str(raw)

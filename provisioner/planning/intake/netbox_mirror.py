@@ -1,6 +1,7 @@
-"""What a NetBox should show of the fleet, and what would have to change there.
+"""Build the objects that represent the fleet in a NetBox, and the changes that create them there.
 
-Rule: what does not carry our tag is somebody else's: neither changed nor deleted, only told of.
+Objects without the daemon's tag belong to someone else: they are neither changed nor deleted, only
+reported.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 from provisioner.model.inventory import Inventory
 from provisioner.model.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.intake.netbox_places import address_of, interface_key
+from provisioner.planning.intake.netbox_places import format_interface_key, normalize_address
 
 K = NetBoxKind
 # dcim/choices.py of NetBox, DeviceStatusChoices
@@ -32,29 +33,29 @@ ONCE = {"type"}  # of an interface: "other" until a person says better
 NAME_MAX = 64  # of devices and interfaces in NetBox
 
 
-def wanted_of(
+def build_objects(
     nodes: Iterable[Node], inventories: Mapping[str, Inventory], roles: Mapping[NodeKind, str]
 ) -> tuple[NetBoxObject, ...]:
-    """Objects that show these nodes. `roles`: the slug of each kind's role."""
-    found: dict[tuple[K, str], NetBoxObject] = {}
+    """Return the objects that represent these nodes. `roles`: the slug of each kind's role."""
+    objects: dict[tuple[K, str], NetBoxObject] = {}
 
     def add(kind: K, key: str, **fields: str) -> str:
-        found.setdefault((kind, key), NetBoxObject(kind=kind, key=key, fields=fields))
+        objects.setdefault((kind, key), NetBoxObject(kind=kind, key=key, fields=fields))
         return key
 
-    known = sorted(nodes, key=lambda n: n.id)
-    for node in known:
-        seen = inventories.get(node.id)
-        site = add(K.SITE, slug(node.location.site), name=node.location.site)
-        maker = (seen and seen.vendor) or "unknown"
-        model = (seen and seen.model) or f"unknown {node.kind}"
-        vendor = add(K.MANUFACTURER, slug(maker), name=maker)
-        kind = f"{vendor}/{slug(model)}"
+    ordered = sorted(nodes, key=lambda n: n.id)
+    for node in ordered:
+        inventory = inventories.get(node.id)
+        site = add(K.SITE, format_slug(node.location.site), name=node.location.site)
+        maker = (inventory and inventory.vendor) or "unknown"
+        model = (inventory and inventory.model) or f"unknown {node.kind}"
+        vendor = add(K.MANUFACTURER, format_slug(maker), name=maker)
+        kind = f"{vendor}/{format_slug(model)}"
         fields = {
             "site": site,
             "role": add(K.ROLE, roles[node.kind], name=roles[node.kind]),
             "device_type": add(K.DEVICE_TYPE, kind, manufacturer=vendor, model=model),
-            "serial": ((seen and seen.system_serial) or "")[:50],
+            "serial": ((inventory and inventory.system_serial) or "")[:50],
             "status": STATUS[node.state],
             "description": f"{node.state}, tenant {node.tenant}" if node.tenant else node.state,
         }
@@ -62,67 +63,67 @@ def wanted_of(
             rack = node.location.rack
             fields["rack"] = add(K.RACK, f"{site}/{rack}", site=site, name=rack)
         add(K.DEVICE, node.id, **fields)
-    names = {node.id for node in known}
-    for node in known:
+    names = {node.id for node in ordered}
+    for node in ordered:
         for interface, address, management in _own_addresses(node):
             key = _interface(add, node.id, interface, management=management)
             add(K.ADDRESS, address, interface=key)
-        for key, (leaf, there), leaf_address in _cables(node, names):
+        for key, (leaf, leaf_interface), leaf_address in _cables(node, names):
             here = _interface(add, node.id, key)
-            far = _interface(add, leaf, there)
+            far = _interface(add, leaf, leaf_interface)
             first, second = sorted((here, far))
             add(K.CABLE, f"{first}--{second}", a=first, b=second)
             if leaf_address:
                 add(K.ADDRESS, leaf_address, interface=far)
-    return tuple(found.values())
+    return tuple(objects.values())
 
 
-def slug(name: str) -> str:
-    """A name as NetBox writes it in URLs."""
+def format_slug(name: str) -> str:
+    """Return a name in the form that NetBox uses in URLs."""
     return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:100] or "unnamed"
 
 
 def _interface(add: object, device: str, name: str, *, management: bool = False) -> str:
     assert callable(add)
-    key = interface_key(device, name)
+    key = format_interface_key(device, name)
     add(K.INTERFACE, key, type="other", mgmt_only=str(management).lower())
     return key
 
 
 def _own_addresses(node: Node) -> Iterable[tuple[str, str, bool]]:
-    """(interface, address with prefix length, whether it is for management only)."""
+    """Yield (interface, address with prefix length, whether it is for management only)."""
     name = "mgmt" if node.kind is NodeKind.SWITCH else "host"
-    found = [(name, node.address, node.kind is NodeKind.SWITCH)]
-    found += [("bmc" if b.name == "host" else f"bmc-{b.name}", b.url, True) for b in node.bmcs]
-    for interface, text, management in found:
+    interfaces = [(name, node.address, node.kind is NodeKind.SWITCH)]
+    interfaces += [("bmc" if b.name == "host" else f"bmc-{b.name}", b.url, True) for b in node.bmcs]
+    for interface, text, management in interfaces:
         host = urlsplit(text).hostname if "://" in text else text
-        address = address_of(host or "")
+        address = normalize_address(host or "")
         if address:
             yield interface[:NAME_MAX], address, management
 
 
 def _cables(node: Node, names: set[str]) -> Iterable[tuple[str, tuple[str, str], str]]:
-    """(our interface, (leaf, its interface), the leaf's address) of ports on leaves we know."""
+    """Yield (interface, (leaf, its interface), the leaf's address) of ports on known leaves."""
     times: dict[str, int] = {}
     for port in sorted(node.ports, key=lambda p: (p.nic_slot, p.switch, p.interface)):
         times[port.nic_slot] = number = times.get(port.nic_slot, 0) + 1
         if port.switch in names and port.nic_slot and port.interface:
             here = port.nic_slot if number == 1 else f"{port.nic_slot}.{number}"
-            yield here, (port.switch, port.interface), address_of(port.address)
+            yield here, (port.switch, port.interface), normalize_address(port.address)
 
 
-def changes_of(
+def plan_changes(
     wanted: Sequence[NetBoxObject], there: Sequence[NetBoxObject], *, prune: bool
 ) -> tuple[NetBoxChange, ...]:
-    """What to do, in order. `prune`: what is ours and is not wanted any more is deleted."""
+    """Return the changes in order. `prune` deletes tagged objects that are no longer needed."""
     present = {(o.kind, o.key): o for o in there}
     ends = {o.fields[end]: o for o in there if o.kind is K.CABLE for end in ("a", "b")}
-    asked = {(o.kind, o.key) for o in wanted}
+    wanted_keys = {(o.kind, o.key) for o in wanted}
     made: list[NetBoxChange] = []
     for item in wanted:
         now = present.get((item.kind, item.key))
         if now is None:
-            made.append(_created(item, ends, asked, prune=prune))
+            made.append(_plan_creation(item, ends, wanted_keys, prune=prune))
             continue
         differs = {
             name: value
@@ -142,30 +143,30 @@ def changes_of(
                     why="" if now.ours else "it does not carry our tag",
                 )
             )
-    gone = [o for o in there if o.ours and o.kind is not K.MODULE]
-    stale = [o for o in gone if (o.kind, o.key) not in asked]
+    tagged = [o for o in there if o.ours and o.kind is not K.MODULE]
+    stale = [o for o in tagged if (o.kind, o.key) not in wanted_keys]
     verb, why = (Verb.DELETE, "") if prune else (Verb.LEAVE, "it is stale: --prune deletes it")
     order = list(K)
     deleted = [
         NetBoxChange(verb=verb, kind=o.kind, key=o.key, there=o.fields, number=o.number, why=why)
         for o in sorted(stale, key=lambda o: (-order.index(o.kind), o.key))
     ]
-    # cables first: an end is free for another only then; the rest when nothing refers to it
+    # cables first, since an end must be free for another cable; other objects once unreferenced
     first = [d for d in deleted if d.kind is K.CABLE]
     made.sort(key=lambda c: order.index(c.kind))
     return (*first, *made, *(d for d in deleted if d.kind is not K.CABLE))
 
 
-def _created(
+def _plan_creation(
     item: NetBoxObject, ends: Mapping[str, NetBoxObject], asked: set[tuple[K, str]], *, prune: bool
 ) -> NetBoxChange:
     change = NetBoxChange(verb=Verb.CREATE, kind=item.kind, key=item.key, wanted=item.fields)
     if item.kind is not K.CABLE:
         return change
     for end in (item.fields["a"], item.fields["b"]):
-        other = ends.get(end)
-        freed = other is not None and other.ours and prune and (K.CABLE, other.key) not in asked
-        if other is not None and not freed:
-            why = f"{end} has another cable: {other.key}"
+        cable = ends.get(end)
+        freed = cable is not None and cable.ours and prune and (K.CABLE, cable.key) not in asked
+        if cable is not None and not freed:
+            why = f"{end} has another cable: {cable.key}"
             return change.model_copy(update={"verb": Verb.LEAVE, "why": why})
     return change

@@ -1,19 +1,19 @@
-"""Names of interfaces and addresses, the same for what we write to a NetBox and read from it."""
+"""Keys of interfaces and addresses, in one form for writing to a NetBox and reading from it."""
 
 from __future__ import annotations
 
 import ipaddress
 
 
-def interface_key(device: str, name: str) -> str:
-    """The key of an interface."""
+def format_interface_key(device: str, name: str) -> str:
+    """Return the key of an interface."""
     return f"{device}/{name}"
 
 
-def address_of(text: str) -> str:
-    """An address with its prefix length as NetBox writes it; a host's own if none is given.
+def normalize_address(text: str) -> str:
+    """Return an address with its prefix length as NetBox writes it; a single host without one.
 
-    "" for what is no address.
+    Returns "" for a text that is no address.
     """
     try:
         return str(ipaddress.ip_interface(text.partition("%")[0])) if text else ""

@@ -1,6 +1,6 @@
-"""The expected-hardware list that a NetBox tells: devices, racks, addresses, cards and cables.
+"""Build the list of expected hardware from a NetBox: devices, racks, addresses, cards and cables.
 
-Which role is a host's and which a switch's is said by whoever asks; every other device is left out.
+The caller names the roles of hosts and switches; every other device is left out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ _SLOT = re.compile(r"(NIC|DPU)_(\d{1,2})(?:\.\d+)?")
 _NUMBERS = ("pod", "scalable_unit", "index")  # custom fields of a device; 0 where there are none
 
 
-def expected_of(
+def build_expected(
     there: Sequence[NetBoxObject],
     roles: Mapping[str, NodeKind],
     switch_login: tuple[str, str],
 ) -> dict[str, Any]:
-    """The list as `provisioner intake` reads it; it is to be checked by that reader.
+    """Return the list in the form that `provisioner intake` reads; that reader checks it.
 
-    `switch_login`: user and environment variable with the password of the switches' API.
+    `switch_login` is the user, and the environment variable with the password, of the switches'
+    API.
     """
     devices = [o for o in there if o.kind is K.DEVICE and o.fields.get("role") in roles]
     kinds = {o.key: roles[o.fields["role"]] for o in devices}
@@ -70,25 +71,25 @@ def _literal(address: str) -> str:
 
 
 def _by_device(there: Sequence[NetBoxObject], kind: K) -> dict[str, list[NetBoxObject]]:
-    """Objects of a kind by the device, or the devices, that they are on."""
-    found: dict[str, list[NetBoxObject]] = {}
+    """Return the objects of a kind by the device, or the devices, that they belong to."""
+    objects_of: dict[str, list[NetBoxObject]] = {}
     for item in there:
         if item.kind is kind:
             keys = (item.fields["a"], item.fields["b"]) if kind is K.CABLE else (item.key,)
             for device in {key.partition("/")[0] for key in keys}:
-                found.setdefault(device, []).append(item)
-    return found
+                objects_of.setdefault(device, []).append(item)
+    return objects_of
 
 
 def _cards(modules: Sequence[NetBoxObject]) -> list[dict[str, str]]:
-    """Modules in bays that are named as our slots are, with a serial."""
-    found = []
+    """Return the modules with a serial in bays that are named like the daemon's slots."""
+    cards = []
     for item in modules:
         slot = item.key.partition("/")[2]
         serial = item.fields.get("serial", "")
         if serial and _SLOT.fullmatch(slot):
-            found.append({"slot": slot, "serial": serial})
-    return sorted(found, key=lambda c: c["slot"])
+            cards.append({"slot": slot, "serial": serial})
+    return sorted(cards, key=lambda c: c["slot"])
 
 
 def _ports(
@@ -97,7 +98,7 @@ def _ports(
     kinds: Mapping[str, NodeKind],
     addresses: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    found = []
+    ports = []
     for cable in cables:
         ends = [cable.fields["a"], cable.fields["b"]]
         if not ends[0].startswith(f"{device}/"):
@@ -114,5 +115,5 @@ def _ports(
             "nic_slot": here[2].partition(".")[0],
         }
         address = addresses.get("/".join((far[0], far[2])))
-        found.append(port | ({"address": address} if address else {}))
-    return sorted(found, key=lambda p: (-1 if p["rail"] < 0 else p["rail"], p["switch"]))
+        ports.append(port | ({"address": address} if address else {}))
+    return sorted(ports, key=lambda p: (-1 if p["rail"] < 0 else p["rail"], p["switch"]))

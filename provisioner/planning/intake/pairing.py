@@ -1,4 +1,4 @@
-"""Which BMC belongs to which expected node, and which BlueField sits in which host."""
+"""Match BMCs to expected nodes, and BlueField cards to their hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from provisioner.model.outcome import Blocker, Reason
 
 
 class Endpoint(Record):
-    """A BMC as it introduced itself after login."""
+    """A BMC as it identified itself after login."""
 
     url: str
     vendor: str
@@ -21,44 +21,46 @@ class Endpoint(Record):
     base_mac: str = ""
     mac: str = ""
     pin: str = ""
-    rotated: bool = False  # its password is ours already
+    rotated: bool = False  # the daemon has replaced its password already
 
 
 class Assembly(Record):
-    """Nodes put together from what was found; what could not be placed, and why."""
+    """The assembled nodes, and a blocker for each part that was not matched."""
 
     nodes: tuple[Node, ...]
     blockers: tuple[Blocker, ...]
 
 
-def assemble(expected: Expected, endpoints: Sequence[Endpoint], now: float) -> Assembly:
+def assemble_nodes(expected: Expected, endpoints: Sequence[Endpoint], now: float) -> Assembly:
     """Match endpoints to the list: hosts by serial, MAC or address; cards by serial, then MAC.
 
-    What two entries claim is neither one's: a BMC has one writer.
+    An endpoint that two entries claim is given to neither, since a BMC has one writer.
     """
     claims = _claims(expected, endpoints)
-    times = Counter(url for found in claims.values() for url in {e.url for e in found})
+    times = Counter(
+        url for endpoints_of in claims.values() for url in {e.url for e in endpoints_of}
+    )
     blockers: list[Blocker] = []
     nodes = []
-    for wanted in expected.nodes:
-        if wanted.kind is NodeKind.SWITCH:
-            nodes.append(_node(expected, wanted, (_api(wanted),), now))
+    for expected_node in expected.nodes:
+        if expected_node.kind is NodeKind.SWITCH:
+            nodes.append(_node(expected, expected_node, (_api(expected_node),), now))
             continue
-        hosts = claims[wanted.name, ""]
+        hosts = claims[expected_node.name, ""]
         if len(hosts) != 1 or times[hosts[0].url] > 1:
-            blockers.append(_host_problem(wanted, hosts))
+            blockers.append(_host_problem(expected_node, hosts))
             continue
         bmcs = [_ref("host", "host", hosts[0])]
-        for dpu in wanted.dpus:
-            cards = claims[wanted.name, dpu.slot]
+        for dpu in expected_node.dpus:
+            cards = claims[expected_node.name, dpu.slot]
             if len(cards) != 1 or times[cards[0].url] > 1:
-                blockers.append(_card_problem(wanted, dpu, cards))
+                blockers.append(_card_problem(expected_node, dpu, cards))
                 continue
             kind = "dpu" if dpu.slot.startswith("DPU") else "supernic"
             ref = _ref(dpu.slot, kind, cards[0])
             mac = (dpu.base_mac or cards[0].base_mac).lower()
             bmcs.append(ref.model_copy(update={"base_mac": mac, "pci": dpu.pci.lower()}))
-        nodes.append(_node(expected, wanted, tuple(bmcs), now))
+        nodes.append(_node(expected, expected_node, tuple(bmcs), now))
     blockers += [_stranger(e) for e in endpoints if e.url not in times]
     return Assembly(nodes=tuple(nodes), blockers=tuple(blockers))
 
@@ -66,7 +68,7 @@ def assemble(expected: Expected, endpoints: Sequence[Endpoint], now: float) -> A
 def _claims(
     expected: Expected, endpoints: Sequence[Endpoint]
 ) -> dict[tuple[str, str], list[Endpoint]]:
-    """Who could be what: (node, slot) -> endpoints; the host's own BMC is slot ""."""
+    """Return the matching endpoints of each (node, slot); the host's own BMC is slot ""."""
     claims: dict[tuple[str, str], list[Endpoint]] = {}
     hosts = [e for e in endpoints if e.kind == "host"]
     cards = [e for e in endpoints if e.kind == "dpu"]
@@ -82,10 +84,10 @@ def _claims(
 def name_causes(
     expected: Expected, blockers: Sequence[Blocker], silent: Sequence[Blocker]
 ) -> tuple[Blocker, ...]:
-    """Return one row for each thing that stands in the way of an intake, with its cause.
+    """Return one row for each obstacle of an intake, with its cause.
 
-    A node whose BMC was not found has the cause of its address, if that is on the list: what a
-    person is to do is written there. `silent`: addresses that did not tell who they are.
+    If the BMC of a node was not found and its address is on the list, the cause of that address is
+    used, since it has the remedy. `silent` are the addresses that did not identify themselves.
     """
     listed = {n.name: n.bmc.url.rstrip("/") for n in expected.nodes if n.bmc.url}
     causes = {b.subject.rstrip("/"): b for b in silent}
@@ -101,10 +103,12 @@ def name_causes(
     return (*rows, *(b for url, b in causes.items() if url not in named))
 
 
-def incomplete(wanted: ExpectedNode, node: Node) -> tuple[Blocker, ...]:
-    """Cards on the list whose BMC was not found: the node is not taken in without them."""
+def find_missing_cards(expected_node: ExpectedNode, node: Node) -> tuple[Blocker, ...]:
+    """Return the listed cards without a BMC; a node is not taken in without them."""
     have = {b.name for b in node.bmcs}
-    return tuple(_card_problem(wanted, d, []) for d in wanted.dpus if d.slot not in have)
+    return tuple(
+        _card_problem(expected_node, d, []) for d in expected_node.dpus if d.slot not in have
+    )
 
 
 def _is_host(wanted: ExpectedNode, endpoint: Endpoint) -> bool:
@@ -123,7 +127,7 @@ def _is_card(wanted: ExpectedDpu, endpoint: Endpoint) -> bool:
 
 
 def _api(wanted: ExpectedNode) -> BmcRef:
-    """A switch is reached by its management API, pinned on first use like a BMC."""
+    """Return a switch's management API, whose certificate is pinned on first use like a BMC's."""
     return BmcRef(name="api", url=wanted.address, kind="switch")
 
 
@@ -171,14 +175,14 @@ def _host_problem(wanted: ExpectedNode, found: Sequence[Endpoint]) -> Blocker:
 
 
 def _card_problem(wanted: ExpectedNode, dpu: ExpectedDpu, found: Sequence[Endpoint]) -> Blocker:
-    what = "no BMC that was found is this card's"
+    problem = "no BMC that was found is this card's"
     if found:
         one = f"{found[0].url} is another entry's card too"
-        what = one if len(found) == 1 else "several BMCs claim to be it"
+        problem = one if len(found) == 1 else "several BMCs claim to be it"
     return Blocker(
         reason=Reason.PAIRING_FAILED,
         subject=f"{wanted.name}/{dpu.slot}",
-        detail=f"{what} (serial {dpu.serial or 'not given'})",
+        detail=f"{problem} (serial {dpu.serial or 'not given'})",
         unblock="Check the card's BMC cable, and its serial on the expected-hardware list.",
     )
 

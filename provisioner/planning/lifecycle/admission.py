@@ -1,4 +1,4 @@
-"""Whether a disruptive step may begin now: limits on what may be out of service at once."""
+"""Decide whether a disruptive step may begin now, from limits on simultaneous outages."""
 
 from __future__ import annotations
 
@@ -7,48 +7,50 @@ from collections.abc import Mapping, Sequence
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.plan import Disruption, Step
-from provisioner.planning.lifecycle.switch_drain import together
+from provisioner.planning.lifecycle.switch_drain import find_rail_conflicts
 
-_CARRYING = frozenset({Placement.CUSTOMER, Placement.MIXED})  # a host on its way out, too
-# of a switch: not in service, or on its way out of it
+_CARRYING = frozenset({Placement.CUSTOMER, Placement.MIXED})  # includes hosts being drained
+# states of a switch that is not in service, or is leaving it
 UPGRADING = frozenset(
     {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.DRAINING}
 )
 
 
-def tier(node: Node) -> str:
-    """The tier of a switch: leaves have host ports, spines have none (names as planned)."""
+def tier_of(node: Node) -> str:
+    """Return the tier of a switch, the first part of its planned name ("leaf", "spine")."""
     return node.id.split("-", 1)[0]
 
 
 def switch_limit(count: int, percent: int) -> int:
-    """How many of `count` switches may be down: rounded down, but at least one."""
+    """Return how many of `count` switches may be down: rounded down, but at least one."""
     return max(1, count * percent // 100)
 
 
-def admit(
+def find_admission_reasons(
     node: Node,
     step: Step,
     nodes: Sequence[Node],
     disrupted: Mapping[str, Disruption],
     switches_down_percent: int,
 ) -> tuple[str, ...]:
-    """Why `step` on `node` must wait; empty: it may begin.
+    """Return the reasons why `step` on `node` must wait; () if it may begin.
 
-    `disrupted` is what is being disrupted now, by node. A switch goes down only while no host on
-    it is being validated or in a customer's VRF, never more of its tier than the limit, and never
-    two leaves that carry the same rail or plane.
+    `disrupted` maps the nodes with a disruption under way to its kind. A switch goes down only
+    while no host on it is being validated or is in a customer's VRF, and only within the limit of
+    its tier. Two leaves that carry the same rail or plane never go down together.
     """
     if step.disruption is not Disruption.SWITCH or node.kind is not NodeKind.SWITCH:
         return ()
-    peers = [n for n in nodes if n.kind is NodeKind.SWITCH and tier(n) == tier(node)]
+    peers = [n for n in nodes if n.kind is NodeKind.SWITCH and tier_of(n) == tier_of(node)]
     down = [n.id for n in peers if n.id != node.id and n.id in disrupted]
     reasons = []
     limit = switch_limit(len(peers), switches_down_percent)
     if len(down) >= limit:
-        reasons.append(f"{len(down)} of {len(peers)} {tier(node)} switches are down, limit {limit}")
-    reasons += together(node, nodes, down)
-    reasons += _of_one_plane(node, peers, down, switches_down_percent)
+        reasons.append(
+            f"{len(down)} of {len(peers)} {tier_of(node)} switches are down, limit {limit}"
+        )
+    reasons += find_rail_conflicts(node, nodes, down)
+    reasons += _find_plane_reasons(node, peers, down, switches_down_percent)
     using = [
         n.id
         for n in nodes
@@ -60,14 +62,14 @@ def admit(
     return tuple(reasons)
 
 
-def _of_one_plane(
+def _find_plane_reasons(
     node: Node, peers: Sequence[Node], down: Sequence[str], percent: int
 ) -> tuple[str, ...]:
-    """The limit of the tier holds within each pod and plane, too: a plane must not be cut.
+    """Apply the limit of the tier to each pod and plane too, so that no plane is interrupted.
 
-    Of leaves, `together` lets no two of one rail or plane down at all.
+    For leaves, `together` already forbids two of one rail or plane.
     """
-    if tier(node) == "leaf":
+    if tier_of(node) == "leaf":
         return ()
     group = _group(node.id)
     count = sum(_group(p.id) == group for p in peers)
@@ -79,14 +81,14 @@ def _of_one_plane(
 
 
 def _group(name: str) -> str:
-    """Tier, pod and plane of a spine: its planned name without its number."""
+    """Return tier, pod and plane of a spine: its planned name without its number."""
     return name.rpartition("-")[0]
 
 
-def neighbours_busy(node: Node, nodes: Mapping[str, Node]) -> tuple[str, ...]:
-    """Switches on this host's cables that are not yet (or no longer) in service, sorted.
+def find_busy_neighbours(node: Node, nodes: Mapping[str, Node]) -> tuple[str, ...]:
+    """Return the switches on this host's cables that are out of service, sorted.
 
-    A switch of an InfiniBand fabric need not be a node: UFM upgrades it, not we.
+    A switch of an InfiniBand fabric need not be a node: UFM upgrades it, not the daemon.
     """
     return tuple(sorted({p.switch for p in node.ports if not _in_service(nodes.get(p.switch), p)}))
 

@@ -1,4 +1,4 @@
-"""Which certified node goes to which tenant."""
+"""Assign certified nodes to tenants."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Phase, Tenant
 
 
-def allocate(nodes: Iterable[Node], tenants: Sequence[Tenant]) -> tuple[tuple[str, str], ...]:
-    """(node, tenant) pairs to make now: tenants in turn, nodes by place, nobody over its wish.
+def allocate_nodes(nodes: Iterable[Node], tenants: Sequence[Tenant]) -> tuple[tuple[str, str], ...]:
+    """Return the (node, tenant) pairs to assign now, at most as many as each tenant requests.
 
-    Only a tenant whose network is ready gets any, and only from its scalable units.
-    A node that is allocated stays so; the order is the same for the same input.
+    Nodes are taken in the order of their location. Only a tenant with a ready network gets nodes,
+    and only from its scalable units. Existing allocations stay. The same input gives the same
+    pairs.
     """
     hosts = [n for n in nodes if n.kind is NodeKind.HOST]
     held = Counter(n.tenant for n in hosts)
@@ -23,17 +24,17 @@ def allocate(nodes: Iterable[Node], tenants: Sequence[Tenant]) -> tuple[tuple[st
     )
     pairs = []
     for node in free:
-        wanting = [
+        candidates = [
             t
             for t in tenants
             if t.phase is Phase.READY
             and held[t.name] < t.nodes_wanted
             and t.may_have(node.location.pod, node.location.scalable_unit)
         ]
-        if not wanting:
+        if not candidates:
             continue
-        # the tenant that lacks the largest share comes first, so that none is starved
-        tenant = max(wanting, key=lambda t: (1 - held[t.name] / t.nodes_wanted, t.name))
+        # the tenant with the largest missing share comes first, so that none is starved
+        tenant = max(candidates, key=lambda t: (1 - held[t.name] / t.nodes_wanted, t.name))
         held[tenant.name] += 1
         pairs.append((node.id, tenant.name))
     return tuple(pairs)

@@ -1,7 +1,7 @@
-"""What to do next with a node: one pure function of what was seen just now.
+"""Decide the next turn of a node, by one pure function of the current observation.
 
-The table of states is in `journey.py`. `control/node/reconciler.py` observes, asks `decide`,
-carries out the answer and records it; it has no opinions of its own.
+The table of states is in `journey.py`. `control/node/reconciler.py` observes the node, calls
+`decide`, carries out the result and records it; it takes no decisions itself.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from provisioner.model.plan import Plan, Step
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.certification.check_selection import Selection
 from provisioner.planning.erasure.drives import describe_strange_drives
-from provisioner.planning.fault_location.fabric_session import proved
+from provisioner.planning.fault_location.fabric_session import has_fabric_results
 from provisioner.planning.lifecycle.journey import may_enter
 
-# Failures that pass by themselves: the same turn is tried again until the state's limit.
+# Causes that pass by themselves: the same turn is tried again until the state's limit.
 PASSING: frozenset[Reason] = frozenset(
     {
         Reason.UNREACHABLE,
@@ -33,8 +33,8 @@ PASSING: frozenset[Reason] = frozenset(
         Reason.MALFORMED,
     }
 )
-OURS = frozenset({Reason.OVERLOADED})  # passing, and never the node's fault
-# In a row, without any success between: then a passing failure is a lasting one.
+OURS = frozenset({Reason.OVERLOADED})  # passing causes in the daemon, not in the node
+# After this many failures in a row, a passing cause counts as a lasting one.
 PASSING_FAILURES_MAX = 12
 
 
@@ -42,57 +42,60 @@ IN_FLIGHT_POLLS = 4
 
 
 class View(Record):
-    """What was observed for this turn. Each turn observes anew; nothing is carried over."""
+    """The observations of one turn. Each turn observes anew; nothing is kept from the last one."""
 
     inventory: Inventory | None = None
     unseen: tuple[Blocker, ...] = ()  # why there is no (complete) inventory
-    identified: bool = False  # credentials are ours, DPUs paired, profile chosen
+    identified: bool = False  # credentials taken over, DPUs paired, profile chosen
     placement: Placement | None = None  # None: not read in this turn
     vrf: str = ""
     trespass: tuple[PortPlacement, ...] = ()  # ports in a customer's VRF without a handover
-    foreign: tuple[Blocker, ...] = ()  # why a stranger's ports may not be moved
+    foreign: tuple[Blocker, ...] = ()  # why the ports of an unknown node may not be moved
     plan: Plan | None = None
-    selection: Selection | None = None  # which checks what changed asks for
+    selection: Selection | None = None  # checks that the changes since the last ones require
     report: HealthReport | None = None  # only if it judged exactly this inventory and this boot
-    report_blockers: tuple[Blocker, ...] = ()  # what keeps a certificate back
-    fabric: FabricOutcome | None = None  # what tests among nodes said of it after that report
-    fabric_wait: str = ""  # it waits for that, and was not looked at; what for
-    fabric_late: tuple[Blocker, ...] = ()  # it waits too long
-    in_session: bool = False  # it is tested with others now
+    report_blockers: tuple[Blocker, ...] = ()  # reasons against a certificate
+    fabric: FabricOutcome | None = None  # result of tests among nodes after that report
+    fabric_wait: str = ""  # reason to wait for such a test; the node was then not observed
+    fabric_late: tuple[Blocker, ...] = ()  # the wait is too long
+    in_session: bool = False  # a test with other nodes is under way
     certificate: Certificate | None = None
-    certificate_blockers: tuple[Blocker, ...] = ()  # why the one in force is not valid any more
+    certificate_blockers: tuple[Blocker, ...] = ()  # why the certificate is no longer valid
     neighbours_busy: tuple[str, ...] = ()  # switches of this node's ports that are being upgraded
     owed: tuple[Blocker, ...] = ()  # why it must be erased before anything else
-    strange_drives: tuple[str, ...] = ()  # that were neither delivered with it nor erased
-    repair: str | None = None  # it has a case: "" is due now, else what it waits for
+    strange_drives: tuple[str, ...] = ()  # drives neither delivered with the node nor erased
+    repair: str | None = None  # of its repair case: "" is due now, else the reason to wait
     tenant_vrf: str = ""  # VRF of the tenant that the node is allocated to
 
 
 class Enter(Record):
-    """Go to another state. `owes_erasure`: a drive was exchanged, it is a stranger's."""
+    """Enter another state.
+
+    `owes_erasure`: a drive was exchanged and may hold data of another owner.
+    """
 
     state: State
     why: str
     blockers: tuple[Blocker, ...] = ()
     owes_erasure: bool = False
-    expired: bool = False  # for no other reason than the certificate's time: it is not revoked
+    expired: bool = False  # only the certificate's time has run out: it is not revoked
 
 
 class Identify(Record):
-    """Take over credentials, pair, choose the profile."""
+    """Take over the credentials, pair the DPUs and choose the profile."""
 
 
 class Fence(Record):
-    """Bring every port into the maintenance VRF, proved by read-back.
+    """Move every port into the maintenance VRF, proved by read-back.
 
-    `trespass`: ports that stand in a customer's VRF without a handover.
+    `trespass` are ports in a customer's VRF without a handover.
     """
 
     trespass: tuple[PortPlacement, ...] = ()
 
 
 class Sanitize(Record):
-    """Boot the maintenance image and erase everything that may hold its last tenant's data."""
+    """Boot the maintenance image and erase everything that may hold the last tenant's data."""
 
 
 class Execute(Record):
@@ -106,7 +109,7 @@ class Validate(Record):
 
 
 class Prove(Record):
-    """Take over what tests among nodes said of it, and look for what they have left behind."""
+    """Record the result of tests among nodes, and look for errors that these tests left behind."""
 
 
 class Certify(Record):
@@ -114,24 +117,24 @@ class Certify(Record):
 
 
 class Release(Record):
-    """Bring every port into the tenant's VRF, with proof, and enter `released`."""
+    """Move every port into the tenant's VRF, with proof, and enter `released`."""
 
     vrf: str
 
 
 class Mend(Record):
-    """One step of the node's repair case: evidence, diagnosis, a remedy, or its way back."""
+    """Carry out one step of the repair case: evidence, diagnosis, a remedy, or the return."""
 
 
 class Wait(Record):
-    """Look again after `after_s` seconds."""
+    """Observe the node again after `after_s` seconds."""
 
     after_s: float = Field(gt=0)
     why: str
 
 
 class Rest(Record):
-    """Nothing to do until something changes: the operation ends."""
+    """Do nothing until something changes: the operation ends."""
 
     why: str
 
@@ -153,20 +156,20 @@ Turn = (
 
 
 def decide(node: Node, view: View, poll_s: float) -> Turn:
-    """What to do with this node now, from what was seen now."""
+    """Return the next turn of a node for the observations in `view`."""
     if view.unseen:
-        return after_failure(node, view.unseen, failures=1, retry_s=poll_s)
+        return decide_after_failure(node, view.unseen, failures=1, retry_s=poll_s)
     return _DECISIONS[node.state](node, view, poll_s)
 
 
-def after_failure(
+def decide_after_failure(
     node: Node, blockers: tuple[Blocker, ...], *, failures: int, retry_s: float
 ) -> Turn:
-    """What follows when a turn failed for the `failures`-th time in a row.
+    """Return the turn that follows the `failures`-th failed turn in a row.
 
-    Passing causes are waited out with doubling pauses; anything else ends in quarantine, where
-    the table allows it. A node that cannot be fenced never leaves for quarantine: it keeps its
-    state, because nobody may believe that it is isolated.
+    Passing causes are retried with doubling pauses. Other causes lead to quarantine, where the
+    journey's table allows it. A node that cannot be fenced is not quarantined but keeps its state,
+    because a quarantined node is assumed to be isolated.
     """
     assert blockers
     ours = all(b.reason in OURS for b in blockers)
@@ -185,7 +188,7 @@ def _discovered(node: Node, view: View, _poll_s: float) -> Turn:
 
 
 def _intake(node: Node, view: View, _poll_s: float) -> Turn:
-    if view.foreign:  # another system's, or a customer's: it may serve
+    if view.foreign:  # the ports belong to another system or a customer: the node may serve
         return Enter(state=State.QUARANTINED, why=str(view.foreign[0]), blockers=view.foreign)
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
         return Fence(trespass=view.trespass)
@@ -202,7 +205,7 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
         first = view.plan.blockers[0]
         return Enter(state=State.QUARANTINED, why=str(first), blockers=view.plan.blockers)
     if view.plan.in_flight:
-        # a background copy takes 10 to 20 minutes (facts: redfish 3.1): no need to look often
+        # a background copy takes 10 to 20 minutes (facts: redfish 3.1): poll less often
         why = f"in flight: {', '.join(view.plan.in_flight[:3])}"
         return Wait(after_s=IN_FLIGHT_POLLS * poll_s, why=why)
     if not view.plan.steps:
@@ -226,32 +229,32 @@ def _validating(node: Node, view: View, poll_s: float) -> Turn:
     if not view.plan.done:
         return Enter(state=State.CONVERGING, why="drift: not every component runs its pin")
     if view.report is None and view.neighbours_busy:
-        # that switch may be waiting for us to leave
+        # the switch may be waiting until this host has left `validating`
         return Enter(state=State.CONVERGING, why=f"{view.neighbours_busy[0]} is being upgraded")
     if view.report is None and view.selection is not None and view.selection.blocker is not None:
         blocker = view.selection.blocker
         return Enter(state=State.QUARANTINED, why=str(blocker), blockers=(blocker,))
     if view.report is None:
         return Validate()
-    if view.fabric is not None and not proved(view.report):
+    if view.fabric is not None and not has_fabric_results(view.report):
         return Prove()
     accused = view.fabric.blockers if view.fabric is not None else ()
-    if found := accused or view.report_blockers:  # the culprit's name before what it brought about
-        return Enter(state=State.QUARANTINED, why=str(found[0]), blockers=found)
-    if view.selection is not None and view.selection.fabric and not proved(view.report):
+    if blockers := accused or view.report_blockers:  # the culprit before its effects
+        return Enter(state=State.QUARANTINED, why=str(blockers[0]), blockers=blockers)
+    if view.selection is not None and view.selection.fabric and not has_fabric_results(view.report):
         return Enter(state=State.CONVERGING, why="gate C is demanded since it was validated")
     return Certify()
 
 
 def _erase_strange_drives(node: Node, view: View) -> Turn:
-    """Back to where it is erased; its certificate ends with that."""
+    """Return the node to converging, where its drives are erased; this ends its certificate."""
     why = str(describe_strange_drives(node.id, view.strange_drives))
     return Enter(state=State.CONVERGING, why=why, owes_erasure=True)
 
 
 def _waiting_for_partners(view: View, poll_s: float) -> Turn:
     if view.neighbours_busy and not view.in_session:
-        # that switch may be waiting for us to leave
+        # the switch may be waiting until this host has left `validating`
         return Enter(state=State.CONVERGING, why=f"{view.neighbours_busy[0]} is being upgraded")
     if view.fabric_late:
         why = str(view.fabric_late[0])
@@ -261,7 +264,7 @@ def _waiting_for_partners(view: View, poll_s: float) -> Turn:
 
 def _certified(node: Node, view: View, poll_s: float) -> Turn:
     if view.placement not in (None, Placement.MAINTENANCE):
-        # a release that was cut short is taken back whole, then begun again
+        # an interrupted release is undone completely, then started again
         return Fence(trespass=view.trespass)
     if node.served and node.served != node.tenant:
         return Enter(state=State.CONVERGING, why=f"it served {node.served}")
@@ -276,7 +279,7 @@ def _certified(node: Node, view: View, poll_s: float) -> Turn:
         return Enter(state=State.RELEASED, why="back in service")
     if not view.tenant_vrf:
         return Rest(why="certified, waits for a tenant")
-    if view.in_session:  # it is lent; its tests end within minutes
+    if view.in_session:  # the test ends within minutes
         return Wait(after_s=poll_s, why="it is tested with others")
     if view.neighbours_busy:
         return Wait(after_s=poll_s, why=f"{view.neighbours_busy[0]} is being upgraded")
@@ -292,7 +295,7 @@ def _released(node: Node, view: View, _poll_s: float) -> Turn:
 def _draining(node: Node, view: View, _poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
         return Fence(trespass=view.trespass)
-    if view.repair is not None:  # before it is erased: that boots it, and evidence is gone
+    if view.repair is not None:  # before the erasure, whose reboot destroys evidence
         return Enter(state=State.REPAIRING, why="fenced; it has a repair case")
     if view.owed:
         return Sanitize()

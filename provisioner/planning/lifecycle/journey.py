@@ -1,7 +1,7 @@
-"""The journey as one table: the states, where a node must be to enter each, and the ways out.
+"""The journey as one table: the states, the placements required to enter each, and the ways out.
 
-Rule: nothing else in the program says which state may follow which. The state diagram in
-docs/lifecycle.md is drawn from this table, and a test holds the two equal.
+No other module decides which state may follow which. The state diagram in docs/lifecycle.md is
+drawn from this table, and a test keeps the two equal.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ DAY_S = 24 * HOUR_S
 
 
 class Stage(Record):
-    """One row of the journey. `placements`: where a host must be, by read-back, to enter."""
+    """One row of the journey. To enter, a host must have one of `placements`, by read-back."""
 
     work: str
     placements: tuple[Placement, ...]
     leaves_to: tuple[State, ...]
-    limit_s: float  # longer than this in the state raises an alert with the blocker's name
+    limit_s: float  # a longer stay in the state raises an alert with the blocker's name
 
 
 _OUTSIDE = (Placement.NONE, Placement.MAINTENANCE)
@@ -77,28 +77,39 @@ JOURNEY: dict[State, Stage] = {
     State.REPAIRING: Stage(
         work="case open: evidence, diagnosis, remedies, parts, return record",
         placements=_OUTSIDE,
-        # converging: after a remedy that touched no part; discovered: a stranger, after people did
+        # converging: after a remedy that touched no part; discovered: after people changed parts
         leaves_to=(State.CONVERGING, State.DISCOVERED, State.RETIRED),
         limit_s=30 * DAY_S,
     ),
     State.RETIRED: Stage(
         work="erased, ports closed, credentials removed",
-        placements=_OUTSIDE,  # the maintenance tenant's ports let nothing through
+        placements=_OUTSIDE,  # ports of the maintenance tenant pass no traffic
         leaves_to=(),
         limit_s=3650 * DAY_S,
     ),
 }
 
 
-def may_enter(node: Node, state: State, placement: Placement) -> bool:
-    """Whether the table allows this move. A switch has no port in a VRF of its own."""
+# states that an operator may choose for a row that is outdated after a restore
+AFTER_RESTORE = frozenset({State.RELEASED, State.DRAINING})
+
+
+def may_enter(
+    node: Node, state: State, placement: Placement, *, after_restore: bool = False
+) -> bool:
+    """Return whether the table allows this move. A switch has no port in a VRF of its own.
+
+    `after_restore`: an operator may decide on any row except a retired node's, in any placement.
+    """
+    if after_restore and state in AFTER_RESTORE:
+        return node.state is not State.RETIRED
     if state not in JOURNEY[node.state].leaves_to:
         return False
     return node.kind is NodeKind.SWITCH or placement in JOURNEY[state].placements
 
 
-def diagram() -> str:
-    """The journey as a Mermaid state diagram: docs/lifecycle.md is drawn from the table."""
+def draw_diagram() -> str:
+    """Return the journey as the Mermaid state diagram of docs/lifecycle.md."""
     lines = ["stateDiagram-v2", "    [*] --> discovered"]
     for state, stage in JOURNEY.items():
         lines += [f"    {state} --> {target}" for target in stage.leaves_to]

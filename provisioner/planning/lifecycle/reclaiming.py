@@ -1,7 +1,7 @@
-"""What taking a node back from its tenant does, before it is done; and whether it can come back.
+"""The effects of reclaiming a node from its tenant, shown before it is done. Pure.
 
-A reclaimed node is erased, and with its disks goes the operating system. It serves again only if
-its release pins one to write. Pure.
+A reclaimed node is erased, including its operating system. It can serve again only if its release
+pins a system image to write.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.erasure import owed
-from provisioner.planning.lifecycle.explain_words import span, word
+from provisioner.planning.lifecycle.explain_words import clean_text, format_span
 
 
 def find_return_obstacles(
     drained: Node, matrix: Matrix, policy: ErasurePolicy
 ) -> tuple[Blocker, ...]:
-    """Return why the node cannot serve again after its erasure; empty if nothing is in the way.
+    """Return why the node cannot serve again after its erasure; () if it can.
 
-    `drained` is the node as the request would leave it.
+    `drained` is the node after the request.
     """
     if drained.kind is not NodeKind.HOST or not owed(drained, policy):
         return ()
@@ -30,7 +30,7 @@ def find_return_obstacles(
         if pinned is None:
             detail = "it runs no release of the matrix"
         else:
-            detail = f"{release} has no profile {word(profile) or '-'}"
+            detail = f"{release} has no profile {clean_text(profile) or '-'}"
         return (_obstacle(drained, detail, "Name the matrix that the daemon has."),)
     pin = pinned.profiles[profile].pins.get(HOST_OS)
     if pin is not None and pin.known and pin.artifact:
@@ -42,10 +42,11 @@ def find_return_obstacles(
 def describe_reclaim(
     node: Node, drained: Node, policy: ErasurePolicy, now: float
 ) -> tuple[str, ...]:
-    """Return the sentences that a person reads before a node is taken from its tenant."""
+    """Return the sentences that an operator reads before a node is taken from its tenant."""
     tenant = node.tenant or node.served
+    served_for = format_span(now - node.entered_at)
     lines = [
-        f"{node.id} serves {tenant} (VRF {node.vrf}), for {span(now - node.entered_at)} now.",
+        f"{node.id} serves {tenant} (VRF {node.vrf}), for {served_for} now.",
         f"It is taken from {tenant}: its {len(node.ports)} ports go into the maintenance network.",
     ]
     if owed(drained, policy):

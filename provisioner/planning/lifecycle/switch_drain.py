@@ -1,4 +1,4 @@
-"""Whether a switch may go down: who must not be down with it, and whether its traffic has moved."""
+"""Decide whether a switch may go down: conflicting outages, remaining traffic, and recovery."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.switches.cumulus_drain import Counters, Wellness
 
 
-def rails(switch: str, nodes: Iterable[Node]) -> frozenset[int]:
-    """The rails (or planes) whose cables end on this leaf; none for a spine."""
+def find_rails(switch: str, nodes: Iterable[Node]) -> frozenset[int]:
+    """Return the rails (or planes) whose cables end on this leaf; none for a spine."""
     return frozenset(p.rail for n in nodes for p in n.ports if p.switch == switch)
 
 
-def together(node: Node, nodes: Sequence[Node], down: Iterable[str]) -> tuple[str, ...]:
-    """Leaves in `down` that carry a rail which `node` carries too: never both at a time."""
+def find_rail_conflicts(node: Node, nodes: Sequence[Node], down: Iterable[str]) -> tuple[str, ...]:
+    """Return a reason for each leaf in `down` that shares a rail with `node`.
+
+    Two leaves of one rail are never down together.
+    """
     if node.kind is not NodeKind.SWITCH:
         return ()
-    mine = rails(node.id, nodes)
+    mine = find_rails(node.id, nodes)
     return tuple(
-        f"{other} carries rail {min(shared)} as well and is down"
-        for other in sorted(down)
-        if other != node.id and (shared := mine & rails(other, nodes))
+        f"{leaf} carries rail {min(shared)} as well and is down"
+        for leaf in sorted(down)
+        if leaf != node.id and (shared := mine & find_rails(leaf, nodes))
     )
 
 
-def still_carrying(
+def find_carrying_ports(
     before: Counters, after: Counters, seconds: float, idle_bps: float
 ) -> tuple[str, ...]:
-    """Ports that carried more than `idle_bps` (bytes a second) between two looks.
+    """Return the ports that carried more than `idle_bps` (bytes a second) between two readings.
 
-    A port that was not counted both times, or whose counter went back, tells nothing: it counts
-    as carrying. Keepalives are what is left on an idle port.
+    A port without a count in both readings, or with a count that decreased, counts as carrying.
+    Keepalives account for the traffic of an idle port.
     """
     ports = sorted({*before, *after})
     return tuple(p for p in ports if not _idle(p, before, after, seconds, idle_bps))
@@ -44,36 +47,40 @@ def _idle(port: str, before: Counters, after: Counters, seconds: float, idle_bps
     return 0 <= carried <= idle_bps * seconds
 
 
-def lost(before: Mapping[str, object], now: Wellness) -> tuple[str, ...]:
-    """What was well before a reboot and is not now; `before` as it was recorded then."""
-    said = []
-    if now.health.partition(":")[0] != "OK" and now.health != before.get("health"):
-        said.append(f"health is {now.health}")
-    said += _missing("BGP session", before.get("sessions"), now.established)
-    said += _missing("VNI", before.get("vnis"), now.vnis)
-    return tuple(said)
+def find_losses(before: Mapping[str, object], now: Wellness) -> tuple[str, ...]:
+    """Return a sentence for each function that was well before a reboot and is not now.
 
-
-def carrierless(before: Mapping[str, object], quiet: Iterable[str]) -> tuple[str, ...]:
-    """Ports that had carrier before a reboot and were not once seen `quiet` since.
-
-    Once is enough: no host in use is at a leaf that goes down (`admission`), and those that are
-    worked on meanwhile are booted, each at its own time.
+    `before` is the state recorded before the reboot.
     """
-    return tuple(_missing("the carrier of", before.get("ports"), quiet))
+    losses = []
+    if now.health.partition(":")[0] != "OK" and now.health != before.get("health"):
+        losses.append(f"health is {now.health}")
+    losses += _describe_missing("BGP session", before.get("sessions"), now.established)
+    losses += _describe_missing("VNI", before.get("vnis"), now.vnis)
+    return tuple(losses)
 
 
-def _missing(word: str, had: object, have: Iterable[str]) -> list[str]:
+def find_lost_carriers(before: Mapping[str, object], quiet: Iterable[str]) -> tuple[str, ...]:
+    """Return the ports that had carrier before a reboot but did not show it since.
+
+    `quiet` are the ports that have since shown carrier and no corrupt packets. One reading is
+    enough: no host in use is on a leaf that goes down (`admission`), and hosts under maintenance
+    reboot at different times.
+    """
+    return tuple(_describe_missing("the carrier of", before.get("ports"), quiet))
+
+
+def _describe_missing(word: str, had: object, have: Iterable[str]) -> list[str]:
     missing = sorted(set(had) - set(have)) if isinstance(had, list | tuple) else []
-    rest = f"and {len(missing) - 1} more did not come back"
-    return [f"{word} {missing[0]} {rest}"] if missing else []
+    suffix = f"and {len(missing) - 1} more did not come back"
+    return [f"{word} {missing[0]} {suffix}"] if missing else []
 
 
-def damaged(before: Counters, after: Counters) -> tuple[str, ...]:
-    """Ports that counted broken packets between two looks."""
+def find_damaged_ports(before: Counters, after: Counters) -> tuple[str, ...]:
+    """Return the ports that counted corrupt packets between two readings."""
     return tuple(p for p in sorted({*before} & {*after}) if before[p] != after[p])
 
 
-def undamaged(before: Counters, after: Counters) -> frozenset[str]:
-    """Ports that had carrier both times and counted none between."""
+def find_clean_ports(before: Counters, after: Counters) -> frozenset[str]:
+    """Return the ports that are in both readings and counted no corrupt packet between them."""
     return frozenset(p for p in {*before} & {*after} if before[p] == after[p])

@@ -1,7 +1,7 @@
-"""What a move from one release to another means for each profile: what changes, and at what price.
+"""Compare two releases of a matrix: for each profile, the changed pins and the cost of the move.
 
-The price is the planner's own, for a made-up node that runs exactly what the older release pins.
-A pin that neither side publishes is left out of that node, and named.
+The cost is the planner's own, for a hypothetical node that runs exactly the pins of the older
+release. A pin that either side does not publish is left out of that node and listed by name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Change(Record):
 
 
 class ProfileDiff(Record):
-    """One profile's move. Minutes are whole, rounded up, from the planner's estimate."""
+    """The move of one profile. `minutes` is the planner's estimate, rounded up."""
 
     profile: str
     changes: tuple[Change, ...]
@@ -36,7 +36,7 @@ class ProfileDiff(Record):
     minutes: int
 
 
-def diff(
+def compare_releases(
     matrix: Matrix,
     older: str,
     newer: str,
@@ -44,16 +44,16 @@ def diff(
     kinds: dict[str, ComponentKind] = ALL,
     production: bool = False,
 ) -> tuple[ProfileDiff, ...]:
-    """One entry for each profile that both releases have, in the newer one's order."""
+    """Return one entry for each profile that both releases have, in the newer one's order."""
     before, after = matrix.releases[older].profiles, matrix.releases[newer].profiles
     return tuple(
-        _profile(matrix, older, newer, name, kinds, production=production)
+        _compare_profile(matrix, older, newer, name, kinds, production=production)
         for name in after
         if name in before
     )
 
 
-def _profile(
+def _compare_profile(
     matrix: Matrix,
     older: str,
     newer: str,
@@ -65,17 +65,17 @@ def _profile(
     before = matrix.releases[older].profiles[name]
     after = matrix.releases[newer].profiles[name]
     move = plan(
-        node_at(before, name),
-        _without_unknown(matrix, newer, name, before),
+        build_node_at_pins(before, name),
+        _drop_unknown_pins(matrix, newer, name, before),
         newer,
         name,
         kinds=kinds,
-        neighbours=_neighbours(matrix, newer, after),
+        neighbours=_list_neighbours(matrix, newer, after),
         production=production,
     )
     return ProfileDiff(
         profile=name,
-        changes=_changes(before, after),
+        changes=_list_changes(before, after),
         left_out=tuple(sorted(_unknown(before) | _unknown(after))),
         steps=tuple(step.title for step in move.steps),
         blockers=move.blockers,
@@ -85,8 +85,8 @@ def _profile(
     )
 
 
-def node_at(profile: Profile, name: str) -> Inventory:
-    """A made-up node that runs what a profile pins, one slot of each kind."""
+def build_node_at_pins(profile: Profile, name: str) -> Inventory:
+    """Return a hypothetical node that runs the pins of a profile, with one slot of each kind."""
     return Inventory(
         node=f"a node of {name}",
         vendor="generic",
@@ -105,8 +105,8 @@ def node_at(profile: Profile, name: str) -> Inventory:
     )
 
 
-def _without_unknown(matrix: Matrix, release: str, name: str, before: Profile) -> Matrix:
-    """The matrix with a pin only where both releases publish a version: the rest has no price."""
+def _drop_unknown_pins(matrix: Matrix, release: str, name: str, before: Profile) -> Matrix:
+    """Return the matrix with only those pins of the profile that both releases publish."""
     after = matrix.releases[release].profiles[name]
     pins = {
         kind: pin
@@ -121,17 +121,19 @@ def _without_unknown(matrix: Matrix, release: str, name: str, before: Profile) -
     return matrix.model_copy(update={"releases": {**matrix.releases, release: changed}})
 
 
-def _neighbours(matrix: Matrix, release: str, after: Profile) -> tuple[Neighbour, ...]:
-    """The other side's pins of the newer release: switches go before the hosts behind them."""
-    found = []
+def _list_neighbours(matrix: Matrix, release: str, after: Profile) -> tuple[Neighbour, ...]:
+    """Return the switches' pins of the newer release: switches are upgraded before their hosts."""
+    neighbours = []
     for name, profile in matrix.releases[release].profiles.items():
         if profile.match.kind != after.match.kind and after.match.kind == "host":
-            versions = {kind: (pin.version,) for kind, pin in profile.pins.items() if pin.known}
-            found.append(Neighbour(node=name, versions=versions))
-    return tuple(found)
+            versions: dict[str, tuple[str, ...]] = {
+                kind: (pin.version,) for kind, pin in profile.pins.items() if pin.known
+            }
+            neighbours.append(Neighbour(node=name, versions=versions))
+    return tuple(neighbours)
 
 
-def _changes(before: Profile, after: Profile) -> tuple[Change, ...]:
+def _list_changes(before: Profile, after: Profile) -> tuple[Change, ...]:
     kinds = dict.fromkeys([*after.pins, *before.pins])
     pairs = [
         (

@@ -1,6 +1,6 @@
 """The matrix as a map: one line per component, one column per release, one track per edge. Pure.
 
-`layout` places things; `graph_svg` and the command line's picture only draw what it placed.
+`build_layout` computes every position; `graph_svg` and the command line only draw them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Edge, Matrix
-from provisioner.planning.path.reachability import ancestors, moves, pinned_kinds
+from provisioner.planning.path.reachability import list_ancestors, list_pinned_kinds, map_moves
 
 
 class Stop(Record):
-    """A version on its line. `releases` pin it; `note` says for which profiles, if not for all."""
+    """A version on its line.
+
+    `releases` pin it; `note` names the profiles if only some of them do.
+    """
 
     version: str
     column: float
@@ -23,7 +26,7 @@ class Stop(Record):
 
 
 class Track(Record):
-    """One edge from one start, through its stops."""
+    """One edge from one start version, through its intermediate stops."""
 
     start: str
     end: str
@@ -33,7 +36,7 @@ class Track(Record):
 
 
 class Lane(Record):
-    """One component kind's line."""
+    """The line of one component kind."""
 
     kind: str
     title: str
@@ -42,23 +45,28 @@ class Lane(Record):
     rows: int
 
     def stop(self, version: str) -> Stop:
-        """The stop of a version that is on this line."""
+        """Return the stop of a version that is on this line."""
         return next(s for s in self.stops if s.version == version)
 
 
 class Layout(Record):
+    """The whole map."""
+
     releases: tuple[str, ...]  # oldest first: the columns
     lanes: tuple[Lane, ...]
 
 
-def layout(matrix: Matrix) -> Layout:
-    """Where everything stands."""
-    releases = tuple(sorted(matrix.releases, key=lambda r: len(ancestors(matrix, r))))
-    kinds = [*pinned_kinds(matrix), *(k for k in matrix.edges if k not in pinned_kinds(matrix))]
-    return Layout(releases=releases, lanes=tuple(_lane(matrix, releases, k) for k in kinds))
+def build_layout(matrix: Matrix) -> Layout:
+    """Return the map with the position of every stop and track."""
+    releases = tuple(sorted(matrix.releases, key=lambda r: len(list_ancestors(matrix, r))))
+    kinds = [
+        *list_pinned_kinds(matrix),
+        *(k for k in matrix.edges if k not in list_pinned_kinds(matrix)),
+    ]
+    return Layout(releases=releases, lanes=tuple(_build_lane(matrix, releases, k) for k in kinds))
 
 
-def _lane(matrix: Matrix, releases: tuple[str, ...], kind: str) -> Lane:
+def _build_lane(matrix: Matrix, releases: tuple[str, ...], kind: str) -> Lane:
     edges = matrix.edges.get(kind, ())
     columns: dict[str, float] = {}
     pinned: dict[str, list[str]] = {}
@@ -78,7 +86,7 @@ def _lane(matrix: Matrix, releases: tuple[str, ...], kind: str) -> Lane:
     whole = int(any(column.is_integer() for column in columns.values()))
     stops = []
     for version, column in columns.items():
-        # a stop that is no release's stands under those that are, or their labels would meet
+        # a stop without a release is placed below those with one, or their labels would overlap
         row = taken.get(column, 0 if column.is_integer() else whole)
         taken[column] = row + 1
         stops.append(
@@ -90,21 +98,22 @@ def _lane(matrix: Matrix, releases: tuple[str, ...], kind: str) -> Lane:
                 note=notes.get(version, ""),
             )
         )
-    known = components.ALL.get(kind)
+    component = components.ALL.get(kind)
     return Lane(
         kind=kind,
-        title=known.title if known else kind,
+        title=component.title if component else kind,
         stops=tuple(stops),
-        tracks=tuple(_track(edge, start) for edge in edges for start in edge.from_versions)
-        or _carried(matrix, kind, columns),
+        tracks=tuple(_build_track(edge, start) for edge in edges for start in edge.from_versions)
+        or _build_carried_tracks(matrix, kind, columns),
         rows=max(taken.values(), default=1),
     )
 
 
 def _place_unpinned(edges: tuple[Edge, ...], columns: dict[str, float]) -> None:
-    """A stop that no release pins stands one column before the first that it leads to.
+    """Place a stop that no release pins one column before the first stop that it leads to.
 
-    Where nothing is pinned, stops stand between the columns, because they are no release's.
+    Where a kind has no pin, stops are placed between the columns, because they belong to no
+    release.
     """
     for edge in edges:
         if edge.to not in columns:
@@ -117,10 +126,12 @@ def _place_unpinned(edges: tuple[Edge, ...], columns: dict[str, float]) -> None:
             columns.setdefault(version, max(target - 1.0, 0.0))
 
 
-def _carried(matrix: Matrix, kind: str, columns: dict[str, float]) -> tuple[Track, ...]:
-    """Tracks of a kind that has no edges of its own: it moves with what carries it."""
-    found = []
-    for start, ends in moves(matrix, kind).items():
+def _build_carried_tracks(
+    matrix: Matrix, kind: str, columns: dict[str, float]
+) -> tuple[Track, ...]:
+    """Return the tracks of a kind without edges of its own, which moves with its carriers."""
+    tracks = []
+    for start, ends in map_moves(matrix, kind).items():
         for end in ends:
             carrier = next(
                 (
@@ -132,7 +143,7 @@ def _carried(matrix: Matrix, kind: str, columns: dict[str, float]) -> tuple[Trac
                 None,
             )
             if carrier and start in columns and end in columns:
-                found.append(
+                tracks.append(
                     Track(
                         start=start,
                         end=end,
@@ -141,10 +152,10 @@ def _carried(matrix: Matrix, kind: str, columns: dict[str, float]) -> tuple[Trac
                         vouched=bool(carrier.evidence),
                     )
                 )
-    return tuple(found)
+    return tuple(tracks)
 
 
-def _track(edge: Edge, start: str) -> Track:
+def _build_track(edge: Edge, start: str) -> Track:
     return Track(
         start=start,
         end=edge.to,

@@ -1,7 +1,7 @@
-"""Draws the map of a matrix as SVG, by hand: it opens in any browser and prints on one page. Pure.
+"""Draw the map of a matrix as SVG that opens in any browser and prints on one page. Pure.
 
-Black dots are pinned by a release, white ones lie on the way; the colour of a track is the reset
-that activates it, and a dotted track is one that nobody vouches for.
+Black dots are versions that a release pins, white ones are intermediate. The colour of a track is
+the reset that activates it; a dotted track has no evidence.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from itertools import pairwise
 
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Matrix
-from provisioner.planning.matrix.graph import Lane, Layout, Stop, Track, layout
+from provisioner.planning.matrix.graph import Lane, Layout, Stop, Track, build_layout
 
 COLUMN, ROW, LEFT, TOP = 270.0, 52.0, 262.0, 104.0
-LABEL_CHARS_MAX = 34  # what fits between two columns at 12 px
+LABEL_CHARS_MAX = 34  # the width between two columns at 12 px
 
 COLORS = {
     Activation.NONE: "#64748b",
@@ -28,17 +28,17 @@ COLORS = {
 }
 
 
-def svg(matrix: Matrix) -> str:
-    """The map as a standalone SVG document."""
-    plan = layout(matrix)
+def draw_svg(matrix: Matrix) -> str:
+    """Return the map as a standalone SVG document."""
+    plan = build_layout(matrix)
     width = LEFT + COLUMN * len(plan.releases) + 20
     height = TOP + sum(lane.rows * ROW + 16 for lane in plan.lanes) + 110
-    body = [*_columns(plan, height)]
+    body = [*_draw_columns(plan, height)]
     top = TOP
     for index, lane in enumerate(plan.lanes):
         body += _draw_lane(lane, top, width, shaded=index % 2 == 0)
         top += lane.rows * ROW + 16
-    body += _legend(plan, top + 34)
+    body += _draw_legend(plan, top + 34)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" '
@@ -49,8 +49,8 @@ def svg(matrix: Matrix) -> str:
             head,
             "<title>Upgrade paths of the firmware matrix</title>",
             f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
-            _text(28, 44, "Upgrade paths", 24, "#0f172a", weight=700),
-            _text(28, 67, "what each release pins", 13, "#64748b"),
+            _draw_text(28, 44, "Upgrade paths", 24, "#0f172a", weight=700),
+            _draw_text(28, 67, "what each release pins", 13, "#64748b"),
             *body,
             "</svg>\n",
         ]
@@ -61,7 +61,7 @@ def _x(column: float) -> float:
     return LEFT + COLUMN * (column + 0.5)
 
 
-def _columns(plan: Layout, height: float) -> list[str]:
+def _draw_columns(plan: Layout, height: float) -> list[str]:
     parts = []
     for index, name in enumerate(plan.releases):
         x = LEFT + COLUMN * index
@@ -69,7 +69,9 @@ def _columns(plan: Layout, height: float) -> list[str]:
             f'<rect x="{x + COLUMN / 2 - 84:.0f}" y="26" width="168" height="46" rx="10" '
             'fill="#eff6ff" stroke="#bfdbfe"/>'
         )
-        parts.append(_text(x + COLUMN / 2, 54, name, 14, "#1e3a8a", weight=600, anchor="middle"))
+        parts.append(
+            _draw_text(x + COLUMN / 2, 54, name, 14, "#1e3a8a", weight=600, anchor="middle")
+        )
         parts.append(
             f'<line x1="{x + COLUMN / 2:.0f}" y1="76" x2="{x + COLUMN / 2:.0f}" '
             f'y2="{height - 100:.0f}" stroke="#dbeafe" stroke-width="2"/>'
@@ -86,8 +88,8 @@ def _draw_lane(lane: Lane, top: float, width: float, *, shaded: bool) -> list[st
             f'<rect x="12" y="{top:.0f}" width="{width - 24:.0f}" height="{height:.0f}" rx="8" '
             'fill="#64748b" fill-opacity="0.07"/>'
         )
-    parts.append(_text(28, middle - 2, lane.title, 14, "#0f172a", weight=600))
-    parts.append(_text(28, middle + 16, lane.kind, 11, "#64748b", mono=True))
+    parts.append(_draw_text(28, middle - 2, lane.title, 14, "#0f172a", weight=600))
+    parts.append(_draw_text(28, middle + 16, lane.kind, 11, "#64748b", mono=True))
     parts += [line for track in lane.tracks for line in _draw_track(lane, track, top)]
     parts += [line for stop in lane.stops for line in _draw_stop(stop, top)]
     return parts
@@ -102,17 +104,17 @@ def _draw_track(lane: Lane, track: Track, top: float) -> list[str]:
     dashes = "" if track.vouched else ' stroke-dasharray="3 7"'
     stops = [lane.stop(v) for v in (track.start, *track.via, track.end)]
     path = f"M {_x(stops[0].column):.0f} {_y(stops[0], top):.0f}"
-    for here, there in pairwise(stops):
-        x1, y1, x2, y2 = _x(here.column), _y(here, top), _x(there.column), _y(there, top)
+    for first, second in pairwise(stops):
+        x1, y1, x2, y2 = _x(first.column), _y(first, top), _x(second.column), _y(second, top)
         if y1 > y2 and x2 - x1 > COLUMN:  # stay below the labels of the columns in between
             x1 = x2 - COLUMN
             path += f" H {x1:.0f}"
         bend = (x2 - x1) / 2
         path += f" C {x1 + bend:.0f} {y1:.0f} {x2 - bend:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
-    words = f"{track.start} → {track.end}, activated by {track.activates_by}"
+    label = f"{track.start} → {track.end}, activated by {track.activates_by}"
     line = (
         f'<path d="{path}" fill="none" stroke="{color}" stroke-width="5" '
-        f'stroke-linecap="round"{dashes}><title>{escape(words)}</title></path>'
+        f'stroke-linecap="round"{dashes}><title>{escape(label)}</title></path>'
     )
     return [line]
 
@@ -126,8 +128,8 @@ def _draw_stop(stop: Stop, top: float) -> list[str]:
         )
         return [
             ring,
-            _text(x, y + 4, "?", 11, "#64748b", weight=700, anchor="middle"),
-            _text(x, y + 25, "not published", 11, "#94a3b8", anchor="middle"),
+            _draw_text(x, y + 4, "?", 11, "#64748b", weight=700, anchor="middle"),
+            _draw_text(x, y + 25, "not published", 11, "#94a3b8", anchor="middle"),
         ]
     fill = "#0f172a" if stop.releases else "#ffffff"
     label = stop.version
@@ -139,13 +141,13 @@ def _draw_stop(stop: Stop, top: float) -> list[str]:
         f'<circle cx="{x:.0f}" cy="{y:.0f}" r="8" fill="{fill}" stroke="#0f172a" '
         f'stroke-width="2.5"><title>{escape(stop.version + note)}</title></circle>'
     )
-    words = [_text(x, y + 24, label, size, "#0f172a", weight=600, anchor="middle", mono=True)]
+    labels = [_draw_text(x, y + 24, label, size, "#0f172a", weight=600, anchor="middle", mono=True)]
     if stop.note:
-        words.append(_text(x, y + 36, stop.note, 10, "#64748b", anchor="middle"))
-    return [dot, *words]
+        labels.append(_draw_text(x, y + 36, stop.note, 10, "#64748b", anchor="middle"))
+    return [dot, *labels]
 
 
-def _legend(plan: Layout, top: float) -> list[str]:
+def _draw_legend(plan: Layout, top: float) -> list[str]:
     parts = []
     x = 28.0
     used = {track.activates_by for lane in plan.lanes for track in lane.tracks}
@@ -154,24 +156,24 @@ def _legend(plan: Layout, top: float) -> list[str]:
             f'<line x1="{x:.0f}" y1="{top:.0f}" x2="{x + 26:.0f}" y2="{top:.0f}" '
             f'stroke="{color}" stroke-width="5" stroke-linecap="round"/>'
         )
-        parts.append(_text(x + 34, top + 4, activation.replace("_", " "), 12, "#334155"))
+        parts.append(_draw_text(x + 34, top + 4, activation.replace("_", " "), 12, "#334155"))
         x += 52 + 7.2 * len(activation)
     parts.append(
         f'<line x1="28" y1="{top + 28:.0f}" x2="54" y2="{top + 28:.0f}" stroke="#64748b" '
         'stroke-width="5" stroke-linecap="round" stroke-dasharray="3 7"/>'
     )
-    parts.append(_text(62, top + 32, "nobody vouches for it: laboratory only", 12, "#334155"))
+    parts.append(_draw_text(62, top + 32, "nobody vouches for it: laboratory only", 12, "#334155"))
     parts.append(
         f'<circle cx="330" cy="{top + 28:.0f}" r="7" fill="#0f172a"/>'
         f'<circle cx="480" cy="{top + 28:.0f}" r="7" fill="#fff" stroke="#0f172a" '
         'stroke-width="2.5"/>'
     )
-    parts.append(_text(344, top + 32, "pinned by a release", 12, "#334155"))
-    parts.append(_text(494, top + 32, "on the way", 12, "#334155"))
+    parts.append(_draw_text(344, top + 32, "pinned by a release", 12, "#334155"))
+    parts.append(_draw_text(494, top + 32, "on the way", 12, "#334155"))
     return parts
 
 
-def _text(
+def _draw_text(
     x: float,
     y: float,
     text: str,

@@ -1,8 +1,9 @@
-"""YAML as a tree of text that remembers where each value was written. Bounded, and without magic.
+"""Read YAML as a tree of text that records the file and line of each value.
 
 Scalars stay text exactly as written: YAML would read the version 2.10 as the number 2.1, and `no`
-as false. Anchors, aliases, tags and merge keys are refused: an alias can grow a small file without
-limit (the "billion laughs"), and a reader of a pinned file should see what it says.
+as false. Anchors, aliases, tags and merge keys are refused: an alias can make a small file grow
+without limit (the "billion laughs"), and the content of a pinned file should be visible in its
+text. Size, depth and number of values are bounded.
 """
 
 from __future__ import annotations
@@ -27,39 +28,42 @@ Path = tuple[str | int, ...]
 
 @dataclass
 class Located:
-    """A tree, and for each path in it the file and the line (from 1) where its key stands."""
+    """A tree of text, with the file and the line (from 1) of the key of each path."""
 
     tree: Tree
     places: dict[Path, tuple[str, int]] = field(default_factory=dict)
-    borrowed: dict[Path, Path] = field(default_factory=dict)  # what stands here is written there
+    borrowed: dict[Path, Path] = field(default_factory=dict)  # path -> path of the text it copies
 
-    def where(self, path: Path) -> tuple[str, str]:
-        """(file, "line N, field a.b[0]") of a path, or of its closest parent that was written."""
+    def find_place(self, path: Path) -> tuple[str, str]:
+        """Return (file, "line N, field a.b[0]") of a path, or of its closest parent with a line."""
         for end in range(len(path), -1, -1):
             lender = next((b for a, b in self.borrowed.items() if path[: len(a)] == a), ())
             for written in (path[:end], (*lender, *path[len(lender) : end])):
                 if written in self.places:
                     source, line = self.places[written]
-                    return source, f"line {line}" + (f", field {dotted(path)}" if path else "")
-        return "", f"field {dotted(path)}"
+                    return source, f"line {line}" + (f", field {format_path(path)}" if path else "")
+        return "", f"field {format_path(path)}"
 
-    def error(self, path: Path, problem: str, remedy: str) -> InputError:
-        """The one error for what stands at a path."""
-        source, where = self.where(path)
+    def build_error(self, path: Path, problem: str, remedy: str) -> InputError:
+        """Return the error for a fault at a path."""
+        source, where = self.find_place(path)
         return InputError(source, where, problem, remedy)
 
-    def misfit(self, error: ValidationError, remedy: str) -> InputError:
-        """The first thing that does not fit a record; never the value, which may be a secret."""
+    def build_model_error(self, error: ValidationError, remedy: str) -> InputError:
+        """Return the error for the first fault of a record.
+
+        It omits the value, which may be a secret.
+        """
         first = error.errors(include_input=False, include_url=False)[0]
         path: Path = tuple(p for p in first["loc"] if isinstance(p, str | int))
         problem = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             problem = "there is no such field"
-        return self.error(path, problem, remedy)
+        return self.build_error(path, problem, remedy)
 
 
-def dotted(path: Path) -> str:
-    """A path for people: ("edges", "nic.cx7", 0, "to") is "edges.'nic.cx7'[0].to"."""
+def format_path(path: Path) -> str:
+    """Return a path as text: ("edges", "nic.cx7", 0, "to") becomes "edges.'nic.cx7'[0].to"."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -78,7 +82,7 @@ def load(source: str, text: str) -> Located:
     reader = _Reader(source)
     try:
         events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return reader.document(iter(events))
+        return reader.read_document(iter(events))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -90,43 +94,45 @@ def load(source: str, text: str) -> Located:
 
 
 class _Reader:
-    """Builds the tree from parser events; the limits hold before anything is built."""
+    """Builds the tree from parser events; the limits are checked before a value is built."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.out = Located(None)
         self.count = 0
 
-    def document(self, events: Iterator[yaml.Event]) -> Located:
-        """The only document of a stream."""
-        seen = False
+    def read_document(self, events: Iterator[yaml.Event]) -> Located:
+        """Return the only document of a stream."""
+        has_document = False
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                if seen:
+                if has_document:
                     self._refuse(event, "a second document", "Keep one document in each file.")
-                seen = True
-                self.out.tree = self._value(events, next(events), (), 0)
-        if not seen:  # an empty file: an error about it names the file nevertheless
+                has_document = True
+                self.out.tree = self._read_value(events, next(events), (), 0)
+        if not has_document:  # an empty file: an error about it names the file nevertheless
             self.out.places[()] = (self.source, 1)
         return self.out
 
-    def _value(
+    def _read_value(
         self, events: Iterator[yaml.Event], event: yaml.Event, path: Path, depth: int
     ) -> Tree:
         self._check(event, depth)
         self.out.places.setdefault(path, (self.source, _line(event)))
         if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(events, path, depth)
+            return self._read_mapping(events, path, depth)
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Tree] = []
             while not isinstance(event := next(events), yaml.SequenceEndEvent):
-                items.append(self._value(events, event, (*path, len(items)), depth + 1))
+                items.append(self._read_value(events, event, (*path, len(items)), depth + 1))
             return items
         assert isinstance(event, yaml.ScalarEvent)
         plain = event.implicit[0]  # written without quotes
         return None if plain and event.value in {"", "~", "null"} else str(event.value)
 
-    def _mapping(self, events: Iterator[yaml.Event], path: Path, depth: int) -> dict[str, Tree]:
+    def _read_mapping(
+        self, events: Iterator[yaml.Event], path: Path, depth: int
+    ) -> dict[str, Tree]:
         items: dict[str, Tree] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             self._check(event, depth)
@@ -141,7 +147,7 @@ class _Reader:
                     event, f"the key '{key}' stands here a second time", f"See line {first}."
                 )
             self.out.places[(*path, key)] = (self.source, _line(event))
-            items[key] = self._value(events, next(events), (*path, key), depth + 1)
+            items[key] = self._read_value(events, next(events), (*path, key), depth + 1)
         return items
 
     def _check(self, event: yaml.Event, depth: int) -> None:
@@ -161,5 +167,5 @@ class _Reader:
 
 
 def _line(event: yaml.Event) -> int:
-    """The line of an event, counted from 1."""
+    """Return the line of an event, counted from 1."""
     return event.start_mark.line + 1 if event.start_mark else 0

@@ -1,7 +1,7 @@
-"""What must be true of a matrix beyond its shape: names that exist, moves that lead somewhere.
+"""Rules of a matrix beyond its shape: names must exist, and edges must lead somewhere.
 
-Each rule raises one InputError at the place of the fault. What is merely unwise (a missing digest,
-an edge without evidence) is no fault of the file: `review` lists it.
+Each rule raises one InputError at the place of the fault. A shortcoming that only restricts the use
+of the matrix (a missing digest, an edge without evidence) is no error here: `review` lists it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import pairwise
 from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile
 from provisioner.planning.certification import runtime
 from provisioner.planning.matrix.located_yaml import Located, Path
-from provisioner.planning.path.conditions import terms
+from provisioner.planning.path.conditions import parse_terms
 from provisioner.planning.path.model_names import matches_token
-from provisioner.planning.path.reachability import cycle_of
+from provisioner.planning.path.reachability import find_cycle
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 TEXT_MAX = 300  # longer than any version, file name or address that is real
@@ -24,57 +24,59 @@ _VERSION = re.compile(r"[\x21-\x7e]+( [\x21-\x7e]+)*")  # printable, no blanks a
 
 
 def check(matrix: Matrix, located: Located, kinds: frozenset[str]) -> None:
-    """Apply every rule. Raises InputError for the first that is broken."""
+    """Apply every rule. Raises InputError for the first violation."""
     rules = _Rules(matrix, located, kinds)
-    rules.releases()
-    rules.edges()
-    rules.bundles()
+    rules.check_releases()
+    rules.check_edges()
+    rules.check_bundles()
 
 
 class _Rules:
     def __init__(self, matrix: Matrix, located: Located, kinds: frozenset[str]) -> None:
         self.matrix, self.located, self.kinds = matrix, located, kinds
 
-    def releases(self) -> None:
-        """Names, pins, profiles that can be told apart, requirements, and who follows whom."""
+    def check_releases(self) -> None:
+        """Check names, pins, conditions, the order of releases, and that no profiles overlap."""
         if not self.matrix.releases:
-            raise self.located.error(("releases",), "there is no release", "Write at least one.")
+            raise self.located.build_error(
+                ("releases",), "there is no release", "Write at least one."
+            )
         for name, release in self.matrix.releases.items():
             path: Path = ("releases", name)
-            self._name(path, name)
+            self._check_name(path, name)
             for profile_name, profile in release.profiles.items():
-                self._profile((*path, "profiles", profile_name), profile_name, profile)
-            self._told_apart((*path, "profiles"), release.profiles)
+                self._check_profile((*path, "profiles", profile_name), profile_name, profile)
+            self._check_disjoint((*path, "profiles"), release.profiles)
             for index, rule in enumerate(release.requires):
                 at = (*path, "requires", index)
                 for field, conditions in (("when", rule.when), ("needs", rule.needs)):
                     if not conditions:
-                        raise self.located.error((*at, field), "no condition", "Write one.")
-                    self._conditions((*at, field), conditions)
+                        raise self.located.build_error((*at, field), "no condition", "Write one.")
+                    self._check_conditions((*at, field), conditions)
             older = release.supersedes
             if older and older not in self.matrix.releases:
-                raise self.located.error(
+                raise self.located.build_error(
                     (*path, "supersedes"), f"there is no release '{older}'", "Check its spelling."
                 )
         chain = {n: [r.supersedes] for n, r in self.matrix.releases.items() if r.supersedes}
-        if circle := cycle_of(chain):
-            raise self.located.error(
+        if circle := find_cycle(chain):
+            raise self.located.build_error(
                 ("releases", circle[0], "supersedes"),
                 f"releases supersede one another in a circle: {' → '.join(circle)}",
                 "Break the circle.",
             )
 
-    def edges(self) -> None:
-        """Each edge leads from somewhere to elsewhere, once; upgrades alone make no circle."""
+    def check_edges(self) -> None:
+        """Check that each edge leads to another version once, and that upgrades make no cycle."""
         for kind, edges in self.matrix.edges.items():
-            self._kind(("edges", kind), kind)
+            self._check_kind(("edges", kind), kind)
             moves: dict[tuple[str, str], int] = {}
             for index, edge in enumerate(edges):
                 path: Path = ("edges", kind, index)
-                self._edge(path, edge)
+                self._check_edge(path, edge)
                 for start in edge.from_versions:
                     if (first := moves.setdefault((start, edge.to), index)) != index:
-                        raise self.located.error(
+                        raise self.located.build_error(
                             path,
                             f"the move {start} → {edge.to} is already number {first + 1} here",
                             "Keep one of the two.",
@@ -83,174 +85,182 @@ class _Rules:
             for edge in edges:
                 for start in edge.from_versions if not edge.downgrade else ():
                     stops = [start, *edge.via, edge.to]
-                    for here, there in pairwise(stops):
-                        upgrades.setdefault(here, []).append(there)
-            if circle := cycle_of(upgrades):
-                raise self.located.error(
+                    for start_version, target_version in pairwise(stops):
+                        upgrades.setdefault(start_version, []).append(target_version)
+            if circle := find_cycle(upgrades):
+                raise self.located.build_error(
                     ("edges", kind),
                     f"upgrades run in a circle: {' → '.join(circle)}",
                     "Mark the way back with `downgrade: true`, or remove it.",
                 )
 
-    def bundles(self) -> None:
-        """Bundles and their contents are component kinds; NV-config pins name a profile."""
+    def check_bundles(self) -> None:
+        """Check the kinds of bundles and their contents, NIC settings, and images."""
         for kind, versions in self.matrix.bundles.items():
-            self._kind(("bundles", kind), kind)
+            self._check_kind(("bundles", kind), kind)
             for version, contents in versions.items():
                 path: Path = ("bundles", kind, version)
                 if not contents:
-                    raise self.located.error(path, "a bundle without contents", "List them.")
-                for part, wanted in contents.items():
-                    self._kind((*path, part), part)
-                    self._version((*path, part), wanted, known=True)
+                    raise self.located.build_error(path, "a bundle without contents", "List them.")
+                for part, part_version in contents.items():
+                    self._check_kind((*path, part), part)
+                    self._check_version((*path, part), part_version, known=True)
         for name in self.matrix.nic_profiles:
-            self._name(("nic_profiles", name), name)
+            self._check_name(("nic_profiles", name), name)
         for name, settings in self.matrix.nic_runtime.items():
-            self._name(("nic_runtime", name), name)
+            self._check_name(("nic_runtime", name), name)
             for place, value in settings.items():
-                if (wrong := runtime.fault(place, value)) is not None:
-                    raise self.located.error(("nic_runtime", name, place), wrong, "Correct it.")
+                if (wrong := runtime.find_fault(place, value)) is not None:
+                    raise self.located.build_error(
+                        ("nic_runtime", name, place), wrong, "Correct it."
+                    )
         for name, image in self.matrix.images.items():
-            self._name(("images", name), name)
-            self._version(("images", name, "version"), image.version)
-            self._file(("images", name), image.artifact, image.sha256, image.evidence)
+            self._check_name(("images", name), name)
+            self._check_version(("images", name, "version"), image.version)
+            self._check_file(("images", name), image.artifact, image.sha256, image.evidence)
 
-    def _profile(self, path: Path, name: str, profile: Profile) -> None:
-        self._name(path, name)
+    def _check_profile(self, path: Path, name: str, profile: Profile) -> None:
+        self._check_name(path, name)
         if profile.match.kind not in {"host", "switch"}:
-            raise self.located.error(
+            raise self.located.build_error(
                 (*path, "match", "kind"), "neither host nor switch", "Write `host` or `switch`."
             )
         for kind, pin in profile.pins.items():
             at = (*path, "pins", kind)
-            self._kind(at, kind)
-            self._version((*at, "version"), pin.version)
-            for other in pin.also:
-                self._version((*at, "also"), other, known=True)
-            self._file(at, pin.artifact, pin.sha256, pin.evidence)
+            self._check_kind(at, kind)
+            self._check_version((*at, "version"), pin.version)
+            for alternative in pin.also:
+                self._check_version((*at, "also"), alternative, known=True)
+            self._check_file(at, pin.artifact, pin.sha256, pin.evidence)
             if pin.known and kind == "nic.config" and pin.version not in self.matrix.nic_profiles:
-                raise self.located.error(
+                raise self.located.build_error(
                     (*at, "version"),
                     f"there is no NV-config profile '{pin.version}'",
                     "Add it under nic_profiles.",
                 )
 
-    def _told_apart(self, path: Path, profiles: Mapping[str, Profile]) -> None:
+    def _check_disjoint(self, path: Path, profiles: Mapping[str, Profile]) -> None:
         names = list(profiles)
         for index, first in enumerate(names):
             for second in names[index + 1 :]:
-                if overlap(profiles[first].match, profiles[second].match):
-                    raise self.located.error(
+                if may_overlap(profiles[first].match, profiles[second].match):
+                    raise self.located.build_error(
                         (*path, second, "match"),
                         f"the profiles '{first}' and '{second}' match the same nodes",
                         "Tell them apart by models, gpu_models or a device count.",
                     )
 
-    def _edge(self, path: Path, edge: Edge) -> None:
+    def _check_edge(self, path: Path, edge: Edge) -> None:
         for field, versions in (
             ("from", edge.from_versions),
             ("to", (edge.to,)),
             ("via", edge.via),
         ):
             for version in versions:
-                self._version((*path, field), version, known=True)
+                self._check_version((*path, field), version, known=True)
         if edge.to in edge.from_versions:
-            raise self.located.error(
+            raise self.located.build_error(
                 (*path, "to"), f"the edge leads from {edge.to} to itself", "Correct one of them."
             )
         stops = (*edge.via, edge.to)
         if len(set(stops)) < len(stops) or set(edge.via) & set(edge.from_versions):
-            raise self.located.error(
+            raise self.located.build_error(
                 (*path, "via"), "the way passes one version twice", "List each stop once."
             )
         if not edge.from_versions:
-            raise self.located.error(
+            raise self.located.build_error(
                 (*path, "from"), "the edge starts nowhere", "List the versions it starts from."
             )
         for kind, version in edge.carries.items():
-            self._kind((*path, "carries", kind), kind)
-            self._version((*path, "carries", kind), version, known=True)
-        self._conditions((*path, "requires"), edge.requires)
-        self._file(path, edge.artifact, edge.sha256, edge.evidence)
+            self._check_kind((*path, "carries", kind), kind)
+            self._check_version((*path, "carries", kind), version, known=True)
+        self._check_conditions((*path, "requires"), edge.requires)
+        self._check_file(path, edge.artifact, edge.sha256, edge.evidence)
         if edge.duration_s < 0 or edge.duration_s > 86400:
-            raise self.located.error(
+            raise self.located.build_error(
                 (*path, "duration_s"), "no duration in seconds", "Between 0 and 86400."
             )
 
-    def _conditions(self, path: Path, conditions: Mapping[str, str]) -> None:
+    def _check_conditions(self, path: Path, conditions: Mapping[str, str]) -> None:
         for kind, condition in conditions.items():
-            self._kind((*path, kind), kind)
+            self._check_kind((*path, kind), kind)
             try:
                 if len(condition) > TEXT_MAX:
                     raise ValueError("it is too long")
-                parsed = terms(condition)
+                parsed = parse_terms(condition)
             except ValueError as error:
-                raise self.located.error(
+                raise self.located.build_error(
                     (*path, kind),
                     f"this is no condition: {error}",
                     "Write ==, !=, >=, <=, > or < and a version, or = and a component kind.",
                 ) from None
             for operator, operand in parsed:
                 if operator == "=":
-                    self._kind((*path, kind), operand)
+                    self._check_kind((*path, kind), operand)
 
-    def _file(self, path: Path, artifact: str, sha256: str, evidence: str) -> None:
+    def _check_file(self, path: Path, artifact: str, sha256: str, evidence: str) -> None:
         if sha256 and not _SHA256.fullmatch(sha256):
-            raise self.located.error(
+            raise self.located.build_error(
                 (*path, "sha256"), "this is no SHA-256", "It is 64 hexadecimal digits."
             )
         if artifact and ("/" in artifact or "\\" in artifact or artifact.startswith(".")):
-            raise self.located.error(
+            raise self.located.build_error(
                 (*path, "artifact"), "this is no file name", "Give the name without folders."
             )
         for field, text in (("artifact", artifact), ("evidence", evidence)):
             if len(text) > TEXT_MAX or not text.isprintable():
-                raise self.located.error(
+                raise self.located.build_error(
                     (*path, field), "too long or unprintable", f"At most {TEXT_MAX} characters."
                 )
 
-    def _kind(self, path: Path, kind: str) -> None:
+    def _check_kind(self, path: Path, kind: str) -> None:
         if kind not in self.kinds:
-            raise self.located.error(
+            raise self.located.build_error(
                 path,
                 f"there is no component kind '{kind[:60]}'",
                 f"It is one of: {', '.join(sorted(self.kinds))}.",
             )
 
-    def _version(self, path: Path, version: str, *, known: bool = False) -> None:
+    def _check_version(self, path: Path, version: str, *, known: bool = False) -> None:
         if not _VERSION.fullmatch(version) or len(version) > TEXT_MAX:
-            raise self.located.error(
+            raise self.located.build_error(
                 path, "this is no version", "Write it as published, or `unknown`."
             )
         if known and version == UNKNOWN:
-            raise self.located.error(path, "an unknown version leads nowhere", "Leave it out.")
+            raise self.located.build_error(
+                path, "an unknown version leads nowhere", "Leave it out."
+            )
 
-    def _name(self, path: Path, name: str) -> None:
+    def _check_name(self, path: Path, name: str) -> None:
         if not NAME.fullmatch(name):
-            raise self.located.error(
+            raise self.located.build_error(
                 path, "this is no name", "Use letters, digits, '.', '_', '+' and '-'."
             )
 
 
-def overlap(first: Match, second: Match) -> bool:
-    """True if nothing written in the two keeps one node from matching both."""
+def may_overlap(first: Match, second: Match) -> bool:
+    """Return whether one node could match both."""
     if first.kind != second.kind:
         return False
     if any(second.devices.get(kind, count) != count for kind, count in first.devices.items()):
         return False
-    if first.models and second.models and not _shared(first.models, second.models):
+    if first.models and second.models and not _share_name(first.models, second.models):
         return False
-    ours, others = first.gpu_models, second.gpu_models
-    return not ours or not others or any(_same_gpu(a, b) for a in ours for b in others)
+    first_gpus, second_gpus = first.gpu_models, second.gpu_models
+    return (
+        not first_gpus
+        or not second_gpus
+        or any(_may_be_same_gpu(a, b) for a in first_gpus for b in second_gpus)
+    )
 
 
-def _same_gpu(a: str, b: str) -> bool:
-    """Whether two globs name one GPU; "*H200*" and "*GH200*" do not."""
+def _may_be_same_gpu(a: str, b: str) -> bool:
+    """Return whether two globs match one GPU model; "*H200*" and "*GH200*" do not."""
     return matches_token(a, b.strip("*")) or matches_token(b, a.strip("*"))
 
 
-def _shared(mine: Iterable[str], theirs: Iterable[str]) -> bool:
-    """Whether two lists of globs name the same thing; "*H100*" and "*H200*" do not."""
-    ours = {glob.casefold().strip("*") for glob in mine}
-    others = {glob.casefold().strip("*") for glob in theirs}
-    return any(a in b or b in a for a in ours for b in others)
+def _share_name(mine: Iterable[str], theirs: Iterable[str]) -> bool:
+    """Return whether two lists of globs share a name; "*H100*" and "*H200*" do not."""
+    first_names = {glob.casefold().strip("*") for glob in mine}
+    second_names = {glob.casefold().strip("*") for glob in theirs}
+    return any(a in b or b in a for a in first_names for b in second_names)

@@ -1,7 +1,7 @@
-"""Reads `firmware_matrix.yaml` and its overlays into one `Matrix`, or says what is wrong and where.
+"""Read `firmware_matrix.yaml` and its overlays into one `Matrix`.
 
-Pure: the texts are passed in. The first text is the base, each later one is laid over it
-(`overlay`). Every fault is one InputError with file, line, field and remedy; nothing is guessed.
+Pure: the texts are parameters. The first text is the base, and each later one is laid over it
+(`overlay`). Every fault is one InputError with file, line, field and remedy; no value is guessed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from provisioner import components
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import Matrix
-from provisioner.planning.matrix.located_yaml import Located, Path, Tree, dotted, load
+from provisioner.planning.matrix.located_yaml import Located, Path, Tree, format_path, load
 from provisioner.planning.matrix.matrix_rules import check
 from provisioner.planning.matrix.overlay import OVERRIDE_KEYS, lay_over
 
@@ -26,9 +26,9 @@ SCHEMA = 1
 
 
 def parse(texts: Sequence[tuple[str, str]], *, kinds: Collection[str] | None = None) -> Matrix:
-    """The matrix from (source name, text) pairs; `kinds` are the component kinds there are.
+    """Return the matrix of (source name, text) pairs; `kinds` are the declared component kinds.
 
-    Raises InputError for the first fault found.
+    Raises InputError for the first fault.
     """
     if not texts or len(texts) > FILES_MAX:
         raise InputError(
@@ -45,21 +45,21 @@ def parse(texts: Sequence[tuple[str, str]], *, kinds: Collection[str] | None = N
     assert merged is not None
     _expand_likes(merged)
     _drop_override_keys(merged)
-    matrix = _validated(merged)
+    matrix = _validate(merged)
     check(matrix, merged, frozenset(components.ALL if kinds is None else kinds))
     return matrix
 
 
-def _validated(located: Located) -> Matrix:
+def _validate(located: Located) -> Matrix:
     try:
         matrix = Matrix.model_validate(located.tree)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        path = _written(located.tree, fault["loc"])
+        path = _find_written_path(located.tree, fault["loc"])
         problem, remedy = _explain(fault["type"], fault, path)
-        raise located.error(path, problem, remedy) from None
+        raise located.build_error(path, problem, remedy) from None
     if matrix.schema_version != SCHEMA:
-        raise located.error(
+        raise located.build_error(
             ("schema",),
             f"schema {matrix.schema_version} is not known",
             f"This program reads schema {SCHEMA}.",
@@ -68,8 +68,8 @@ def _validated(located: Located) -> Matrix:
 
 
 def _explain(kind: str, fault: Any, path: Path) -> tuple[str, str]:
-    """(problem, remedy) of a pydantic error, in the words of this file."""
-    name = dotted(path[-1:])
+    """Return (problem, remedy) of a pydantic error, in terms of this file."""
+    name = format_path(path[-1:])
     if kind == "extra_forbidden":
         return (
             f"the key {name} is not known",
@@ -89,61 +89,61 @@ def _explain(kind: str, fault: Any, path: Path) -> tuple[str, str]:
     return f"{name}: {fault['msg'].lower()}", "See docs/matrix.md for what may stand here."
 
 
-def _written(tree: Tree, loc: tuple[str | int, ...]) -> Path:
-    """The part of an error's place that is a path in the tree, plus the name that is at fault."""
+def _find_written_path(tree: Tree, loc: tuple[str | int, ...]) -> Path:
+    """Return the part of an error's location that is a path in the tree, plus the faulty name."""
     path: list[str | int] = []
     here: Tree = tree
     for part in loc:
         path.append(part)
         try:
-            # a wrong kind of key is one of the answers: TypeError says that the path ends here
+            # TypeError is expected for a key of the wrong type: the path ends here
             here = here[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
             break
     return tuple(path)
 
 
-def _mappings(tree: Tree, path: Path, depth: int) -> list[tuple[Path, dict[str, Tree]]]:
-    """Every mapping `depth` levels under a path, skipping what is none (the model reports it)."""
+def _find_mappings(tree: Tree, path: Path, depth: int) -> list[tuple[Path, dict[str, Tree]]]:
+    """Return every mapping `depth` levels below a path. The model reports values of other types."""
     here: Tree = tree
     for part in path:
         here = here.get(str(part)) if isinstance(here, dict) else None
-    found: list[tuple[Path, Tree]] = [(path, here)]
+    values: list[tuple[Path, Tree]] = [(path, here)]
     for _ in range(depth):
-        found = [((*p, k), v) for p, m in found if isinstance(m, dict) for k, v in m.items()]
-    return [(p, m) for p, m in found if isinstance(m, dict)]
+        values = [((*p, k), v) for p, m in values if isinstance(m, dict) for k, v in m.items()]
+    return [(p, m) for p, m in values if isinstance(m, dict)]
 
 
 def _expand_likes(located: Located) -> None:
-    """`like: NAME` in a profile: the pins of another profile of that release, then its own.
+    """Copy the pins of the profile named by `like` into a profile, before its own.
 
-    One level deep on purpose: a chain of likes is a puzzle for the reader.
+    This works one level deep only: a chain of `like` would be hard to read.
     """
-    for release_path, _ in _mappings(located.tree, ("releases",), 1):
-        profiles = dict(_mappings(located.tree, (*release_path, "profiles"), 1))
+    for release_path, _ in _find_mappings(located.tree, ("releases",), 1):
+        profiles = dict(_find_mappings(located.tree, (*release_path, "profiles"), 1))
         if len(profiles) > PROFILES_MAX or any(map(_too_many_pins, profiles.values())):
-            raise located.error(
+            raise located.build_error(
                 (*release_path, "profiles"),
                 f"more than {PROFILES_MAX} profiles, or {PINS_MAX} pins in one",
                 "Split the release.",
             )
         likes = {path: p.pop("like") for path, p in profiles.items() if "like" in p}
         for path, name in likes.items():
-            other = (*path[:-1], str(name))
-            if other not in profiles or other in likes:
-                raise located.error(
+            source_path = (*path[:-1], str(name))
+            if source_path not in profiles or source_path in likes:
+                raise located.build_error(
                     (*path, "like"),
                     f"there is no profile '{name}' of this release without a `like` of its own",
                     "Name a profile that writes its pins out.",
                 )
             own = profiles[path].get("pins")
-            theirs = profiles[other].get("pins")
+            theirs = profiles[source_path].get("pins")
             if own is None or isinstance(own, dict):
                 profiles[path]["pins"] = {
                     **(theirs if isinstance(theirs, dict) else {}),
                     **(own or {}),
                 }
-            located.borrowed[path] = other
+            located.borrowed[path] = source_path
 
 
 def _too_many_pins(profile: dict[str, Tree]) -> bool:
@@ -152,12 +152,12 @@ def _too_many_pins(profile: dict[str, Tree]) -> bool:
 
 
 def _drop_override_keys(located: Located) -> None:
-    """`override` and `reason` mean something in an overlay only; elsewhere they change nothing."""
-    for path, _ in _mappings(located.tree, ("releases",), 1):
-        for profile_path, _ in _mappings(located.tree, (*path, "profiles"), 1):
-            for pin_path, pin in _mappings(located.tree, (*profile_path, "pins"), 1):
+    """Remove `override` and `reason`, which have a meaning in overlays only."""
+    for path, _ in _find_mappings(located.tree, ("releases",), 1):
+        for profile_path, _ in _find_mappings(located.tree, (*path, "profiles"), 1):
+            for pin_path, pin in _find_mappings(located.tree, (*profile_path, "pins"), 1):
                 if pin.get("version") is None and "version" in pin:
-                    raise located.error(
+                    raise located.build_error(
                         (*pin_path, "version"), "the version is empty", "Write it, or `unknown`."
                     )
                 for key in OVERRIDE_KEYS:

@@ -1,4 +1,4 @@
-"""Files that a matrix names, of all its releases or of some."""
+"""List the files that a matrix names, for all its releases or for some."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 
 
-def pinned_files(matrix: Matrix, releases: Collection[str]) -> Mapping[str, str]:
-    """File name -> SHA-256 ("" where none is pinned), with images and the edges of all ways.
+def list_pinned_files(matrix: Matrix, releases: Collection[str]) -> Mapping[str, str]:
+    """Return file name -> SHA-256 ("" if none is pinned), including images and all edges.
 
-    `releases`: () are all. Raises InputError for a name that is no release, and for one file with
-    two digests.
+    An empty `releases` means all. Raises InputError for a name that is no release, and for a file
+    that is pinned with two digests.
     """
     for name in releases:
         if name not in matrix.releases:
@@ -25,12 +25,12 @@ def pinned_files(matrix: Matrix, releases: Collection[str]) -> Mapping[str, str]
                 named += [(pin.artifact, pin.sha256) for pin in content.pins.values()]
     for edges in matrix.edges.values():
         named += [(edge.artifact, edge.sha256) for edge in edges]
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for file, sha256 in named:
         if not file:
             continue
-        if found.get(file) and sha256 and found[file] != sha256:
+        if digests.get(file) and sha256 and digests[file] != sha256:
             problem = "the matrix pins it with two digests"
             raise InputError(file, sha256, problem, "Correct the matrix.")
-        found[file] = found.get(file) or sha256
-    return found
+        digests[file] = digests.get(file) or sha256
+    return digests

@@ -1,6 +1,6 @@
-"""Re-reads a matrix that is well formed: what blocks its use, and what a person should know.
+"""Review a well-formed matrix: list the faults that block its use, and notes for the operator.
 
-`parse` refuses what contradicts itself; this lists what is missing. Pure.
+`parse` refuses contradictions; this module lists gaps. Pure.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from enum import StrEnum
 from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix, Profile
-from provisioner.model.versions import compare, key
-from provisioner.planning.path.reachability import moves, pinned_kinds, reachable, unreachable
-from provisioner.planning.path.switch_upgrades import forbidden_edges
+from provisioner.model.versions import compare, parse_version
+from provisioner.planning.path.reachability import (
+    find_reachable,
+    find_unreachable,
+    list_pinned_kinds,
+    map_moves,
+)
+from provisioner.planning.path.switch_upgrades import find_forbidden_edges
 
 
 class Weight(StrEnum):
-    """What a finding means for using the matrix."""
+    """The effect of a remark on the use of the matrix."""
 
     BLOCKS = "blocks"  # never usable: a release cannot be reached
     PRODUCTION = "production"  # refused in production mode, allowed in a laboratory
@@ -24,7 +29,7 @@ class Weight(StrEnum):
 
 
 class Remark(Record):
-    """One thing that the review found."""
+    """One result of the review."""
 
     weight: Weight
     where: str  # "spectrum-x-1.3.0/hgx-h100-bf3: host.bios"
@@ -33,7 +38,7 @@ class Remark(Record):
 
 
 class Readiness(Record):
-    """Whether one profile of one release may be used in production, and if not, why not."""
+    """Whether one profile of one release may be used in production, and the gaps if not."""
 
     release: str
     profile: str
@@ -43,20 +48,23 @@ class Readiness(Record):
 
     @property
     def ready(self) -> bool:
-        """True if production mode takes it."""
+        """Return whether production mode accepts it."""
         return not (self.unknown or self.no_digest or self.no_evidence)
 
 
-# methods that push or serve a file of ours; the others install from a package repository, set
-# parameters, or come with another component
+# methods that push or serve a file from the artifact store; the others install from a package
+# repository, set parameters, or come with another component
 FILE_METHODS = frozenset(
     {"redfish_push", "bluefield_bfb", "playbook_nic_firmware", "nvue_image", "sonic_installer"}
 )
 FILELESS = frozenset(n for n, k in components.ALL.items() if k.method not in FILE_METHODS)
 
 
-def review(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[Remark, ...]:
-    """Every remark, weightiest first. `fileless`: kinds that are installed without a file."""
+def review_matrix(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[Remark, ...]:
+    """Return every remark, the most serious first.
+
+    `fileless` are the kinds that are installed without a file.
+    """
     remarks = [
         Remark(
             weight=Weight.BLOCKS,
@@ -64,20 +72,22 @@ def review(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[Rema
             problem=f"{u.target} cannot be reached from {u.start.version} ({u.start.origin})",
             remedy=f"Add an edge under edges.{u.kind}, or correct `supersedes`.",
         )
-        for u in unreachable(matrix)
+        for u in find_unreachable(matrix)
     ]
-    remarks += _unmarked_downgrades(matrix) + _unreadable(matrix)
+    remarks += _find_unmarked_downgrades(matrix) + _find_unreadable_pins(matrix)
     remarks += [
         Remark(
             weight=Weight.BLOCKS,
             where=where,
-            problem=said,
+            problem=violation,
             remedy="Give the edge the method that is published for it, or another start.",
         )
-        for where, said in forbidden_edges(matrix)
+        for where, violation in find_forbidden_edges(matrix)
     ]
-    remarks += _dead_edges(matrix) + _edges_without_evidence(matrix) + _images(matrix)
-    for state in readiness(matrix, fileless=fileless):
+    remarks += (
+        _find_dead_edges(matrix) + _find_edges_without_evidence(matrix) + _review_images(matrix)
+    )
+    for state in judge_readiness(matrix, fileless=fileless):
         where = f"{state.release}/{state.profile}"
         for kinds, problem, remedy in (
             (state.unknown, "no published version", "Close the pin in an overlay."),
@@ -97,14 +107,16 @@ def review(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[Rema
     return tuple(sorted(remarks, key=lambda r: order.index(r.weight)))
 
 
-def readiness(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[Readiness, ...]:
-    """For each release and profile whether production mode takes it."""
+def judge_readiness(
+    matrix: Matrix, *, fileless: frozenset[str] = FILELESS
+) -> tuple[Readiness, ...]:
+    """Return for each release and profile whether production mode accepts it."""
     return tuple(
         Readiness(
             release=release_name,
             profile=name,
             unknown=tuple(k for k, p in profile.pins.items() if not p.known),
-            no_digest=_without_file(matrix, profile, fileless),
+            no_digest=_find_missing_files(matrix, profile, fileless),
             no_evidence=tuple(k for k, p in profile.pins.items() if p.known and not p.evidence),
         )
         for release_name, release in matrix.releases.items()
@@ -112,8 +124,10 @@ def readiness(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[R
     )
 
 
-def _without_file(matrix: Matrix, profile: Profile, fileless: frozenset[str]) -> tuple[str, ...]:
-    """Kinds that are pushed as a file, but the pin (or each edge into it) names none."""
+def _find_missing_files(
+    matrix: Matrix, profile: Profile, fileless: frozenset[str]
+) -> tuple[str, ...]:
+    """Return the kinds that need a file, but have none in their pin or the edges to it."""
     missing = []
     for kind, pin in profile.pins.items():
         if not pin.known or kind in fileless or (pin.artifact and pin.sha256):
@@ -124,8 +138,8 @@ def _without_file(matrix: Matrix, profile: Profile, fileless: frozenset[str]) ->
     return tuple(missing)
 
 
-def _dead_edges(matrix: Matrix) -> list[Remark]:
-    """Edges that lead to no pin of any release: a spelling mistake, or left over."""
+def _find_dead_edges(matrix: Matrix) -> list[Remark]:
+    """Return a note for each edge that leads to no pin: a spelling mistake, or a leftover."""
     remarks = []
     for kind, edges in matrix.edges.items():
         pins = {
@@ -135,10 +149,10 @@ def _dead_edges(matrix: Matrix) -> list[Remark]:
             if kind in profile.pins
             for version in (profile.pins[kind].version, *profile.pins[kind].also)
         }
-        open_pin = kind not in pinned_kinds(matrix) or "unknown" in pins
-        steps = moves(matrix, kind)
+        open_pin = kind not in list_pinned_kinds(matrix) or "unknown" in pins
+        steps = map_moves(matrix, kind)
         for edge in edges:
-            if pins & reachable(steps, edge.to):
+            if pins & find_reachable(steps, edge.to):
                 continue
             remarks.append(
                 Remark(
@@ -152,31 +166,31 @@ def _dead_edges(matrix: Matrix) -> list[Remark]:
     return remarks
 
 
-def _images(matrix: Matrix) -> list[Remark]:
-    """Images that nodes boot: a site builds its own; production boots none without a digest."""
+def _review_images(matrix: Matrix) -> list[Remark]:
+    """Return remarks on images without a version, file, digest or evidence."""
     remarks = []
     for name, image in matrix.images.items():
         if not image.known:
-            lacking = "no site has built it yet"
+            gap = "no site has built it yet"
         elif not (image.artifact and image.sha256):
-            lacking = "no file name or no SHA-256"
+            gap = "no file name or no SHA-256"
         elif not image.evidence:
-            lacking = "nothing says where it was built"
+            gap = "nothing says where it was built"
         else:
             continue
         remarks.append(
             Remark(
                 weight=Weight.PRODUCTION,
                 where=f"images.{name}",
-                problem=lacking,
+                problem=gap,
                 remedy="Run `make image` and put the lines that it prints into an overlay.",
             )
         )
     return remarks
 
 
-def _unmarked_downgrades(matrix: Matrix) -> list[Remark]:
-    """Edges to an older version that do not say so: the planner would take them for upgrades."""
+def _find_unmarked_downgrades(matrix: Matrix) -> list[Remark]:
+    """Return edges to an older version that are not marked, and would pass for upgrades."""
     return [
         Remark(
             weight=Weight.BLOCKS,
@@ -191,8 +205,8 @@ def _unmarked_downgrades(matrix: Matrix) -> list[Remark]:
     ]
 
 
-def _unreadable(matrix: Matrix) -> list[Remark]:
-    """Pins that their component's grammar cannot read: no device would ever print them."""
+def _find_unreadable_pins(matrix: Matrix) -> list[Remark]:
+    """Return pins that the grammar of their component cannot parse: no device would report them."""
     return [
         Remark(
             weight=Weight.BLOCKS,
@@ -203,7 +217,7 @@ def _unreadable(matrix: Matrix) -> list[Remark]:
         for release_name, release in matrix.releases.items()
         for name, profile in release.profiles.items()
         for kind, pin in profile.pins.items()
-        if pin.known and key(_grammar(kind), pin.version) is None
+        if pin.known and parse_version(_grammar(kind), pin.version) is None
     ]
 
 
@@ -211,12 +225,12 @@ def _grammar(kind: str) -> str:
     return components.ALL[kind].grammar if kind in components.ALL else "opaque"
 
 
-def _edges_without_evidence(matrix: Matrix) -> list[Remark]:
+def _find_edges_without_evidence(matrix: Matrix) -> list[Remark]:
     return [
         Remark(
             weight=Weight.PRODUCTION,
             where=f"edges.{kind}: {' · '.join(edge.from_versions)} → {edge.to}",
-            problem="nobody vouches for this move",
+            problem="the edge has no evidence",
             remedy="Add `evidence`: the document that allows it.",
         )
         for kind, edges in matrix.edges.items()

@@ -1,4 +1,4 @@
-"""A site's own thresholds from their YAML text; one clear error for anything that does not fit."""
+"""Read a site's own thresholds from YAML text."""
 
 from __future__ import annotations
 
@@ -14,25 +14,30 @@ _SEE = "See docs/thresholds.md."
 
 
 def parse(source: str, text: str) -> Mapping[str, Limits]:
-    """Threshold -> profile, GPU model or "any" -> limit. Raises InputError with file and line."""
+    """Return threshold -> profile, GPU model or "any" -> limit.
+
+    Raises InputError with file and line for the first fault.
+    """
     located = load(source, text)
     if not isinstance(located.tree, dict):
-        raise located.error((), "these are no thresholds", _SEE)
+        raise located.build_error((), "these are no thresholds", _SEE)
     try:
-        found = _FILE.validate_python(located.tree)
+        thresholds = _FILE.validate_python(located.tree)
     except ValidationError as error:
-        raise located.misfit(error, f"Write a value and a source. {_SEE}") from None
-    for name, limits in found.items():
+        raise located.build_model_error(error, f"Write a value and a source. {_SEE}") from None
+    for name, limits in thresholds.items():
         if name not in THRESHOLDS:
-            raise located.error((name,), f"there is no threshold {name!r}", _SEE)
+            raise located.build_error((name,), f"there is no threshold {name!r}", _SEE)
         for key, limit in limits.items():
             if not key or (key.isupper() and key not in (ANY, *MODELS)):
-                known = ", ".join(MODELS)
-                raise located.error(
+                models = ", ".join(MODELS)
+                raise located.build_error(
                     (name, key),
                     f"{key!r} is no GPU model that is recognised",
-                    f"It is one of {known}, the name of a profile, or {ANY}.",
+                    f"It is one of {models}, the name of a profile, or {ANY}.",
                 )
             if limit.value is None:
-                raise located.error((name, key), "it has no value", "Write one, or leave it out.")
-    return found
+                raise located.build_error(
+                    (name, key), "it has no value", "Write one, or leave it out."
+                )
+    return thresholds

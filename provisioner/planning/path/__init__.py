@@ -1,1 +1,1 @@
-"""The path of a node to its pinned versions: a search over version vectors. Pure."""
+"""Plan the path of a node to its pinned versions by a search over version vectors. Pure."""

@@ -1,7 +1,7 @@
-"""Which reset makes which staged version run, and what a reset takes away meanwhile.
+"""Resets: which staged versions each one activates, what it interrupts, and how long it takes.
 
-The ladder is NVIDIA's: taking standby power away (AC cycle) restarts everything in the chassis,
-a DC power cycle restarts the host and its PCIe cards but neither BMC nor ERoT, and a warm reboot
+The order follows NVIDIA: taking standby power away (AC cycle) restarts everything in the chassis, a
+DC power cycle restarts the host and its PCIe cards but neither BMC nor ERoT, and a warm reboot
 restarts neither card nor BMC (facts: health-and-versions 3.1, "DC cycle not enough").
 """
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 from provisioner.model.inventory import Activation
 from provisioner.model.plan import Disruption
 
-AT_ONCE = frozenset({Activation.NONE, Activation.SERVICE_RESTART})  # no reset of ours is needed
+AT_ONCE = frozenset(
+    {Activation.NONE, Activation.SERVICE_RESTART}
+)  # they need no reset by the daemon
 
 RESETS = tuple(a for a in Activation if a not in AT_ONCE)  # in the order of their weight
 
@@ -57,21 +59,21 @@ _DURATION_S: dict[Activation, int] = {
 _OUTAGES = frozenset({Disruption.NIC, Disruption.HOST, Disruption.SWITCH})
 
 
-def covers(reset: Activation, waiting: Activation) -> bool:
-    """True if doing `reset` makes a version run that waits for `waiting`."""
+def covers_activation(reset: Activation, waiting: Activation) -> bool:
+    """Return whether `reset` activates a version that waits for the reset `waiting`."""
     return waiting in _COVERS.get(reset, frozenset({reset}))
 
 
-def disruption(reset: Activation) -> Disruption:
-    """What the reset takes away while it runs."""
+def get_disruption(reset: Activation) -> Disruption:
+    """Return the service that the reset interrupts while it runs."""
     return _DISRUPTION[reset]
 
 
-def duration_s(reset: Activation) -> int:
-    """Estimated seconds until everything answers again."""
+def estimate_duration_s(reset: Activation) -> int:
+    """Return the estimated seconds until every affected device answers again."""
     return _DURATION_S[reset]
 
 
-def is_outage(what: Disruption) -> bool:
-    """True if traffic or the host itself is gone meanwhile; a BMC alone is no outage."""
-    return what in _OUTAGES
+def is_outage(disruption: Disruption) -> bool:
+    """Return whether the disruption stops traffic or the host. A BMC reset alone is no outage."""
+    return disruption in _OUTAGES

@@ -1,9 +1,10 @@
-"""Version conditions as the matrix writes them, and whether they hold for what runs.
+"""Version conditions of the matrix, and whether the running versions satisfy them.
 
     ==1.2   !=1.2   >=5.11.0.0026   <2   >=535,<580   =host.driver
 
-A bare version means `==`. `=kind` means "the same version as that other component". What cannot be
-told (an unreadable version, a grammar that has no order) is None: never a pass.
+A bare version means `==`. `=kind` means "the same version as that other component". A condition
+that cannot be evaluated (an unreadable version, a grammar without an order) gives None, which never
+counts as satisfied.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _KIND = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")  # "host.driver"; no versi
 
 Term = tuple[str, str]  # operator, operand
 
-# component kind -> the distinct versions that run, or None if nothing of this kind is in sight
+# component kind -> the distinct versions that run, or None if no component of the kind is visible
 Running = Callable[[str], Collection[str] | None]
 
 _ORDER: dict[str, frozenset[int]] = {
@@ -33,22 +34,25 @@ _ORDER: dict[str, frozenset[int]] = {
 
 
 @lru_cache(maxsize=4096)
-def terms(text: str) -> tuple[Term, ...]:
-    """The condition as its terms, all of which must hold; ValueError says what is wrong."""
+def parse_terms(text: str) -> tuple[Term, ...]:
+    """Parse a condition into its terms, all of which must hold.
+
+    Raises ValueError if a term is not a version condition.
+    """
     out: list[Term] = []
     for part in text.split(","):
-        found = _TERM.fullmatch(part)
-        if found is None:
+        match = _TERM.fullmatch(part)
+        if match is None:
             raise ValueError(f'"{part.strip()}" is not a version condition')
-        operator, operand = found[1] or "==", found[2]
+        operator, operand = match[1] or "==", match[2]
         if operator == "=" and not _KIND.fullmatch(operand):
             raise ValueError(f'"={operand}" must name a component kind; write "==" for a version')
         out.append((operator, operand))
     return tuple(out)
 
 
-def term_holds(grammar: str, version: str, term: Term) -> bool | None:
-    """Whether one version satisfies one term that compares with a version."""
+def satisfies_term(grammar: str, version: str, term: Term) -> bool | None:
+    """Return whether one version satisfies one term; None if the two cannot be compared."""
     operator, operand = term
     order = versions.compare(grammar, version, operand)
     if order is not None:
@@ -58,22 +62,24 @@ def term_holds(grammar: str, version: str, term: Term) -> bool | None:
     return None
 
 
-def holds(condition: str, kind: str, grammars: Mapping[str, str], running: Running) -> bool | None:
-    """Whether every version of `kind` that runs satisfies the condition; None: cannot be told.
-
-    A kind that is nowhere in sight is False.
-    """
-    return _over(all, condition, kind, grammars, running)
-
-
-def any_holds(
+def all_versions_satisfy(
     condition: str, kind: str, grammars: Mapping[str, str], running: Running
 ) -> bool | None:
-    """Whether at least one version of `kind` that runs satisfies the condition."""
-    return _over(any, condition, kind, grammars, running)
+    """Return whether every running version of `kind` satisfies the condition.
+
+    Returns None if that cannot be evaluated, and False if no component of this kind is visible.
+    """
+    return _evaluate(all, condition, kind, grammars, running)
 
 
-def _over(
+def any_version_satisfies(
+    condition: str, kind: str, grammars: Mapping[str, str], running: Running
+) -> bool | None:
+    """Return whether at least one running version of `kind` satisfies the condition, or None."""
+    return _evaluate(any, condition, kind, grammars, running)
+
+
+def _evaluate(
     quantifier: Callable[[list[bool]], bool],
     condition: str,
     kind: str,
@@ -85,7 +91,10 @@ def _over(
         return False
     results: list[bool | None] = []
     for version in sorted(here):
-        each = [_term(version, term, kind, grammars, running) for term in terms(condition)]
+        each = [
+            _evaluate_term(version, term, kind, grammars, running)
+            for term in parse_terms(condition)
+        ]
         results.append(False if False in each else None if None in each else True)
     if quantifier is any and True in results:
         return True
@@ -96,14 +105,17 @@ def _over(
     return quantifier([bool(r) for r in results])
 
 
-def _term(
+def _evaluate_term(
     version: str, term: Term, kind: str, grammars: Mapping[str, str], running: Running
 ) -> bool | None:
     operator, operand = term
     grammar = grammars.get(kind, "opaque")
     if operator != "=":
-        return term_holds(grammar, version, term)
-    others = running(operand)
-    if not others:
+        return satisfies_term(grammar, version, term)
+    operand_versions = running(operand)
+    if not operand_versions:
         return False
-    return all(versions.equal(grammar, version, other) for other in others)
+    return all(
+        versions.is_same_version(grammar, version, operand_version)
+        for operand_version in operand_versions
+    )

@@ -1,7 +1,8 @@
-"""A lower bound on what is left to do, for the search: each track on its own, rules left aside.
+"""A lower bound of the remaining cost, for the search: each track by itself, without rules.
 
-Every number is a lower bound of its own, so their tuple is one in the order of costs: pushes add up
-over tracks; resets may be shared, so the track that needs most of them counts.
+Each number is a lower bound by itself, so their tuple is a lower bound in the order of costs.
+Pushes add up over tracks. Resets may be shared between tracks, so the largest need of one track
+counts.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from provisioner.planning.path import activation as act
 from provisioner.planning.path.tracks import Problem, Running, Staged, Waiting
 
 
-class Left(NamedTuple):
-    """What one track needs at least."""
+class RemainingCost(NamedTuple):
+    """The least that one track still needs to reach its pin."""
 
     push_outages: int = 0
     push_s: int = 0
@@ -26,36 +27,39 @@ class Left(NamedTuple):
     reset_s: int = 0
 
 
-_NOTHING = Left()
+_NOTHING = RemainingCost()
 
 
 class Distances:
-    """Computed once per search; `left` is called for every state."""
+    """Lower bounds of one problem, computed once per search and looked up for every state."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        met, carried = self._met()
+        met, carried = self._find_reachable_versions()
         self._free = [i in carried or t.goal is None for i, t in enumerate(problem.tracks)]
-        self._table: list[dict[str, Left]] = []
-        self._known: dict[tuple[int, str, Staged | None], Left | None] = {}
+        self._table: list[dict[str, RemainingCost]] = []
+        self._known: dict[tuple[int, str, Staged | None], RemainingCost | None] = {}
         heavy = any(t.staged and t.staged.activation is Activation.AC_CYCLE for t in problem.tracks)
         for index in range(len(problem.tracks)):
-            table, uses_ac = self._of_track(index, met[index])
+            table, uses_ac = self._build_table(index, met[index])
             self._table.append(table)
             heavy = heavy or uses_ac
         self._apart = not heavy  # only an AC cycle covers both a BMC's reset and the host's
 
-    def reachable(self, index: int) -> bool:
-        """False if no chain of hops, and nothing that carries it, brings this track to its pin."""
+    def can_reach_pin(self, index: int) -> bool:
+        """Return whether hops, or a component that carries the track, bring it to its pin."""
         track = self._problem.tracks[index]
-        return self._one(index, track.running, track.staged) is not None
+        return self._remaining_of(index, track.running, track.staged) is not None
 
-    def left(self, running: Running, waiting: Waiting) -> tuple[int, int, int] | None:
-        """(outages, resets, seconds) that are needed at least; None if there is no way at all."""
+    def estimate_remaining(self, running: Running, waiting: Waiting) -> tuple[int, int, int] | None:
+        """Return the minimal (outages, resets, seconds) that remain.
+
+        Returns None if no path leads to the goal.
+        """
         outages = push_s = 0
         most = [0] * 6
         for index, version in enumerate(running):
-            one = self._one(index, version, waiting[index])
+            one = self._remaining_of(index, version, waiting[index])
             if one is None:
                 return None
             if one is _NOTHING:
@@ -68,15 +72,19 @@ class Distances:
             resets, reset_s = max(resets, outage + quiet), max(reset_s, outage_s + quiet_s)
         return (outages + outage, resets, push_s + reset_s)
 
-    def _one(self, index: int, version: str, waiting: Staged | None) -> Left | None:
+    def _remaining_of(
+        self, index: int, version: str, waiting: Staged | None
+    ) -> RemainingCost | None:
         if self._free[index]:
             return _NOTHING
         key = (index, version, waiting)
         if key not in self._known:
-            self._known[key] = self._worked_out(index, version, waiting)
+            self._known[key] = self._compute_remaining(index, version, waiting)
         return self._known[key]
 
-    def _worked_out(self, index: int, version: str, waiting: Staged | None) -> Left | None:
+    def _compute_remaining(
+        self, index: int, version: str, waiting: Staged | None
+    ) -> RemainingCost | None:
         table = self._table[index]
         if waiting is None:
             return table.get(version)
@@ -84,13 +92,15 @@ class Distances:
         through = None if ahead is None else _plus(ahead, _reset(waiting.activation))
         if waiting != self._problem.tracks[index].staged:
             return through
-        return _least(through, table.get(version))  # what was found staged may be replaced
+        return _least(
+            through, table.get(version)
+        )  # a version staged before the plan may be replaced
 
-    def _met(self) -> tuple[list[list[str]], set[int]]:
-        """Versions that each track may come to, and the tracks that others may bring to one.
+    def _find_reachable_versions(self) -> tuple[list[list[str]], set[int]]:
+        """Return the versions that each track may reach, and the tracks that may be carried.
 
-        What is carried goes on from there by edges of its own, and may carry others in turn. A
-        track that is carried needs nothing of its own for sure.
+        A carried track continues from the carried version by its own edges, and may carry others in
+        turn. It may need no push of its own, so its lower bound is zero.
         """
         problem = self._problem
         met: list[list[str]] = [[] for _ in problem.tracks]
@@ -100,7 +110,7 @@ class Distances:
             if track.staged:
                 ahead.append((index, track.staged.version))
                 for kind, version in track.staged.carries:
-                    targets = problem.targets(index, kind)
+                    targets = problem.find_targets(index, kind)
                     carried.update(targets)
                     ahead += [(target, version) for target in targets]
         while ahead:
@@ -108,16 +118,16 @@ class Distances:
             if here in met[index]:
                 continue
             met[index].append(here)
-            for hop in problem.hops(index, here):
+            for hop in problem.find_hops(index, here):
                 ahead.append((index, hop.to))
                 for kind, version in hop.carries:
-                    targets = problem.targets(index, kind)
+                    targets = problem.find_targets(index, kind)
                     carried.update(targets)
                     ahead += [(target, version) for target in targets]
-        return met, carried | self._made_of_staged()
+        return met, carried | self._find_bundles_of_staged()
 
-    def _made_of_staged(self) -> set[int]:
-        """Derived tracks that change when a part that waits begins to run."""
+    def _find_bundles_of_staged(self) -> set[int]:
+        """Return the derived tracks that change when one of their staged parts is activated."""
         problem, out = self._problem, set[int]()
         staged = {t.kind for t in problem.tracks if t.staged}
         for index, track in enumerate(problem.tracks):
@@ -128,44 +138,48 @@ class Distances:
                 out.add(index)
         return out
 
-    def _of_track(self, index: int, versions: list[str]) -> tuple[dict[str, Left], bool]:
+    def _build_table(
+        self, index: int, versions: list[str]
+    ) -> tuple[dict[str, RemainingCost], bool]:
         problem = self._problem
         edges, uses_ac = [], False
         for version in versions:
-            for hop in problem.hops(index, version):
+            for hop in problem.find_hops(index, version):
                 cost = _plus(
-                    Left(push_outages=int(act.is_outage(hop.disruption)), push_s=hop.duration_s),
+                    RemainingCost(
+                        push_outages=int(act.is_outage(hop.disruption)), push_s=hop.duration_s
+                    ),
                     _reset(hop.activation),
                 )
                 uses_ac = uses_ac or hop.activation is Activation.AC_CYCLE
                 edges.append((version, hop.to, cost))
-        table = {v: _NOTHING for v in versions if problem.at_goal(index, v)}
+        table = {v: _NOTHING for v in versions if problem.is_at_goal(index, v)}
         for _ in versions:  # a shortest path has no more hops than there are versions
             before = dict(table)
-            for here, there, cost in edges:
-                if there in table:
-                    least = _least(_plus(table[there], cost), table.get(here))
+            for start, target, cost in edges:
+                if target in table:
+                    least = _least(_plus(table[target], cost), table.get(start))
                     assert least is not None
-                    table[here] = _NOTHING if least == _NOTHING else least
+                    table[start] = _NOTHING if least == _NOTHING else least
             if table == before:
                 break
         return table, uses_ac
 
 
-def _reset(activation: Activation) -> Left:
+def _reset(activation: Activation) -> RemainingCost:
     if activation in act.AT_ONCE:
         return _NOTHING
-    seconds = act.duration_s(activation)
-    if act.is_outage(act.disruption(activation)):
-        return Left(outage_resets=1, resets=1, outage_reset_s=seconds, reset_s=seconds)
-    return Left(quiet_resets=1, resets=1, quiet_reset_s=seconds, reset_s=seconds)
+    seconds = act.estimate_duration_s(activation)
+    if act.is_outage(act.get_disruption(activation)):
+        return RemainingCost(outage_resets=1, resets=1, outage_reset_s=seconds, reset_s=seconds)
+    return RemainingCost(quiet_resets=1, resets=1, quiet_reset_s=seconds, reset_s=seconds)
 
 
-def _plus(a: Left, b: Left) -> Left:
-    return Left(*(x + y for x, y in zip(a, b, strict=True)))
+def _plus(a: RemainingCost, b: RemainingCost) -> RemainingCost:
+    return RemainingCost(*(x + y for x, y in zip(a, b, strict=True)))
 
 
-def _least(a: Left | None, b: Left | None) -> Left | None:
+def _least(a: RemainingCost | None, b: RemainingCost | None) -> RemainingCost | None:
     if a is None or b is None:
         return b if a is None else a
-    return Left(*(min(x, y) for x, y in zip(a, b, strict=True)))
+    return RemainingCost(*(min(x, y) for x, y in zip(a, b, strict=True)))

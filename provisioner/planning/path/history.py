@@ -1,7 +1,7 @@
-"""What the ledger says about a node: what is staged, what failed, and what is still open.
+"""The history of a node, read from the ledger: staged versions, failures and open entries.
 
-Devices often do not show a staged version before it runs (facts: redfish 3.1), so the ledger is
-the only witness that an update was written and waits for its activation.
+Devices often do not show a staged version before it runs (facts: redfish 3.1), so the ledger is the
+only evidence that an update was written and waits for its activation.
 """
 
 from __future__ import annotations
@@ -11,43 +11,64 @@ from collections.abc import Iterable
 from provisioner.model.inventory import Activation
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.plan import History, StagedFact, Step, StepKind
-from provisioner.planning.path.activation import covers
+from provisioner.planning.path.activation import covers_activation
 
 OPEN = frozenset({ActionStatus.INTENDED, ActionStatus.SENT})
+# Transfers of one slot, one after the other, that may break with our own daemon and do not count
+# against the device. A daemon that dies more often may well die of this very transfer.
+BROKEN_MAX = 3
+Slot = tuple[str, str]  # kind of component, slot
 
 
-def step_of(entry: LedgerEntry) -> Step:
-    """The step that a ledger row carries out."""
+def read_step(entry: LedgerEntry) -> Step:
+    """Return the step that a ledger row carries out."""
     return Step.model_validate(entry.before["step"])
 
 
-def slots_of(entry: LedgerEntry) -> tuple[str, ...]:
-    """The slots that one row of an update is about; none for an activation."""
+def read_slots(entry: LedgerEntry) -> tuple[str, ...]:
+    """Return the slots that an update's row concerns; () for an activation."""
     return tuple(entry.before.get("slots", ()))
 
 
-def open_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
-    """Rows whose outcome is not known: they are looked into before anything else is done.
+def find_open_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
+    """Return the rows without a recorded outcome, which must be examined before any new action.
 
-    What belongs to a stay in the maintenance image (`visit`) is taken up by that stay itself,
-    which is begun again by the same decision.
+    Rows of a visit to the maintenance image (`visit`) are left out: the same decision starts that
+    visit again, and the visit resumes them.
     """
     return tuple(e for e in entries if e.status in OPEN and "visit" not in e.before)
 
 
-def history(entries: Iterable[LedgerEntry], operation: str) -> History:
-    """Staged facts over the node's whole life; failures of this operation only.
+def is_broken_off(entry: LedgerEntry) -> bool:
+    """Return whether a failed transfer was begun by one driver and settled by another.
 
-    A new operation is a new chance: a person who opens one has looked into the failures.
+    The transfer went through the process of the first driver, which died or lost its seat, so its
+    failure says nothing about the device. Rows of older versions do not have their epochs.
     """
-    staged: dict[tuple[str, str], StagedFact] = {}
+    epochs = (entry.epoch, entry.settled_epoch)
+    return entry.status is ActionStatus.FAILED and None not in epochs and epochs[0] != epochs[1]
+
+
+def build_history(entries: Iterable[LedgerEntry], operation: str) -> History:
+    """Return the staged versions of the node's whole life and the failures of this operation.
+
+    Failures of earlier operations do not count: an operator opens a new operation after looking
+    into them. Transfers that broke off because their driver was replaced count only beyond
+    `BROKEN_MAX` in a row.
+    """
+    staged: dict[Slot, StagedFact] = {}
     failures: dict[tuple[str, str, str], int] = {}
+    broken: dict[Slot, int] = {}
     for entry in sorted(entries, key=lambda e: e.intended_at):
         if "step" not in entry.before:
-            continue  # a boot or an erasure: nothing is staged by it
-        step = step_of(entry)
+            continue  # a boot or an erasure stages nothing
+        step = read_step(entry)
         if step.kind is StepKind.UPDATE:
-            _count_update(entry, step, staged, failures, operation)
+            own = entry.operation == operation
+            for slot in read_slots(entry):
+                _count_staged(entry, step, slot, staged)
+                if own and _is_failure(entry, (step.component, slot), broken):
+                    _add_failure(failures, step.component, slot, step.to_version)
         else:
             _count_activation(entry, step, staged, failures, operation)
     return History(
@@ -56,53 +77,53 @@ def history(entries: Iterable[LedgerEntry], operation: str) -> History:
     )
 
 
-def _count_update(
-    entry: LedgerEntry,
-    step: Step,
-    staged: dict[tuple[str, str], StagedFact],
-    failures: dict[tuple[str, str, str], int],
-    operation: str,
+def _count_staged(
+    entry: LedgerEntry, step: Step, slot: str, staged: dict[Slot, StagedFact]
 ) -> None:
-    for slot in slots_of(entry):
-        _count_slot(entry, step, slot, staged, failures, operation)
+    takes_effect_later = step.activation not in (Activation.NONE, Activation.SERVICE_RESTART)
+    if entry.status is ActionStatus.CONFIRMED and takes_effect_later:
+        staged[step.component, slot] = StagedFact(
+            kind=step.component,
+            slot=slot,
+            version=step.to_version,
+            activation=step.activation,
+        )
 
 
-def _count_slot(
-    entry: LedgerEntry,
-    step: Step,
-    slot: str,
-    staged: dict[tuple[str, str], StagedFact],
-    failures: dict[tuple[str, str, str], int],
-    operation: str,
+def _is_failure(entry: LedgerEntry, slot: Slot, broken: dict[Slot, int]) -> bool:
+    """Return whether an entry counts against its slot; `broken` counts those in a row that do not.
+
+    An action that provably did not happen, or is under way, neither counts nor ends the row.
+    """
+    if is_broken_off(entry):
+        broken[slot] = broken.get(slot, 0) + 1
+        return broken[slot] > BROKEN_MAX
+    if entry.status in (ActionStatus.CONFIRMED, ActionStatus.FAILED):
+        broken.pop(slot, None)
+    return entry.status is ActionStatus.FAILED
+
+
+def _add_failure(
+    failures: dict[tuple[str, str, str], int], kind: str, slot: str, version: str
 ) -> None:
-    if entry.status is ActionStatus.CONFIRMED:
-        if step.activation not in (Activation.NONE, Activation.SERVICE_RESTART):
-            staged[step.component, slot] = StagedFact(
-                kind=step.component,
-                slot=slot,
-                version=step.to_version,
-                activation=step.activation,
-            )
-    elif entry.status is ActionStatus.FAILED and entry.operation == operation:
-        key = (step.component, slot, step.to_version)
-        failures[key] = failures.get(key, 0) + 1
+    key = (kind, slot, version)
+    failures[key] = failures.get(key, 0) + 1
 
 
 def _count_activation(
     entry: LedgerEntry,
     step: Step,
-    staged: dict[tuple[str, str], StagedFact],
+    staged: dict[Slot, StagedFact],
     failures: dict[tuple[str, str, str], int],
     operation: str,
 ) -> None:
     if entry.status not in (ActionStatus.CONFIRMED, ActionStatus.FAILED):
         return
-    # A reset that was carried out has used up what it covers, whether or not the version runs now.
+    # A completed reset ends the wait of every version it covers, even if the version does not run.
     for key, fact in list(staged.items()):
-        if covers(step.activation, fact.activation):
+        if covers_activation(step.activation, fact.activation):
             del staged[key]
     if entry.status is ActionStatus.FAILED and entry.operation == operation:
         for name, version in step.activates:
             kind, _, slot = name.partition("/")
-            failed = (kind, slot, version)
-            failures[failed] = failures.get(failed, 0) + 1
+            _add_failure(failures, kind, slot, version)

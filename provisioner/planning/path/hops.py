@@ -1,8 +1,8 @@
-"""The moves that a matrix vouches for: edges taken apart into hops, each with what speaks against.
+"""The moves that a matrix permits: edges split into hops, each with the objections against it.
 
 A hop is one push of one version. An edge with `via` is a chain of hops, each activated before the
-next; whoever stands on a stop of the chain may go on. `from: ["*"]` means any version.
-An empty `from` vouches for nothing.
+next; a node that runs one of the intermediate versions may continue from there. `from: ["*"]` means
+any version; an empty `from` permits nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from provisioner.model.outcome import Reason
 from provisioner.model.plan import Disruption
 from provisioner.planning.path.switch_upgrades import ASKS_LEAVE, PACKAGES
 
-# packages, parameters
+# methods that install from a package repository or set parameters
 NO_FILE = frozenset({"playbook_host_software", "playbook_nic_config", PACKAGES})
 NEVER_ALONE = frozenset({"with_bundle", "none"})
 ANY = "*"
@@ -27,7 +27,7 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One push, from a version to the next. `objections` non-empty: it must not be done."""
+    """One push from a version to the next. A hop with `objections` must not be carried out."""
 
     kind: str
     start: str
@@ -47,7 +47,7 @@ class Hop:
 
 
 class Moves:
-    """All hops of one matrix towards one profile's pins; versions in one spelling each."""
+    """All hops of one matrix towards one profile's pins, with one spelling for each version."""
 
     def __init__(
         self,
@@ -66,48 +66,54 @@ class Moves:
         self._hops: dict[tuple[str, str], tuple[Hop, ...]] = {}
         self._contents: dict[tuple[str, str], dict[str, str]] = {}
 
-    def spelled(self, kind: str, version: str) -> str:
-        """The matrix's spelling of a version that a device prints; its own if there is none."""
+    def normalize_version(self, kind: str, version: str) -> str:
+        """Return the matrix's spelling of a reported version.
+
+        A version that the matrix does not list is returned unchanged.
+        """
         key = (kind, version)
         if key not in self._spelling:
             grammar = self.grammars.get(kind, "opaque")
-            named = self.names(kind)
+            named = self.list_versions(kind)
             self._spelling[key] = next(
-                (name for name in named if versions.equal(grammar, name, version)), version
+                (name for name in named if versions.is_same_version(grammar, name, version)),
+                version,
             )
         return self._spelling[key]
 
-    def from_(self, kind: str, version: str) -> tuple[Hop, ...]:
-        """Every hop that starts at a version, objected ones too; in a fixed order."""
+    def find_hops(self, kind: str, version: str) -> tuple[Hop, ...]:
+        """Return every hop that starts at a version, also those with objections, in fixed order."""
         key = (kind, version)
         if key not in self._hops:
-            self._hops[key] = self._find(kind, version) if kind in self.kinds else ()
+            self._hops[key] = self._build_hops(kind, version) if kind in self.kinds else ()
         return self._hops[key]
 
-    def contents(self, kind: str, version: str) -> dict[str, str]:
-        """What a bundle version consists of; empty if the matrix does not say."""
+    def get_contents(self, kind: str, version: str) -> dict[str, str]:
+        """Return the part versions of a bundle version; empty if the matrix does not list them."""
         key = (kind, version)
         if key not in self._contents:
-            found = self.matrix.bundles.get(kind, {}).get(version, {})
-            self._contents[key] = {part: self.spelled(part, v) for part, v in found.items()}
+            parts = self.matrix.bundles.get(kind, {}).get(version, {})
+            self._contents[key] = {
+                part: self.normalize_version(part, v) for part, v in parts.items()
+            }
         return self._contents[key]
 
-    def bars(self, kind: str, start: str, to: str) -> Edge | None:
-        """The one-way edge that forbids going back from `start` to `to`, if there is one."""
+    def find_one_way_edge(self, kind: str, start: str, to: str) -> Edge | None:
+        """Return the one-way edge that forbids a move from `start` back to `to`, or None."""
         grammar = self.grammars.get(kind, "opaque")
         for edge in self.matrix.edges.get(kind, ()):
             if not edge.one_way:
                 continue
-            here = versions.compare(grammar, start, edge.to)
-            there = versions.compare(grammar, to, edge.to)
-            if here is not None and there is not None:
-                if here >= 0 and there < 0:
+            start_order = versions.compare(grammar, start, edge.to)
+            target_order = versions.compare(grammar, to, edge.to)
+            if start_order is not None and target_order is not None:
+                if start_order >= 0 and target_order < 0:
                     return edge
-            elif here == 0 and to in (*edge.from_versions, *edge.via):
+            elif start_order == 0 and to in (*edge.from_versions, *edge.via):
                 return edge
         return None
 
-    def names(self, kind: str) -> tuple[str, ...]:
+    def list_versions(self, kind: str) -> tuple[str, ...]:
         """Return every version of a component that the matrix names; the pinned one is first."""
         if kind not in self._named:
             pin = self.pins.get(kind)
@@ -120,39 +126,39 @@ class Moves:
             self._named[kind] = tuple(dict.fromkeys(names))
         return self._named[kind]
 
-    def _find(self, kind: str, version: str) -> tuple[Hop, ...]:
-        found: dict[tuple[object, ...], Hop] = {}
+    def _build_hops(self, kind: str, version: str) -> tuple[Hop, ...]:
+        hops: dict[tuple[object, ...], Hop] = {}
         for edge in self.matrix.edges.get(kind, ()):
-            stops = [self.spelled(kind, v) for v in (*edge.via, edge.to)]
-            starts = {self.spelled(kind, v) for v in edge.from_versions}
+            stops = [self.normalize_version(kind, v) for v in (*edge.via, edge.to)]
+            starts = {self.normalize_version(kind, v) for v in edge.from_versions}
             nexts = [after for here, after in pairwise(stops) if here == version]
             if version in starts or (ANY in starts and version not in stops):
                 nexts.append(stops[0])
             for to in nexts:
                 hop = self._hop(kind, version, to, edge)
                 key = (hop.to, hop.activation, hop.requires, hop.carries)
-                if key not in found or len(hop.objections) < len(found[key].objections):
-                    found[key] = hop
-        return tuple(sorted(found.values(), key=lambda h: (h.to, h.activation, h.requires)))
+                if key not in hops or len(hop.objections) < len(hops[key].objections):
+                    hops[key] = hop
+        return tuple(sorted(hops.values(), key=lambda h: (h.to, h.activation, h.requires)))
 
     def _hop(self, kind: str, start: str, to: str, edge: Edge) -> Hop:
-        final = self.spelled(kind, edge.to)
+        final = self.normalize_version(kind, edge.to)
         own = edge if to == final else self._edge_into(kind, to)
         pin = self.pins.get(kind)
         artifact, sha256 = (own.artifact, own.sha256) if own else ("", "")
-        if not artifact and pin and pin.known and self.spelled(kind, pin.version) == to:
+        if not artifact and pin and pin.known and self.normalize_version(kind, pin.version) == to:
             artifact, sha256 = pin.artifact, pin.sha256
         declared = self.kinds[kind]
         source = own or edge
         method = source.method or declared.method
-        carries = {k: self.spelled(k, v) for k, v in (own.carries if own else {}).items()}
+        carries = {k: self.normalize_version(k, v) for k, v in (own.carries if own else {}).items()}
         hop = Hop(
             kind=kind,
             start=start,
             to=to,
             final=final,
             activation=source.activates_by,
-            carries=tuple(sorted((self.contents(kind, to) | carries).items())),
+            carries=tuple(sorted((self.get_contents(kind, to) | carries).items())),
             requires=tuple(sorted((own.requires if own else {}).items())),
             method=method,
             artifact=artifact,
@@ -167,7 +173,7 @@ class Moves:
 
     def _edge_into(self, kind: str, to: str) -> Edge | None:
         edges = self.matrix.edges.get(kind, ())
-        return next((e for e in edges if self.spelled(kind, e.to) == to), None)
+        return next((e for e in edges if self.normalize_version(kind, e.to) == to), None)
 
     def _objections(self, hop: Hop, edge: Edge) -> tuple[Reason, ...]:
         order = versions.compare(self.grammars[hop.kind], hop.start, hop.to)
@@ -178,8 +184,11 @@ class Moves:
                 (Reason.NOT_UPDATEABLE, hop.method in NEVER_ALONE),
                 (Reason.METHOD_FORBIDDEN, hop.method in self.forbidden),
                 (Reason.DOWNGRADE, order == 1 and not edge.downgrade),
-                (Reason.ANTI_ROLLBACK, self.bars(hop.kind, hop.start, hop.to) is not None),
-                # a laboratory may look at the way before it has the files; the executor needs them
+                (
+                    Reason.ANTI_ROLLBACK,
+                    self.find_one_way_edge(hop.kind, hop.start, hop.to) is not None,
+                ),
+                # a laboratory may plan before it has the files; the executor needs them
                 (Reason.MISSING_ARTIFACT, self.production and needs_file and not hop.artifact),
                 (
                     Reason.MISSING_DIGEST,

@@ -1,7 +1,7 @@
-"""Whether a running version is the pinned one: one answer for planner, drift, API and console.
+"""Compare a running version with its pin, in one way for planner, drift, API and console.
 
 Versions are compared by the component's own grammar, never as text: 32.44.1036 and 32.44.1036.0 may
-be one version, and a device prints what it likes. Pure.
+be one version, and devices print versions in many forms. Pure.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from dataclasses import dataclass
 
 from provisioner import components
 from provisioner.model.matrix import Pin
-from provisioner.model.versions import equal
+from provisioner.model.versions import is_same_version
 
 
 @dataclass(frozen=True)
 class PinVerdict:
-    """`met` is None where nothing can be compared; `why` says then what is missing."""
+    """The result of a comparison.
+
+    `met` is None if nothing can be compared, and `why` gives the cause.
+    """
 
     met: bool | None
     why: str = ""
@@ -29,11 +32,11 @@ def grammar_of(kind: str) -> str:
 
 def is_pinned(grammar: str, version: str, pin: Pin) -> bool:
     """Return whether a version is the pinned one or another that the pin approves."""
-    return any(equal(grammar, version, name) for name in (pin.version, *pin.also))
+    return any(is_same_version(grammar, version, name) for name in (pin.version, *pin.also))
 
 
 def judge_pin(kind: str, version: str | None, pin: Pin | None) -> PinVerdict:
-    """Return whether what runs is what the pin asks for."""
+    """Return whether the running version meets the pin, or why the two cannot be compared."""
     if pin is None:
         return PinVerdict(None, "not pinned")
     if not pin.known:

@@ -1,7 +1,7 @@
-"""From what is and what should be to ordered steps with reasons, or to what blocks and unblocks.
+"""The planner: from an inventory and a target release to ordered steps, or to blockers.
 
-Pure: the same input gives the same plan. `search` says what is kept true on the way; the executor
-does the first step only, then everything is observed and planned again.
+Pure: the same input gives the same plan. `search` states the invariants that hold on the way. The
+executor carries out the first step only; then the node is observed and planned again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, Plan
 from provisioner.planning.path import refusals
 from provisioner.planning.path.hops import Moves
-from provisioner.planning.path.problem import pose, relevant_kinds
+from provisioner.planning.path.problem import build_problem, relevant_kinds
 from provisioner.planning.path.search import search
-from provisioner.planning.path.steps import steps
+from provisioner.planning.path.steps import build_steps
 
 _NO_HISTORY = History()
 
-# what a plan depends on in a component; read for every component of a fleet
+# the fields of a component that a plan depends on; read for every component of a fleet
 _FACTS = attrgetter("kind", "slot", "version", "staged", "pending", "updateable", "bmc", "source")
 
 
@@ -41,7 +41,7 @@ class PlanningNode:
 
 @dataclass(slots=True)
 class _Target:
-    """What one profile of one release asks for, worked out once."""
+    """The moves, rules and unknown pins of one profile of one release, computed once."""
 
     moves: Moves
     release: Release
@@ -51,47 +51,50 @@ class _Target:
 
 @dataclass(slots=True)
 class PlanCache:
-    """Plans by everything that they depend on, for one matrix: a fleet costs its distinct vectors.
+    """Plans of one matrix, stored by everything that they depend on.
 
-    An explicit value: whoever plans many nodes makes one, and drops it with the matrix.
+    A fleet costs one search per distinct situation. A caller that plans many nodes creates one
+    cache and discards it together with the matrix.
     """
 
     matrix: Matrix
     kinds: Mapping[str, ComponentKind]
     production: bool
     leave: frozenset[str] = frozenset()  # methods that the site allows beyond the usual ones
-    searches: int = 0  # plans that were worked out rather than remembered
+    searches: int = 0  # plans that were not in the cache
     _targets: dict[tuple[str, str], _Target] = field(default_factory=dict)
     _plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
 
     def plan(self, node: PlanningNode) -> Plan:
-        """The plan of one node, remembered if its situation was seen before."""
+        """Return the plan of one node, from the cache if an equal situation was planned before."""
         inventory = node.inventory
         release = self.matrix.releases.get(node.release)
         if release is None or node.profile not in release.profiles:
-            return _nowhere(node)
-        copying = _copying(inventory)
-        if copying:  # rare and short-lived: look again later, do nothing meanwhile
+            return _refuse_profile(node)
+        copying = _find_background_copies(inventory)
+        if copying:  # rare and short: wait and plan again later
             return Plan(
                 node=inventory.node, release=node.release, profile=node.profile, in_flight=copying
             )
-        target = self._target(node.release, release, node.profile)
-        key = _situation(node, target.relevant)
-        found = self._plans.get(key)
-        if found is None:
+        target = self._get_target(node.release, release, node.profile)
+        key = _build_cache_key(node, target.relevant)
+        stored_plan = self._plans.get(key)
+        if stored_plan is None:
             self.searches += 1
-            found = self._plans[key] = _work_out(node, target)
-        named = tuple(_named(b, node.neighbours) for b in found.blockers)
-        return found.model_copy(update={"node": inventory.node, "blockers": named})
+            stored_plan = self._plans[key] = _compute_plan(node, target)
+        named = tuple(_name_neighbours(b, node.neighbours) for b in stored_plan.blockers)
+        return stored_plan.model_copy(update={"node": inventory.node, "blockers": named})
 
-    def _target(self, name: str, release: Release, profile: str) -> _Target:
+    def _get_target(self, name: str, release: Release, profile: str) -> _Target:
         key = (name, profile)
         if key not in self._targets:
             pins = release.profiles[profile].pins
-            unknown = tuple(_unknown(kind, name) for kind, p in sorted(pins.items()) if not p.known)
-            known: dict[str, Pin] = {kind: p for kind, p in pins.items() if p.known}
+            unknown = tuple(
+                _refuse_unknown_pin(kind, name) for kind, p in sorted(pins.items()) if not p.known
+            )
+            known_pins: dict[str, Pin] = {kind: p for kind, p in pins.items() if p.known}
             moves = Moves(
-                self.matrix, known, self.kinds, production=self.production, leave=self.leave
+                self.matrix, known_pins, self.kinds, production=self.production, leave=self.leave
             )
             relevant = relevant_kinds(moves, release)
             self._targets[key] = _Target(
@@ -112,40 +115,42 @@ def plan(
     production: bool = True,
     leave: frozenset[str] = frozenset(),
 ) -> Plan:
-    """The cheapest steps that bring one node to a profile of a release, or why there are none.
+    """Return the cheapest steps that bring a node to a profile of a release, or the blockers.
 
-    In production, unknown pins block, and so do edges without evidence and what has no file or no
-    digest of it; otherwise unknown pins are left alone, and a step may name no file yet.
+    In production, unknown pins, edges without evidence and files without a name or digest block the
+    plan. Otherwise unknown pins are ignored, and a step may name no file yet.
     """
     cache = PlanCache(matrix, kinds, production, leave)
     return cache.plan(PlanningNode(inventory, release, profile, history, neighbours))
 
 
 def plan_fleet(nodes: Iterable[PlanningNode], cache: PlanCache) -> list[Plan]:
-    """The plans of many nodes, in their order; equal situations are worked out once."""
+    """Return the plans of many nodes, in their order; equal situations are planned once."""
     return [cache.plan(node) for node in nodes]
 
 
-def _work_out(node: PlanningNode, target: _Target) -> Plan:
+def _compute_plan(node: PlanningNode, target: _Target) -> Plan:
     inventory = node.inventory
     blank = Plan(node=inventory.node, release=node.release, profile=node.profile)
-    problem, unseen = pose(
+    problem, unseen = build_problem(
         inventory, target.moves, target.release, target.relevant, node.history, node.neighbours
     )
-    blockers = (*target.unknown, *unseen, *refusals.exhausted(problem))
-    told = {b.subject for b in blockers}
-    blockers += tuple(b for b in refusals.per_track(problem) if b.subject not in told)
+    blockers = (*target.unknown, *unseen, *refusals.explain_failed_activations(problem))
+    reported_subjects = {b.subject for b in blockers}
+    blockers += tuple(
+        b for b in refusals.explain_unreachable_pins(problem) if b.subject not in reported_subjects
+    )
     if blockers:
         return blank.model_copy(update={"blockers": blockers})
-    found = search(problem)
-    if found.moves is None:
+    result = search(problem)
+    if result.moves is None:
         return blank.model_copy(
-            update={"blockers": refusals.of_search(problem, found, node.release)}
+            update={"blockers": refusals.explain_failed_search(problem, result, node.release)}
         )
-    outages, resets, duration_s = found.cost
+    outages, resets, duration_s = result.cost
     return blank.model_copy(
         update={
-            "steps": steps(problem, found.moves, node.release),
+            "steps": build_steps(problem, result.moves, node.release),
             "outages": outages,
             "resets": resets,
             "duration_s": duration_s,
@@ -153,8 +158,8 @@ def _work_out(node: PlanningNode, target: _Target) -> Plan:
     )
 
 
-def _situation(node: PlanningNode, relevant: frozenset[str]) -> tuple[object, ...]:
-    """Everything that a plan depends on, and nothing that tells equal nodes apart."""
+def _build_cache_key(node: PlanningNode, relevant: frozenset[str]) -> tuple[object, ...]:
+    """Return everything that a plan depends on, so that equal nodes get equal keys."""
     waiting = {fact.kind for fact in node.history.staged}
     return (
         node.release,
@@ -175,8 +180,11 @@ def _situation(node: PlanningNode, relevant: frozenset[str]) -> tuple[object, ..
     )
 
 
-def _copying(inventory: Inventory) -> tuple[str, ...]:
-    """Flash that is being copied. No reset and no push may meet it (facts: redfish 3.1)."""
+def _find_background_copies(inventory: Inventory) -> tuple[str, ...]:
+    """Return the flash parts with a background copy under way.
+
+    No reset and no push may interrupt such a copy (facts: redfish 3.1).
+    """
     return tuple(
         f"{c.kind}/{c.slot}: background copy is {c.background_copy}"
         for c in inventory.components
@@ -184,7 +192,7 @@ def _copying(inventory: Inventory) -> tuple[str, ...]:
     )
 
 
-def _nowhere(node: PlanningNode) -> Plan:
+def _refuse_profile(node: PlanningNode) -> Plan:
     return Plan(
         node=node.inventory.node,
         release=node.release,
@@ -200,7 +208,7 @@ def _nowhere(node: PlanningNode) -> Plan:
     )
 
 
-def _unknown(kind: str, release: str) -> Blocker:
+def _refuse_unknown_pin(kind: str, release: str) -> Blocker:
     return Blocker(
         reason=Reason.UNKNOWN_PIN,
         subject=kind,
@@ -209,13 +217,13 @@ def _unknown(kind: str, release: str) -> Blocker:
     )
 
 
-def _named(blocker: Blocker, neighbours: tuple[Neighbour, ...]) -> Blocker:
-    """A blocker at the other end of a cable names who stands there."""
+def _name_neighbours(blocker: Blocker, neighbours: tuple[Neighbour, ...]) -> Blocker:
+    """Add the names and versions of the neighbours to a blocker that concerns them."""
     if blocker.reason is not Reason.CONSTRAINT or "neighbours" not in blocker.detail:
         return blocker
-    there = [
+    sentences = [
         f"{n.node} runs {', '.join(n.versions[blocker.subject])}"
         for n in sorted(neighbours, key=lambda n: n.node)
         if n.versions.get(blocker.subject)
     ]
-    return blocker.model_copy(update={"detail": f"{blocker.detail} ({'; '.join(there[:8])})"})
+    return blocker.model_copy(update={"detail": f"{blocker.detail} ({'; '.join(sentences[:8])})"})

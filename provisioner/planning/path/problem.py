@@ -1,4 +1,8 @@
-"""From an inventory to the search's tracks, or to what is missing before a search makes sense."""
+"""Build the search problem from an inventory, and report the parts that cannot be planned.
+
+Components in equal situations become one track. A pinned component that is missing, reports no
+version or runs a mix that no bundle lists becomes a blocker.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,13 @@ from provisioner.planning.path import activation as act
 from provisioner.planning.path import bundles, conditions
 from provisioner.planning.path.hops import Moves
 from provisioner.planning.path.pins import is_pinned
-from provisioner.planning.path.tracks import MIXED, Problem, Seen, Staged, Track
+from provisioner.planning.path.tracks import MIXED, Problem, ReportedSlot, Staged, Track
 
 FAILURES_MAX = 3  # a push or activation that failed this often needs a person
 
 
 def relevant_kinds(moves: Moves, release: Release) -> frozenset[str]:
-    """Every kind that a plan for this release can move, carry or ask about."""
+    """Return every kind that a plan for this release can move, carry or put a condition on."""
     out = set(moves.pins)
     for rule in release.requires:
         for side in (rule.when, rule.needs):
@@ -34,11 +38,11 @@ def relevant_kinds(moves: Moves, release: Release) -> frozenset[str]:
 
 
 def _kinds_in(side: Mapping[str, str]) -> set[str]:
-    operands = (term for text in side.values() for term in conditions.terms(text))
+    operands = (term for text in side.values() for term in conditions.parse_terms(text))
     return set(side) | {operand for operator, operand in operands if operator == "="}
 
 
-def pose(
+def build_problem(
     inventory: Inventory,
     moves: Moves,
     release: Release,
@@ -46,51 +50,56 @@ def pose(
     history: History,
     neighbours: tuple[Neighbour, ...],
 ) -> tuple[Problem, tuple[Blocker, ...]]:
-    """The search problem, and what cannot be seen of it."""
+    """Return the search problem, and blockers for the pinned parts that cannot be observed."""
     ledger = {(f.kind, f.slot): f for f in history.staged}
-    seen = [  # whatever waits is told too: a reset makes it run, pinned or not
+    components = [  # staged versions count even without a pin: a reset activates them
         c
         for c in inventory.components
         if c.kind in relevant or c.staged is not None or (c.kind, c.slot) in ledger
     ]
     waiting: dict[tuple[str, str], Staged | None] = {}
-    for c in seen:
-        waiting[c.kind, c.slot] = _waiting(c, moves, ledger)
-    tracks = list(_tracks(seen, waiting, moves, history))
+    for c in components:
+        waiting[c.kind, c.slot] = _find_staged(c, moves, ledger)
+    tracks = list(_group_tracks(components, waiting, moves, history))
     for kind in sorted(relevant):
         declared = moves.kinds.get(kind)
-        if declared and declared.derived and not any(c.kind == kind for c in seen):
+        if declared and declared.derived and not any(c.kind == kind for c in components):
             staged = _from_ledger(kind, bundles.SLOT, MIXED, moves, ledger)
             tracks.append(_derived(kind, staged, moves, history))
     at_ends: dict[str, tuple[str, ...]] = {}
     for kind in {k for n in neighbours for k in n.versions}:
-        versions = {moves.spelled(kind, v) for n in neighbours for v in n.versions.get(kind, ())}
+        versions = {
+            moves.normalize_version(kind, v) for n in neighbours for v in n.versions.get(kind, ())
+        }
         at_ends[kind] = tuple(sorted(versions))
     tracks.sort(key=lambda t: (t.kind, t.slots))
     problem = Problem(tuple(tracks), moves, release.requires, at_ends)
-    running = problem.changed(tuple(t.running for t in tracks), ())
+    running = problem.apply_changes(tuple(t.running for t in tracks), ())
     problem.tracks = tuple(
         replace(track, running=version) for track, version in zip(tracks, running, strict=True)
     )
-    return problem, (*_unseen(inventory, moves), *_mixed(inventory, problem))
+    return problem, (
+        *_find_missing_versions(inventory, moves),
+        *_find_mixed_bundles(inventory, problem),
+    )
 
 
-def _waiting(
+def _find_staged(
     c: Component, moves: Moves, ledger: Mapping[tuple[str, str], StagedFact]
 ) -> Staged | None:
-    """What the device says is staged, or what the ledger knows when the device shows nothing."""
-    running = moves.spelled(c.kind, c.version or "")
+    """Return the version that the device reports as staged, or else the one in the ledger."""
+    running = moves.normalize_version(c.kind, c.version or "")
     if c.staged is None:
         return _from_ledger(c.kind, c.slot, running, moves, ledger)
-    version = moves.spelled(c.kind, c.staged)
+    version = moves.normalize_version(c.kind, c.staged)
     if version == running:
         return None
-    hop = next((h for h in moves.from_(c.kind, running) if h.to == version), None)
+    hop = next((h for h in moves.find_hops(c.kind, running) if h.to == version), None)
     declared = moves.kinds.get(c.kind)
-    known = c.pending or (hop.activation if hop else declared.activation if declared else None)
-    if known is None or known in act.AT_ONCE:
+    activation = c.pending or (hop.activation if hop else declared.activation if declared else None)
+    if activation is None or activation in act.AT_ONCE:
         return None
-    return Staged(version, known, hop.carries if hop else ())
+    return Staged(version, activation, hop.carries if hop else ())
 
 
 def _from_ledger(
@@ -99,32 +108,35 @@ def _from_ledger(
     fact = ledger.get((kind, slot))
     if fact is None or fact.activation in act.AT_ONCE:
         return None
-    version = moves.spelled(kind, fact.version)
+    version = moves.normalize_version(kind, fact.version)
     if version == running:
         return None
-    hop = next((h for h in moves.from_(kind, running) if h.to == version), None)
-    carries = hop.carries if hop else tuple(sorted(moves.contents(kind, version).items()))
+    hop = next((h for h in moves.find_hops(kind, running) if h.to == version), None)
+    carries = hop.carries if hop else tuple(sorted(moves.get_contents(kind, version).items()))
     return Staged(version, fact.activation, carries)
 
 
-def _tracks(
-    seen: Iterable[Component],
+def _group_tracks(
+    components: Iterable[Component],
     waiting: Mapping[tuple[str, str], Staged | None],
     moves: Moves,
     history: History,
 ) -> Iterable[Track]:
-    """Slots of one kind in one situation; a slot's situation is all that runs under its name."""
+    """Group the slots of one kind that are in the same situation.
+
+    The situation of a slot covers all components that share its name.
+    """
     situation: dict[str, list[tuple[str, str, Staged | None, bool]]] = {}
-    for c in sorted(seen, key=lambda c: c.kind):
+    for c in sorted(components, key=lambda c: c.kind):
         facts = (
             c.kind,
-            moves.spelled(c.kind, c.version or ""),
+            moves.normalize_version(c.kind, c.version or ""),
             waiting[c.kind, c.slot],
             c.updateable is not False,
         )
         situation.setdefault(c.slot, []).append(facts)
     groups: dict[tuple[object, ...], list[Component]] = {}
-    for c in sorted(seen, key=lambda c: (c.kind, c.slot)):
+    for c in sorted(components, key=lambda c: (c.kind, c.slot)):
         groups.setdefault((c.kind, tuple(situation[c.slot])), []).append(c)
     for (kind, _), members in groups.items():
         first = members[0]
@@ -132,9 +144,9 @@ def _tracks(
         yield Track(
             kind=str(kind),
             slots=slots,
-            running=moves.spelled(first.kind, first.version or ""),
+            running=moves.normalize_version(first.kind, first.version or ""),
             staged=waiting[first.kind, first.slot],
-            seen=tuple(Seen(c.slot, c.version or "", c.staged, c.bmc) for c in members),
+            reported=tuple(ReportedSlot(c.slot, c.version or "", c.staged, c.bmc) for c in members),
             goal=_goal(str(kind), moves),
             updateable=all(c.updateable is not False for c in members),
             exhausted=_exhausted(str(kind), slots, moves, history),
@@ -147,7 +159,7 @@ def _derived(kind: str, staged: Staged | None, moves: Moves, history: History) -
         slots=(bundles.SLOT,),
         running=MIXED,
         staged=staged,
-        seen=(),
+        reported=(),
         goal=_goal(kind, moves),
         derived=True,
         exhausted=_exhausted(kind, (bundles.SLOT,), moves, history),
@@ -159,25 +171,25 @@ def _goal(kind: str, moves: Moves) -> frozenset[str] | None:
     if pin is None or not pin.known:
         return None
     grammar = moves.grammars.get(kind, "opaque")
-    return frozenset(name for name in moves.names(kind) if is_pinned(grammar, name, pin))
+    return frozenset(name for name in moves.list_versions(kind) if is_pinned(grammar, name, pin))
 
 
 def _exhausted(kind: str, slots: tuple[str, ...], moves: Moves, history: History) -> frozenset[str]:
     return frozenset(
-        moves.spelled(kind, version)
+        moves.normalize_version(kind, version)
         for failed, slot, version, times in history.failures
         if failed == kind and slot in slots and times >= FAILURES_MAX
     )
 
 
-def _unseen(inventory: Inventory, moves: Moves) -> Iterable[Blocker]:
+def _find_missing_versions(inventory: Inventory, moves: Moves) -> Iterable[Blocker]:
     for kind, pin in sorted(moves.pins.items()):
         declared = moves.kinds.get(kind)
         parts = inventory.of_kind(kind)
         if not pin.known or (declared and declared.derived and not parts):
             continue
         if not parts and pin.optional:
-            continue  # for the nodes that have such a part; this one has none
+            continue  # the pin applies only to nodes that have such a part
         if not parts:
             yield Blocker(
                 reason=Reason.VERSION_MISSING,
@@ -195,17 +207,17 @@ def _unseen(inventory: Inventory, moves: Moves) -> Iterable[Blocker]:
                 )
 
 
-def _mixed(inventory: Inventory, problem: Problem) -> Iterable[Blocker]:
+def _find_mixed_bundles(inventory: Inventory, problem: Problem) -> Iterable[Blocker]:
     moves = problem.moves
     for track in problem.tracks:
         if not track.derived or track.goal is None or track.running != MIXED or track.staged:
             continue
-        if any(not h.objections for h in moves.from_(track.kind, MIXED)):
-            continue  # an edge from "*" vouches for mixed contents too
+        if any(not h.objections for h in moves.find_hops(track.kind, MIXED)):
+            continue  # an edge from "*" covers mixed contents too
         if any(t.staged for t in problem.tracks if t.kind in _parts(moves, track.kind)):
-            continue  # the parts are on their way
-        known = moves.matrix.bundles.get(track.kind, {})
-        near = bundles.nearest(inventory, known, moves.grammars)
+            continue  # the next reset activates parts that are staged
+        listed_bundles = moves.matrix.bundles.get(track.kind, {})
+        near = bundles.find_nearest_version(inventory, listed_bundles, moves.grammars)
         if near is None:
             detail, unblock = (
                 "the matrix lists no contents of any version of it",

@@ -1,7 +1,8 @@
-"""Which version leads to which over the matrix's edges, one component at a time.
+"""Reachability over the matrix's edges, one component at a time.
 
-A proof over single components: rules between components may still forbid every order, which only
-the planner can tell. What is unreachable here is unreachable for the planner too.
+This proves facts about single components. Rules between components may still forbid every order,
+which only the planner can find. A version that is unreachable here is unreachable for the planner
+too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from provisioner.planning.path.pins import grammar_of, is_pinned
 
 
 class Start(Record):
-    """One version that a node may come from, and where it is listed."""
+    """A version from which a node may come, and the place that lists it."""
 
     kind: str
     version: str
@@ -23,7 +24,7 @@ class Start(Record):
 
 
 class Unreachable(Record):
-    """A pin that nothing leads to from a listed start."""
+    """A pin that no chain of edges reaches from a listed start."""
 
     release: str
     profile: str
@@ -32,28 +33,35 @@ class Unreachable(Record):
     target: str
 
 
-def moves(matrix: Matrix, kind: str) -> dict[str, tuple[str, ...]]:
-    """version → versions one whole edge away, also by bundles and packages that carry the kind."""
-    found: dict[str, list[str]] = {}
+def map_moves(matrix: Matrix, kind: str) -> dict[str, tuple[str, ...]]:
+    """Return, for each version of a kind, the versions that one whole edge leads to.
+
+    Bundles and packages that carry the kind count as edges too.
+    """
+    targets_of: dict[str, list[str]] = {}
     for edge in matrix.edges.get(kind, ()):
         for start in edge.from_versions:
-            found.setdefault(start, []).append(edge.to)
+            targets_of.setdefault(start, []).append(edge.to)
     for carrier, edges in matrix.edges.items():
         for edge in edges:
-            before = [_carried(matrix, carrier, None, v, kind) for v in edge.from_versions]
-            after = _carried(matrix, carrier, edge, edge.to, kind)
+            before = [
+                _find_carried_version(matrix, carrier, None, v, kind) for v in edge.from_versions
+            ]
+            after = _find_carried_version(matrix, carrier, edge, edge.to, kind)
             if after:
                 for version in before:
                     if version and version != after:
-                        found.setdefault(version, []).append(after)
-    return {version: tuple(dict.fromkeys(targets)) for version, targets in found.items()}
+                        targets_of.setdefault(version, []).append(after)
+    return {version: tuple(dict.fromkeys(targets)) for version, targets in targets_of.items()}
 
 
-def _carried(matrix: Matrix, carrier: str, edge: Edge | None, version: str, kind: str) -> str:
-    """The version of `kind` that comes with a carrier at a version, "" if nobody says.
+def _find_carried_version(
+    matrix: Matrix, carrier: str, edge: Edge | None, version: str, kind: str
+) -> str:
+    """Return the version of `kind` that comes with a carrier at a version, "" if it is not listed.
 
-    What a carrier brought along at the start of an edge is known from its bundle, or from the
-    release that pins the two together.
+    The version that a carrier brought along at the start of an edge is read from its bundle, or
+    from the release that pins the two together.
     """
     if edge and kind in edge.carries:
         return edge.carries[kind]
@@ -68,19 +76,19 @@ def _carried(matrix: Matrix, carrier: str, edge: Edge | None, version: str, kind
     return ""
 
 
-def reachable(steps: Mapping[str, Sequence[str]], start: str) -> frozenset[str]:
-    """Everything that `start` leads to, itself included."""
-    seen, todo = {start}, deque([start])
+def find_reachable(steps: Mapping[str, Sequence[str]], start: str) -> frozenset[str]:
+    """Return every version that `start` leads to, including `start`."""
+    visited, todo = {start}, deque([start])
     while todo:
         for target in steps.get(todo.popleft(), ()):
-            if target not in seen:
-                seen.add(target)
+            if target not in visited:
+                visited.add(target)
                 todo.append(target)
-    return frozenset(seen)
+    return frozenset(visited)
 
 
-def ancestors(matrix: Matrix, release: str) -> tuple[str, ...]:
-    """The releases that this one supersedes, nearest first."""
+def list_ancestors(matrix: Matrix, release: str) -> tuple[str, ...]:
+    """Return the releases that this one supersedes, nearest first."""
     chain: list[str] = []
     older = matrix.releases[release].supersedes
     while older and older not in chain:
@@ -89,21 +97,23 @@ def ancestors(matrix: Matrix, release: str) -> tuple[str, ...]:
     return tuple(chain)
 
 
-def starts(matrix: Matrix, release: str, profile: str, kind: str) -> tuple[Start, ...]:
-    """The versions from which a release must be reachable: the pins of what it supersedes."""
-    found: dict[str, Start] = {}
-    for older in ancestors(matrix, release):
+def list_starts(matrix: Matrix, release: str, profile: str, kind: str) -> tuple[Start, ...]:
+    """Return the versions from which a release must be reachable: the pins of its ancestors."""
+    start_of: dict[str, Start] = {}
+    for older in list_ancestors(matrix, release):
         pins = matrix.releases[older].profiles.get(profile)
         if pins and kind in pins.pins and pins.pins[kind].known:
             version = pins.pins[kind].version
-            found.setdefault(version, Start(kind=kind, version=version, origin=f"release {older}"))
-    return tuple(found.values())
+            start_of.setdefault(
+                version, Start(kind=kind, version=version, origin=f"release {older}")
+            )
+    return tuple(start_of.values())
 
 
-def unreachable(matrix: Matrix) -> tuple[Unreachable, ...]:
-    """Every listed start from which a pin cannot be reached."""
+def find_unreachable(matrix: Matrix) -> tuple[Unreachable, ...]:
+    """Return every listed start from which a pin cannot be reached."""
     missing: list[Unreachable] = []
-    steps = {kind: moves(matrix, kind) for kind in pinned_kinds(matrix)}
+    steps = {kind: map_moves(matrix, kind) for kind in list_pinned_kinds(matrix)}
     for release_name, release in matrix.releases.items():
         for profile_name, profile in release.profiles.items():
             for kind, pin in profile.pins.items():
@@ -117,36 +127,36 @@ def unreachable(matrix: Matrix) -> tuple[Unreachable, ...]:
                         start=start,
                         target=pin.version,
                     )
-                    for start in starts(matrix, release_name, profile_name, kind)
+                    for start in list_starts(matrix, release_name, profile_name, kind)
                     if not any(
                         is_pinned(grammar_of(kind), version, pin)
-                        for version in reachable(steps[kind], start.version)
+                        for version in find_reachable(steps[kind], start.version)
                     )
                 ]
     return tuple(missing)
 
 
-def pinned_kinds(matrix: Matrix) -> tuple[str, ...]:
-    """The component kinds that any profile pins, in the order of the file."""
-    found = {
+def list_pinned_kinds(matrix: Matrix) -> tuple[str, ...]:
+    """Return the component kinds that any profile pins, in the order of the file."""
+    kinds = {
         kind: None
         for release in matrix.releases.values()
         for profile in release.profiles.values()
         for kind in profile.pins
     }
-    return tuple(found)
+    return tuple(kinds)
 
 
-def cycle_of(steps: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """A circle in a graph, first element repeated at the end; () if there is none."""
-    done: set[str] = set()
+def find_cycle(steps: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return a cycle in a graph, its first element repeated at the end; () if there is none."""
+    visited: set[str] = set()
     for root in steps:
         trail: list[str] = []
         stack: list[tuple[str, int]] = [(root, 0)]
         while stack:
             node, index = stack.pop()
             if index == 0:
-                if node in done:
+                if node in visited:
                     continue
                 if node in trail:
                     return (*trail[trail.index(node) :], node)
@@ -157,5 +167,5 @@ def cycle_of(steps: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
                 stack.append((targets[index], 0))
             else:
                 trail.remove(node)
-                done.add(node)
+                visited.add(node)
     return ()

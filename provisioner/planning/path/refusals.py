@@ -1,4 +1,4 @@
-"""Why there is no plan: each "no" with its reason, and with what would take it away."""
+"""Explain why there is no plan: a blocker for each cause, with the action that removes it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from provisioner.model import versions
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.path.distances import Distances
 from provisioner.planning.path.hops import Hop
-from provisioner.planning.path.search import EXPANSIONS_MAX, Found
+from provisioner.planning.path.search import EXPANSIONS_MAX, SearchResult
 from provisioner.planning.path.tracks import Problem, Track
 
 _WHAT: dict[Reason, tuple[str, str]] = {
     Reason.NOT_UPDATEABLE: (
-        "the device says that it takes no update, or it is only updated by what carries it",
-        "Make the device updateable, or give an edge of what carries it to the pinned version.",
+        "the device reports that it is not updateable, or only its carrier updates it",
+        "Make the device updateable, or add an edge of its carrier to the pinned version.",
     ),
     Reason.METHOD_FORBIDDEN: (
         "the site does not allow this method (ONIE destroys the configuration)",
@@ -35,11 +35,11 @@ _WHAT: dict[Reason, tuple[str, str]] = {
         "Add `artifact` and `sha256` to the edge or pin (an overlay will do).",
     ),
     Reason.MISSING_DIGEST: (
-        "its file has no SHA-256, so nobody can tell whether it is the right one",
+        "its file has no SHA-256, so its content cannot be verified",
         "Add `sha256` beside `artifact` (an overlay will do).",
     ),
     Reason.MISSING_EVIDENCE: (
-        "nobody vouches for this edge: it has no evidence",
+        "this edge has no evidence",
         "Add `evidence` to the edge, or try it in a lab.",
     ),
     Reason.ATTEMPTS_EXHAUSTED: (
@@ -49,25 +49,25 @@ _WHAT: dict[Reason, tuple[str, str]] = {
 }
 
 
-def per_track(problem: Problem) -> tuple[Blocker, ...]:
-    """Components that cannot reach their pin even if every rule is left aside.
+def explain_unreachable_pins(problem: Problem) -> tuple[Blocker, ...]:
+    """Return blockers for the components that cannot reach their pin even without any rules.
 
-    What another component would bring is not told beside the reason why that one cannot move.
+    If such a component is carried by another one that is blocked too, only the carrier is reported.
     """
     distances = Distances(problem)
     stuck = [
         track
         for index, track in enumerate(problem.tracks)
-        if track.goal is not None and track.running and not distances.reachable(index)
+        if track.goal is not None and track.running and not distances.can_reach_pin(index)
     ]
     edges = problem.moves.matrix.edges
     brought = {k for t in stuck for e in edges.get(t.kind, ()) for k in e.carries}
     own = [t for t in stuck if t.kind not in brought or edges.get(t.kind)]
-    return tuple(b for track in own or stuck for b in _unreachable(problem, track))
+    return tuple(b for track in own or stuck for b in _explain_unreachable(problem, track))
 
 
-def exhausted(problem: Problem) -> tuple[Blocker, ...]:
-    """What is staged and needed, but failed to activate too often."""
+def explain_failed_activations(problem: Problem) -> tuple[Blocker, ...]:
+    """Return blockers for staged, pinned versions whose activation failed too often."""
     return tuple(
         _blocker(Reason.ATTEMPTS_EXHAUSTED, track, f"activating {track.staged.version}")
         for track in problem.tracks
@@ -75,9 +75,11 @@ def exhausted(problem: Problem) -> tuple[Blocker, ...]:
     )
 
 
-def of_search(problem: Problem, found: Found, release: str) -> tuple[Blocker, ...]:
-    """Why the search ended without a plan although each component has a path of its own."""
-    if found.limited:
+def explain_failed_search(
+    problem: Problem, result: SearchResult, release: str
+) -> tuple[Blocker, ...]:
+    """Return why the search found no plan although each component has a path of its own."""
+    if result.limited:
         return (
             Blocker(
                 reason=Reason.SEARCH_LIMIT,
@@ -86,7 +88,7 @@ def of_search(problem: Problem, found: Found, release: str) -> tuple[Blocker, ..
                 unblock="Simplify the matrix: fewer parallel edges or rules for these components.",
             ),
         )
-    blockers = (*_rules(problem, found), *_pushes(problem, found))
+    blockers = (*_explain_rules(problem, result), *_explain_pushes(problem, result))
     if blockers:
         return blockers
     return tuple(
@@ -98,11 +100,11 @@ def of_search(problem: Problem, found: Found, release: str) -> tuple[Blocker, ..
             unblock=f"Add an edge for {track.kind} to the matrix, or correct its pin.",
         )
         for index, track in enumerate(problem.tracks)
-        if track.goal is not None and index not in found.reached
-    ) or (_together(release),)
+        if track.goal is not None and index not in result.reached
+    ) or (_refuse_combination(release),)
 
 
-def _together(release: str) -> Blocker:
+def _refuse_combination(release: str) -> Blocker:
     return Blocker(
         reason=Reason.CONSTRAINT,
         subject=release,
@@ -111,62 +113,65 @@ def _together(release: str) -> Blocker:
     )
 
 
-def _rules(problem: Problem, found: Found) -> Iterable[Blocker]:
-    """Rules that the pins themselves break here; if there are none, those met on the way."""
-    pinned = _if_all_pins_ran(problem)
-    names = problem.broken(pinned) or found.broken
+def _explain_rules(problem: Problem, result: SearchResult) -> Iterable[Blocker]:
+    """Return the rules that the pins themselves break; if there are none, those met on the way."""
+    pinned = _assume_pins(problem)
+    names = problem.find_broken_rules(pinned) or result.broken
     for rule in problem.rules:
         if rule.name not in names:
             continue
         needs = " and ".join(f"{kind} {text}" for kind, text in sorted(rule.needs.items()))
+        running = _describe_running(problem, rule.needs)
         yield Blocker(
             reason=Reason.CONSTRAINT,
             subject=min(rule.needs, default=rule.name),
-            detail=f"rule '{rule.name}' ({rule.reason}) needs {needs}{_run(problem, rule.needs)}",
+            detail=f"rule '{rule.name}' ({rule.reason}) needs {needs}{running}",
             unblock=f"Bring {', '.join(sorted(rule.needs))} to what the rule needs first.",
         )
 
 
-def _pushes(problem: Problem, found: Found) -> Iterable[Blocker]:
-    for index, to, kind, text in sorted(found.hindered):
+def _explain_pushes(problem: Problem, result: SearchResult) -> Iterable[Blocker]:
+    for index, to, kind, text in sorted(result.hindered):
         track = problem.tracks[index]
-        if index in found.reached:
+        if index in result.reached:
             continue
         yield Blocker(
             reason=Reason.CONSTRAINT,
             subject=kind,
             detail=f"{track.kind} {to} may only be written while {kind} {text}"
-            f"{_run(problem, {kind: text})}",
+            f"{_describe_running(problem, {kind: text})}",
             unblock=f"Bring {kind} to {text} first.",
         )
 
 
-def _run(problem: Problem, kinds: Iterable[str]) -> str:
-    """What runs now of these kinds, here or at the other ends of the cables."""
-    words: list[str] = []
+def _describe_running(problem: Problem, kinds: Iterable[str]) -> str:
+    """Return a sentence part with the running versions of these kinds, here or on neighbours."""
+    sentences: list[str] = []
     for kind in sorted(kinds):
         own = sorted({problem.tracks[i].running for i in problem.by_kind.get(kind, ())})
-        there = problem.neighbours.get(kind, ())
+        neighbour_versions = problem.neighbours.get(kind, ())
         if own:
-            words.append(f"{kind} runs {', '.join(own)}")
-        elif there:
-            words.append(f"{kind} of its neighbours runs {', '.join(there)}")
+            sentences.append(f"{kind} runs {', '.join(own)}")
+        elif neighbour_versions:
+            sentences.append(f"{kind} of its neighbours runs {', '.join(neighbour_versions)}")
         else:
-            words.append(f"no {kind} is in sight")
-    return "; " + ", ".join(words)
+            sentences.append(f"no {kind} is in sight")
+    return "; " + ", ".join(sentences)
 
 
-def _if_all_pins_ran(problem: Problem) -> tuple[str, ...]:
+def _assume_pins(problem: Problem) -> tuple[str, ...]:
     pins = problem.moves.pins
     return tuple(
-        t.running if t.goal is None else problem.moves.spelled(t.kind, pins[t.kind].version)
+        t.running
+        if t.goal is None
+        else problem.moves.normalize_version(t.kind, pins[t.kind].version)
         for t in problem.tracks
     )
 
 
-def _unreachable(problem: Problem, track: Track) -> tuple[Blocker, ...]:
+def _explain_unreachable(problem: Problem, track: Track) -> tuple[Blocker, ...]:
     goal = _goal(problem, track)
-    path = _least_objected(problem, track)
+    path = _find_least_objected_path(problem, track)
     if path is not None:
         return tuple(
             _blocker(reason, track, f"{hop.kind} {hop.start} → {hop.to}")
@@ -175,13 +180,13 @@ def _unreachable(problem: Problem, track: Track) -> tuple[Blocker, ...]:
         )
     grammar = problem.moves.grammars.get(track.kind, "opaque")
     order = versions.compare(grammar, track.running, goal)
-    what = f"{track.running} runs, {goal} is pinned"
+    situation = f"{track.running} runs, {goal} is pinned"
     if order == 1 or order is None:
-        if problem.moves.bars(track.kind, track.running, goal):
-            return (_blocker(Reason.ANTI_ROLLBACK, track, what),)
+        if problem.moves.find_one_way_edge(track.kind, track.running, goal):
+            return (_blocker(Reason.ANTI_ROLLBACK, track, situation),)
         if order == 1:
-            return (_blocker(Reason.DOWNGRADE, track, what),)
-    if grammar != "opaque" and versions.key(grammar, track.running) is None:
+            return (_blocker(Reason.DOWNGRADE, track, situation),)
+    if grammar != "opaque" and versions.parse_version(grammar, track.running) is None:
         return (
             Blocker(
                 reason=Reason.UNKNOWN_GRAMMAR,
@@ -194,33 +199,35 @@ def _unreachable(problem: Problem, track: Track) -> tuple[Blocker, ...]:
     starts = sorted(
         {v for e in problem.moves.matrix.edges.get(track.kind, ()) for v in e.from_versions}
     )
-    known = f"edges start at {', '.join(starts[:8])}" if starts else "the matrix has no edge for it"
+    listed = (
+        f"edges start at {', '.join(starts[:8])}" if starts else "the matrix has no edge for it"
+    )
     return (
         Blocker(
             reason=Reason.NO_PATH,
             subject=_subject(track),
-            detail=f"no chain of edges leads from {track.running} to {goal}; {known}",
+            detail=f"no chain of edges leads from {track.running} to {goal}; {listed}",
             unblock=f"Add an edge from {track.running}, with evidence, under edges.{track.kind}.",
         ),
     )
 
 
-def _least_objected(problem: Problem, track: Track) -> tuple[Hop, ...] | None:
-    """The chain of hops to the pin with the fewest objections, objections being allowed."""
+def _find_least_objected_path(problem: Problem, track: Track) -> tuple[Hop, ...] | None:
+    """Return the chain of hops to the pin with the fewest objections, or None."""
     ticket = count()  # equal paths are taken in the order of the matrix
     queue: list[tuple[int, int, str, tuple[Hop, ...]]] = [(0, next(ticket), track.running, ())]
     if track.staged:
         queue.append((0, next(ticket), track.staged.version, ()))
-    done: set[str] = set()
+    visited: set[str] = set()
     while queue:
         against, _, version, path = heapq.heappop(queue)
         if track.goal is not None and version in track.goal:
             return path
-        if version in done:
+        if version in visited:
             continue
-        done.add(version)
-        for hop in problem.moves.from_(track.kind, version):
-            if hop.to not in done:
+        visited.add(version)
+        for hop in problem.moves.find_hops(track.kind, version):
+            if hop.to not in visited:
                 more = against + len(_objections(track, hop))
                 heapq.heappush(queue, (more, next(ticket), hop.to, (*path, hop)))
     return None
@@ -237,15 +244,15 @@ def _objections(track: Track, hop: Hop) -> tuple[Reason, ...]:
 
 
 def _goal(problem: Problem, track: Track) -> str:
-    return problem.moves.spelled(track.kind, problem.moves.pins[track.kind].version)
+    return problem.moves.normalize_version(track.kind, problem.moves.pins[track.kind].version)
 
 
 def _subject(track: Track) -> str:
     return track.kind if track.derived else f"{track.kind}/{','.join(track.slots)}"
 
 
-def _blocker(reason: Reason, track: Track, what: str) -> Blocker:
+def _blocker(reason: Reason, track: Track, situation: str) -> Blocker:
     detail, unblock = _WHAT[reason]
     return Blocker(
-        reason=reason, subject=_subject(track), detail=f"{what}: {detail}", unblock=unblock
+        reason=reason, subject=_subject(track), detail=f"{situation}: {detail}", unblock=unblock
     )

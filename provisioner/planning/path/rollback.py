@@ -1,8 +1,9 @@
-"""Whether there is a way back, computed before there is a way forth. Pure.
+"""Rollback plans, computed before a campaign begins. Pure.
 
-The planner itself is asked: from a node that runs everything the release pins, to the baseline.
-What it refuses (a fuse, no edge), and images that are not held, speak against it. Steps that
-nothing undoes are named one by one: a person confirms them by these names.
+The planner computes the way from a node that runs all pins of the new release back to the baseline.
+Its blockers (a fuse, a missing edge) and files that are not in the artifact store are reasons
+against a rollback. Irreversible steps are named one by one, so that an operator confirms each by
+its name.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ from provisioner.planning.path.hops import Moves
 from provisioner.planning.path.pins import judge_pin
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 
-NAMED_MAX = 20  # nodes by name; the rest is counted
+NAMED_MAX = 20  # nodes listed by name; the others are counted
 
 
 class WayBack(Record):
-    """How one node would go back. `one_way`: steps that nothing undoes, or that have no way back;
-    a person confirms them by name. `blockers`: what else speaks against a way back."""
+    """The rollback of one node.
+
+    `one_way` names the steps that are irreversible or have no way back; an operator confirms them
+    by name. `blockers` are all other reasons against a rollback.
+    """
 
     node: str
     one_way: tuple[str, ...] = ()  # "component version"
-    why: tuple[Blocker, ...] = ()  # what the planner said of the steps in `one_way`
+    why: tuple[Blocker, ...] = ()  # the planner's blockers for `one_way`
     blockers: tuple[Blocker, ...] = ()
     steps: int = 0
     resets: int = 0
@@ -35,9 +39,9 @@ class WayBack(Record):
 
 
 class RollbackPreview(Record):
-    """What a campaign's way back means. `nodes` are moved; `minutes` are of all of them together.
+    """The effect of a campaign's rollback on its nodes.
 
-    With `refused` it does not begin.
+    `minutes` is the sum over all nodes. A rollback with `refused` does not begin.
     """
 
     campaign: str
@@ -46,11 +50,11 @@ class RollbackPreview(Record):
     steps: int = 0
     resets: int = 0
     minutes: int = 0
-    tenants: tuple[str, ...] = ()  # whose nodes are drained again
+    tenants: tuple[str, ...] = ()  # tenants whose nodes are drained again
     refused: tuple[Blocker, ...] = ()
 
-    def lines(self) -> tuple[str, ...]:
-        """Return the sentences that a person reads before it begins."""
+    def format_lines(self) -> tuple[str, ...]:
+        """Return the sentences that an operator reads before the rollback begins."""
         cost = f"{self.steps} steps, {self.resets} resets, {self.minutes} node minutes"
         first = f"{len(self.nodes)} nodes of {self.campaign} go back to {self.baseline}: {cost}."
         if self.tenants:
@@ -60,23 +64,24 @@ class RollbackPreview(Record):
         return (first, *named, *([f"  and {more} more"] if more > 0 else []))
 
 
-def way_back(
+def plan_way_back(
     node: PlanningNode, forth: Plan, baseline: str, cache: PlanCache, held: Set[str] | None = None
 ) -> WayBack:
-    """The way back to `baseline` after the plan `forth` has been carried out.
+    """Return the rollback to `baseline` after the plan `forth` has been carried out.
 
-    `held`: names of the artifacts that are kept; None: nobody looked, and files are not judged.
+    `held` names the files in the artifact store; None means that it was not read, and files are
+    then not checked.
     """
     name = node.inventory.node
     if not forth.steps:
         return WayBack(node=name)
-    there = arrived(node.inventory, forth, cache)
+    updated = apply_plan(node.inventory, forth, cache)
     back = cache.plan(
-        replace(node, inventory=there, release=baseline, history=type(node.history)())
+        replace(node, inventory=updated, release=baseline, history=type(node.history)())
     )
-    against = [b.model_copy(update={"detail": f"back: {b.detail}"}) for b in back.blockers]
+    reasons = [b.model_copy(update={"detail": f"back: {b.detail}"}) for b in back.blockers]
     if held is not None:
-        against += [
+        reasons += [
             Blocker(
                 reason=Reason.MISSING_ARTIFACT,
                 subject=step.component,
@@ -87,21 +92,24 @@ def way_back(
             if step.artifact and step.artifact not in held
         ]
     ends = {s.component: s.to_version for s in forth.steps if s.kind is StepKind.UPDATE}
-    stay = {kind for b in against if (kind := b.subject.partition("/")[0]) in ends}
-    one_way = [*one_way_steps(forth, cache), *(f"{kind} {ends[kind]}" for kind in sorted(stay))]
+    stay = {kind for b in reasons if (kind := b.subject.partition("/")[0]) in ends}
+    one_way = [
+        *find_one_way_steps(forth, cache),
+        *(f"{kind} {ends[kind]}" for kind in sorted(stay)),
+    ]
     return WayBack(
         node=name,
         one_way=tuple(dict.fromkeys(one_way)),
-        why=tuple(b for b in against if b.subject.partition("/")[0] in stay),
-        blockers=tuple(b for b in against if b.subject.partition("/")[0] not in stay),
+        why=tuple(b for b in reasons if b.subject.partition("/")[0] in stay),
+        blockers=tuple(b for b in reasons if b.subject.partition("/")[0] not in stay),
         steps=len(back.steps),
         resets=back.resets,
         minutes=-(-back.duration_s // 60),
     )
 
 
-def one_way_steps(forth: Plan, cache: PlanCache) -> tuple[str, ...]:
-    """Steps of a plan behind which the matrix forbids going back, as "component version"."""
+def find_one_way_steps(forth: Plan, cache: PlanCache) -> tuple[str, ...]:
+    """Return the steps after which the matrix forbids going back, as "component version"."""
     release = cache.matrix.releases[forth.release]
     pins = {k: p for k, p in release.profiles[forth.profile].pins.items() if p.known}
     moves = Moves(cache.matrix, pins, cache.kinds, production=cache.production, leave=cache.leave)
@@ -110,13 +118,13 @@ def one_way_steps(forth: Plan, cache: PlanCache) -> tuple[str, ...]:
             f"{step.component} {step.to_version}"
             for step in forth.steps
             if step.kind is StepKind.UPDATE
-            and moves.bars(step.component, step.to_version, step.from_version)
+            and moves.find_one_way_edge(step.component, step.to_version, step.from_version)
         )
     )
 
 
-def arrived(inventory: Inventory, forth: Plan, cache: PlanCache) -> Inventory:
-    """The inventory as the plan leaves it: what it wrote runs, and nothing waits."""
+def apply_plan(inventory: Inventory, forth: Plan, cache: PlanCache) -> Inventory:
+    """Return the inventory after the plan: its versions run, and none is staged."""
     pins = cache.matrix.releases[forth.release].profiles[forth.profile].pins
     carried: dict[str, str] = {}
     written: dict[tuple[str, str], str] = {}

@@ -1,9 +1,10 @@
-"""Which Cumulus release may follow which, and by which method, as NVIDIA publishes it.
+"""The upgrades of Cumulus Linux that NVIDIA publishes: from which release, by which method.
 
-Three methods: the optimized image (the other partition, keeps the configuration), packages (keeps
-it too), and ONIE (installs anew and destroys it). The matrix's edges say which moves a site makes;
-here is what no edge may claim. Sources: Cumulus Linux guide, "Upgrading Cumulus Linux", and the
-release notes of 5.11.4, 5.11.5 and 5.13.
+There are three methods: the optimized image (installed on the other partition, keeps the
+configuration), packages (keep it too), and ONIE (a new installation that destroys it). The matrix's
+edges list the moves that a site makes; the rules in this module forbid edges that contradict the
+published ones. Sources: Cumulus Linux guide, "Upgrading Cumulus Linux", and the release notes of
+5.11.4, 5.11.5 and 5.13.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 from provisioner.model.matrix import Matrix
-from provisioner.model.versions import key
+from provisioner.model.versions import parse_version
 
 KIND = "switch.os"
 IMAGE, PACKAGES, ONIE = "nvue_image", "nvue_packages", "onie"
-# what a site must allow by name: the one destroys the configuration, the other takes versions
-# from a package mirror whose content no image digest pins
+# methods that a site must allow by name: ONIE destroys the configuration, and packages come from a
+# mirror whose content no image digest pins
 ASKS_LEAVE = frozenset({PACKAGES, ONIE})
 
 Train = tuple[int, ...]  # (5, 11, 4): the build number does not decide
@@ -24,7 +25,7 @@ _FIRST_WITHOUT_WAY_BACK: Train = (5, 13)
 _LAST_BEFORE: Train = (5, 11)
 
 # target -> method -> releases (or trains, of two numbers) that it may start from. A target that is
-# not listed has no published table: only the two rules of `problem` hold for it.
+# not listed has no published table: only the two general rules below hold for it.
 _PUBLISHED: dict[Train, dict[str, tuple[Train, ...]]] = {
     (5, 11, 4): {
         IMAGE: ((5, 11, 3),),
@@ -37,33 +38,33 @@ _PUBLISHED: dict[Train, dict[str, tuple[Train, ...]]] = {
 }
 
 
-def problem(start: str, to: str, method: str) -> str:
-    """What the published rules say against this move; "": nothing. ONIE may go anywhere."""
-    here, there = _train(start), _train(to)
-    if method == ONIE or not here or not there:
+def find_violation(start: str, to: str, method: str) -> str:
+    """Return the published rule that forbids this move, "" if none does. ONIE is always allowed."""
+    start_train, target_train = _parse_train(start), _parse_train(to)
+    if method == ONIE or not start_train or not target_train:
         return ""
-    if here[:2] >= _FIRST_WITHOUT_WAY_BACK and there[:2] <= _LAST_BEFORE:
+    if start_train[:2] >= _FIRST_WITHOUT_WAY_BACK and target_train[:2] <= _LAST_BEFORE:
         return "from 5.13 or newer back to 5.11 or older goes by ONIE only"
-    if there in _PUBLISHED:
-        allowed = _PUBLISHED[there].get(method, ())
-        if not any(here[: len(a)] == a for a in allowed):
+    if target_train in _PUBLISHED:
+        allowed = _PUBLISHED[target_train].get(method, ())
+        if not any(start_train[: len(a)] == a for a in allowed):
             return f"no published way by {method} from {start}; other starts go by ONIE"
-    elif method == PACKAGES and here[:2] != there[:2]:
+    elif method == PACKAGES and start_train[:2] != target_train[:2]:
         return "a new train is installed as an image, never as packages"
     return ""
 
 
-def forbidden_edges(matrix: Matrix, own_method: str = IMAGE) -> tuple[tuple[str, str], ...]:
-    """(place, sentence) of each edge that the published rules speak against."""
+def find_forbidden_edges(matrix: Matrix, own_method: str = IMAGE) -> tuple[tuple[str, str], ...]:
+    """Return (place, sentence) for each edge that the published rules forbid."""
     return tuple(
-        (f"edges.{KIND}: {start} → {stop}", said)
+        (f"edges.{KIND}: {start} → {stop}", violation)
         for edge in matrix.edges.get(KIND, ())
         for stops in ((*edge.via, edge.to),)
         for start, stop in (*((s, stops[0]) for s in edge.from_versions), *pairwise(stops))
-        if (said := problem(start, stop, edge.method or own_method))
+        if (violation := find_violation(start, stop, edge.method or own_method))
     )
 
 
-def _train(version: str) -> Train:
-    found = key("cumulus", version)
-    return found[:3] if found else ()
+def _parse_train(version: str) -> Train:
+    numbers = parse_version("cumulus", version)
+    return numbers[:3] if numbers else ()

@@ -1,8 +1,8 @@
-"""A node as the search sees it: tracks, rules, and what each change of what runs entails.
+"""The search's model of a node: tracks, rules, and the consequences of each version change.
 
 A track is all slots of one component kind that are in the same situation, so that eight equal cards
 are one variable. Slots that share a name (a card's bundle and its NIC firmware) are grouped
-together, so that what one card's bundle carries never touches another card.
+together, so that the parts of one card's bundle never change another card.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from provisioner.model.matrix import Requirement
 from provisioner.planning.path import conditions
 from provisioner.planning.path.hops import Hop, Moves
 
-MIXED = "mixed"  # a bundle whose parts are not those of any one version
+MIXED = "mixed"  # the parts of the bundle match no single version of it
 
 
 class Staged(NamedTuple):
-    """A version that is written and waits."""
+    """A version that is written and waits for its activation."""
 
     version: str
     activation: Activation
     carries: tuple[tuple[str, str], ...] = ()
 
 
-class Seen(NamedTuple):
-    """One slot as the device spells it."""
+class ReportedSlot(NamedTuple):
+    """One slot with its versions as the device prints them."""
 
     slot: str
     version: str
@@ -38,13 +38,16 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """`goal` is None for a component that is not pinned: it moves only when it is carried."""
+    """Slots of one kind in the same situation.
+
+    `goal` is None for a component that is not pinned: it changes only when another one carries it.
+    """
 
     kind: str
     slots: tuple[str, ...]
     running: str
     staged: Staged | None
-    seen: tuple[Seen, ...]
+    reported: tuple[ReportedSlot, ...]
     goal: frozenset[str] | None
     derived: bool = False
     updateable: bool = True
@@ -57,7 +60,7 @@ Waiting = tuple[Staged | None, ...]
 
 @dataclass(slots=True)
 class Problem:
-    """One node, one release. Holds memories of pure functions; nothing in it changes meaning."""
+    """One node and one release. Its caches store results of pure functions only."""
 
     tracks: tuple[Track, ...]
     moves: Moves
@@ -74,27 +77,27 @@ class Problem:
             kinds.setdefault(track.kind, []).append(index)
         self.by_kind = {kind: tuple(indexes) for kind, indexes in kinds.items()}
 
-    def at_goal(self, index: int, version: str) -> bool:
-        """True if the track may stay at this version."""
+    def is_at_goal(self, index: int, version: str) -> bool:
+        """Return whether the track may stay at this version."""
         goal = self.tracks[index].goal
         return goal is None or version in goal
 
-    def hops(self, index: int, version: str) -> tuple[Hop, ...]:
-        """What may be pushed to a track that runs `version`: nothing that is objected to."""
+    def find_hops(self, index: int, version: str) -> tuple[Hop, ...]:
+        """Return the hops without objections that a track at `version` may take."""
         track = self.tracks[index]
         if track.goal is None:
             return ()
-        found = self.moves.from_(track.kind, version)
+        hops = self.moves.find_hops(track.kind, version)
         return tuple(
             h
-            for h in found
+            for h in hops
             if not h.objections
             and h.to not in track.exhausted
             and (track.updateable or not h.method.startswith(("redfish", "bluefield")))
         )
 
-    def targets(self, index: int, kind: str) -> tuple[int, ...]:
-        """The tracks of `kind` that change along with track `index` when it carries that kind."""
+    def find_targets(self, index: int, kind: str) -> tuple[int, ...]:
+        """Return the tracks of `kind` that change when track `index` carries that kind."""
         key = (index, kind)
         if key not in self._targets:
             own = set(self.tracks[index].slots)
@@ -108,12 +111,15 @@ class Problem:
             )
         return self._targets[key]
 
-    def changed(self, running: Running, changes: Sequence[tuple[int, Staged]]) -> Running:
-        """What runs after these versions begin to run; what they carry first, then themselves."""
+    def apply_changes(self, running: Running, changes: Sequence[tuple[int, Staged]]) -> Running:
+        """Return the running versions after these versions are activated.
+
+        The versions that they carry are set first, then their own, then derived bundles.
+        """
         after = list(running)
         for index, staged in changes:
             for kind, version in staged.carries:
-                for target in self.targets(index, kind):
+                for target in self.find_targets(index, kind):
                     after[target] = version
         for index, staged in changes:
             after[index] = staged.version
@@ -121,17 +127,17 @@ class Problem:
         if key not in self._derived:
             for index, track in enumerate(self.tracks):
                 if track.derived:
-                    after[index] = self.bundle(track.kind, after)
+                    after[index] = self.identify_bundle(track.kind, after)
             self._derived[key] = tuple(after)
         return self._derived[key]
 
-    def bundle(self, kind: str, running: Sequence[str]) -> str:
-        """The one bundle version whose contents all run (the most detailed one), or MIXED."""
+    def identify_bundle(self, kind: str, running: Sequence[str]) -> str:
+        """Return the one bundle version whose parts all run (the most detailed one), or MIXED."""
         best: list[tuple[int, str]] = []
         for version in self.moves.matrix.bundles.get(kind, {}):
-            parts = self.moves.contents(kind, version)
+            parts = self.moves.get_contents(kind, version)
             if parts and all(self._all_run(part, v, running) for part, v in parts.items()):
-                best.append((len(parts), self.moves.spelled(kind, version)))
+                best.append((len(parts), self.moves.normalize_version(kind, version)))
         best.sort()
         if not best or (len(best) > 1 and best[-1][0] == best[-2][0]):
             return MIXED
@@ -141,39 +147,44 @@ class Problem:
         indexes = self.by_kind.get(kind, ())
         return bool(indexes) and all(running[i] == version for i in indexes)
 
-    def view(self, running: Running) -> conditions.Running:
-        """What conditions look at: the node's own components first, else its neighbours'."""
+    def build_view(self, running: Running) -> conditions.Running:
+        """Return a lookup of running versions: the node's own components, else its neighbours'."""
 
-        def of(kind: str) -> Collection[str] | None:
+        def versions_of(kind: str) -> Collection[str] | None:
             if own := self.by_kind.get(kind):
                 return {running[i] for i in own}
             return self.neighbours.get(kind)
 
-        return of
+        return versions_of
 
-    def broken(self, running: Running) -> frozenset[str]:
-        """Names of the rules that do not hold for what runs. What cannot be told is broken."""
+    def find_broken_rules(self, running: Running) -> frozenset[str]:
+        """Return the names of the rules that do not hold.
+
+        A rule that cannot be evaluated is broken.
+        """
         if running not in self._broken:
-            view = self.view(running)
-            self._broken[running] = frozenset(r.name for r in self.rules if self._breaks(r, view))
+            view = self.build_view(running)
+            self._broken[running] = frozenset(
+                r.name for r in self.rules if self._is_broken(r, view)
+            )
         return self._broken[running]
 
-    def _breaks(self, rule: Requirement, view: conditions.Running) -> bool:
+    def _is_broken(self, rule: Requirement, view: conditions.Running) -> bool:
         grammars = self.moves.grammars
         concerned = all(
-            conditions.any_holds(text, kind, grammars, view) is not False
+            conditions.any_version_satisfies(text, kind, grammars, view) is not False
             for kind, text in rule.when.items()
         )
         return concerned and not all(
-            conditions.holds(text, kind, grammars, view) is True
+            conditions.all_versions_satisfy(text, kind, grammars, view) is True
             for kind, text in rule.needs.items()
         )
 
-    def unmet(self, hop: Hop, running: Running) -> tuple[tuple[str, str], ...]:
-        """The conditions of a push that what runs does not meet."""
-        view, grammars = self.view(running), self.moves.grammars
+    def find_unmet_conditions(self, hop: Hop, running: Running) -> tuple[tuple[str, str], ...]:
+        """Return the conditions of a push that the running versions do not meet."""
+        view, grammars = self.build_view(running), self.moves.grammars
         return tuple(
             (kind, text)
             for kind, text in hop.requires
-            if conditions.holds(text, kind, grammars, view) is not True
+            if conditions.all_versions_satisfy(text, kind, grammars, view) is not True
         )

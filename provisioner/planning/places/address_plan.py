@@ -1,9 +1,9 @@
-"""The address plan of a site: how many of everything, and which numbers are theirs. Pure.
+"""The address plan of a site: the number of its parts, and the numbers assigned to them. Pure.
 
 The shipped plan is the published rail-optimised scheme, 172.(32 rail).(unit).(2 node) with one /31
 for each cable (Netris' Spectrum-X lab, reference architecture 1.3): the three high bits of the
-second octet are the rail, the five low ones the pod. What nobody publishes (IPv6, loopbacks, AS
-numbers, VNIs) is a site's own choice, and so marked.
+second octet are the rail, the five low ones the pod. Values that no source publishes (IPv6,
+loopbacks, AS numbers, VNIs) are a site's own choice, and are marked as such.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Widths(Record):
 
 
 class Names(Record):
-    """How things are called. `{field}` or `{field:02}`; fields must be set apart by other text."""
+    """Templates of names, with `{field}` or `{field:02}`; other text must separate the fields."""
 
     node: str = "su{unit}-n{node:02}"
     leaf: str = "leaf-su{unit}-r{number}"
@@ -47,7 +47,7 @@ class Names(Record):
 
 
 class AddressPlan(Record):
-    """A site's plan; `Problem`s are found by `problems`. Counts are per the thing above."""
+    """A site's plan, checked by `find_problems`. Each count is per enclosing part."""
 
     site: str = Field(default="site", pattern=r"^[a-z][a-z0-9-]{0,30}$")
     tiers: Literal[2, 3] = 2
@@ -60,7 +60,7 @@ class AddressPlan(Record):
     links: int = Field(default=1, ge=1, le=16)  # cables of one rail and plane
     rails_per_leaf: int = Field(default=1, ge=1, le=64)
     spines: int = Field(default=4, ge=1, le=1024)  # of a pod and plane
-    superspines: int = Field(default=0, ge=0, le=1024)  # that each spine has: its group's
+    superspines: int = Field(default=0, ge=0, le=1024)  # of each spine's group
     links_per_spine: int = Field(default=1, ge=1, le=128)  # from a leaf to each spine
     links_per_superspine: int = Field(default=1, ge=1, le=128)
     switch_ports: int = Field(default=64, ge=1, le=512)  # cages of a switch: an SN5600 has 64
@@ -79,17 +79,17 @@ class AddressPlan(Record):
 
     @property
     def leaves(self) -> int:
-        """Leaves of a scalable unit and plane."""
+        """Return the number of leaves of a scalable unit and plane."""
         return -(-self.rails // self.rails_per_leaf)
 
     @property
     def gpus(self) -> int:
-        """One rail is one GPU's."""
+        """Return the number of GPUs of the site; each rail belongs to one GPU."""
         return self.pods * self.units * self.nodes * self.rails
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of each number there are."""
+        """Return how many values each number of an address has."""
         return {
             "rail": self.rails,
             "plane": self.planes,
@@ -101,7 +101,7 @@ class AddressPlan(Record):
 
     @property
     def switches(self) -> dict[str, int]:
-        """How many switches each tier has."""
+        """Return the number of switches in each tier."""
         return {
             "leaf": self.pods * self.units * self.leaves * self.planes,
             "spine": self.pods * self.spines * self.planes,
@@ -110,32 +110,32 @@ class AddressPlan(Record):
 
 
 class Problem(Record):
-    """Why a plan cannot be used: the field, what is wrong, and what would put it right."""
+    """A fault of a plan: the field, the cause, and the remedy."""
 
     field: str
     problem: str
     remedy: str
 
 
-def problems(plan: AddressPlan) -> tuple[Problem, ...]:
-    """Everything that overflows or overlaps; () for a plan whose every number is one thing's."""
-    found = [*_widths(plan), *_ports(plan), *_numbers(plan), *_names(plan)]
+def find_problems(plan: AddressPlan) -> tuple[Problem, ...]:
+    """Return every overflow and overlap; () if each number of the plan is unique."""
+    faults = [*_check_widths(plan), *_check_ports(plan), *_check_numbers(plan), *_check_names(plan)]
     networks: list[tuple[str, IPv4Network | IPv6Network]] = []
     fields = [("ipv4", plan.ipv4), ("ipv6", plan.ipv6), ("loopbacks", plan.loopbacks)]
     for field, text in (*fields, *((f"reserved {r}", r) for r in plan.reserved)):
         try:
             networks.append((field, ip_network(text)))
         except ValueError as error:
-            found.append(_problem(field.split()[0], f"{text}: {error}", "Write a network."))
+            faults.append(_problem(field.split()[0], f"{text}: {error}", "Write a network."))
     for i, (field, network) in enumerate(networks):
-        for other, second in networks[:i]:
+        for second_field, second in networks[:i]:
             if network.version == second.version and network.overlaps(second):
-                problem = f"{network} overlaps {second} of {other}"
-                found.append(_problem(field.split()[0], problem, "Take another network."))
-    return (*found, *_room(plan, dict(networks)))
+                problem = f"{network} overlaps {second} of {second_field}"
+                faults.append(_problem(field.split()[0], problem, "Take another network."))
+    return (*faults, *_check_room(plan, dict(networks)))
 
 
-def _widths(plan: AddressPlan) -> list[Problem]:
+def _check_widths(plan: AddressPlan) -> list[Problem]:
     return [
         _problem(
             f"widths.{name}",
@@ -147,12 +147,12 @@ def _widths(plan: AddressPlan) -> list[Problem]:
     ]
 
 
-def _ports(plan: AddressPlan) -> list[Problem]:
-    found = []
+def _check_ports(plan: AddressPlan) -> list[Problem]:
+    faults = []
     hosts = plan.nodes * plan.rails_per_leaf * plan.links
     before = (plan.first_uplink - 1) * plan.breakout
     if hosts > before:
-        found.append(
+        faults.append(
             _problem(
                 "first_uplink",
                 f"a leaf has {before} ports below its uplinks, and {hosts} hosts' cables",
@@ -163,22 +163,22 @@ def _ports(plan: AddressPlan) -> list[Problem]:
     room = plan.switch_ports * plan.breakout - before
     if ups > room:
         problem = f"a leaf has {room} uplink ports, and {ups} cables to spines"
-        found.append(_problem("spines", problem, "Use fewer spines or fewer cables to each."))
+        faults.append(_problem("spines", problem, "Use fewer spines or fewer cables to each."))
     downs = plan.units * plan.leaves * plan.links_per_spine
     above = plan.superspines * plan.links_per_superspine if plan.tiers == 3 else 0
     ports = plan.switch_ports * plan.breakout
     if downs + above > ports:
         problem = f"a spine has {ports} ports, and {downs} cables down and {above} up"
         remedy = "Use smaller pods, more tiers, or fewer cables."
-        found.append(_problem("units", problem, remedy))
+        faults.append(_problem("units", problem, remedy))
     if plan.tiers == 3 and (need := plan.pods * plan.links_per_superspine) > ports:
         problem = f"a superspine has {ports} ports, and {need} cables down"
-        found.append(_problem("pods", problem, "Use fewer pods or fewer cables."))
+        faults.append(_problem("pods", problem, "Use fewer pods or fewer cables."))
     if plan.tiers == 3 and not plan.superspines:
-        found.append(_problem("superspines", "three tiers need some", "Say how many."))
+        faults.append(_problem("superspines", "three tiers need some", "Say how many."))
     if plan.tiers == 2 and plan.pods > 1:
-        found.append(_problem("pods", "two tiers are one pod", "Use `tiers: 3`."))
-    return found
+        faults.append(_problem("pods", "two tiers are one pod", "Use `tiers: 3`."))
+    return faults
 
 
 _NEEDS = {
@@ -192,57 +192,57 @@ _NEEDS = {
 }
 
 
-def _names(plan: AddressPlan) -> list[Problem]:
-    """A name must tell everything of which there is more than one."""
+def _check_names(plan: AddressPlan) -> list[Problem]:
+    """Require each name to contain every number that has more than one value."""
     many = {"pod": plan.pods, "unit": plan.units, "plane": plan.planes, "link": plan.links}
-    found = []
+    faults = []
     for kind, allowed in _NEEDS.items():
         template = getattr(plan.names, kind)
         try:
-            told = place_names.fields(template)
+            used = place_names.list_fields(template)
         except place_names.BadTemplate as error:
-            found.append(_problem(f"names.{kind}", str(error), "See docs/addressing.md."))
+            faults.append(_problem(f"names.{kind}", str(error), "See docs/addressing.md."))
             continue
-        if unknown := sorted(told - set(allowed)):
+        if unknown := sorted(used - set(allowed)):
             remedy = f"It may have: {', '.join(allowed)}."
-            found.append(_problem(f"names.{kind}", f"it has no {unknown[0]}", remedy))
+            faults.append(_problem(f"names.{kind}", f"it has no {unknown[0]}", remedy))
         for name in allowed:
-            if name not in told and many.get(name, 2) > 1:
+            if name not in used and many.get(name, 2) > 1:
                 problem = f"two {kind}s would have one name: {name} is not in it"
-                found.append(_problem(f"names.{kind}", problem, f"Add {{{name}}}."))
-    return found
+                faults.append(_problem(f"names.{kind}", problem, f"Add {{{name}}}."))
+    return faults
 
 
-def _numbers(plan: AddressPlan) -> list[Problem]:
-    found = []
+def _check_numbers(plan: AddressPlan) -> list[Problem]:
+    faults = []
     last = plan.asn_first + sum(plan.switches.values()) - 1
     if plan.asn_first not in PRIVATE_ASN or last not in PRIVATE_ASN:
         problem = f"{plan.asn_first} to {last} is not all private (RFC 6996)"
         remedy = f"Begin between {PRIVATE_ASN.start} and {PRIVATE_ASN.stop - 1}."
-        found.append(_problem("asn_first", problem, remedy))
+        faults.append(_problem("asn_first", problem, remedy))
     if plan.vni_first < 1 or plan.vni_first + plan.tenants - 1 > VNI_MAX:
         problem = f"{plan.tenants} tenants from {plan.vni_first} are not within 24 bits"
-        found.append(_problem("vni_first", problem, "Begin lower, and above 0."))
-    return found
+        faults.append(_problem("vni_first", problem, "Begin lower, and above 0."))
+    return faults
 
 
-def _room(plan: AddressPlan, networks: dict[str, IPv4Network | IPv6Network]) -> list[Problem]:
+def _check_room(plan: AddressPlan, networks: dict[str, IPv4Network | IPv6Network]) -> list[Problem]:
     bits = sum(getattr(plan.widths, name) for name in COUNTED) + 1
-    found = []
+    faults = []
     for field in ("ipv4", "ipv6"):
         network = networks.get(field)
         if network is not None and network.max_prefixlen - network.prefixlen < bits:
             problem = f"{network} has no room for {bits} bits of widths"
             remedy = f"Take a /{network.max_prefixlen - bits} or larger, or narrower widths."
-            found.append(_problem(field, problem, remedy))
+            faults.append(_problem(field, problem, remedy))
         if network is not None and network.version != (4 if field == "ipv4" else 6):
-            found.append(_problem(field, f"{network} is not {field}", "Take the other kind."))
+            faults.append(_problem(field, f"{network} is not {field}", "Take the other kind."))
     loopbacks = networks.get("loopbacks")
     need = sum(plan.switches.values())
     if loopbacks is not None and loopbacks.num_addresses < need:
         problem = f"{loopbacks} has {loopbacks.num_addresses} addresses for {need} switches"
-        found.append(_problem("loopbacks", problem, "Take a larger network."))
-    return found
+        faults.append(_problem("loopbacks", problem, "Take a larger network."))
+    return faults
 
 
 def _problem(field: str, problem: str, remedy: str) -> Problem:
@@ -250,14 +250,14 @@ def _problem(field: str, problem: str, remedy: str) -> Problem:
 
 
 def parse(source: str, text: str) -> AddressPlan:
-    """Read a plan from YAML. Raises InputError for the first thing that does not fit."""
+    """Read a plan from YAML. Raises InputError for the first fault."""
     located: Located = load(source, text)
     if not isinstance(located.tree, dict):
-        raise located.error((), "this is no address plan", "Write lines of `name: value`.")
+        raise located.build_error((), "this is no address plan", "Write lines of `name: value`.")
     try:
         plan = AddressPlan.model_validate(located.tree)
     except ValidationError as error:
-        raise located.misfit(error, "See docs/addressing.md for the fields.") from None
-    for found in problems(plan):
-        raise located.error(tuple(found.field.split(".")), found.problem, found.remedy)
+        raise located.build_model_error(error, "See docs/addressing.md for the fields.") from None
+    for fault in find_problems(plan):
+        raise located.build_error(tuple(fault.field.split(".")), fault.problem, fault.remedy)
     return plan

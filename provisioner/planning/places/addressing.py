@@ -1,8 +1,8 @@
-"""Where an address belongs, and which address belongs to a place: one bijection. Pure.
+"""Convert between places and addresses, in both directions. Pure.
 
-Every number of a place has its bits in the address (`Widths`), so that both directions are shifts.
-A switch has one running number, from which its loopback and its AS number follow; a tenant's number
-is its VNI and route target.
+Every number of a place has its own bits in the address (`Widths`), so that both directions are
+shifts. A switch has a running number, which gives its loopback and AS number; a tenant's number
+gives its VNI and route target.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from provisioner.planning.places.address_plan import COUNTED, AddressPlan
 
 
 class _Bits(NamedTuple):
-    """Where one number stands in an address."""
+    """The position of one number in an address."""
 
     shift: int
     mask: int
@@ -25,7 +25,7 @@ class _Bits(NamedTuple):
 
 
 class Addressing:
-    """The numbers of a plan without `problems`."""
+    """The addresses and numbers of a plan without problems."""
 
     def __init__(self, plan: AddressPlan) -> None:
         self.plan = plan
@@ -44,8 +44,11 @@ class Addressing:
 
     # rails
 
-    def offset(self, end: RailEnd) -> int:
-        """The place of an end within the network. A place outside the plan is our bug."""
+    def compute_offset(self, end: RailEnd) -> int:
+        """Return the offset of an end within the network.
+
+        A place outside the plan is a fault of the caller (`AssertionError`).
+        """
         for number, bits in (
             (end.rail, self._rail),
             (end.plane, self._plane),
@@ -65,8 +68,8 @@ class Addressing:
             | end.end
         )
 
-    def end_at(self, offset: int) -> RailEnd | None:
-        """The end at a place within the network; None for numbers that the plan does not use."""
+    def find_end(self, offset: int) -> RailEnd | None:
+        """Return the end at an offset within the network; None if the plan does not use it."""
         if offset < 0 or offset >> self._total:
             return None
         end = RailEnd(
@@ -78,10 +81,10 @@ class Addressing:
             offset >> self._link.shift & self._link.mask,
             offset & 1,
         )
-        return end if self.has(end) else None
+        return end if self.has_end(end) else None
 
-    def has(self, end: RailEnd) -> bool:
-        """Whether the plan has this place."""
+    def has_end(self, end: RailEnd) -> bool:
+        """Return whether the plan has this place."""
         return (
             0 <= end.rail < self._rail.many
             and 0 <= end.plane < self._plane.many
@@ -91,30 +94,30 @@ class Addressing:
             and 0 <= end.link < self._link.many
         )
 
-    def ipv4(self, end: RailEnd) -> str:
-        """The address of an end with its prefix length: "172.224.0.18/31"."""
-        return f"{IPv4Address(self._base4 + self.offset(end))}/31"
+    def format_ipv4(self, end: RailEnd) -> str:
+        """Return the IPv4 address of an end with its prefix length: "172.224.0.18/31"."""
+        return f"{IPv4Address(self._base4 + self.compute_offset(end))}/31"
 
-    def ipv6(self, end: RailEnd) -> str:
-        """The same place in IPv6, a /127 (RFC 6164)."""
-        return f"{IPv6Address(int(self._ipv6.network_address) + self.offset(end))}/127"
+    def format_ipv6(self, end: RailEnd) -> str:
+        """Return the IPv6 address of an end, with /127 (RFC 6164)."""
+        return f"{IPv6Address(int(self._ipv6.network_address) + self.compute_offset(end))}/127"
 
-    def rail_end(self, address: str) -> RailEnd | None:
-        """Where a rail's address belongs, of either kind, with or without prefix length."""
+    def find_rail_end(self, address: str) -> RailEnd | None:
+        """Return the end with this IPv4 or IPv6 address (a prefix length is ignored), or None."""
         try:
-            found = ipaddress.ip_interface(address)
+            interface = ipaddress.ip_interface(address)
         except ValueError:
             return None
-        network = self._ipv4 if found.version == 4 else self._ipv6
-        if found.ip not in network:
+        network = self._ipv4 if interface.version == 4 else self._ipv6
+        if interface.ip not in network:
             return None
-        return self.end_at(int(found.ip) - int(network.network_address))
+        return self.find_end(int(interface.ip) - int(network.network_address))
 
     # switches
 
     @cached_property
     def _first(self) -> dict[str, int]:
-        """Running number of the first switch of each tier."""
+        """Return the running number of the first switch of each tier."""
         counts = self.plan.switches
         return {
             "leaf": 0,
@@ -122,8 +125,8 @@ class Addressing:
             "superspine": counts["leaf"] + counts["spine"],
         }
 
-    def number(self, switch: SwitchPlace) -> int:
-        """The running number of a switch within the site, from 0."""
+    def get_switch_number(self, switch: SwitchPlace) -> int:
+        """Return the running number of a switch within the site, from 0."""
         plan, at = self.plan, switch
         if switch.tier == "leaf":
             inner = (at.pod * plan.units + at.unit) * plan.leaves + at.number
@@ -133,8 +136,8 @@ class Addressing:
             inner = at.number
         return self._first[switch.tier] + inner * plan.planes + at.plane
 
-    def switch(self, number: int) -> SwitchPlace | None:
-        """The switch with this running number; None if there is none."""
+    def find_switch(self, number: int) -> SwitchPlace | None:
+        """Return the switch with this running number, or None."""
         plan = self.plan
         if number < 0:
             return None
@@ -144,69 +147,72 @@ class Addressing:
                 continue
             if inner >= plan.switches[tier]:
                 return None
-            rest, plane = divmod(inner, plan.planes)
+            position, plane = divmod(inner, plan.planes)
             if tier == "superspine":
-                return SwitchPlace(tier, 0, 0, rest, plane)
+                return SwitchPlace(tier, 0, 0, position, plane)
             if tier == "spine":
-                pod, at = divmod(rest, plan.spines)
+                pod, at = divmod(position, plan.spines)
                 return SwitchPlace(tier, pod, 0, at, plane)
-            above, at = divmod(rest, plan.leaves)
+            above, at = divmod(position, plan.leaves)
             return SwitchPlace(tier, *divmod(above, plan.units), at, plane)
         return None
 
     def has_switch(self, switch: SwitchPlace) -> bool:
-        """Whether the plan has this switch."""
-        return min(switch[1:]) >= 0 and self.switch(self.number(switch)) == switch
+        """Return whether the plan has this switch."""
+        return min(switch[1:]) >= 0 and self.find_switch(self.get_switch_number(switch)) == switch
 
-    def asn(self, switch: SwitchPlace) -> int:
-        """Its AS number."""
-        return self.plan.asn_first + self.number(switch)
+    def get_asn(self, switch: SwitchPlace) -> int:
+        """Return the AS number of a switch."""
+        return self.plan.asn_first + self.get_switch_number(switch)
 
-    def switch_of_asn(self, asn: int) -> SwitchPlace | None:
-        """The switch with this AS number."""
-        return self.switch(asn - self.plan.asn_first)
+    def find_switch_by_asn(self, asn: int) -> SwitchPlace | None:
+        """Return the switch with this AS number, or None."""
+        return self.find_switch(asn - self.plan.asn_first)
 
-    def loopback(self, switch: SwitchPlace) -> str:
-        """Its loopback, "10.240.0.0/32"."""
-        return f"{self._loopbacks[self.number(switch)]}/32"
+    def get_loopback(self, switch: SwitchPlace) -> str:
+        """Return the loopback of a switch: "10.240.0.0/32"."""
+        return f"{self._loopbacks[self.get_switch_number(switch)]}/32"
 
-    def switch_of_loopback(self, address: str) -> SwitchPlace | None:
-        """The switch with this loopback."""
+    def find_switch_by_loopback(self, address: str) -> SwitchPlace | None:
+        """Return the switch with this loopback, or None."""
         try:
-            found = ipaddress.ip_interface(address).ip
+            ip = ipaddress.ip_interface(address).ip
         except ValueError:
             return None
-        if found not in self._loopbacks:
+        if ip not in self._loopbacks:
             return None
-        return self.switch(int(found) - int(self._loopbacks.network_address))
+        return self.find_switch(int(ip) - int(self._loopbacks.network_address))
 
     # tenants
 
-    def vni(self, tenant: TenantPlace) -> int:
-        """The tenant's L3VNI. A number outside the plan is our bug."""
+    def get_vni(self, tenant: TenantPlace) -> int:
+        """Return the tenant's L3VNI.
+
+        A number outside the plan is a fault of the caller (`AssertionError`).
+        """
         assert 0 <= tenant.number < self.plan.tenants
         return self.plan.vni_first + tenant.number
 
-    def route_target(self, tenant: TenantPlace) -> str:
-        """The tenant's route target, "65000:4001"."""
-        return f"{self.plan.route_target_as}:{self.vni(tenant)}"
+    def get_route_target(self, tenant: TenantPlace) -> str:
+        """Return the tenant's route target: "65000:4001"."""
+        return f"{self.plan.route_target_as}:{self.get_vni(tenant)}"
 
-    def tenant(self, vni: int) -> TenantPlace | None:
-        """The tenant with this VNI."""
+    def find_tenant(self, vni: int) -> TenantPlace | None:
+        """Return the tenant with this VNI, or None."""
         number = vni - self.plan.vni_first
         return TenantPlace(number) if 0 <= number < self.plan.tenants else None
 
-    def tenant_of_target(self, route_target: str) -> TenantPlace | None:
-        """The tenant with this route target."""
+    def find_tenant_by_target(self, route_target: str) -> TenantPlace | None:
+        """Return the tenant with this route target, or None."""
         head, _, tail = route_target.partition(":")
         if head != str(self.plan.route_target_as) or not tail.isdecimal() or len(tail) > 8:
             return None
-        found = self.tenant(int(tail))
-        return found if found and self.route_target(found) == route_target else None
+        tenant = self.find_tenant(int(tail))
+        return tenant if tenant and self.get_route_target(tenant) == route_target else None
 
 
 def network_of(address: str) -> str | None:
-    """The network of an interface address: "172.0.0.0/31" of "172.0.0.1/31"."""
+    """Return the network of an interface address ("172.0.0.0/31" of "172.0.0.1/31"), or None."""
     try:
         return str(ipaddress.ip_interface(address).network)
     except ValueError:

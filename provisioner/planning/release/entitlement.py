@@ -1,9 +1,9 @@
-"""Which leaf ports may stand in a customer's network, by what is recorded of their nodes. Pure.
+"""The leaf ports that may be in a customer's network, derived from the rows of their nodes. Pure.
 
-A row is written before the first port of a release is moved and after the last one is back, so that
-a port in a customer's VRF for which no row answers was put there by a foreign hand: an old
-configuration that a leaf came back with, or a person. Only ports of nodes that were fenced by us,
-or that a person gave to us, are ours to move.
+A row is written before the first port of a release is moved and after the last one is back. A port
+in a customer's VRF without such a row is therefore an out-of-band change: an old configuration that
+a leaf came back with, or a person's. The daemon moves only ports of nodes that it has fenced
+before, or that a person assigned to it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.release.port_isolation import NOWHERE
 
-# VRFs that are no customer's; every other one is
+# VRFs of the site; every other one is a customer's
 SITE_VRFS = NOWHERE | {MAINTENANCE_VRF, "mgmt"}
 _PHYSICAL = re.compile(r"(swp[0-9]+(s[0-9]+)?|Ethernet[0-9]+)")  # Cumulus; SONiC
-_MARK = "VRF "  # of `Node.served`: a network that the node stood in without a handover
+_MARK = "VRF "  # of `Node.served`: a network that the node was in without a handover
 _NOT_TAKEN_IN = frozenset(
     {State.DISCOVERED, State.INTAKE, State.QUARANTINED, State.REPAIRING, State.RETIRED}
 )
 
 
 def entitled_vrfs(node: Node, vrf_of: Mapping[str, str]) -> frozenset[str]:
-    """Return the customers' VRFs in which this node's ports may stand. `vrf_of`: tenant -> VRF."""
+    """Return the customers' VRFs in which this node's ports may be. `vrf_of`: tenant -> VRF."""
     if node.kind is not NodeKind.HOST:
         return frozenset()
     tenants: Collection[str] = ()
@@ -46,14 +46,14 @@ def entitled_vrfs(node: Node, vrf_of: Mapping[str, str]) -> frozenset[str]:
 def find_trespasses(
     node: Node, placements: Iterable[PortPlacement], vrf_of: Mapping[str, str]
 ) -> tuple[PortPlacement, ...]:
-    """Return the ports that stand in a customer's VRF to which no row entitles the node."""
+    """Return the ports that are in a customer's VRF to which no row entitles the node."""
     outside = [p for p in placements if p.vrf not in SITE_VRFS]
     allowed = entitled_vrfs(node, vrf_of) if outside else frozenset()
     return tuple(p for p in outside if p.vrf not in allowed)
 
 
 def is_stranger(node: Node) -> bool:
-    """Whether its ports were never fenced by us and nobody gave them to us: they are not moved."""
+    """Return whether the daemon may not move its ports: never fenced by it, nor assigned to it."""
     return (
         not node.taken
         and not node.fenced_at
@@ -78,7 +78,9 @@ def foreign(node: Node, placements: Iterable[PortPlacement]) -> tuple[Blocker, .
 
 
 def trespass(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
-    """Return what keeps a node out of service until a person has looked into a foreign hand."""
+    """Return the blockers that keep a node out of service until a person has examined the
+    change.
+    """
     return tuple(
         Blocker(
             reason=Reason.TRESPASS,
@@ -92,14 +94,14 @@ def trespass(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
 
 
 def trespasses_of(node: Node) -> tuple[Blocker, ...]:
-    """Return the trespasses for which a node of ours waits in quarantine for a person."""
+    """Return the trespasses for which a node of ours is quarantined."""
     if node.state is not State.QUARANTINED or is_stranger(node):
         return ()
     return tuple(b for b in node.blockers if b.reason is Reason.TRESPASS)
 
 
 def mark_served(served: str, vrfs: Iterable[str]) -> str:
-    """Return `Node.served` with networks that it stood in, so that an erasure is owed."""
+    """Return `Node.served` with networks that the node was in, so that it must be erased."""
     marks = [m for m in served.split(", ") if m]
     marks += [f"{_MARK}{v}" for v in sorted(set(vrfs)) if f"{_MARK}{v}" not in marks]
     return ", ".join(marks)
@@ -115,11 +117,11 @@ def why_not_ours(
     sessions: bool = False,
     hears_switch: bool = False,
 ) -> str:
-    """Return why a port that no node owns is only listed; "" if it is a host port, to be fenced.
+    """Return why a port without a node is only listed; "" if it is a host port, to be fenced.
 
     `name`: "leaf/interface". `declared`: patterns of the site. `planned`: whether the address plan
     has a host's cable at it; None without a plan of this leaf. `storage`: VRFs that tenants import.
-    `sessions`: a tenant's session to the outside goes through it.
+    `sessions`: a tenant's session to the outside uses it.
     """
     if any(fnmatchcase(name, pattern) for pattern in declared):
         return "the site declares it as its own (ports_not_ours)"

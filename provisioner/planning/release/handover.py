@@ -1,8 +1,9 @@
-"""May a node that is being released still be handed to its tenant? Pure.
+"""Objections to a handover while a release is under way. Pure.
 
-Moves of ports take minutes, and people, alerts and clocks do not wait for them: this is asked
-before each leaf is changed and once more, with all parts read anew, before the handover is
-recorded. The transaction that records it checks the `Standing` again (`store/rows/turn_rows.py`).
+Moves of ports take minutes, and people, alerts and clocks go on in the meantime. The objections are
+therefore computed before each leaf is changed and once more, from rows read again, before the
+handover is recorded. The transaction that records it checks the `ReleaseConditions` again
+(`store/rows/turn_rows.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.standing import Standing
+from provisioner.model.standing import ReleaseConditions
 from provisioner.planning.certification import certification
 
 
@@ -31,11 +32,11 @@ def objections(
 ) -> tuple[Blocker, ...]:
     """Return every reason against the handover; () if there is none.
 
-    `alerts` and `accused` are what alerts and tests among nodes hold against the certificate;
-    `moved_on` says that the tenant's network is another one now.
+    `alerts` and `accused` are the blockers from alerts and from tests among nodes; `moved_on`: the
+    tenant's network has changed.
     """
     found = [
-        *certification.validity(
+        *certification.find_invalidity(
             certificate=certificate,
             inventory=inventory,
             node=node,
@@ -52,16 +53,16 @@ def objections(
 
 
 def is_unchanged(node: Node, stored: Node) -> bool:
-    """Whether a node's row still says what the release began with."""
+    """Return whether a node's row still has the facts that the release began with."""
     facts = [(n.state, n.tenant, n.served, n.certificate) for n in (node, stored)]
     return facts[0] == facts[1]
 
 
-def standing_of(node: Node, inventory: Inventory, vrf: str) -> Standing:
+def standing_of(node: Node, inventory: Inventory, vrf: str) -> ReleaseConditions:
     """Return the conditions that the transaction of the handover checks once more."""
-    return Standing(
+    return ReleaseConditions(
         certificate=node.certificate,
-        inventory=certification.identity(inventory),
+        inventory=certification.identify_installation(inventory),
         tenant=node.tenant,
         vrf=vrf,
     )

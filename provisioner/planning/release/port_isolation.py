@@ -1,7 +1,6 @@
-"""What must be true of a node's ports: all of them, and only they, where they should be.
+"""Isolation of a node's ports: all of them, and no others, are in the desired VRF.
 
-Rule: equality of sets, never "contains". A port that was not read is not anywhere that we know,
-which is never where it should be.
+Sets are compared for equality, never for inclusion. A port that was not read counts as misplaced.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ _NEVER = frozenset({"mgmt"})
 def placement_of(
     ports: Sequence[Port], placements: Iterable[PortPlacement]
 ) -> tuple[Placement, str]:
-    """Where all of a node's ports are, and in which VRF; MIXED unless it is proved of each."""
+    """Return the network of all of a node's ports, with its VRF; MIXED unless each port proves
+    it.
+    """
     wanted = {(p.switch, p.interface) for p in ports}
     seen: dict[tuple[str, str], str] = {}
     for place in placements:
@@ -44,7 +45,7 @@ def placement_of(
 def misplaced(
     ports: Sequence[Port], placements: Iterable[PortPlacement], vrf: str
 ) -> tuple[Blocker, ...]:
-    """Why it is not proved that exactly these ports are in this VRF; () if it is."""
+    """Return why it is not proved that exactly these ports are in this VRF; () if it is."""
     seen: dict[tuple[str, str], set[str]] = {}
     for place in placements:
         seen.setdefault((place.switch, place.interface), set()).add(place.vrf)
@@ -65,7 +66,7 @@ def misplaced(
 
 
 def prefixes_of(ports: Sequence[Port]) -> tuple[str, ...] | Blocker:
-    """The networks of a node's links; a port without a readable address has none to look for."""
+    """Return the networks of a node's links, or a blocker for a port without a readable address."""
     found = []
     for port in ports:
         network = network_of(port.address) if port.address else None
@@ -81,10 +82,10 @@ def prefixes_of(ports: Sequence[Port]) -> tuple[str, ...] | Blocker:
 def leaks(
     prefixes: Iterable[str], routes: Mapping[str, Iterable[str]], vrf: str
 ) -> tuple[str, ...]:
-    """ "VRF: prefix" for every route to a node's link, or a part of it, outside its VRF.
+    """Return "VRF: prefix" for every route to a node's link, or a part of it, outside its VRF.
 
-    A shorter prefix that covers it is no leak: summaries of a whole unit stand in the
-    maintenance VRF by design, and lead to no port that is not in it.
+    A shorter prefix that covers it is no leak: summaries of a whole unit are in the maintenance VRF
+    by design, and lead to no port outside of it.
     """
     mine = [ipaddress.ip_network(p) for p in prefixes]
     found = []
@@ -99,7 +100,7 @@ def leaks(
 
 
 def leak(switch: str, listed: Sequence[str]) -> Blocker:
-    """Leaks on one switch as a blocker."""
+    """Return the blocker for leaks on one switch."""
     return _blocker(switch, f"routes to this node outside its VRF: {', '.join(listed[:4])}")
 
 

@@ -1,4 +1,4 @@
-"""What a release is judged by: what should be so of one node's ports in one tenant's VRF. Pure."""
+"""Requirements of a release: the desired state of one node's ports in one tenant's VRF. Pure."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from provisioner.planning.places.addressing import Addressing
 # Moving an interface between VRFs takes it down and up on some releases: two changes of carrier,
 # and as many again where it is tried a second time. Ours; NVIDIA publishes no figure.
 FLAPS_OF_A_MOVE = 4
-# The two filters that a reclaim puts on a port before it is moved (`execution/release_fence.py`).
-FENCE_ACLS = ("provisioner_deny4", "provisioner_deny6")
+# The filters that a fence puts on a port: the two of a reclaim, and the one between hosts.
+FENCE_ACLS = ("provisioner_deny4", "provisioner_deny6", "provisioner_apart4")
 
 
 @dataclass(frozen=True)
 class GateAsk:
-    """One node in one VRF. `storage`: VRFs that this one exchanges routes with, and no others.
+    """One node in one VRF. `storage`: the only VRFs that this one exchanges routes with.
 
-    `exact`: the tenant is made by us, so that its imports are known; a VRF that the site prepared
-    itself is held to what it is configured to do.
+    `exact`: the tenant was made by us, so that its imports are determined; a VRF that the site
+    prepared itself is compared with its own configuration.
     """
 
     node: str
@@ -37,28 +37,28 @@ class GateAsk:
     vrf: str
     mtu: int
     acls: frozenset[str] = frozenset()  # that must be bound to every port
-    frozen_by: frozenset[str] = frozenset(FENCE_ACLS)  # that a fence puts there
+    frozen_by: frozenset[str] = frozenset(FENCE_ACLS)  # bound by a fence
     storage: frozenset[str] = frozenset()
     exact: bool = False
-    vni: str = ""  # of the tenant; "": whichever it has
-    target: str = ""  # its route target; "": whichever is configured
+    vni: str = ""  # of the tenant; "": any
+    target: str = ""  # its route target; "": the configured one
     peers: frozenset[tuple[str, str]] | None = None  # (leaf, peer); None: those configured
     defaults: frozenset[str] = frozenset()  # default routes that a session may bring
     storage_of: tuple[tuple[str, str], ...] = ()  # (other tenant's VRF, storage VRF) allowed
     guids: tuple[Port, ...] = ()  # InfiniBand ports, whose partitions are judged instead
 
-    @cached_property  # every leaf and VRF is held against them
+    @cached_property  # compared with every leaf and VRF
     def prefixes(self) -> frozenset[str]:
-        """The networks of its links, as planned."""
+        """Return the planned networks of its links."""
         addresses = (p.address for p in self.ports if p.address)
         return frozenset(str(ipaddress.ip_interface(a).network) for a in addresses)
 
 
-FAR_LEAVES_MAX = 8  # leaves without a port of the node that are looked at; each costs a whole look
+FAR_LEAVES_MAX = 8  # leaves without a port of the node that are read; each needs a complete reading
 
 
 def far_leaves(node: Node, vrf: str, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Leaves elsewhere that hold ports of the same tenant: some, spread by the node's name."""
+    """Return other leaves with ports of the same tenant: a few, spread by the node's name."""
     own = {p.switch for p in node.ports}
     others = {
         port.switch
@@ -82,9 +82,9 @@ def ask_of(
     acls: Sequence[str] = (),
     plan: AddressPlan | None = None,
 ) -> GateAsk:
-    """What a node's release into a VRF asks, from what is known of its tenant.
+    """Return the requirements of a node's release into a VRF, from its tenant's record.
 
-    `plan`: its route target is by it; without, the one that is configured counts.
+    `plan`: determines the route target; without it the configured one counts.
     """
     known = list(tenants)
     tenant = next((t for t in known if t.vrf == vrf), None)
@@ -115,11 +115,11 @@ def ask_of(
 def _target(tenant: Tenant, plan: AddressPlan | None) -> str:
     if plan is None or tenant.number is None or not tenant.l3vni:
         return ""
-    return Addressing(plan).route_target(TenantPlace(tenant.number))
+    return Addressing(plan).get_route_target(TenantPlace(tenant.number))
 
 
 def record_of(leaf: LeafState, interfaces: Iterable[str]) -> LeafRecord:
-    """What is kept of a look, for the ports of one node."""
+    """Return the part of a leaf's state that is stored, for the ports of one node."""
     mine = [i for i in interfaces if i in leaf.ports]
     ports = {i: leaf.ports[i] for i in mine}
     return LeafRecord(

@@ -1,23 +1,24 @@
-"""Both ends of a node's cables, as each of them hears the other, against the plan. Pure.
+"""Comparison of both ends of a node's cables, as LLDP reports them, with the plan. Pure.
 
-The leaf names a host's interface and the host its leaf's port. A host's ends are known here by the
-card's slot, for that is what a plan has and a person pulls. Whose the other ports of the leaves
-are is known as well, so that an exchanged cable is named with both true ends.
+The leaf reports a host's interface, and the host reports its leaf's port. A host's ends are
+identified here by the card's slot, because a plan contains the slot and a person pulls the card.
+The owners of the other ports of the leaves are included, so that an exchanged cable is named with
+both actual ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from provisioner.checks.cabling import End, Fault, Miscabling, compare
+from provisioner.checks.cabling import CableFault, End, Miscabling, compare
 from provisioner.checks.lldp import Ends
 from provisioner.model.inventory import Inventory
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.model.release import GateCheck, GateRow, RowVerdict
 
-Heard = Mapping[End, Collection[End]]  # a leaf's port -> (system, port) of whoever it hears
+Heard = Mapping[End, Collection[End]]  # a leaf's port -> (system, port) of its LLDP neighbours
 
 
 def faults(
@@ -27,9 +28,10 @@ def faults(
     host: Ends | None,
     heard: Heard,
 ) -> tuple[Miscabling, ...]:
-    """Every fault of the node's cables. `host` None: it told nothing, which is one fault a cable.
+    """Return every fault of the node's cables.
 
-    `heard`: what the leaves' ports hear, of all that the node is planned to be cabled to.
+    `host` None: it reported nothing, which is one fault per cable. `heard`: the neighbours of the
+    leaves' ports, for all leaves that the node is planned to be cabled to.
     """
     planned = _planned(node)
     switches = {switch for switch, _ in planned.values()}
@@ -48,20 +50,20 @@ def faults(
         for system, port in sorted(heard.get(at, ())):
             short = system.split(".")[0]
             if short == node.id.split(".")[0]:
-                # the host did not say which card that interface is: taken as the planned one
+                # the host did not report the card of that interface: taken as the planned one
                 seen[at] = (node.id, named.get(port, "") or _slot_at(planned, at))
             else:
                 seen[at] = (short, _their_slot(short, at[0], theirs) or port)
-    for interface, place in host.heard if host else ():
+    for interface, place in host.neighbours if host else ():
         if (slot := named.get(interface, interface)) in mine:
             seen[node.id, slot] = (place[0].split(".")[0], place[1])
     found = compare({**planned, **theirs}, seen)
     own = set(planned) | set(planned.values())
-    return tuple(f for f in found if f.at in own or f.seen in own)
+    return tuple(f for f in found if f.at in own or f.neighbour in own)
 
 
 def blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:
-    """What a person has to plug elsewhere."""
+    """Return a blocker for each cable that a person has to plug elsewhere."""
     return tuple(
         Blocker(reason=Reason.CABLING, subject="/".join(f.at), detail=str(f), unblock=f.remedy)
         for f in wrong
@@ -69,7 +71,7 @@ def blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:
 
 
 def heard_by(leaves: Mapping[str, LeafState]) -> dict[End, frozenset[End]]:
-    """What the ports in these looks hear."""
+    """Return the neighbours of the ports in these readings."""
     return {
         (leaf.switch, name): port.neighbours
         for leaf in leaves.values()
@@ -78,12 +80,16 @@ def heard_by(leaves: Mapping[str, LeafState]) -> dict[End, frozenset[End]]:
 
 
 def contradicted(found: Iterable[Miscabling], known: Collection[str]) -> tuple[Miscabling, ...]:
-    """Those faults in which another known end was seen. Silence is none: a host may not run yet,
-    and what runs on a host that is taken in may call itself anything.
+    """Return those faults in which another end of ours was observed.
+
+    Missing neighbours are not counted, because a host may not run yet; nor are systems outside of
+    the known names, because a host under intake may report any name.
     """
-    silent = (Fault.MISSING, Fault.ONE_SIDED)
+    silent = (CableFault.MISSING, CableFault.ONE_SIDED)
     names = {name.split(".")[0] for name in known}
-    return tuple(f for f in found if f.fault not in silent and f.seen and f.seen[0] in names)
+    return tuple(
+        f for f in found if f.fault not in silent and f.neighbour and f.neighbour[0] in names
+    )
 
 
 def rows(
@@ -93,25 +99,27 @@ def rows(
     host: Ends | None,
     heard: Heard,
 ) -> tuple[GateRow, ...]:
-    """One row for each fault, or one that says how many cables were heard at both ends."""
+    """Return one row for each fault, or one row with the number of cables confirmed at both
+    ends.
+    """
     check = GateCheck.CABLES
     if host is None:
         words = "the host does not say whom its cards hear"
-        return (GateRow(check=check, subject=node.id, verdict=Verdict.UNKNOWN, seen=words),)
+        return (GateRow(check=check, subject=node.id, verdict=RowVerdict.UNKNOWN, seen=words),)
     wrong = faults(node, others, inventory, host, heard)
     if not wrong:
         words = f"{len(_planned(node))} cables heard at both ends"
-        return (GateRow(check=check, subject=node.id, verdict=Verdict.PASS, seen=words),)
+        return (GateRow(check=check, subject=node.id, verdict=RowVerdict.PASS, seen=words),)
     return named(wrong)
 
 
 def named(wrong: Iterable[Miscabling]) -> tuple[GateRow, ...]:
-    """A row for each fault."""
+    """Return a row for each fault."""
     return tuple(
         GateRow(
             check=GateCheck.CABLES,
             subject="/".join(f.at),
-            verdict=Verdict.FAIL,
+            verdict=RowVerdict.FAIL,
             seen=f"{f}. {f.remedy}"[:300],
         )
         for f in wrong
@@ -127,6 +135,6 @@ def _slot_at(planned: Mapping[End, End], at: End) -> str:
 
 
 def _their_slot(node: str, leaf: str, theirs: Mapping[End, End]) -> str:
-    """Another node's card, where it has one alone on this leaf; else nobody can tell."""
+    """Return another node's card if it has only one on this leaf; otherwise ""."""
     slots = [slot for (name, slot), place in theirs.items() if (name, place[0]) == (node, leaf)]
     return slots[0] if len(slots) == 1 else ""

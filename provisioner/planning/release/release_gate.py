@@ -1,9 +1,9 @@
-"""The gate of a release: every row of it judged over what the node's leaves do now. Pure.
+"""The release gate: every row of it, judged from the present state of the node's leaves. Pure.
 
-Rule: sets that isolate must be equal, never contain; what was not read is `unknown`, which keeps
-a node from its tenant as surely as a fault. What only may not change is held against the look
-before the move. This file has the rows of ports and leaves; `release_gate_routes.py` those of
-routes, sessions and overlay; `release_probes.py` packets.
+Sets that isolate must be equal, never contain; a value that was not read is `unknown`, which keeps
+a node from its tenant as surely as a fault. Values that must only stay unchanged are compared with
+the reading before the move. This module has the rows of ports and leaves, `release_gate_routes.py`
+those of routes, sessions and overlay, and `release_probes.py` those of packets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from provisioner.model.leaf_state import LeafState, PortState
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.release import GateCheck, GateRow, LeafRecord, Verdict
+from provisioner.model.release import GateCheck, GateRow, LeafRecord, RowVerdict
 from provisioner.planning.release import release_gate_routes
 from provisioner.planning.release.release_ask import FLAPS_OF_A_MOVE, GateAsk
 
@@ -24,7 +24,7 @@ _CABLING = (GateCheck.CABLE, GateCheck.CABLES)
 
 
 def judge(ask: GateAsk, before: Before, after: Looks) -> tuple[GateRow, ...]:
-    """Every row, good and bad, in a fixed order. A leaf that is not in `after` was not read."""
+    """Return every row, good and bad, in a fixed order. A leaf missing in `after` was not read."""
     rows: list[GateRow] = []
     for port in sorted(ask.ports, key=lambda p: (p.switch, p.interface)):
         leaf = after.get(port.switch)
@@ -45,7 +45,7 @@ def judge(ask: GateAsk, before: Before, after: Looks) -> tuple[GateRow, ...]:
 
 
 def blockers(rows: Sequence[GateRow], most: int = 8) -> tuple[Blocker, ...]:
-    """What keeps the node from its tenant; () if nothing does."""
+    """Return the blockers that keep the node from its tenant; () if there are none."""
     bad = [r for r in rows if r.bad]
     return tuple(
         Blocker(
@@ -59,14 +59,14 @@ def blockers(rows: Sequence[GateRow], most: int = 8) -> tuple[Blocker, ...]:
 
 
 def row(check: GateCheck, subject: str, problem: str = "", seen: str = "") -> GateRow:
-    """A row that fails if there is a problem, and passes if there is none."""
-    verdict = Verdict.FAIL if problem else Verdict.PASS
+    """Return a row that fails if there is a problem, and passes if there is none."""
+    verdict = RowVerdict.FAIL if problem else RowVerdict.PASS
     return GateRow(check=check, subject=subject, verdict=verdict, seen=(problem or seen)[:300])
 
 
 def unread(check: GateCheck, subject: str) -> GateRow:
-    """A row of something that was not seen."""
-    return GateRow(check=check, subject=subject, verdict=Verdict.UNKNOWN, seen="it was not read")
+    """Return a row for a value that was not read."""
+    return GateRow(check=check, subject=subject, verdict=RowVerdict.UNKNOWN, seen="it was not read")
 
 
 def _port(
@@ -129,7 +129,7 @@ def _misaddressed(port: Port, state: PortState, before: LeafRecord | None) -> st
 
 
 def _unfiltered(ask: GateAsk, port: Port, state: PortState, before: LeafRecord | None) -> str:
-    """Filters that are bound: those the site asks for, and all that were there before."""
+    """Return the fault in the bound filters: required ones, and all that were bound before."""
     wanted = {(name, way) for name in ask.acls for way in ("inbound", "outbound")}
     if unbound := sorted(ask.acls - {name for name, _ in state.acls}):
         return f"{unbound[0]} is not bound to it"
@@ -149,7 +149,7 @@ def _flaps(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
     old = dict(before.transitions).get(port.interface) if before is not None else None
     if old is None or state.transitions is None:
         words = "its counter was not read before and after"
-        return GateRow(check=GateCheck.FLAPS, subject=name, verdict=Verdict.NONE, seen=words)
+        return GateRow(check=GateCheck.FLAPS, subject=name, verdict=RowVerdict.NONE, seen=words)
     came = state.transitions - old
     many = came > FLAPS_OF_A_MOVE or came < 0
     return row(GateCheck.FLAPS, name, f"its carrier changed {came} times" if many else "")
@@ -160,17 +160,19 @@ def _damaged(port: Port, state: PortState, before: LeafRecord | None) -> GateRow
     old = dict(before.in_errors).get(port.interface) if before is not None else None
     if old is None or state.in_errors is None:
         words = "its counter was not read before and after"
-        return GateRow(check=GateCheck.LINK_ERRORS, subject=name, verdict=Verdict.NONE, seen=words)
+        return GateRow(
+            check=GateCheck.LINK_ERRORS, subject=name, verdict=RowVerdict.NONE, seen=words
+        )
     came = state.in_errors - old
     return row(GateCheck.LINK_ERRORS, name, f"{came} damaged frames came in" if came else "")
 
 
 def _queues(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
-    """A leaf that never told it of its ports has the row of the whole leaf alone."""
+    """Return the row of a port's RoCE settings; a leaf without them has only its own row."""
     name = f"{port.switch}/{port.interface}"
     old = dict(before.port_qos).get(port.interface, "") if before is not None else ""
     if not old and (before is not None or not state.qos):
-        verdict = Verdict.FAIL if state.qos else Verdict.NONE
+        verdict = RowVerdict.FAIL if state.qos else RowVerdict.NONE
         words = "nothing was told of it before" if state.qos else "the leaf does not tell"
         return GateRow(check=GateCheck.QOS, subject=name, verdict=verdict, seen=words)
     changed = bool(old) and old != state.qos
@@ -195,7 +197,7 @@ def _leaf(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[
         ),
     ):
         if old is None:
-            yield GateRow(check=check, subject=name, verdict=Verdict.NONE, seen=now)
+            yield GateRow(check=check, subject=name, verdict=RowVerdict.NONE, seen=now)
         else:
             changed = now != old
             yield row(check, name, f"{now[:12]}, before {old[:12]}" if changed else "", now)

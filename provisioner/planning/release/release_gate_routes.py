@@ -1,7 +1,7 @@
 """Rows of the gate about one leaf's routes, sessions, overlay, neighbours and MACs. Pure.
 
-Rule: a tenant's routes stay in its VRF on every leaf, in both families; whatever takes routes in
-(an import, a route target, a session) must be one that its tenant asked for.
+A tenant's routes stay in its VRF on every leaf, in both address families. Every way in which routes
+enter (an import, a route target, a session) must be one that the tenant requested.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Set
 from functools import lru_cache
 
 from provisioner.model.leaf_state import LeafState, RouteState, VrfState
-from provisioner.model.release import GateCheck, GateRow, LeafRecord, Verdict
+from provisioner.model.release import GateCheck, GateRow, LeafRecord, RowVerdict
 from provisioner.planning.release.release_ask import DEFAULTS, GateAsk
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -19,7 +19,7 @@ UP = "established"
 
 
 def judge(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[GateRow]:
-    """Every row of one leaf."""
+    """Return every row of one leaf."""
     name = leaf.switch
     own = leaf.vrfs.get(ask.vrf)
     if own is None:
@@ -37,7 +37,7 @@ def judge(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[
 
 
 def far(ask: GateAsk, leaf: LeafState) -> Iterator[GateRow]:
-    """A leaf that has no port of the node, and some of its tenant's: the rows that are about it."""
+    """Return the rows of a leaf that has no port of the node but some of its tenant's."""
     own = leaf.vrfs.get(ask.vrf)
     if own is None:
         yield _row(GateCheck.REMOTE_ROUTE, leaf.switch, f"it has no VRF {ask.vrf}")
@@ -48,7 +48,9 @@ def far(ask: GateAsk, leaf: LeafState) -> Iterator[GateRow]:
 
 
 def _present(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
-    """The prefixes of its own ports, and on an overlay those of the node's other leaves as well."""
+    """Return rows for the prefixes of the leaf's own ports and, on an overlay, of the node's
+    others.
+    """
     here = {str(net(p.address)) for p in ask.ports if p.switch == leaf.switch and p.address}
     by_prefix: dict[str, list[RouteState]] = {}
     for route in own.routes:
@@ -66,12 +68,14 @@ def _present(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
 
 
 def _learnt(ask: GateAsk, leaf: LeafState, own: VrfState, here: Set[str]) -> GateRow:
-    """On an overlay: what of the node is not at this leaf has come to it."""
+    """Return whether, on an overlay, this leaf has learnt the prefixes of the node's other
+    leaves.
+    """
     if not own.vnis:
         return GateRow(
             check=GateCheck.REMOTE_ROUTE,
             subject=leaf.switch,
-            verdict=Verdict.NONE,
+            verdict=RowVerdict.NONE,
             seen="no overlay in this VRF",
         )
     selected = [net(r.prefix) for r in own.routes if r.selected and r.prefix not in DEFAULTS]
@@ -81,7 +85,9 @@ def _learnt(ask: GateAsk, leaf: LeafState, own: VrfState, here: Set[str]) -> Gat
 
 
 def own_networks(ask: GateAsk, leaf: LeafState) -> frozenset[str]:
-    """The node's networks: as planned, and of every address that its ports have here."""
+    """Return the node's networks: the planned ones, and those of all addresses of its ports
+    here.
+    """
     found = set(ask.prefixes)
     for port in ask.ports:
         state = leaf.ports.get(port.interface) if port.switch == leaf.switch else None
@@ -93,10 +99,11 @@ def own_networks(ask: GateAsk, leaf: LeafState) -> frozenset[str]:
 
 
 def _remainder(ask: GateAsk, leaf: LeafState) -> str:
-    """A route to the node, or to a part of one of its links, in any VRF but its own.
+    """Return a route to the node, or to a part of one of its links, in any VRF but its own.
 
-    A shorter prefix is none: a unit's summary stands in the maintenance VRF by design. Nor is what
-    a storage VRF of its tenant took in from the tenant's: without it storage could not answer.
+    A shorter prefix is none: a unit's summary is in the maintenance VRF by design. Nor is a route
+    that a storage VRF of its tenant imported from the tenant's, because storage could not answer
+    without it.
     """
     mine = [net(p) for p in own_networks(ask, leaf)]
     lengths = min((m.prefixlen for m in mine), default=0)
@@ -119,7 +126,9 @@ def _foreign(ask: GateAsk, own: VrfState) -> str:
 
 
 def _default(ask: GateAsk, own: VrfState) -> str:
-    """A VRF's own `unreachable default` is the kernel's, and has no next hop."""
+    """Return an unexpected default route. The kernel's own `unreachable default` has no next
+    hop.
+    """
     for route in own.routes:
         unreachable = route.protocol in ("kernel", "table") and not route.via
         if route.prefix in DEFAULTS - ask.defaults and not unreachable:
@@ -168,7 +177,7 @@ def _overlay(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
     if not wanted:
         for check in (GateCheck.OVERLAY, GateCheck.TARGETS, GateCheck.FOREIGN_TARGETS):
             seen = "no overlay in this VRF"
-            yield GateRow(check=check, subject=name, verdict=Verdict.NONE, seen=seen)
+            yield GateRow(check=check, subject=name, verdict=RowVerdict.NONE, seen=seen)
         return
     words = ""
     if set(own.vnis) != wanted or len(wanted) > 1:
@@ -194,7 +203,7 @@ def _overlay(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
 
 
 def _targets(ask: GateAsk, leaf: LeafState, takes: set[str], sends: set[str]) -> str:
-    """Exactly the planned one; else exactly what is configured, or what the VNI makes by itself."""
+    """Return the fault in route targets: not the planned one, the configured ones, or the VNI's."""
     configured = leaf.applied_targets.get(ask.vrf)
     if ask.target:
         wanted_in = wanted_out = {ask.target}
@@ -214,7 +223,7 @@ def _targets(ask: GateAsk, leaf: LeafState, takes: set[str], sends: set[str]) ->
 
 
 def _macs(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> frozenset[str]:
-    """MACs that were learned on the node's own ports here, before or now."""
+    """Return MACs that were learned on the node's own ports here, before or now."""
     own = {p.interface for p in ask.ports if p.switch == leaf.switch}
     found = {n.mac for n in leaf.neighbours if n.interface in own}
     if before is not None:
@@ -248,7 +257,7 @@ def _bridged(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> str:
 
 @lru_cache(maxsize=65_536)  # the prefixes of a site; parsing them is most of a judgement's time
 def net(prefix: str) -> Network:
-    """A prefix or an address as a network."""
+    """Return a prefix or an address as a network."""
     return ipaddress.ip_network(prefix, strict=False)
 
 
@@ -259,5 +268,5 @@ def _covers(outer: Network, inner: Network) -> bool:
 
 
 def _row(check: GateCheck, subject: str, problem: str, seen: str = "") -> GateRow:
-    verdict = Verdict.FAIL if problem else Verdict.PASS
+    verdict = RowVerdict.FAIL if problem else RowVerdict.PASS
     return GateRow(check=check, subject=subject, verdict=verdict, seen=(problem or seen)[:300])

@@ -1,8 +1,9 @@
-"""Packets that must arrive and packets that must not: which are sent for a release, what they say.
+"""Probes of a release: packets that must arrive and packets that must not, and their judgement.
+Pure.
 
-Rule: silence proves nothing by itself. Every source has a control, an address that must answer;
-where it does not, nothing that was silent from there counts. A class of probes that has no partner
-(the tenant's first node, no node left in maintenance) is `none`, and the proof says so.
+Silence proves nothing by itself. Every source has a control, an address that must answer; without
+its answer, no silence from that source counts. A class of probes without a partner (the tenant's
+first node, no node left in maintenance) is `none`, and the proof records that.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from zlib import crc32
 
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.model.release import GateCheck, GateRow, Verdict
+from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import Tenant
 from provisioner.planning.release.release_ask import GateAsk
 
-PARTNERS_MAX = 2  # of each class; each leaf is met by every one of them
-SMALL = 56  # bytes: ping's own; the smallest packet slips through most
-# States in which a node in the maintenance VRF has a system that we may log in to.
+PARTNERS_MAX = 2  # of each class; every one of them probes each leaf
+SMALL = 56  # bytes: ping's default; the smallest packet passes most filters
+# States in which a node in the maintenance VRF has a system that the daemon can log in to.
 _AWAKE = (State.CERTIFIED, State.VALIDATING)
 
 
@@ -42,7 +43,7 @@ class Ping:
 
     @property
     def wanted(self) -> bool:
-        """Whether it must be answered."""
+        """Return whether it must be answered."""
         return self.check in WANTED
 
 
@@ -51,13 +52,13 @@ class Errand:
     """All probes that one host sends."""
 
     host: str
-    address: str  # in-band, where it is logged in to
+    address: str  # in-band address for the login
     pings: tuple[Ping, ...]
 
 
 @dataclass(frozen=True)
 class Partners:
-    """Who else there is: what the probes are aimed at."""
+    """The other nodes, tenants and addresses that the probes are aimed at."""
 
     nodes: tuple[Node, ...]
     tenants: tuple[Tenant, ...]
@@ -68,7 +69,7 @@ class Partners:
     canaries: tuple[str, ...] = ()  # "VRF=ADDRESS" that serve RDMA
 
     def canary(self, node: str, vrf: str) -> str:
-        """The address that a node tries RDMA with; "": there is none. Spread by the node's name."""
+        """Return the address that a node tries RDMA with, spread by the node's name; "" if none."""
         mine = sorted(a for v, _, a in (c.partition("=") for c in self.canaries) if v == vrf)
         if self.rdma == "off" or not mine:
             return ""
@@ -76,7 +77,7 @@ class Partners:
 
 
 def errands(node: Node, ask: GateAsk, partners: Partners) -> tuple[Errand, ...]:
-    """The node's own probes first, then those from the maintenance VRF towards it."""
+    """Return the node's own probes first, then those from the maintenance VRF towards it."""
     others = [n for n in partners.nodes if n.id != node.id and n.kind is NodeKind.HOST]
     mine = tuple(p for port in _rails(node) for p in _outward(node, port, ask, partners, others))
     found = [Errand(node.id, node.address, mine)]
@@ -91,9 +92,9 @@ def errands(node: Node, ask: GateAsk, partners: Partners) -> tuple[Errand, ...]:
 def judge(
     sent: Sequence[Errand], answers: Mapping[tuple[str, Ping], int | None], rdma: str = "listed"
 ) -> tuple[GateRow, ...]:
-    """A row for each probe. `answers`: exit code of what sent it; None or nothing: it was not sent.
+    """Return a row for each probe. `answers`: exit code of its command; None or missing: not sent.
 
-    `rdma`: the setting; where it is "required", no canary is no proof.
+    `rdma`: the setting; where it is "required", a missing canary is no proof.
     """
     rows: list[GateRow] = []
     for errand in sent:
@@ -108,7 +109,7 @@ def judge(
     for check, words in CLASSES.items():
         if not any(r.check is check for r in rows):
             demanded = check is GateCheck.RDMA and rdma == "required"
-            verdict = Verdict.UNKNOWN if demanded else Verdict.NONE
+            verdict = RowVerdict.UNKNOWN if demanded else RowVerdict.NONE
             seen = f"no {words}"
             if check is GateCheck.RDMA and rdma == "off":
                 seen = "the site's settings have it off"
@@ -125,7 +126,7 @@ CLASSES = {
 }
 
 
-_NO_TOOL = (126, 127)  # of a POSIX shell: it cannot be run, it is not there
+_NO_TOOL = (126, 127)  # of a POSIX shell: cannot be executed, not found
 _FAILED = {
     GateCheck.REACHES: "no answer with {size} bytes (ping ended with {code})",
     GateCheck.HOST_ROUTE: "its system does not send this through the interface of that address",
@@ -136,16 +137,16 @@ _FAILED = {
 def _row(host: str, ping: Ping, code: int | None, controls: set[str]) -> GateRow:
     subject = f"{host} {ping.source} to {ping.target} ({ping.what})"
     if code is None or (code in _NO_TOOL and ping.wanted):
-        verdict, seen = Verdict.UNKNOWN, "it was not sent" + (" (no such tool)" if code else "")
+        verdict, seen = RowVerdict.UNKNOWN, "it was not sent" + (" (no such tool)" if code else "")
     elif ping.wanted:
-        verdict = Verdict.PASS if code == 0 else Verdict.FAIL
+        verdict = RowVerdict.PASS if code == 0 else RowVerdict.FAIL
         seen = "" if code == 0 else _FAILED[ping.check].format(size=ping.size, code=code)
     elif code == 0:
-        verdict, seen = Verdict.FAIL, "it was answered"
+        verdict, seen = RowVerdict.FAIL, "it was answered"
     elif ping.source not in controls:
-        verdict, seen = Verdict.UNKNOWN, "nothing else is answered from there either"
+        verdict, seen = RowVerdict.UNKNOWN, "nothing else is answered from there either"
     else:
-        verdict, seen = Verdict.PASS, ""
+        verdict, seen = RowVerdict.PASS, ""
     return GateRow(check=ping.check, subject=subject, verdict=verdict, seen=seen)
 
 
@@ -198,7 +199,7 @@ def _inward(canary: Node, node: Node, size: int) -> Iterator[Ping]:
 
 
 def _beside(port: Port, nodes: Iterable[Node]) -> Iterator[tuple[Node, str]]:
-    """Ends of other nodes on the same rail: the nearest to a leak on this leaf."""
+    """Return ends of other nodes on the same rail: the nearest to a leak on this leaf."""
     found = 0
     for node in sorted(nodes, key=lambda n: n.id):
         same = [p for p in _rails(node) if p.rail == port.rail]
@@ -208,7 +209,7 @@ def _beside(port: Port, nodes: Iterable[Node]) -> Iterator[tuple[Node, str]]:
 
 
 def _management(node: Node, port: Port, partners: Partners) -> Iterator[tuple[str, str]]:
-    """Its own BMC, its leaf's management address, and what the site names; literal addresses."""
+    """Return its own BMC, its leaf's management address, and the site's list; literal addresses."""
     for bmc in node.bmcs[:1]:
         if address := _literal(bmc.url):
             yield address, "BMC"
@@ -231,7 +232,7 @@ def _rails(node: Node) -> list[Port]:
 
 
 def host_end(address: str) -> str:
-    """The node's address on a link: the other one of the leaf's /31 or /30; else ""."""
+    """Return the node's address on a link: the other one of the leaf's /31 or /30; else ""."""
     if not address:
         return ""
     leaf = ipaddress.ip_interface(address)

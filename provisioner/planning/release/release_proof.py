@@ -1,8 +1,8 @@
-"""The document that a release leaves behind: sealed, bound to its certificate. Pure.
+"""The document that proves a release: sealed, and bound to its certificate. Pure.
 
-Rule: the seal covers every byte of the canonical JSON but itself, the certificate's id and digest
-included, so that a proof cannot be laid beside another certificate. What has its default is left
-out of it: a field that a later version adds does not break older seals.
+The seal covers every byte of the canonical JSON except itself, including the certificate's id and
+digest, so that a proof cannot be presented with another certificate. Fields with their default are
+left out of it: a field that a later version adds does not break older seals.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ VERSION = 2
 
 
 def canonical(proof: ReleaseProof) -> str:
-    """The document as it is sealed: sorted keys, no blanks, no defaults, without its digest."""
+    """Return the document as it is sealed: sorted keys, no blanks, no defaults, without its
+    digest.
+    """
     return _canonical(proof.model_dump(mode="json", exclude={"sha256"}, exclude_defaults=True))
 
 
 def certificate_digest(certificate: Certificate) -> str:
-    """SHA-256 of a certificate's canonical JSON."""
+    """Return the SHA-256 of a certificate's canonical JSON."""
     text = _canonical(certificate.model_dump(mode="json", exclude_defaults=True))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -33,7 +35,7 @@ def _canonical(document: dict[str, object]) -> str:
 
 
 def sealed(proof: ReleaseProof, certificate: Certificate | None) -> ReleaseProof:
-    """The proof with its version, the certificate's digest and its own."""
+    """Return the proof with its version, the certificate's digest and its own."""
     told = "" if certificate is None else certificate_digest(certificate)
     bound = proof.model_copy(update={"version": VERSION, "certificate_digest": told})
     digest = hashlib.sha256(canonical(bound).encode()).hexdigest()
@@ -41,7 +43,7 @@ def sealed(proof: ReleaseProof, certificate: Certificate | None) -> ReleaseProof
 
 
 def objections(proof: ReleaseProof, certificate: Certificate | None) -> tuple[str, ...]:
-    """Why a proof is not to be believed; () if it is."""
+    """Return why a proof is not valid; () if it is."""
     found = []
     if proof.version < VERSION:
         found.append("it is of version 1, which had no gate and no seal")
@@ -60,5 +62,5 @@ def objections(proof: ReleaseProof, certificate: Certificate | None) -> tuple[st
 
 
 def bad(proof: ReleaseProof) -> tuple[GateRow, ...]:
-    """Rows that should have kept the node back."""
+    """Return the rows that should have kept the node from its tenant."""
     return tuple(row for row in proof.gate if row.bad)

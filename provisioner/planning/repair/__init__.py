@@ -1,1 +1,1 @@
-"""Repair cases decided: suspects, remedies, parts, tickets. Pure."""
+"""Decisions about repair cases: suspects, remedies, parts, tickets. Pure."""

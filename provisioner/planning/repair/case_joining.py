@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from provisioner.model.alert import Alert
-from provisioner.model.case import Case, JoinedReport, Notice, Origin, Service, Stage
+from provisioner.model.case import Case, JoinedReport, Origin, Service, Stage, TenantNotice
 from provisioner.model.node import Node, State
 from provisioner.planning.repair.case_policy import (
     WORDS_MAX,
@@ -81,7 +81,9 @@ def join_report(
         changes["service"] = service
     if stricter and serves:
         changes |= _find_drain_time(case, service, policy, now, again=again)
-    return case.entered(Stage.OPENED, now, **changes) if again else case.model_copy(update=changes)
+    return (
+        case.enter_stage(Stage.OPENED, now, **changes) if again else case.model_copy(update=changes)
+    )
 
 
 def _find_drain_time(
@@ -99,7 +101,7 @@ def _find_drain_time(
     return {"drain_at": min(times, default=0.0)}
 
 
-def write_joined_notice(before: Case, after: Case, now: float) -> Notice | None:
+def write_joined_notice(before: Case, after: Case, now: float) -> TenantNotice | None:
     """Return the notice to the tenant that a joined report asks for, or None.
 
     The tenant is informed where the service became stricter or the node is taken back earlier.

@@ -1,7 +1,8 @@
-"""When a case is opened, what becomes of the tenant meanwhile, and what a case waits for. Pure.
+"""Decisions about cases: when one is opened, how the tenant is treated, and what it waits for.
+Pure.
 
-Rule: a tenant is never cut off for what only concerns the site, and never kept on a node whose
-certificate an error has taken away; in between it has its notice.
+A tenant never loses its node at once for a fault that concerns only the site, and never stays on a
+node whose certificate an error has invalidated; in between it gets its notice.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from datetime import UTC, datetime
 
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.base import Record
-from provisioner.model.case import Case, Fault, Notice, Origin, Service, Stage, StageTime
+from provisioner.model.case import Case, Fault, Origin, Service, Stage, StageTime, TenantNotice
 from provisioner.model.health import CheckResult, HealthReport, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
-from provisioner.planning.certification.part_changes import parts_of
+from provisioner.planning.certification.part_changes import list_parts
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.watch.watch_rules import LAPSED
 
 C = Classification
-# what a repair can do something about; a plan that has no path is the matrix's fault, not a part's
+# reasons that a repair can act on; a plan without a path is the fault of the matrix, not of a part
 FAULTY = frozenset(
     {
         Reason.CHECK_FAILED,
@@ -38,7 +39,8 @@ FAULTY = frozenset(
         Reason.ATTEMPTS_EXHAUSTED,
     }
 )
-# what no remedy on a node changes: people change the matrix or its files, or put in another part
+# reasons that no remedy on a node changes: people change the matrix or its files, or exchange a
+# part
 _OF_THE_MATRIX = frozenset(
     {
         Reason.UNKNOWN_PIN,
@@ -55,7 +57,7 @@ _OF_THE_MATRIX = frozenset(
     }
 )
 _ISOLATION = frozenset({Reason.CABLING, Reason.FABRIC})
-# alerts that open a case; the others are for people to look at
+# alerts that open a case; the others are for people to examine
 _OPENING = frozenset(
     {
         C.HARDWARE,
@@ -68,38 +70,39 @@ _OPENING = frozenset(
     }
 )
 FAULTS_MAX = 64
-UNREADABLE = "cannot be judged"  # how a check begins that could not read its output
+# the first words of a check's finding when its output was unreadable
+UNREADABLE = "cannot be judged"
 WORDS_MAX = 500  # of a person's or a tenant's report
 
 
 class CasePolicy(Record):
-    """See the settings of the same words."""
+    """Policy of cases; the settings of the same names document the fields."""
 
     service: str = "auto"  # or one of `Service`
     notice_s: float = 86400.0
     defer_max_s: float = 14 * 86400.0
-    quiet_s: float = 3600.0  # a kept node without faults for so long: its case is closed
+    quiet_s: float = 3600.0  # a node kept in service without faults for so long: its case is closed
 
 
 class PlannedWork(Record):
-    """When planned maintenance begins and ends, in seconds since the epoch; 0: nobody said."""
+    """Begin and end of planned maintenance, in Unix seconds; 0: not specified."""
 
     begins_at: float = 0.0
     ends_at: float = 0.0
 
 
 def service_for(classes: Iterable[Classification], origin: Origin, policy: CasePolicy) -> Service:
-    """What becomes of a tenant's use of the node."""
+    """Return how a tenant's use of the node is treated."""
     if policy.service != "auto":
         return Service(policy.service)
     found = set(classes)
     if found & {C.FATAL_EVENT, C.PART_SWAP}:
-        return Service.CUT_OFF  # what it computes, or who it is, cannot be trusted
+        return Service.CUT_OFF  # its results, or its identity, cannot be trusted
     if found & {C.HARDWARE, C.SENSOR_CRITICAL, C.SENSOR_FAILURE}:
         return Service.DRAIN
     if origin in (Origin.TENANT, Origin.CHECK, Origin.MAINTENANCE):
         return Service.DRAIN
-    return Service.KEEP  # a link of several, or a BMC that is silent: the tenant's work goes on
+    return Service.KEEP  # one link of several, or a silent BMC: the tenant's work continues
 
 
 def opened(
@@ -116,7 +119,7 @@ def opened(
     faults: Sequence[Fault] = (),
     planned: PlannedWork | None = None,
 ) -> Case:
-    """A new case of a node, with the parts that it has now. `planned`: times of maintenance."""
+    """Return a new case of a node, with its present parts. `planned`: times of maintenance."""
     serves = node.state is State.RELEASED
     drain_at = now if service is Service.CUT_OFF else now + policy.notice_s
     if planned is not None and planned.begins_at and service is Service.DRAIN:
@@ -131,7 +134,7 @@ def opened(
         tenant=node.tenant,
         stages=(StageTime(stage=Stage.OPENED, at=now),),
         faults=tuple(faults)[:FAULTS_MAX],
-        parts_before=parts_of(inventory),
+        parts_before=list_parts(inventory),
         system_before=(inventory.system_serial or "") if inventory else "",
         vendor=inventory.vendor if inventory else "",
         profile=node.profile,
@@ -152,7 +155,7 @@ def is_taken_over(node: Node, case: Case | None = None) -> bool:
 
 
 def describe_take_over(node: Node) -> str:
-    """Return what people are asked to do with a node that was not taken over."""
+    """Return the instruction to people for a node that was not taken over."""
     strange = [b.name for b in node.bmcs if not b.rotated]
     lacking = [f"no credential of ours for {', '.join(strange)}"] if strange else []
     lacking += ["no profile is stored"] if not node.profile else []
@@ -164,11 +167,10 @@ def describe_take_over(node: Node) -> str:
 
 
 def faulty(node: Node, remedies_max: int) -> bool:
-    """Whether a node in quarantine is there for something that a repair can cure.
+    """Return whether a node is quarantined for a reason that a repair can cure.
 
-    What passes by itself is left to the automatic tries first. A node that was not taken over is
-    never repaired: the profile that it is held against may be another machine's, and its BMCs may
-    be another owner's.
+    Transient reasons are left to the automatic retries first. A node that was not taken over is
+    never repaired: its profile may be another machine's, and its BMCs may belong to another owner.
     """
     if node.state is not State.QUARANTINED or node.kind is not NodeKind.HOST:
         return False
@@ -182,7 +184,9 @@ def faulty(node: Node, remedies_max: int) -> bool:
 
 
 def incurable(case: Case, node: Node) -> bool:
-    """Whether nothing but the matrix and its files keeps a node in quarantine that is to stay."""
+    """Return whether only the matrix and its files keep a node, not to be retired, in
+    quarantine.
+    """
     if case.retire_at or node.state is not State.QUARANTINED:
         return False
     reasons = {b.reason for b in node.blockers}
@@ -190,7 +194,7 @@ def incurable(case: Case, node: Node) -> bool:
 
 
 def opening_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
-    """Those that open a case, gravest first; `alerts` are those that have an effect."""
+    """Return the alerts that open a case, gravest first; `alerts` are those that have an effect."""
     found = [a for a in alerts if a.active and set(a.classifications) & _OPENING]
     return tuple(sorted(found, key=lambda a: (C.FATAL_EVENT not in a.classifications, a.id)))
 
@@ -207,7 +211,7 @@ def lapsed_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
 def faults_of(
     node: Node, report: HealthReport | None, alerts: Iterable[Alert], case: Case | None = None
 ) -> tuple[Fault, ...]:
-    """All that is known to be wrong with a node now, as diagnosis reads it."""
+    """Return all present faults of a node, as the diagnosis reads them."""
     found = [
         Fault(source="report", id="reported", detail=case.reason, at=case.opened_at)
         for case in (case,)
@@ -269,7 +273,7 @@ def faults_of(
 
 
 def _unread(result: CheckResult, at: float) -> list[Fault]:
-    """A check that could not judge accuses nothing of its own: its words may name the cause."""
+    """Return faults of a check that could not judge; their text may name the cause."""
     return [
         Fault(source="check", id="unreadable", part=f.part[:80], detail=f.detail[:300], at=at)
         for f in result.findings
@@ -277,15 +281,15 @@ def _unread(result: CheckResult, at: float) -> list[Fault]:
 
 
 def keys(faults: Iterable[Fault]) -> tuple[str, ...]:
-    """What is compared before and after a remedy.
+    """Return the keys of faults that are compared before and after a remedy.
 
-    What a person said is not measured, and an event log keeps its old entries.
+    Reports of people are not measured, and an event log keeps its old entries.
     """
     return tuple(sorted({f.key for f in faults if f.source not in ("report", "event_log")}))
 
 
 def waits_for(case: Case, now: float) -> str:
-    """What the case of a node in `repairing` waits for; "": there is something to do now."""
+    """Return the condition that a case of a node in `repairing` waits for; "": it can go on now."""
     if case.stage is Stage.RETIRING or 0 < case.retire_at <= now:
         return ""
     if case.stage is Stage.HARDWARE:
@@ -296,12 +300,15 @@ def waits_for(case: Case, now: float) -> str:
 
 
 def waits(case: Case, now: float) -> bool:
-    """Whether a case of a node in `repairing` has nothing to do now."""
+    """Return whether a case of a node in `repairing` has to wait now."""
     return bool(waits_for(case, now))
 
 
 def deferred(case: Case, until: float, policy: CasePolicy, now: float) -> Case | str:
-    """The tenant asks for time (at most two weeks from the opening), or why it has none."""
+    """Return the case with its drain deferred at the tenant's request, or why it cannot be.
+
+    A drain can be deferred by `defer_max_s` from the opening at most.
+    """
     if case.stage is not Stage.OPENED or not case.drain_at:
         return "it is not waiting to be drained"
     if case.service is Service.CUT_OFF:
@@ -312,9 +319,9 @@ def deferred(case: Case, until: float, policy: CasePolicy, now: float) -> Case |
     return case.model_copy(update={"drain_at": until, "note": "put off by its tenant"})
 
 
-def notice(case: Case, kind: str, text: str, now: float, effective_at: float = 0.0) -> Notice:
-    """What the case's tenant is told; the same notice again has the same id."""
-    return Notice(
+def notice(case: Case, kind: str, text: str, now: float, effective_at: float = 0.0) -> TenantNotice:
+    """Return a notice to the case's tenant; the same notice again has the same id."""
+    return TenantNotice(
         id=f"{case.id}/{kind}/{int(now)}",
         tenant=case.tenant,
         node=case.node,
@@ -349,8 +356,8 @@ def _moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def first_notice(case: Case, now: float) -> Notice:
-    """What the tenant hears as soon as the case is opened."""
+def first_notice(case: Case, now: float) -> TenantNotice:
+    """Return the notice to the tenant at the opening of the case."""
     if case.origin is Origin.MAINTENANCE:
         return notice(case, "maintenance", _describe_work(case), now, case.drain_at)
     words = {

@@ -1,8 +1,8 @@
-"""From evidence to suspects: which part is the likely cause, how sure, by which rule. Pure.
+"""Diagnosis: the suspected parts, with a confidence and a rule for each, from the evidence. Pure.
 
-The rules are data (`diagnosis_rules.csv`), each with where it comes from. Rule: several findings
-for the same part strengthen one another; a rule that finds the cause elsewhere weakens those whose
-findings follow from it. Nothing here condemns a part: a remedy is tried, and measured.
+The rules are data (`diagnosis_rules.csv`), each with its source. Several findings for the same part
+strengthen one another; a rule that locates the cause elsewhere weakens suspects whose findings
+follow from that cause. A diagnosis condemns no part: a remedy is tried, and measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from provisioner.model.case import Fault, PartClass, RemedyKind, Suspect
 from provisioner.model.inventory import Device, Inventory
 from provisioner.planning.certification.part_changes import Parts
 
-CLEARED = 0.3  # what is left of a suspicion that another finding explains
+CLEARED = 0.3  # share that remains of a suspicion which another finding explains
 SUSPECTS_MAX = 8
 EVIDENCE_MAX = 6  # lines of one suspect
 _NODE = frozenset({"", "host", "node", "fabric", "hgx"})
@@ -30,7 +30,7 @@ _SLOT = re.compile(
 
 
 class Rule(Record):
-    """One line of the table. Empty patterns fit everything; all that are given must fit."""
+    """One line of the table. Empty patterns match everything; all patterns must match."""
 
     name: str
     source: re.Pattern[str]
@@ -39,7 +39,7 @@ class Rule(Record):
     words: re.Pattern[str]
     kind: PartClass
     confidence: float
-    start: RemedyKind | None  # the first rung that makes sense; None: the ladder's first
+    start: RemedyKind | None  # the first useful remedy; None: the first of the escalation order
     clears: frozenset[PartClass]
     why: str
     citation: str
@@ -47,7 +47,7 @@ class Rule(Record):
     model_config = Record.model_config | {"arbitrary_types_allowed": True}
 
     def fits(self, fault: Fault) -> bool:
-        """Whether this line speaks of that fault."""
+        """Return whether this line applies to a fault."""
         return (
             self.source.fullmatch(fault.source) is not None
             and self.id.search(fault.id) is not None
@@ -57,7 +57,7 @@ class Rule(Record):
 
 
 class Diagnosis(Record):
-    """Suspects, most likely first, and the rung that the best rule of the first one names."""
+    """Suspects, most likely first, and the first remedy of the best rule for the first suspect."""
 
     suspects: tuple[Suspect, ...]
     start: RemedyKind | None = None
@@ -65,7 +65,7 @@ class Diagnosis(Record):
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """The table, in its order."""
+    """Return the table, in its order."""
     text = (
         resources.files("provisioner.planning.repair").joinpath("diagnosis_rules.csv").read_text()
     )
@@ -97,10 +97,10 @@ def diagnose(
     table: Sequence[Rule] | None = None,
     gone: Parts = (),
 ) -> Diagnosis:
-    """Who is suspected. Always somebody: where no rule fits, the node itself, barely.
+    """Return the suspects; if no rule matches, the node itself with a low confidence.
 
-    The order in which faults are given means nothing. `gone`: parts of before that the inventory
-    does not list any more; a suspect among them keeps its serial.
+    The order of the faults is irrelevant. `gone`: earlier parts that the inventory no longer lists;
+    a suspect among them keeps its serial.
     """
     seen = sorted(set(faults), key=lambda f: (f.key, f.detail, f.at))
     matches = [(r, f) for f in seen for r in (rules() if table is None else table) if r.fits(f)]
@@ -124,7 +124,7 @@ def diagnose(
 
 
 def part_of(fault: Fault, kind: PartClass) -> str:
-    """The part that a fault is at, as people and inventories name it; "host" for the node."""
+    """Return the part of a fault, in the terms of people and inventories; "host" for the node."""
     if kind is PartClass.LEAF:
         return fault.part or "leaf"
     for text in (fault.part, fault.detail):
@@ -142,7 +142,7 @@ def _suspect(
 ) -> Suspect:
     best = max(group, key=lambda pair: (pair[0].confidence, pair[0].name))[0]
     doubt = 1.0
-    # each rule counts once for a part: ten lines of one log are one witness
+    # each rule counts once for a part: ten lines of one log are one piece of evidence
     for confidence in {r.name: r.confidence for r, _ in group}.values():
         doubt *= 1.0 - confidence
     sure = 1.0 - doubt
@@ -184,7 +184,9 @@ def _nobody(seen: Sequence[Fault]) -> Suspect:
 
 
 def device_of(part: str, inventory: Inventory | None) -> Device | None:
-    """The part in the inventory: by its slot, or a GPU by its number in PCI order."""
+    """Return the part's device in the inventory: by its slot, or a GPU by its number in PCI
+    order.
+    """
     if inventory is None or not part:
         return None
     for device in inventory.devices:

@@ -1,9 +1,8 @@
-"""The archive of a case's evidence as a vendor gets it: deterministic, complete, checkable. Pure.
+"""The archive of a case's evidence for a vendor: deterministic, complete, verifiable. Pure.
 
-A tar in gzip with `manifest.json` (every file with its SHA-256) and `manifest.dsse.json` (the same
-manifest, signed: DSSE 1.0.2, Ed25519). The same case gives the same bytes. Reading one back is done
-as if it came from a stranger: sizes, names and kinds of members are checked before anything is
-believed.
+It is a gzipped tar with `manifest.json` (every file with its SHA-256) and `manifest.dsse.json` (the
+same manifest, signed: DSSE 1.0.2, Ed25519). The same case results in the same bytes. An archive is
+read as untrusted input: sizes, names and kinds of members are checked before any content is used.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from provisioner.planning.repair.scrubbing import scrub
 PAYLOAD = "application/vnd.gpu-provisioner.case-bundle.v1+json"
 MANIFEST, ENVELOPE = "manifest.json", "manifest.dsse.json"
 FILES_MAX = 512
-# two crash dumps of 32 MB for each of 12 BMCs would be 768 MB: what does not fit is named
+# two crash dumps of 32 MB for each of 12 BMCs would be 768 MB: files over the limit are listed
 BYTES_MAX = 256 * 1024 * 1024
 
 
@@ -39,28 +38,28 @@ class NotABundle(ValueError):
 
 
 class BundleFile(Record):
-    """One member. `stored`: SHA-256 of the evidence row it is from; "": made for the archive."""
+    """One member. `stored`: SHA-256 of its evidence row; "": made for the archive."""
 
     path: str
     content: bytes
     stored: str = ""
-    removed: int = 0  # places where a secret was taken out
-    opaque: bool = False  # a binary dump: it cannot be searched for secrets
+    removed: int = 0  # number of secrets that were removed
+    opaque: bool = False  # a binary dump, which cannot be searched for secrets
 
 
 def digest(content: bytes) -> str:
-    """SHA-256 of an archive, hex."""
+    """Return the SHA-256 of an archive in hex."""
     return hashlib.sha256(content).hexdigest()
 
 
 def text_file(path: str, text: str, secrets: Iterable[str], stored: str = "") -> BundleFile:
-    """A member of text, without secrets."""
+    """Return a member of text, without secrets."""
     clean, removed = scrub(text, secrets)
     return BundleFile(path=path, content=clean.encode(), stored=stored, removed=removed)
 
 
 def evidence_file(name: str, text: str, digest: str, secrets: Iterable[str]) -> BundleFile:
-    """A member of what was collected; `name` is its name in the case."""
+    """Return a member of collected evidence; `name` is its name in the case."""
     folder, path = name.split(" ")[0], _path(name)
     if folder == "dump":
         try:
@@ -74,7 +73,7 @@ def evidence_file(name: str, text: str, digest: str, secrets: Iterable[str]) -> 
 def manifest(
     case: Case, files: Sequence[BundleFile], left_out: Sequence[str], site: str, made_at: float
 ) -> bytes:
-    """Canonical JSON (RFC 8785) over the whole archive."""
+    """Return the manifest of the archive as canonical JSON (RFC 8785)."""
     suspect = case.suspect
     document: dict[str, Any] = {
         "type": PAYLOAD,
@@ -103,7 +102,9 @@ def manifest(
 
 
 def pack(files: Iterable[BundleFile], signed: str, listed: bytes) -> bytes:
-    """The archive. Owners, times and order are fixed: the same files give the same bytes."""
+    """Return the archive. Owners, times and order are fixed: the same files result in the same
+    bytes.
+    """
     members = {f.path: f.content for f in files} | {MANIFEST: listed, ENVELOPE: signed.encode()}
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -115,7 +116,7 @@ def pack(files: Iterable[BundleFile], signed: str, listed: bytes) -> bytes:
 
 
 def unpack(content: bytes) -> Mapping[str, bytes]:
-    """Its members by name, none of them believed. Raises NotABundle."""
+    """Return the members by name, not verified yet. Raises NotABundle."""
     inflate = zlib.decompressobj(wbits=31)
     try:
         plain = inflate.decompress(content, BYTES_MAX + FILES_MAX * 1024)
@@ -137,9 +138,9 @@ def unpack(content: bytes) -> Mapping[str, bytes]:
 
 
 def envelope_of(members: Mapping[str, bytes]) -> Envelope:
-    """The signed manifest, as it came. Raises NotABundle."""
+    """Return the signed manifest, not verified yet. Raises NotABundle."""
     try:
-        found = attestation.opened(members[ENVELOPE].decode())
+        found = attestation.parse_envelope(members[ENVELOPE].decode())
     except KeyError:
         raise NotABundle(f"it has no {ENVELOPE}") from None
     except (NotAnAttestation, UnicodeDecodeError) as error:
@@ -150,7 +151,7 @@ def envelope_of(members: Mapping[str, bytes]) -> Envelope:
 
 
 def objections(members: Mapping[str, bytes], signed: bytes) -> tuple[str, ...]:
-    """Where the archive is not what was signed; () if it is, byte for byte."""
+    """Return the differences of the archive from the signed manifest; () if there are none."""
     wrong = [] if members.get(MANIFEST) == signed else [f"{MANIFEST} is not the signed one"]
     try:
         files = json.loads(signed)["files"]
@@ -168,7 +169,7 @@ def objections(members: Mapping[str, bytes], signed: bytes) -> tuple[str, ...]:
 
 
 def _path(name: str) -> str:
-    """A name of evidence as a file name: "check gpu_inventory" -> "check/gpu_inventory"."""
+    """Return a name of evidence as a file name: "check gpu_inventory" -> "check/gpu_inventory"."""
     kind, _, rest = name.partition(" ")
     plain = "".join(c if c.isalnum() or c in "._-" else "_" for c in rest)[:80].strip(".")
     kind = "".join(c if c.isalnum() else "_" for c in kind)[:40]

@@ -1,8 +1,8 @@
-"""Which certified parts a serving node no longer shows. Pure.
+"""Certified parts that a serving node no longer reports. Pure.
 
 A part that vanishes from a node is a fault of the node, in contrast to a version that a controller
-does not show for a moment. So absence counts only where the BMC gave a whole answer while the host
-was on, and only if a second look, at least `CONFIRM_S` later, gives the same.
+does not report for a moment. So absence counts only where the BMC answered completely while the
+host was on, and only if a second reading, at least `CONFIRM_S` later, has the same result.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from provisioner.model.alert import Classification
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import DeviceKind, Inventory, Power
 from provisioner.model.outcome import Reason
-from provisioner.planning.certification.certification import serials, versions
+from provisioner.planning.certification.certification import list_serials, list_versions
 from provisioner.planning.watch.watch_rules import ITEMS_MAX, Found
 
 # Ours: the restart of a baseboard's management controller takes 2 to 4 minutes, in which it lists
 # its parts one after the other (facts: redfish 3).
 CONFIRM_S = 300.0
-# parts that only the BMC of the host shows; cards with a BMC of their own are listed by that one
+# parts that only the host's BMC reports; cards with a BMC of their own are listed by that one
 _OF_HOST = frozenset(
     {
         DeviceKind.BASEBOARD,
@@ -30,14 +30,14 @@ _OF_HOST = frozenset(
         DeviceKind.STORAGE,
     }
 )
-# gaps of a resource that is not there or of a single value; any other may hide a part
+# gaps of an absent resource or of a single value; any other gap may hide a part
 _NO_HOLES = frozenset({Reason.NOT_OFFERED, Reason.VERSION_MISSING, Reason.UNKNOWN_VENDOR})
-# components whose absence in a list of versions says that their part is not there
+# components whose absence in a list of versions implies that their part is absent
 _PARTS_OF = {"hgx.gpu": "gpu", "hgx.nvswitch": "nvswitch"}
 
 
 def is_whole(seen: Inventory) -> bool:
-    """Return whether this answer of a BMC can prove that a part is not there."""
+    """Return whether this answer of a BMC can prove that a part is absent."""
     return seen.power is Power.ON and all(g.reason in _NO_HOLES for g in seen.gaps)
 
 
@@ -46,7 +46,7 @@ def may_have_lost(certificate: Certificate, seen: Inventory) -> bool:
 
     It is cheap, and asks for the parts to be read; it proves nothing.
     """
-    listed = {name for name, _ in versions(seen)}
+    listed = {name for name, _ in list_versions(seen)}
     certified = (name for name, version in certificate.versions if version)
     return any(n.partition("/")[0] in _PARTS_OF and n not in listed for n in certified)
 
@@ -56,7 +56,7 @@ def find_lost(certificate: Certificate, seen: Inventory) -> frozenset[str]:
 
     A part in another slot, or one that is there without its serial, is not lost.
     """
-    there = {part.partition("=")[2] for part in serials(seen)}
+    there = {part.partition("=")[2] for part in list_serials(seen)}
     slots = {f"{d.kind.value}/{d.slot}" for d in seen.devices}
     lost = set()
     for part in certificate.serials:
@@ -70,9 +70,9 @@ def find_lost(certificate: Certificate, seen: Inventory) -> frozenset[str]:
 def confirm(
     lost: frozenset[str], since: Mapping[str, float], now: float
 ) -> tuple[tuple[Found, ...], bool]:
-    """Return what stands, and whether a part still waits for the look that confirms its absence.
+    """Return the confirmed findings, and whether an absence still needs a confirming reading.
 
-    `since`: when each lost part was first not seen, among the looks without a break.
+    `since`: when each lost part was first absent in an unbroken series of readings.
     """
     pending = any(now - since.get(part, now) < CONFIRM_S for part in lost)
     found = [

@@ -1,7 +1,8 @@
-"""Repeat offenders: a score over a node's cases decides deeper tests, or that it is retired. Pure.
+"""Repeat offenders: a score over a node's cases leads to deeper tests, or to retirement. Pure.
 
-The score is the weight of each case, halved with every `half_life_s` since it was opened. Weights
-are ours: no source publishes any; the same part again counts double, what was nobody's fault half.
+The score is the sum of each case's weight, halved with every `half_life_s` since it was opened. The
+weights are ours, because no source publishes any; the same part again counts double, a case without
+a fault half.
 """
 
 from __future__ import annotations
@@ -12,31 +13,31 @@ from enum import StrEnum
 
 from provisioner.checks.check import Check
 from provisioner.model.base import Record
-from provisioner.model.case import Case, Ending, Outcome, RemedyKind
+from provisioner.model.case import Case, Ending, RemedyKind, RemedyOutcome
 from provisioner.model.health import Gate
 from provisioner.planning.certification.check_selection import (
     Change,
+    FaultRecord,
     Selection,
     SelectionPolicy,
-    Standing,
-    select,
+    select_checks,
 )
 from provisioner.planning.repair.case_policy import is_planned
 
 DAY_S = 86400.0
-CASES_MAX = 64  # the newest of a node that are looked at
+CASES_MAX = 64  # the newest cases of a node that are counted
 
 
 class Advice(StrEnum):
-    """What a history asks for."""
+    """The consequence of a node's history."""
 
     NOTHING = "nothing"
     DEEPER = "deeper"  # every test, also the long burn, before it is certified
-    RETIRE = "retire"  # people decide; it is not given to a tenant before
+    RETIRE = "retire"  # people decide; it gets no tenant before that
 
 
 class OffenderPolicy(Record):
-    """`deeper_at`, `retire_at`: scores; see the settings of the same words."""
+    """`deeper_at`, `retire_at`: scores; the settings of the same names document them."""
 
     half_life_s: float = 60 * DAY_S
     deeper_at: float = 2.0
@@ -44,7 +45,7 @@ class OffenderPolicy(Record):
 
 
 class Offence(Record):
-    """A node's score, and what it is made of, for people."""
+    """A node's score with its components, for people."""
 
     node: str
     score: float
@@ -54,7 +55,7 @@ class Offence(Record):
 
 
 def score(node: str, cases: Sequence[Case], now: float, policy: OffenderPolicy) -> Offence:
-    """Of all cases of one node, the open one included; their order means nothing."""
+    """Return the score of all cases of one node, the open one included, in any order."""
     mine = sorted((c for c in cases if c.node == node), key=lambda c: -c.opened_at)[:CASES_MAX]
     seen = Counter(c.suspect.part for c in mine if c.suspect is not None and c.suspect.rule)
     total = 0.0
@@ -76,21 +77,21 @@ def score(node: str, cases: Sequence[Case], now: float, policy: OffenderPolicy) 
 
 
 def weight(case: Case, seen: Counter[str]) -> float:
-    """How much one case says against a node."""
+    """Return the weight of one case against a node."""
     if case.ending is Ending.REPLACED:
         return 0.0  # it was another host
-    if is_planned(case):
+    if is_planned(case):  # it had no fault
         return 0.0  # nothing was wrong with it
     if case.ending is Ending.NO_FAULT:
         return 0.5
     found = 1.0
     suspect = case.suspect
     if suspect is not None and seen[suspect.part] > 1:
-        found = 2.0  # the same part again: what was done to it did not last
+        found = 2.0  # the same part again: the remedy did not last
     if suspect is not None and suspect.kind.value == "leaf":
         return 0.0  # not the node's fault
     cured = case.tries[-1] if case.tries else None
-    easily = cured is not None and cured.outcome is Outcome.CURED
+    easily = cured is not None and cured.outcome is RemedyOutcome.CURED
     if easily and cured is not None and cured.remedy is RemedyKind.RERUN:
         found /= 2
     return found
@@ -100,19 +101,21 @@ def beyond(
     change: Change,
     catalogue: Sequence[Check],
     policy: SelectionPolicy,
-    standing: Standing | None,
+    standing: FaultRecord | None,
     *,
     limit_s: float,
 ) -> Selection:
-    """As `select`, and the tests of gates B and D that the site does not demand, within a time.
+    """Return the selection with further tests of gates B and D, within a time limit.
 
-    What is added is left out again if it takes longer than `limit_s` or the site's own budget:
-    the tests that the site demands never are.
+    Added tests are left out again if they take longer than `limit_s` or the site's own budget; the
+    tests that the site demands never are.
     """
-    asked = select(change, catalogue, policy, standing)
+    asked = select_checks(change, catalogue, policy, standing)
     for more in (frozenset({Gate.B, Gate.D}), frozenset({Gate.B})):
         gates = policy.gates | more
-        wider = select(change, catalogue, policy.model_copy(update={"gates": gates}), standing)
+        wider = select_checks(
+            change, catalogue, policy.model_copy(update={"gates": gates}), standing
+        )
         if wider.blocker is None and wider.seconds - asked.seconds <= limit_s:
             return wider
     return asked

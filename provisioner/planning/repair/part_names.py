@@ -1,7 +1,8 @@
-"""One part, one name: what tools call it (GPU 3, a UUID, a PCI address, a port) as its slot. Pure.
+"""Translation of part names in tools (GPU 3, a UUID, a PCI address, a port) to slots. Pure.
 
 Tools inside the host number GPUs, drivers name PCI addresses, leaves name ports; a technician needs
-the slot that is printed on the chassis. Serials join them: `nvidia-smi` and Redfish tell the same.
+the slot that is printed on the chassis. Serials join them, because `nvidia-smi` and Redfish report
+the same ones.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from collections.abc import Iterable, Mapping
 
 from provisioner.checks.check import Unreadable
 from provisioner.checks.commands import GPUS
-from provisioner.checks.readers.smi_table import table
+from provisioner.checks.readers.smi_table import read_table
 from provisioner.model.case import Fault
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.node import Node
 from provisioner.planning.certification.part_changes import Parts
-from provisioner.planning.certification.rejudging import raw_outputs
+from provisioner.planning.certification.rejudging import parse_outputs
 
 _PCI = re.compile(r"\b([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.\d)?\b")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{4,80}")
 _GPU = re.compile(r"\bGPU (\d{1,3})\b")
-_COUNT = re.compile(r"\b(\d{1,2}) of (\d{1,2}) GPUs\b")  # as the check `gpu_inventory` says it
+_COUNT = re.compile(r"\b(\d{1,2}) of (\d{1,2}) GPUs\b")  # in the words of the check `gpu_inventory`
 _NUMBERED = re.compile(r"(.*?)(\d{1,3})")
 # systemd.net-naming-scheme(7): enp60s0np0 is bus 60 (decimal), device 0; P: the PCI domain
 _INTERFACE = re.compile(r"\b(?:en|ib)(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:[fnd]\w{1,12})?\b")
@@ -31,7 +32,7 @@ Names = Mapping[str, str]
 
 
 def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] = ()) -> Names:
-    """Alias -> slot. `gpu_texts`: stored evidence of `gpu_inventory`, the newest last."""
+    """Return alias -> slot. `gpu_texts`: stored evidence of `gpu_inventory`, the newest last."""
     found: dict[str, str] = {}
     for port in node.ports:
         found[f"{port.switch}/{port.interface}"] = port.nic_slot
@@ -58,7 +59,7 @@ def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] =
 
 
 def gone_of(before: Parts, inventory: Inventory | None) -> Parts:
-    """Parts that a node had when its case was opened, and does not show now."""
+    """Return the parts that a node had when its case was opened, and does not report now."""
     if inventory is None:
         return ()
     there = {(d.kind.value, d.slot) for d in inventory.devices}
@@ -66,9 +67,10 @@ def gone_of(before: Parts, inventory: Inventory | None) -> Parts:
 
 
 def of_missing(node: str, gone: Parts) -> Names:
-    """Alias -> slot of parts that are gone.
+    """Return alias -> slot of missing parts.
 
-    "su0-n03/gpu", which only counts, is a slot where one part of that kind is gone and no more.
+    "su0-n03/gpu", which names only a kind, is an alias where exactly one part of that kind is
+    missing.
     """
     found = {serial: slot for _, slot, serial, _ in gone if len(serial) >= SERIAL_MIN}
     for kind in {kind for kind, *_ in gone}:
@@ -81,12 +83,11 @@ def of_missing(node: str, gone: Parts) -> Names:
 def at_missing(
     faults: Iterable[Fault], gone: Parts, inventory: Inventory | None
 ) -> tuple[Fault, ...]:
-    """A fault that only counts GPUs ("7 of 8 GPUs", at the host) stands at each that is not there.
+    """Move a fault that only counts GPUs ("7 of 8 GPUs", at the host) to each missing GPU's slot.
 
-    One of them may tell the missing serials; once the inventory is read anew nobody does: the slots
-    that are empty since the case was opened are it, or else the gap in the numbers of the slots.
-    Where none of them is exactly as many as are missing, the fault stays where it is: a slot is not
-    guessed.
+    A fault may name the missing serials. Otherwise the slots that became empty since the case was
+    opened are used, or else the gap in the numbers of the slots. Where none of them has exactly as
+    many as are missing, the fault stays at the host: a slot is never guessed.
     """
     lost = [slot for kind, slot, *_ in gone if kind == DeviceKind.GPU.value]
     devices = inventory.devices if inventory else ()
@@ -115,7 +116,7 @@ def at_missing(
 
 
 def _gaps(inventory: Inventory | None, wanted: int) -> list[str]:
-    """Empty GPU slots between the first and the last number; none if it is not certain."""
+    """Return empty GPU slots between the first and the last number; none if that is ambiguous."""
     slots = [d.slot for d in inventory.devices if d.kind is DeviceKind.GPU] if inventory else []
     parsed = [match for slot in slots if (match := _NUMBERED.fullmatch(slot))]
     if not parsed or len(parsed) != len(slots) or len({m[1] for m in parsed}) != 1:
@@ -128,23 +129,25 @@ def _gaps(inventory: Inventory | None, wanted: int) -> list[str]:
 
 
 def _rows(text: str) -> list[dict[str, str]]:
-    outputs = raw_outputs(text)
+    outputs = parse_outputs(text)
     if outputs is None or GPUS.name not in outputs:
         return []
     try:
-        return [dict(row) for row in table(outputs, GPUS, "index", "uuid", "serial")]
+        return [dict(row) for row in read_table(outputs, GPUS, "index", "uuid", "serial")]
     except Unreadable:
         return []
 
 
 def pci_of(text: str) -> str:
-    """The first PCI address in a text, as domain:bus:device in four digits; "" without one."""
+    """Return the first PCI address in a text, as domain:bus:device in four digits; "" without
+    one.
+    """
     match = _PCI.search(text)
     return f"{match[1][-4:]}:{match[2]}:{match[3]}".lower() if match else ""
 
 
 def named(fault: Fault, names: Names) -> Fault:
-    """The fault at its slot, if any of its words is a name of one; else as it is."""
+    """Return the fault at its slot, if its text has an alias of one; otherwise unchanged."""
     for text in (fault.part, fault.detail):
         slot = slot_in(text, names)
         if slot:
@@ -153,7 +156,7 @@ def named(fault: Fault, names: Names) -> Fault:
 
 
 def slot_in(text: str, names: Names) -> str:
-    """The slot that a text speaks of; "" if it names none that is known."""
+    """Return the slot that a text names; "" if it has no alias of one."""
     if (pci := pci_of(text)) in names and pci:
         return names[pci]
     if (match := _INTERFACE.search(text)) is not None:

@@ -1,8 +1,9 @@
-"""Which remedy comes next: a ladder for each kind of part, bounded and rate-limited. Pure.
+"""Choice of the next remedy: an escalation order for each kind of part, bounded and rate-limited.
+Pure.
 
-The ladders are data (`remedy_ladders.csv`), from the remedy that costs least. Rule: what was tried
-as often as its line allows within its window, in this case or an earlier one, is not tried again;
-after `replace` there is nothing but a person.
+The orders are data (`remedy_ladders.csv`), from the cheapest remedy. A remedy that was tried as
+often as its line allows within its window, in this case or an earlier one, is not tried again;
+after `replace` only a person can decide.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from provisioner.model.base import Record
 from provisioner.model.case import (
     BY_PEOPLE,
     Case,
-    Outcome,
     PartClass,
     RemedyKind,
+    RemedyOutcome,
     RemedyTry,
     Suspect,
 )
@@ -37,21 +38,21 @@ class Rung(Record):
     remedy: RemedyKind
     tries_max: int  # on one part within `window_h`
     window_h: float
-    component: str = ""  # REFLASH: which component of the matrix is written once more
-    work: str = ""  # BY_PEOPLE: what to do; {part} is the suspect
+    component: str = ""  # REFLASH: the component of the matrix that is written again
+    work: str = ""  # BY_PEOPLE: the instruction; {part} is the suspect
     why: str
 
 
 class Limits(Record):
-    """What the site allows; see the settings of the same words."""
+    """Limits of the site; the settings of the same names document them."""
 
-    resets_per_day: int = 4  # of one node, by all its cases
-    confidence_min: float = 0.4  # below it no part is replaced: a person diagnoses first
+    resets_per_day: int = 4  # of one node, over all its cases
+    confidence_min: float = 0.4  # below it no part is replaced before a person has diagnosed
     shortest_s: float = 0.0  # between two remedies of one node
 
 
 class Try(Record):
-    """Carry out this remedy on that suspect now."""
+    """Decision to carry out this remedy on that suspect now."""
 
     rung: Rung
     suspect: Suspect
@@ -59,16 +60,16 @@ class Try(Record):
 
 
 class Later(Record):
-    """Nothing before this time."""
+    """Decision to wait until a time."""
 
     at: float
     why: str
 
 
 class People(Record):
-    """A person works on it: reseat, replace, or diagnose."""
+    """Decision that a person works on the node: reseat, replace, or diagnose."""
 
-    rung: Rung | None  # None: the ladder is at its end
+    rung: Rung | None  # None: the escalation order is at its end
     suspect: Suspect
     attempt: int
     work: str
@@ -79,7 +80,7 @@ Choice = Try | Later | People
 
 @cache
 def ladders() -> Mapping[PartClass, tuple[Rung, ...]]:
-    """Every ladder, in its order."""
+    """Return every escalation order by kind of part."""
     text = resources.files("provisioner.planning.repair").joinpath("remedy_ladders.csv").read_text()
     found: dict[PartClass, tuple[Rung, ...]] = {}
     for row in csv.DictReader(text.splitlines()):
@@ -96,10 +97,10 @@ def choose(
     now: float,
     unable: Iterable[RemedyKind] = (),
 ) -> Choice:
-    """The next remedy for the first suspect. `past`: tries of this node's earlier cases.
+    """Return the next remedy for the first suspect. `past`: tries of this node's earlier cases.
 
-    `unable`: remedies that cannot be carried out on this node at all (no image to write, a BMC
-    that does not answer).
+    `unable`: remedies that cannot be carried out on this node at all (no image to write, a BMC that
+    does not answer).
     """
     assert case.suspects
     suspect = case.suspects[0]
@@ -122,7 +123,7 @@ def choose(
 
 
 def _from(ladder: Sequence[Rung], start: RemedyKind | None, case: Case) -> Sequence[Rung]:
-    """The ladder from its first useful rung; never below what was already tried in this case."""
+    """Return the escalation order from its first useful remedy."""
     names = [r.remedy for r in ladder]
     first = names.index(start) if start in names else 0
     return ladder[first:]
@@ -138,14 +139,14 @@ def _recent(
         if t.remedy is rung.remedy
         and t.started_at >= since
         and _same(t, suspect)
-        and t.outcome is not Outcome.CURED
+        and t.outcome is not RemedyOutcome.CURED
     ]
 
 
 def _hopeless(rung: Rung, suspect: Suspect, tries: Sequence[RemedyTry]) -> bool:
-    """What could not be carried out in this case is not tried a second time."""
+    """Return whether a remedy already could not be carried out in this case."""
     return any(
-        t.remedy is rung.remedy and t.outcome is Outcome.NOT_DONE and _same(t, suspect)
+        t.remedy is rung.remedy and t.outcome is RemedyOutcome.NOT_DONE and _same(t, suspect)
         for t in tries
     )
 
@@ -155,7 +156,7 @@ def _same(tried: RemedyTry, suspect: Suspect) -> bool:
 
 
 def _held(rung: Rung, tries: Sequence[RemedyTry], limits: Limits, now: float) -> Later | None:
-    """What the node's own limits say, whichever part is meant."""
+    """Return the wait that the node's own limits impose, for any part; None if there is none."""
     last = max((t.started_at for t in tries), default=float("-inf"))
     if now - last < limits.shortest_s:
         return Later(at=last + limits.shortest_s, why="the last remedy was tried just now")
@@ -181,18 +182,18 @@ def _people(rung: Rung, suspect: Suspect, attempt: int, limits: Limits) -> Peopl
 
 
 def measured(tried: RemedyTry, after: Iterable[str], now: float, *, well: bool) -> RemedyTry:
-    """The try with its effect. `after`: keys of the faults that are there now."""
+    """Return the try with its effect. `after`: keys of the present faults."""
     before, left = set(tried.before), set(after)
     if well:
-        outcome, left = Outcome.CURED, set()
+        outcome, left = RemedyOutcome.CURED, set()
     elif not before & left and left:
-        outcome = Outcome.WORSE if left - before and not before - left else Outcome.LESS
+        outcome = RemedyOutcome.WORSE if left - before and not before - left else RemedyOutcome.LESS
     elif left - before:
-        outcome = Outcome.WORSE
+        outcome = RemedyOutcome.WORSE
     elif before - left:
-        outcome = Outcome.LESS
+        outcome = RemedyOutcome.LESS
     else:
-        outcome = Outcome.SAME
+        outcome = RemedyOutcome.SAME
     done_at = tried.done_at or now
     return tried.model_copy(
         update={

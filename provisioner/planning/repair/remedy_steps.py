@@ -1,6 +1,7 @@
-"""The steps that a remedy consists of, for the executor. Pure.
+"""The steps of a remedy, for the executor. Pure.
 
-Their `reason` names case and try: by it the ledger tells whether they were carried out already.
+Their `reason` names case and try, by which the ledger identifies steps that were already carried
+out.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _RESETS = {
 def steps(
     tried: RemedyTry, words: str, node: Node, inventory: Inventory | None, matrix: Matrix
 ) -> tuple[Step, ...] | str:
-    """What to do, in order; () for a remedy that touches nothing; or why it cannot be done."""
+    """Return the steps in order; () for a remedy without any; or why it cannot be carried out."""
     if tried.remedy is RemedyKind.RERUN:
         return ()
     if inventory is None:
         return "nothing is known of the node: it was never read"
     if tried.remedy is RemedyKind.GPU_RESET:
         told = any(key.startswith("check:kernel_log") for key in tried.before)
-        # the log of this boot keeps what was: only a new boot shows what comes again
+        # the log of this boot keeps earlier events: only a new boot shows which ones recur
         anew = (_reset(Activation.WARM_REBOOT, f"{words}: the kernel's log begins anew"),)
         return (_gpu_reset(words), *(anew if told else ()))
     if tried.remedy is RemedyKind.REFLASH:
@@ -63,8 +64,8 @@ def _reset(reset: Activation, words: str, activates: tuple[tuple[str, str], ...]
         kind=StepKind.ACTIVATE,
         activation=reset,
         activates=activates,
-        disruption=act.disruption(reset),
-        duration_s=act.duration_s(reset),
+        disruption=act.get_disruption(reset),
+        duration_s=act.estimate_duration_s(reset),
         expected=(),
         reason=words,
     )
@@ -73,7 +74,7 @@ def _reset(reset: Activation, words: str, activates: tuple[tuple[str, str], ...]
 def _reflash(
     tried: RemedyTry, words: str, node: Node, inventory: Inventory, matrix: Matrix
 ) -> tuple[Step, ...] | str:
-    """The pinned version written over itself, then the reset that its edge asks for."""
+    """Return the update of the pinned version over itself, then the reset that its edge needs."""
     kind = next((r.component for r in ladders()[tried.kind] if r.remedy is RemedyKind.REFLASH), "")
     release = matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release is not None else None
@@ -118,13 +119,13 @@ def _file(edge: Edge, artifact: str, sha256: str) -> tuple[str, str]:
 
 
 def _slots(part: str, kind: str, inventory: Inventory) -> tuple[str, ...]:
-    """The suspect's own slot where the component has one; else all of them."""
+    """Return the suspect's own slot where the component has one; otherwise all of its slots."""
     slots = tuple(c.slot for c in inventory.of_kind(kind))
     return (part,) if part in slots else slots
 
 
 def latest(entries: Sequence[LedgerEntry], step: Step) -> LedgerEntry | None:
-    """The newest settled row of this very step; the case's words make it the only one."""
+    """Return the newest settled row of this very step; the case's words identify it."""
     mine = [
         e
         for e in entries

@@ -1,7 +1,9 @@
-"""How long repairs take, by stage, part and vendor, and how much of its nodes a tenant had. Pure.
+"""Report of repair times by stage, part and vendor, and of the availability of tenants' nodes.
+Pure.
 
-Availability is taken from the journal's rows of state: a node counts for its tenant from the first
-release to it until it is given back for good; what lies between draining and release is lost.
+Availability is computed from the journal's rows of state: a node counts for its tenant from its
+first release to the tenant until it is reclaimed for good; the time between draining and release is
+lost.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ PROPER = frozenset({Ending.CURED, Ending.REPAIRED})  # cases in which something 
 
 
 class Figure(Record):
-    """Times in seconds of so many cases."""
+    """Times in seconds of a number of cases."""
 
     name: str
     cases: int
@@ -27,7 +29,7 @@ class Figure(Record):
 
 
 class TenantTime(Record):
-    """How long a tenant's nodes served it, of the time that they were its own."""
+    """The time that a tenant's nodes served it, of the time that they were allocated to it."""
 
     tenant: str
     nodes: int
@@ -36,12 +38,12 @@ class TenantTime(Record):
 
     @property
     def availability(self) -> float:
-        """From 0 to 1; 1 if nothing was owed yet."""
+        """Return a share from 0 to 1; 1 if no node was allocated yet."""
         return self.served_s / self.owed_s if self.owed_s > 0 else 1.0
 
 
 class RepairReport(Record):
-    """Closed cases, and what is open now."""
+    """Closed cases, and the number of open ones."""
 
     since: float
     until: float
@@ -59,7 +61,9 @@ class RepairReport(Record):
 def report(
     cases: Sequence[Case], states: Iterable[Mapping[str, Any]], since: float, until: float
 ) -> RepairReport:
-    """Of cases opened within the time; `states` are the journal's rows, in their order."""
+    """Return the report of cases opened within the time; `states` are the journal's rows, in
+    order.
+    """
     mine = [c for c in cases if since <= c.opened_at < until]
     repaired = [c for c in mine if c.ending in PROPER]
     stages: dict[str, list[float]] = {}
@@ -94,7 +98,7 @@ def report(
 
 
 def stage_times(case: Case) -> dict[Stage, float]:
-    """Seconds in each stage; one that was entered several times is summed."""
+    """Return the seconds in each stage; several stays in one stage are summed."""
     found: dict[Stage, float] = {}
     for entered, left in zip(case.stages, case.stages[1:], strict=False):
         found[entered.stage] = found.get(entered.stage, 0.0) + max(0.0, left.at - entered.at)
@@ -104,7 +108,7 @@ def stage_times(case: Case) -> dict[Stage, float]:
 def availability(
     rows: Iterable[Mapping[str, Any]], since: float, until: float
 ) -> tuple[TenantTime, ...]:
-    """Of every tenant that had a node within the time, by name."""
+    """Return the times of every tenant that had a node within the time, by name."""
     serving: dict[str, tuple[str, float]] = {}  # node -> (tenant, since when it serves)
     owned: dict[str, tuple[str, float]] = {}
     owed: dict[str, float] = {}
@@ -128,7 +132,7 @@ def availability(
             serving.setdefault(node, (tenant, at))
         elif row["kind"] == "request":
             _left(detail, node, at, serving, owned, add, served, owed)
-        elif row["kind"] in ("retired", "replaced"):  # it is nobody's from now on
+        elif row["kind"] in ("retired", "replaced"):  # it belongs to no tenant from now on
             gone = {"request": "reclaim"}
             _left(gone, node, at, serving, owned, add, served, owed)
     for node, begun in serving.items():
@@ -156,7 +160,9 @@ def _left(
     served: dict[str, float],
     owed: dict[str, float],
 ) -> None:
-    """A node that is taken back: for repair it stays its tenant's, else it does not."""
+    """End the service of a reclaimed node: under repair it stays allocated, otherwise it does
+    not.
+    """
     word = str(detail.get("request", ""))
     if word not in ("repair", "reclaim", "shrink"):
         return

@@ -1,7 +1,7 @@
-"""Takes secrets out of text before it leaves the house: known ones by value, others by their looks.
+"""Removal of secrets from text before it leaves the site: known ones by value, others by pattern.
 
-Rule: rather one word too many than a password. Patterns are bounded, so that a hostile log costs no
-more than its length.
+Removing one word too many is better than leaking a password. Patterns are bounded, so that the cost
+of a hostile log is linear in its length.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 REMOVED = "[removed]"
-SHORTEST = 6  # characters of a known secret: a shorter one would take ordinary words with it
+SHORTEST = 6  # characters of a known secret: a shorter one would remove ordinary words too
 _NAMES = (
     r"[\w.-]{0,40}(?:password|passwd|passphrase|secret|token|api[_-]?key|private[_-]?key|"
     r"credential|cookie|community)[\w.-]{0,40}"
@@ -31,7 +31,7 @@ _PATTERNS = (
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> tuple[str, int]:
-    """The text without secrets, and how many places were taken out."""
+    """Return the text without secrets, and the number of places that were removed."""
     count = 0
     for known in sorted({s for s in secrets if len(s) >= SHORTEST}, key=len, reverse=True):
         count += text.count(known)

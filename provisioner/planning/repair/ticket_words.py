@@ -1,7 +1,7 @@
-"""What a ticket says: the work, the part with its serial, and the way to it. Pure.
+"""The contents of a ticket: the work, the part with its serial, and the way to it. Pure.
 
-A ticket is told of by level, not by event: `wanted` is what its system is to know now, so that
-whoever starts anew sends what is missing and nothing else.
+Tickets are synchronised by state, not by event: `wanted` identifies the message that the ticket
+system should have, so that a restarted daemon sends only what it is missing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ TEXT_MAX = 20_000  # characters of a message
 
 
 def key_of(site: str, case: Case) -> str:
-    """The ticket's key: one for each case, for ever."""
+    """Return the ticket's key, which identifies the case for ever."""
     return f"{site}/{case.id}"
 
 
 def wanted(case: Case) -> str:
-    """What the ticket's system is to know now; "": nothing."""
+    """Return the identity of the message that the ticket system should have now; "": none."""
     ticket = case.ticket
     if ticket is None:
         return ""
@@ -35,7 +35,7 @@ def wanted(case: Case) -> str:
 
 
 def message(case: Case, node: Node, inventory: Inventory | None, site: str) -> TicketMessage:
-    """The message for what `case.ticket.asked` names."""
+    """Return the message for the state in `case.ticket.asked`."""
     ticket = case.ticket
     assert ticket is not None
     closed = ticket.asked == CLOSED
@@ -64,7 +64,7 @@ def message(case: Case, node: Node, inventory: Inventory | None, site: str) -> T
 
 
 def place_of(case: Case, node: Node) -> WorkPlace:
-    """Where the suspect part is."""
+    """Return the place of the suspect part."""
     where, part = node.location, case.suspect.part if case.suspect else ""
     ports = ports_of(part, node)
     rails = sorted({p.rail for p in ports})
@@ -82,7 +82,9 @@ def place_of(case: Case, node: Node) -> WorkPlace:
 
 
 def ports_of(part: str, node: Node) -> tuple[Port, ...]:
-    """Leaf ports that a part is cabled to: a card's own, a leaf's, or the port named in it."""
+    """Return the leaf ports that a part is cabled to: a card's own, a leaf's, or the one it
+    names.
+    """
     slot = part.split("/")[0]
     named = [p for p in node.ports if f"{p.switch}/{p.interface}" in part]
     cards = [p for p in node.ports if p.nic_slot == slot]
@@ -90,7 +92,7 @@ def ports_of(part: str, node: Node) -> tuple[Port, ...]:
 
 
 def part_of(case: Case, inventory: Inventory | None) -> WorkPart | None:
-    """The suspect, with what the last inventory knows of it."""
+    """Return the suspect, with its details from the last inventory."""
     suspect = case.suspect
     if suspect is None:
         return None
@@ -108,7 +110,7 @@ def part_of(case: Case, inventory: Inventory | None) -> WorkPart | None:
 
 
 def words(told: TicketMessage) -> str:
-    """The message for people."""
+    """Return the message as text for people."""
     p = told.place
     lines = [
         told.work,
@@ -159,5 +161,7 @@ def _line(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Words from devices and tenants without what moves a terminal or splits a header."""
+    """Return text of devices and tenants without characters that control a terminal or split a
+    header.
+    """
     return "".join(c if c.isprintable() else " " for c in text)

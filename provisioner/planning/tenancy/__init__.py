@@ -1,1 +1,1 @@
-"""Tenants' networks: VRFs, partitions, quotas, and the differences to correct. Pure."""
+"""Tenants' networks: VRFs, partitions, quotas, and the changes that bring them about. Pure."""

@@ -1,8 +1,9 @@
-"""InfiniBand partitions: what UFM lists, what it must list, and the way there. Pure.
+"""InfiniBand partitions: those that UFM lists, the desired ones, and the requests in between. Pure.
 
-Rule: a P_Key separates only if the default partition does not connect. All ports are in it, by
-UFM's own manual with full membership unless that was changed; as long as a member has it, or
-nobody can tell, nothing is placed into a tenant's partition.
+A P_Key separates only if the default partition does not connect. All ports are in it, by UFM's own
+manual with full membership unless that was changed. As long as a port is a full member of it, or
+its membership is not listed, no port is placed into a tenant's partition.
+
 Source: UFM Enterprise REST API guide, "PKey GUIDs REST API"; UFM user manual, "Partitioning".
 """
 
@@ -45,15 +46,16 @@ class Act:
 
 
 def read_guid(text: object) -> str | None:
-    """A port's GUID as 16 lowercase hexadecimal digits."""
+    """Return a port's GUID as 16 lowercase hexadecimal digits; None for any other value."""
     found = _GUID.fullmatch(text) if isinstance(text, str) else None
     return found[1].lower() if found else None
 
 
 def read_partitions(answer: Any) -> dict[int, Partition] | str:
-    """What `GET /resources/pkeys?guids_data=true` says, or why it cannot be read.
+    """Return the partitions of `GET /resources/pkeys?guids_data=true`, or why they cannot be read.
 
-    One unreadable member makes the whole unreadable: a port that is not seen is not isolated.
+    One unreadable member makes the whole answer unreadable, because a port that is not listed would
+    count as isolated.
     """
     if not isinstance(answer, dict) or len(answer) > PARTITIONS_MAX:
         return "the list of P_Keys is not an object"
@@ -64,7 +66,7 @@ def read_partitions(answer: Any) -> dict[int, Partition] | str:
         listed = entry.get("guids", [])
         if not isinstance(listed, list):
             return f"P_Key {key}: its ports are not a list"
-        pkey = int(key, 16) & DEFAULT  # the highest bit is the membership, not the key
+        pkey = int(key, 16) & DEFAULT  # the highest bit is the membership, not part of the key
         members = dict(found[pkey].members) if pkey in found else {}
         for one in listed:
             guid = read_guid(one.get("guid")) if isinstance(one, dict) else None
@@ -77,10 +79,10 @@ def read_partitions(answer: Any) -> dict[int, Partition] | str:
 
 
 def acts(tenants: Sequence[Tenant], seen: Mapping[int, Partition]) -> tuple[Act, ...] | Blocker:
-    """Partitions to make and to delete; () if all are as they should be.
+    """Return the partitions to make and to delete; () if all are as desired.
 
-    UFM takes a partition away with its last member (NVIDIA's own stand-in for UFM does so too), so
-    that one that was made once may be missing: it is made again with the next member.
+    UFM removes a partition with its last member (NVIDIA's own stand-in for UFM does so too), so a
+    partition that was made before may be missing: it is made again with the next member.
     """
     found = []
     for tenant in tenants:
@@ -104,9 +106,9 @@ def acts(tenants: Sequence[Tenant], seen: Mapping[int, Partition]) -> tuple[Act,
 def networks(
     guids: Iterable[str], tenants: Sequence[Tenant], seen: Mapping[int, Partition]
 ) -> dict[str, frozenset[str]]:
-    """Names of the networks of each port, without the default partition; "0x1234" for a stranger's.
+    """Return the networks of each port except the default partition; "0x1234" for a foreign one.
 
-    A limited member counts: it reaches every full one.
+    A limited member counts, because it reaches every full one.
     """
     names = _names(tenants)
     return {
@@ -119,13 +121,26 @@ def networks(
     }
 
 
+def list_members(
+    tenants: Sequence[Tenant], seen: Mapping[int, Partition]
+) -> dict[str, frozenset[str]]:
+    """Return the names of the networks of every member, as `networks` does for chosen ones."""
+    names = _names(tenants)
+    found: dict[str, set[str]] = {}
+    for pkey, partition in seen.items():
+        if pkey != DEFAULT:
+            for guid in partition.members:
+                found.setdefault(guid, set()).add(names.get(pkey, f"{pkey:#06x}"))
+    return {guid: frozenset(held) for guid, held in found.items()}
+
+
 def placing(
     guids: Sequence[str], vrf: str, tenants: Sequence[Tenant], seen: Mapping[int, Partition]
 ) -> tuple[Act, ...] | Blocker:
-    """Requests that bring ports into one partition and out of every other; out comes first.
+    """Return the requests that move ports into one partition and out of every other.
 
-    Into maintenance a port is taken out of whatever it is in. Into a customer's, a stranger's
-    partition is a blocker: nobody knows what it is for.
+    Removal comes first. For maintenance, a port is removed from every other partition. For a
+    tenant, a foreign partition is a blocker, because its purpose is not recorded.
     """
     target = next((pkey for pkey, name in _names(tenants).items() if name == vrf), None)
     if target is None:
@@ -147,9 +162,9 @@ def placing(
 def connected(
     guids: Sequence[str], seen: Mapping[int, Partition], *, limited: bool
 ) -> Blocker | None:
-    """Why the default partition joins these ports with others; None if it is known not to.
+    """Return why the default partition joins these ports with others; None if it provably does not.
 
-    `limited`: a person's word that the default membership is limited, for where UFM lists no
+    `limited`: a person confirmed that the default membership is limited, for a UFM that lists no
     members of that partition.
     """
     default = seen.get(DEFAULT)
@@ -166,7 +181,7 @@ def connected(
 
 
 def is_so(act: Act, seen: Mapping[int, Partition]) -> bool:
-    """Whether what was seen is what a request asks for."""
+    """Return whether the observed partitions have the result of a request."""
     there = seen.get(act.pkey)
     if act.verb == "delete":
         return there is None

@@ -1,7 +1,7 @@
-"""What a tenant has against what it may have. Pure.
+"""Quotas of tenants compared with their use. Pure.
 
-Rule: a quota is held against what was asked for, not against what it has so far: a wish that can
-never be fulfilled is refused when it is made.
+A quota is compared with the requested numbers, not with those reached so far, so that a request
+that can never be fulfilled is refused at once.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ GPUS_PER_NODE = 8  # HGX, eight rails: one GPU each
 
 
 class Usage(Record):
-    """What a tenant holds now, and what it waits for."""
+    """The resources that a tenant has at present, and those it waits for."""
 
-    nodes: int  # that are allocated to it
+    nodes: int  # allocated to it
     wanted: int
-    gpus: int  # of those wanted
-    prefixes: int  # that it exchanges with the outside, each one once
+    gpus: int  # of the wanted nodes
+    prefixes: int  # that it exchanges with the outside, each counted once
 
 
 def usage(tenant: Tenant, nodes: Iterable[Node], gpus_per_node: int = GPUS_PER_NODE) -> Usage:
-    """The tenant's share of the site."""
+    """Return the tenant's share of the site."""
     held = sum(n.tenant == tenant.name for n in nodes)
     return Usage(
         nodes=held,
@@ -37,7 +37,7 @@ def usage(tenant: Tenant, nodes: Iterable[Node], gpus_per_node: int = GPUS_PER_N
 
 
 def exceeded(tenant: Tenant, used: Usage) -> tuple[Blocker, ...]:
-    """Every quota that the tenant's wish is over."""
+    """Return a blocker for every quota that the tenant's request exceeds."""
     quota = tenant.quota
     return tuple(
         Blocker(

@@ -1,9 +1,9 @@
-"""What BGP and EVPN do for a tenant on a leaf, beside what they were told. Pure.
+"""Proof of a tenant's BGP and EVPN state on a leaf, in addition to its configuration. Pure.
 
-Route targets: the L3VNI's own, as the leaf imports and exports them, equal to the tenant's and
-nothing else. Sessions: each one of the tenant to the outside is established, and there is no other.
-Shapes: NVUE reference, "nv show evpn vni <vni-id> bgp-info", whose names in brackets are lists;
-"nv show vrf <vrf-id> router bgp neighbor".
+Route targets: the L3VNI's own, as the leaf imports and exports them, equal the tenant's and no
+others. Sessions: each one of the tenant to the outside is established, and there is no other.
+Shapes: NVUE reference, "nv show evpn vni <vni-id> bgp-info", whose names in brackets are lists; "nv
+show vrf <vrf-id> router bgp neighbor".
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
 
-SESSIONS_MAX = 4096  # of one VRF; a tenant has some
+SESSIONS_MAX = 4096  # of one VRF; a tenant has a few
 TARGETS_MAX = 1024
 
 
 def read_targets(answer: Any) -> tuple[frozenset[str], frozenset[str]] | None:
-    """Route targets that a VNI imports and exports; None if it does not say."""
+    """Return the route targets that a VNI imports and exports; None if they cannot be read."""
     if not isinstance(answer, Mapping):
         return None
     found = []
@@ -35,7 +35,7 @@ def read_targets(answer: Any) -> tuple[frozenset[str], frozenset[str]] | None:
 
 
 def read_states(answer: Any) -> dict[str, str] | None:
-    """Neighbour -> state of its session, in lower case; None if one cannot be read."""
+    """Return neighbour -> state of its session in lower case; None if one cannot be read."""
     if not isinstance(answer, Mapping) or len(answer) > SESSIONS_MAX:
         return None
     states = {n: e.get("state") if isinstance(e, Mapping) else None for n, e in answer.items()}
@@ -51,7 +51,7 @@ def missing(
     targets: tuple[frozenset[str], frozenset[str]] | None,
     states: Mapping[str, str] | None,
 ) -> tuple[Blocker, ...]:
-    """What the leaf does not do yet for this tenant; () if it does all, and no more."""
+    """Return the differences of the leaf's state from this tenant's; () if there are none."""
     said = []
     if targets is None:
         said.append("its route targets cannot be read")
@@ -75,7 +75,7 @@ def missing(
             reason=Reason.ISOLATION,
             subject=f"{switch}/{tenant.vrf}",
             detail="".join(c if c.isprintable() else " " for c in words)[:300],
-            unblock="Look at the leaf's BGP and at the router outside; it is tried again.",
+            unblock="Examine the leaf's BGP and the router outside; it is tried again.",
         )
         for words in said
     )

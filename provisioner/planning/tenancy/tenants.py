@@ -1,7 +1,8 @@
-"""What a person may ask of tenants: create, grow, shrink, delete; the new record, or why not. Pure.
+"""Requests of people about tenants: create, change, shrink, delete. Pure.
 
-Each is decided on the whole set of tenants and nodes as they are now, and written in one
-transaction with what it was decided on. Asking again for what is already so changes nothing.
+Each request is decided from the whole set of tenants and nodes at present, and the new record is
+written in one transaction with the rows that it was decided on. A repeated request for a state that
+is already reached changes nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
-from provisioner.planning.lifecycle.operator_requests import reclaim
+from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.tenancy.quotas import exceeded, usage
 from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, name_problem
 
-# The partition of tenant 0; the site's own choice, as nobody publishes one. Below are 255 keys for
-# the site's own partitions, among them that of the maintenance tenant.
+# The partition of tenant 0; the site's choice, as no document gives one. Below are 255 keys for the
+# site's own partitions, among them that of the maintenance tenant.
 PKEY_FIRST = 0x100
 PKEY_MAINTENANCE = 0xFF
 PKEYS = range(0x1, 0x7FFF)  # UFM: between 0x0 and 0x7fff, both excluded
@@ -32,7 +33,7 @@ Refused = tuple[Blocker, ...]
 
 
 class Request(Record):
-    """What a tenant is to be; None: as it is, or the default of a new one."""
+    """The desired fields of a tenant; None: unchanged, or the default of a new one."""
 
     name: str
     vrf: str | None = None
@@ -46,7 +47,9 @@ class Request(Record):
 def create(
     asked: Request, tenants: Sequence[Tenant], nodes: Sequence[Node], fabric: FabricPlan
 ) -> Tenant | Refused:
-    """A new tenant with the lowest free number, or the one that is there if it is the same."""
+    """Return a tenant with the lowest free number, or the existing one if it has the same
+    fields.
+    """
     known = next((t for t in tenants if t.name == asked.name), None)
     made = Tenant(
         name=asked.name,
@@ -81,7 +84,9 @@ def create(
 def change(
     asked: Request, tenants: Sequence[Tenant], nodes: Sequence[Node], fabric: FabricPlan
 ) -> Tenant | Refused:
-    """Grow, or other neighbours, storage or quota. Fewer nodes are `shrink`'s."""
+    """Return the tenant with more nodes, or other units, sessions, storage or quota; `shrink`
+    has fewer nodes.
+    """
     known = _managed(asked.name, tenants)
     if not isinstance(known, Tenant):
         return known
@@ -91,7 +96,7 @@ def change(
     wished = known.nodes_wanted if asked.nodes is None else asked.nodes
     if wished < known.nodes_wanted:
         detail = f"{wished} nodes are fewer than its {known.nodes_wanted}"
-        return (_no(Reason.REFUSED, known.name, detail, "Use shrink: it says which nodes go."),)
+        return (_no(Reason.REFUSED, known.name, detail, "Use shrink, which names the nodes."),)
     given = {
         "nodes_wanted": wished,
         "units": known.units if asked.units is None else tuple(sorted(set(asked.units))),
@@ -117,7 +122,7 @@ def change(
 
 
 class Shrunk(Record):
-    """The tenant with fewer nodes, and the nodes that leave it: reclaimed, or not yet released."""
+    """A tenant with fewer nodes, and the nodes that leave it: reclaimed, or not yet released."""
 
     tenant: Tenant
     nodes: tuple[Node, ...] = ()
@@ -131,8 +136,10 @@ def shrink(
     nodes: Sequence[Node],
     now: float,
 ) -> Shrunk | Refused:
-    """Down to `to` nodes. `leaving`: which go; without, those that it does not hold yet, then the
-    last by place. A released node is drained, fenced and erased like every one that is reclaimed.
+    """Return the tenant with `to` nodes.
+
+    `leaving`: the nodes that leave; without it, first nodes that are not allocated yet, then the
+    last ones by place. A released node is drained, fenced and erased like every reclaimed one.
     """
     known = _managed(name, tenants)
     if not isinstance(known, Tenant):
@@ -152,7 +159,7 @@ def shrink(
         chosen.setdefault(node.id, node)
     if len(held) - len(chosen) > to or (leaving and len(held) - len(chosen) < min(to, len(held))):
         detail = f"without {len(chosen)} of {len(held)} nodes it does not have {to}"
-        return (_no(Reason.REFUSED, name, detail, "Name as many as go, or a smaller number."),)
+        return (_no(Reason.REFUSED, name, detail, "Name as many as leave, or a smaller number."),)
     moved, problems = [], []
     for node in chosen.values():
         left = _left(node, now)
@@ -167,7 +174,9 @@ def shrink(
 
 
 def delete(name: str, tenants: Sequence[Tenant], nodes: Sequence[Node]) -> Tenant | Refused | None:
-    """The tenant on its way out; None if there is none of this name. Refused while it has nodes."""
+    """Return the tenant in phase LEAVING; None if none has this name. Refused while it has
+    nodes.
+    """
     there = next((t for t in tenants if t.name == name), None)
     if there is None or there.phase is Phase.LEAVING:
         return there
@@ -185,12 +194,25 @@ def delete(name: str, tenants: Sequence[Tenant], nodes: Sequence[Node]) -> Tenan
 # --- what a tenant must be
 
 
+def find_damaged(tenants: Sequence[Tenant]) -> tuple[Blocker, ...]:
+    """Return blockers against changes of any network while a tenant's row is damaged.
+
+    Networks are written from all tenants together, and would lose the damaged row's part.
+    """
+    unblock = "Repair its row, or restore a backup: `provisioner doctor` names it."
+    return tuple(
+        _no(Reason.DAMAGED_ROW, t.name, "the tenant's row is damaged", unblock)
+        for t in tenants
+        if t.is_damaged
+    )
+
+
 def _left(node: Node, now: float) -> Node | str:
     if node.state is State.RELEASED:
-        return reclaim(node, now)
+        return reclaim_node(node, now)
     if node.state is State.CERTIFIED:
         return node.model_copy(update={"tenant": "", "note": "no longer allocated"})
-    return f"it is {node.state}, and is not taken away meanwhile"
+    return f"it is {node.state}, and is not reclaimed in this state"
 
 
 def _managed(name: str, tenants: Sequence[Tenant]) -> Tenant | Refused:
@@ -206,7 +228,7 @@ def _managed(name: str, tenants: Sequence[Tenant]) -> Tenant | Refused:
 
 
 def _free_number(tenants: Sequence[Tenant], fabric: FabricPlan) -> int | None:
-    """The lowest number whose VNI nobody has, also no tenant of the expected-hardware list."""
+    """Return the lowest number whose VNI is free, also of tenants on the expected-hardware list."""
     taken = {t.number for t in tenants}
     vnis = {t.l3vni for t in tenants}
     first = fabric.plan.vni_first
@@ -261,7 +283,7 @@ def _unsound(tenant: Tenant, others: Sequence[Tenant], fabric: FabricPlan) -> li
 
 
 def _bad(session: Outside) -> list[str]:
-    """What is wrong with a session's addresses. IPv4 only: no IPv6 policy is written yet."""
+    """Return the errors in a session's addresses. IPv4 only: there is no IPv6 policy yet."""
     found = []
     try:
         peer = ipaddress.IPv4Address(session.peer)

@@ -1,8 +1,8 @@
-"""From what a leaf must hold of the tenants and what it was seen to hold, to one revision. Pure.
+"""The change that brings a leaf to the desired state of all tenants, as one revision. Pure.
 
-Rule: what cannot be seen blocks, and a VRF with a port in it is never removed. Sets that isolate
-(route targets, VNI, imports, sessions, policy rules) must be equal, not merely contain what is
-wanted: one target too many is a way into another tenant's network.
+A state that cannot be read blocks, and a VRF with a port in it is never removed. Sets that isolate
+(route targets, VNI, imports, sessions, policy rules) must be equal to the desired ones, never
+larger: one extra target leads into another tenant's network.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.tenancy.vrf_obstacles import Path, SeenLeaf, at, blocker, has, obstacles
 from provisioner.planning.tenancy.vrf_plan import LeafPlan, Tree, owned_mark
 
-# where every key that is not wanted is taken away; * is any key
+# where every key that is not desired is removed; * is any key
 _CLOSED: tuple[Path, ...] = (
     ("vrf", "*", "evpn", "vni"),
     ("vrf", "*", "router", "bgp", "route-export", "to-evpn", "route-target"),
@@ -28,21 +28,22 @@ _IMPORTS = ("router", "bgp", "address-family", "ipv4-unicast", "route-import", "
 
 @dataclass(frozen=True)
 class LeafChange:
-    """One revision of one leaf: paths to take away, then a tree to merge. Empty: nothing to do."""
+    """One revision of one leaf: paths to remove, then a tree to merge. Empty: no change."""
 
     switch: str
     unset: tuple[Path, ...] = ()
     wanted: Tree = field(default_factory=dict)
-    present: Mapping[str, str] = field(default_factory=dict)  # VRF -> VNI, to be seen afterwards
+    # VRF -> VNI, to be verified afterwards
+    present: Mapping[str, str] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()  # VRFs that must be gone afterwards
 
     @property
     def empty(self) -> bool:
-        """Whether the leaf holds what it must hold."""
+        """Return whether the leaf already has the desired state."""
         return not self.unset and not self.wanted
 
     def lines(self) -> tuple[str, ...]:
-        """The same as commands of the switch, for a person; the order is the order of the work."""
+        """Return the change as commands of the switch, for a person, in the order of execution."""
         return (
             *(f"nv unset {' '.join(path)}" for path in self.unset),
             *(f"nv set {' '.join(words)}" for words in _words(self.wanted)),
@@ -57,10 +58,10 @@ def difference(
     managed: Sequence[str],
     focus: Collection[str] = (),
 ) -> LeafChange | tuple[Blocker, ...]:
-    """What would bring one leaf to what it must hold, or everything that stands in the way.
+    """Return the change that brings one leaf to its desired state, or all blockers.
 
-    `managed`: VRFs of all tenants that have a number, also of those that leave: whichever of them
-    is not in `wanted` has no business on this leaf. `focus`: those whose presence is to be proved.
+    `managed`: VRFs of all tenants with a number, including those that leave; one that is not in
+    `wanted` does not belong on this leaf. `focus`: those whose presence is to be proved.
     """
     if isinstance(seen, Blocker):
         return (seen,)
@@ -86,7 +87,9 @@ def difference(
 
 
 def missing(wanted: Mapping[str, Any], held: object) -> Tree:
-    """What of a tree another one does not hold. Scalars are compared as the switch writes them."""
+    """Return the part of a tree that another one lacks. Scalars are compared as the switch
+    prints them.
+    """
     have = held if isinstance(held, Mapping) else {}
     found: Tree = {}
     for key, value in wanted.items():
@@ -101,18 +104,20 @@ def missing(wanted: Mapping[str, Any], held: object) -> Tree:
 
 
 def proved(change: LeafChange, seen: SeenLeaf) -> tuple[Blocker, ...]:
-    """Why a change is not yet what the switch does, and will do after its next start; () if so."""
+    """Return why a change is not yet in force, or would not survive a restart; () if it is
+    proved.
+    """
     wrong = {v: "the switch has no such VRF" for v in change.present if v not in seen.vrfs}
     wrong |= {v: "the switch still has this VRF" for v in change.absent if v in seen.vrfs}
     for vrf, vni in change.present.items():
         if vrf not in wrong and seen.vnis.get(vrf) != frozenset({vni}):
-            wrong[vrf] = f"its routes do not go by VNI {vni} yet"
+            wrong[vrf] = f"its routes do not use VNI {vni} yet"
     found = [
         blocker(
             Reason.ISOLATION,
             f"{change.switch}/{vrf}",
             f"applied, but {problem}",
-            "Look at the switch's log, then ask again.",
+            "Examine the switch's log, then ask again.",
         )
         for vrf, problem in sorted(wrong.items())
     ]
@@ -143,7 +148,7 @@ def _old_imports(
     managed: Sequence[str],
     gone: Sequence[str],
 ) -> list[Path]:
-    """Tenants in the allow-lists of VRFs that are not ours, who have no business there."""
+    """Return import paths of tenants in the site's own VRFs that are no longer desired."""
     found: list[Path] = []
     for vrf in at(applied, ("vrf",)):
         if vrf in managed or vrf in gone:

@@ -1,4 +1,4 @@
-"""What stands in the way of a tenant's network on a leaf, by what was seen of the leaf. Pure."""
+"""Obstacles to a tenant's network on a leaf, from the leaf's observed state. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SeenLeaf:
-    """A leaf as it was read: `applied` is its configuration, the rest is operational state.
+    """A leaf as it was read: `applied` is its configuration, the other fields are operational
+    state.
 
-    `vnis` has the VRFs that were asked for. `saved`: the switch starts with what is applied.
+    `vnis` has the requested VRFs. `saved`: the startup configuration equals the applied one.
     """
 
     switch: str
@@ -35,7 +36,7 @@ def obstacles(
     managed: Sequence[str],
     gone: Sequence[str],
 ) -> tuple[Blocker, ...]:
-    """Everything that must be put right before the leaf may be changed; () if nothing is.
+    """Return every blocker that must be removed before the leaf may be changed; () if none.
 
     `gone`: VRFs that are to be removed from it.
     """
@@ -51,7 +52,7 @@ def obstacles(
 
 
 def _unprepared(leaf: LeafPlan, seen: SeenLeaf, wanted: Mapping[str, Any]) -> Iterator[Blocker]:
-    """Tenants' networks need what the leaf's base configuration brings."""
+    """Return blockers for missing parts of the leaf's base configuration."""
     if not wanted:
         return
     if leaf.os == "sonic":
@@ -63,7 +64,7 @@ def _unprepared(leaf: LeafPlan, seen: SeenLeaf, wanted: Mapping[str, Any]) -> It
     for what, path in (("EVPN", ("evpn",)), ("VXLAN", ("nve", "vxlan"))):
         tree = at(seen.applied, path)
         if tree.get("enable") != "on" and tree.get("state") != "enabled":
-            detail = f"{what} is not enabled, and tenants' routes go by it"
+            detail = f"{what} is not enabled, and tenants' routes use it"
             yield blocker(Reason.PRECONDITION, leaf.switch, detail, remedy)
     own = at(seen.applied, ("router", "bgp")).get("autonomous-system")
     if own is not None and str(own) != str(leaf.asn):
@@ -76,7 +77,7 @@ def _unprepared(leaf: LeafPlan, seen: SeenLeaf, wanted: Mapping[str, Any]) -> It
 
 
 def occupied(seen: SeenLeaf, gone: Iterable[str]) -> Iterator[Blocker]:
-    """VRFs that must not be removed: a port is in them, by configuration or in truth."""
+    """Return blockers for VRFs that have a port, by configuration or by operational state."""
     configured = {
         name: at(entry, ("ip",)).get("vrf")
         for name, entry in at(seen.applied, ("interface",)).items()
@@ -94,7 +95,9 @@ def occupied(seen: SeenLeaf, gone: Iterable[str]) -> Iterator[Blocker]:
 def _conflicts(
     seen: SeenLeaf, wanted: Mapping[str, Any], mine: set[str], managed: Sequence[str]
 ) -> Iterator[Blocker]:
-    """A VNI or target of ours in a VRF of somebody else; a VRF of ours with another VNI."""
+    """Return blockers for our VNIs or targets in foreign VRFs, and for our VRFs with foreign
+    VNIs.
+    """
     held = {v: t for v, t in at(seen.applied, ("vrf",)).items() if isinstance(t, Mapping)}
     for vrf in sorted(mine):
         tree = wanted["vrf"][vrf]
@@ -102,7 +105,7 @@ def _conflicts(
         others = set(at(held.get(vrf, {}), ("evpn", "vni"))) - vnis
         if others:
             detail = f"it is there with VNI {', '.join(sorted(map(str, others)))[:60]}"
-            remedy = "Somebody else made it: take another name, or remove it there."
+            remedy = "It is a foreign VRF: choose another name, or remove it there."
             yield blocker(Reason.ISOLATION, f"{seen.switch}/{vrf}", detail, remedy)
         for other in sorted(set(held) - {vrf} - set(managed)):
             both = (vnis & set(at(held[other], ("evpn", "vni")))) | (
@@ -130,22 +133,22 @@ def _targets(vrf: Mapping[str, Any]) -> set[str]:
 
 
 def has(seen: SeenLeaf, vrf: str) -> bool:
-    """Whether the leaf has this VRF, by its configuration or by what it does."""
+    """Return whether the leaf has this VRF, by configuration or by operational state."""
     return vrf in names(seen)
 
 
 def names(seen: SeenLeaf) -> set[str]:
-    """Every VRF of the leaf."""
+    """Return the names of all VRFs of the leaf."""
     return set(seen.vrfs) | set(at(seen.applied, ("vrf",)))
 
 
 def at(tree: object, path: Path) -> Mapping[str, Any]:
-    """The mapping at a path; nothing where a switch has something else or nothing there."""
+    """Return the mapping at a path; {} where a switch has another value or none."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, Mapping) else None
     return tree if isinstance(tree, Mapping) else {}
 
 
 def blocker(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
-    """A named no."""
+    """Return a blocker of these fields."""
     return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)

@@ -1,8 +1,9 @@
-"""What each leaf's configuration must hold of the tenants: VRF, L3VNI, route targets, policy. Pure.
+"""The desired configuration of each leaf for all tenants: VRF, L3VNI, route targets, policy. Pure.
 
-Rule: a tenant's host ports are in its VRF, the uplinks stay in the default VRF, and an EVPN L3VNI
-goes between. Cumulus' adaptive routing works only for next hops in the default VRF, so that a VRF
-with uplinks of its own would lose it; NICs need the inter-packet gap of such an overlay.
+A tenant's host ports are in its VRF, the uplinks stay in the default VRF, and an EVPN L3VNI
+connects them. Cumulus' adaptive routing works only for next hops in the default VRF, so a VRF with
+uplinks of its own would lose it; NICs need the inter-packet gap of such an overlay.
+
 Bodies: the Cumulus guide's chapters "Inter-subnet Routing", "VRF Route Leaking" and "Route
 Filtering", and NVIDIA's own NVUE templates for tenants (NICo).
 """
@@ -28,11 +29,11 @@ VRF_NAME_MAX = 15  # characters: an interface's name in Linux (Cumulus and SONiC
 VRFS_MAX = 255  # Cumulus: tables 1001 to 1255
 RESERVED = frozenset({"default", "mgmt", "global", "main", "local", MAINTENANCE_VRF.lower()})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # no "_": it ends the name in `owned_mark`
-LAST_RULE = "65535"  # of a route map: what no rule before it took is denied
+LAST_RULE = "65535"  # of a route map: routes that no earlier rule permits are denied
 
 
 class LeafPlan(Record):
-    """One leaf, as far as tenants' networks concern it."""
+    """One leaf, with the facts that tenants' networks depend on."""
 
     switch: str
     pod: int
@@ -50,10 +51,10 @@ class FabricPlan(Record):
     plan: AddressPlan
     leaves: tuple[LeafPlan, ...]
     unknown: tuple[str, ...] = ()
-    partitions: bool = False  # InfiniBand keeps tenants apart: there need be no leaf
+    partitions: bool = False  # InfiniBand isolates tenants: there may be no leaf
 
     def concerned(self, tenant: Tenant) -> tuple[LeafPlan, ...]:
-        """Leaves where the tenant's network must be: of its units, and with its sessions."""
+        """Return the leaves that need the tenant's network: of its units, and with its sessions."""
         borders = {o.switch for o in tenant.outside}
         return tuple(
             leaf
@@ -65,9 +66,9 @@ class FabricPlan(Record):
 def fabric(
     plan: AddressPlan, nodes: Iterable[Node], versions: Mapping[str, str] | None = None
 ) -> FabricPlan:
-    """The leaves among the nodes of a site. `versions`: of their operating systems, if known.
+    """Return the leaves among the nodes of a site. `versions`: of their operating systems.
 
-    A leaf without a known version is spoken to as the newest release that has `enable`.
+    A leaf without a recorded version is configured as the newest release that has `enable`.
     """
     addressing = Addressing(plan)
     ports = Ports(addressing)
@@ -75,17 +76,17 @@ def fabric(
     found = []
     over_ssh = {n.id for n in known if n.address.startswith("ssh://")}
     for name in sorted(n.id for n in known if n.kind is NodeKind.SWITCH):
-        place = ports.switch_called(name)
+        place = ports.find_switch(name)
         if place is not None and place.tier == "leaf":
-            numbers = range(ports.uplinks(place))
+            numbers = range(ports.count_uplinks(place))
             found.append(
                 LeafPlan(
                     switch=name,
                     pod=place.pod,
                     unit=place.unit,
-                    asn=addressing.asn(place),
-                    router_id=addressing.loopback(place).partition("/")[0],
-                    uplinks=tuple(ports.uplink_ends(Uplink(place, n))[0][1] for n in numbers),
+                    asn=addressing.get_asn(place),
+                    router_id=addressing.get_loopback(place).partition("/")[0],
+                    uplinks=tuple(ports.find_uplink_ends(Uplink(place, n))[0][1] for n in numbers),
                     os="sonic" if name in over_ssh else "cumulus",
                     dialect=dialect_of((versions or {}).get(name, "")),
                 )
@@ -97,15 +98,17 @@ def fabric(
 
 
 def dialect_of(version: str) -> Dialect:
-    """How a release of Cumulus Linux says that something is on (NVUE reference: "5.14 and earlier,
-    you specify enable on")."""
+    """Return the keyword with which a release of Cumulus Linux enables a feature.
+
+    NVUE reference: "5.14 and earlier, you specify enable on".
+    """
     numbers = re.match(r"(\d{1,3})\.(\d{1,3})", version)
     newer = numbers is not None and (int(numbers[1]), int(numbers[2])) >= (5, 15)
     return "state" if newer else "enable"
 
 
 def name_problem(vrf: str, system: str = "cumulus") -> str | None:
-    """Why a VRF cannot be called so on a switch with this operating system."""
+    """Return why a VRF cannot have this name on a switch with this operating system, or None."""
     if len(vrf) > VRF_NAME_MAX:
         return f"VRF name {vrf[:40]} is longer than {VRF_NAME_MAX} characters"
     if not _NAME.fullmatch(vrf):
@@ -118,9 +121,9 @@ def name_problem(vrf: str, system: str = "cumulus") -> str | None:
 
 
 def desired(tenants: Sequence[Tenant], fabric: FabricPlan) -> dict[str, Tree]:
-    """What every leaf must hold of these tenants, as NVUE trees; nothing else is ours.
+    """Return the desired configuration of every leaf for these tenants, as NVUE trees.
 
-    Tenants without a number are the site's own, and not in it.
+    Everything outside of these trees is the site's, including tenants without a number.
     """
     trees: dict[str, Tree] = {leaf.switch: {} for leaf in fabric.leaves}
     for tenant in sorted((t for t in tenants if t.number is not None), key=lambda t: t.name):
@@ -130,10 +133,10 @@ def desired(tenants: Sequence[Tenant], fabric: FabricPlan) -> dict[str, Tree]:
 
 
 def tenant_tree(tenant: Tenant, leaf: LeafPlan, plan: AddressPlan) -> Tree:
-    """What one leaf must hold of one tenant."""
+    """Return the desired configuration of one leaf for one tenant."""
     assert tenant.number is not None
     addressing, place = Addressing(plan), TenantPlace(tenant.number)
-    target, on = addressing.route_target(place), _on(leaf.dialect)
+    target, on = addressing.get_route_target(place), _on(leaf.dialect)
     unicast: Tree = {
         **on,
         "redistribute": {"connected": on},
@@ -149,9 +152,9 @@ def tenant_tree(tenant: Tenant, leaf: LeafPlan, plan: AddressPlan) -> Tree:
         "route-import": {"from-evpn": {"route-target": {target: {}}}},
         "address-family": {"ipv4-unicast": unicast},
     }
-    vni: Tree = {str(addressing.vni(place)): {}}
+    vni: Tree = {str(addressing.get_vni(place)): {}}
     tree: Tree = {"vrf": {tenant.vrf: {"evpn": {**on, "vni": vni}, "router": {"bgp": bgp}}}}
-    # BGP imports one way only: what storage may answer stands in its own list
+    # BGP imports one way only: routes that storage may use for its answers are in its own list
     for storage in tenant.storage:
         back = {"from-vrf": {**on, "list": {tenant.vrf: {}}}}
         family = {"ipv4-unicast": {"route-import": back}}
@@ -170,18 +173,21 @@ def tenant_tree(tenant: Tenant, leaf: LeafPlan, plan: AddressPlan) -> Tree:
 
 
 def policy_names(vrf: str, peer: str) -> tuple[str, str]:
-    """Names of the prefix lists and route maps of a session: in, out. The mark makes them ours."""
+    """Return the names of the prefix lists and route maps of a session: in, out.
+
+    The mark at their beginning identifies them as ours.
+    """
     name = owned_mark(vrf) + peer.replace(".", "-")
     return f"{name}_in", f"{name}_out"
 
 
 def owned_mark(vrf: str) -> str:
-    """How the name of every policy that is made for a tenant begins."""
+    """Return the prefix of the names of all policies that are made for a tenant."""
     return f"tenant_{vrf}_"
 
 
 def merge(tree: Tree, more: Mapping[str, Any]) -> None:
-    """Add a tree to another one in place; where both say something, they say the same."""
+    """Add a tree to another one in place; where both have a value, the values must be equal."""
     for key, value in more.items():
         if isinstance(value, Mapping):
             merge(tree.setdefault(key, {}), value)
@@ -190,12 +196,12 @@ def merge(tree: Tree, more: Mapping[str, Any]) -> None:
 
 
 def _policy(session: Outside, names: tuple[str, str]) -> Tree:
-    """Closed by default: a session without a listed prefix carries nothing."""
+    """Return the policy of a session. It is closed: without a listed prefix, no route passes."""
     lists: Tree = {}
     maps: Tree = {}
     for name, prefixes, parts in (
         (names[0], session.accepts, False),
-        (names[1], session.sends, True),  # links are parts of what is announced
+        (names[1], session.sends, True),  # links are parts of the announced prefixes
     ):
         rules: Tree = {LAST_RULE: {"action": {"deny": {}}}}
         if prefixes:

@@ -1,1 +1,1 @@
-"""What readings and events of a watched node mean, and what is reported of them. Pure."""
+"""Judgement of readings and events of watched nodes, and the reports about them. Pure."""

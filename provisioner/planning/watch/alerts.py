@@ -1,7 +1,7 @@
-"""The life of an alert: raised, repeated, cleared, flapping; what stands in spite of overrides.
+"""The life of an alert: raised, repeated, cleared, flapping, and its effect under overrides.
 
-Pure. Rule: a condition that is seen again unchanged changes nothing, so that a watch of thousands
-of nodes writes only when something happened.
+Pure. A report of an unchanged condition changes nothing, so that a watch of thousands of nodes
+writes only when a condition changes.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from provisioner.model.alert import ANY, Alert, Classification, Override, Signal
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
 
-RAISES_MAX = 16  # times that are remembered; flapping is decided from far fewer
-ALERTS_MAX = 128  # of one node; a person reads none beyond, and a hostile BMC invents ids
+RAISES_MAX = 16  # stored times; flapping is decided from far fewer
+ALERTS_MAX = 128  # of one node; a person reads no more, and a hostile BMC may invent ids
 OVERFLOW = "TooManyAlerts"
 OVERRIDE_MAX_S = 90 * 86400.0  # an exception that lasts longer belongs into the matrix
 
-# a node that shows one of these is not what its certificate says
+# a node with one of these differs from its certificate
 REVOKING = frozenset({Classification.FATAL_EVENT, Classification.DRIFT, Classification.PART_SWAP})
 HOLDING = REVOKING | {Classification.PREVENT_ALLOCATIONS}
 _DRIFTING = frozenset({Classification.DRIFT, Classification.PART_SWAP})
 
 
 class AlertPolicy(Record):
-    """When an alert flaps. Ours: no source publishes such numbers for alerts of this kind."""
+    """Limits for flapping. Ours: no source publishes such numbers for alerts of this kind."""
 
     raises: int = 3  # so often within `window_s`
     window_s: float = 3600.0
@@ -35,7 +35,7 @@ POLICY = AlertPolicy()
 
 
 def applied(alert: Alert | None, signal: Signal, policy: AlertPolicy = POLICY) -> Alert | None:
-    """The alert after one report; None if the report changes nothing."""
+    """Return the alert after one report; None if the report changes nothing."""
     if not signal.active:
         return None if alert is None else _over(alert, signal)
     if alert is None:
@@ -51,7 +51,7 @@ def applied(alert: Alert | None, signal: Signal, policy: AlertPolicy = POLICY) -
         quiet = 0.0 if signal.at >= alert.quiet_since else alert.quiet_since
         return alert.model_copy(update={**told, "last_at": last_at, "quiet_since": quiet})
     if signal.at < alert.cleared_at:
-        return None  # it came late: that one is over
+        return None  # it came late: the condition is over
     raises = (*alert.raises, signal.at)[-RAISES_MAX:]
     recent = [at for at in raises if signal.at - at <= policy.window_s]
     return alert.model_copy(
@@ -69,7 +69,7 @@ def applied(alert: Alert | None, signal: Signal, policy: AlertPolicy = POLICY) -
 
 
 def settled(alert: Alert, now: float, policy: AlertPolicy = POLICY) -> Alert | None:
-    """A flapping alert that was quiet for long enough, cleared; None if there is nothing to do."""
+    """Return a flapping alert cleared after enough quiet; None if it stays as it is."""
     if not (alert.active and alert.flapping and alert.quiet_since):
         return None
     if now - alert.quiet_since < policy.quiet_s:
@@ -79,16 +79,16 @@ def settled(alert: Alert, now: float, policy: AlertPolicy = POLICY) -> Alert | N
 
 
 def cleared(alert: Alert, now: float, why: str) -> Alert | None:
-    """Cleared by a person or by a proof; None if it does not stand."""
+    """Return the alert cleared by a person or by a proof; None if it is not active."""
     if not alert.active:
         return None
     return _cleared(alert, now, why).model_copy(update={"flapping": False, "quiet_since": 0.0})
 
 
 def superseded(alert: Alert, issued_at: float, now: float) -> Alert | None:
-    """An event from before the certificate's checks is answered by them; None: it is not.
+    """Return the alert cleared by a newer certificate's checks; None if they do not cover it.
 
-    A condition that still stands is reported again by whoever sees it.
+    A condition that is still present is reported again by its source.
     """
     if not alert.active or not set(alert.classifications) & HOLDING or alert.last_at >= issued_at:
         return None
@@ -98,16 +98,16 @@ def superseded(alert: Alert, issued_at: float, now: float) -> Alert | None:
 def levelled(
     alerts: Sequence[Alert], source: str, seen: Iterable[Signal], now: float
 ) -> tuple[Alert, ...]:
-    """What changes when `source` says all that stands now: the rest of its alerts is over.
+    """Return the changes when `source` reports all active conditions: its other alerts are over.
 
-    What it said before and says again, in the same words, changes nothing.
+    A condition that was reported before with the same text changes nothing.
     """
     known = {(a.id, a.target): a for a in alerts}
     changed, standing = [], set()
     for signal in seen:
         key = (signal.id, signal.target)
         if key in standing:
-            continue  # two rules say the same: the first one's words are kept
+            continue  # two rules report the same condition: the first one's text is used
         standing.add(key)
         old = known.get(key)
         if old is not None and old.active and not old.quiet_since and _same(old, signal):
@@ -128,7 +128,7 @@ def levelled(
 
 
 def bounded(known: Mapping[tuple[str, str, str], Alert], signal: Signal) -> Signal:
-    """The report, or the one alert that stands for all that are too many."""
+    """Return the report, or the one alert that replaces all reports over the limit."""
     key = (signal.node, signal.id, signal.target)
     if key in known or not signal.active or len(known) < ALERTS_MAX:
         return signal
@@ -143,7 +143,7 @@ def bounded(known: Mapping[tuple[str, str, str], Alert], signal: Signal) -> Sign
 
 
 def overridden(alert: Alert, overrides: Iterable[Override], now: float) -> Override | None:
-    """The override that takes this alert's effect away now, if any: the one that lasts longest."""
+    """Return the override that suppresses this alert's effect now: the one that lasts longest."""
     fitting = [
         o
         for o in overrides
@@ -158,20 +158,20 @@ def overridden(alert: Alert, overrides: Iterable[Override], now: float) -> Overr
 def effective(
     alerts: Iterable[Alert], overrides: Sequence[Override], now: float
 ) -> tuple[Alert, ...]:
-    """The alerts that stand and that nobody took the effect from."""
+    """Return the active alerts whose effect is not suppressed."""
     return tuple(a for a in alerts if a.active and overridden(a, overrides, now) is None)
 
 
 def revoking(
     alerts: Iterable[Alert], overrides: Sequence[Override], issued_at: float, now: float
 ) -> tuple[Blocker, ...]:
-    """Why a certificate that was issued at `issued_at` does not hold any more; () if it does."""
+    """Return why a certificate that was issued at `issued_at` is no longer valid; () if it is."""
     return tuple(
         Blocker(
             reason=_reason(a),
             subject=f"{a.id}/{a.target}" if a.target else a.id,
             detail=a.message or "reported without words",
-            unblock="Look at `provisioner alert show`; the node is proved anew when it is back.",
+            unblock="Look at `provisioner alert list`; the node is proved anew when it is back.",
         )
         for a in effective(alerts, overrides, now)
         if set(a.classifications) & REVOKING and a.last_at >= issued_at
@@ -179,14 +179,16 @@ def revoking(
 
 
 def _reason(alert: Alert) -> Reason:
-    """Drift is a change that somebody made; a part that is broken or gone is a fault."""
+    """Return the reason of an alert: drift is a change made by a person, a broken part is a
+    fault.
+    """
     classes = set(alert.classifications)
     faulty = Classification.HARDWARE in classes or not classes & _DRIFTING
     return Reason.CHECK_FAILED if faulty else Reason.DRIFT
 
 
 def held(alerts: Iterable[Alert], overrides: Sequence[Override], now: float) -> bool:
-    """Whether the node must be given to nobody."""
+    """Return whether the node must get no tenant."""
     return any(set(a.classifications) & HOLDING for a in effective(alerts, overrides, now))
 
 

@@ -1,28 +1,28 @@
-"""Whether a database lacks writes that were made to it: a restored backup, a failover. Pure.
+"""Detection of lost writes in a database, after a restored backup or a failover. Pure.
 
-Rule: what cannot be explained is looked at only. A daemon that acts on an old truth gives one
-customer's disks to another.
+An unexplained difference makes the daemon read-only, because a daemon that acts on old rows gives
+one customer's disks to another.
 """
 
 from __future__ import annotations
 
 from provisioner.model.base import Record
-from provisioner.model.recovery import DatabaseLook, HighWater
+from provisioner.model.recovery import DatabasePosition, HighWater
 
 
 class Standing(Record):
-    """What a daemon may do with a database. Both empty: everything."""
+    """The permitted use of a database. Both empty: no restriction."""
 
     refused: str = ""  # why it must not even be opened
-    look_only: tuple[str, ...] = ()  # why nothing may be written to any device
+    look_only: tuple[str, ...] = ()  # why no device may be written to
 
 
 def judge(
-    kept: HighWater | None, look: DatabaseLook, *, requested: bool = False, restored: str = ""
+    kept: HighWater | None, look: DatabasePosition, *, requested: bool = False, restored: str = ""
 ) -> Standing:
-    """Judge the database by what the data directory remembers of it.
+    """Judge the database by the data directory's record of it.
 
-    `requested`: a person asked to look only. `restored`: what `provisioner restore` left behind.
+    `requested`: a person asked for read-only. `restored`: the note that `provisioner restore` left.
     """
     if not requested and kept is not None and (refusal := _refusal(kept, look)):
         return Standing(refused=refusal)
@@ -43,16 +43,16 @@ def judge(
     return Standing(look_only=tuple(dict.fromkeys(found)))
 
 
-def waits_for_others(kept: HighWater, look: DatabaseLook) -> bool:
-    """Whether a failover may have lost writes of others that nothing here remembers.
+def waits_for_others(kept: HighWater, look: DatabasePosition) -> bool:
+    """Return whether a failover may have lost writes of other daemons that are not recorded here.
 
-    Each daemon knows its own writes only. Where commits waited for a standby none can be lost.
+    Each daemon records only its own writes. Where commits waited for a standby none can be lost.
     """
     promoted = bool(look.recorded_timeline) and look.timeline > look.recorded_timeline
     return promoted and not kept.synchronous and bool(look.unconfirmed)
 
 
-def _refusal(kept: HighWater, look: DatabaseLook) -> str:
+def _refusal(kept: HighWater, look: DatabasePosition) -> str:
     if look.site and look.site != kept.site:
         return (
             f"this data directory belongs to the database {kept.site[:12]}, "
@@ -66,7 +66,7 @@ def _refusal(kept: HighWater, look: DatabaseLook) -> str:
     return ""
 
 
-def _lost(kept: HighWater, look: DatabaseLook) -> list[str]:
+def _lost(kept: HighWater, look: DatabasePosition) -> list[str]:
     if not look.site:
         return ["the database is from before the time that this data directory remembers"]
     if look.count is None:
@@ -83,7 +83,7 @@ def _lost(kept: HighWater, look: DatabaseLook) -> list[str]:
     return found
 
 
-def _unknown(look: DatabaseLook) -> list[str]:
+def _unknown(look: DatabasePosition) -> list[str]:
     if not look.server and look.site and look.other_places:
         return ["the database was served from another data directory, and this one knows nothing"]
     if look.recorded_timeline and look.timeline != look.recorded_timeline:

@@ -1,8 +1,8 @@
-"""Whether daemons may work on one database together: only by the same matrix, settings and code.
+"""Membership of daemons on one database: only with equal matrix, settings and code.
 
 Two daemons with different matrices would each bring nodes to their own pins. A difference is
 refused when a daemon joins, unless a change is declared: then old and new work side by side until
-the declared end, after which those that joined earlier end.
+the declared end, after which the daemons that joined earlier end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from provisioner.model.base import Record
 from provisioner.settings import Settings
 
-# What is each machine's own: an address, a file, how it tells of itself, how much it can bear.
+# Settings of one machine: addresses, files, its telemetry, its capacity.
 OF_ONE_MACHINE = frozenset(
     {
         "api_host",
@@ -24,6 +24,8 @@ OF_ONE_MACHINE = frozenset(
         "api_names",
         "api_connections_max",
         "api_streams_max",
+        "artifacts_connections_max",
+        "metrics_connections_max",
         "log_format",
         "metrics_fresh_s",
         "metrics_host",
@@ -40,9 +42,9 @@ OF_ONE_MACHINE = frozenset(
 
 
 class WorksBy(Record):
-    """What a daemon works by, and until when others may work by something else."""
+    """The parts that a daemon works by, and until when others may differ."""
 
-    digests: Mapping[str, str] = {}  # part -> SHA-256; empty: of a version that did not say
+    digests: Mapping[str, str] = {}  # part -> SHA-256; empty: of a version that did not record it
     change_until: float = 0.0  # seconds since the epoch; 0: no change is declared
 
 
@@ -80,7 +82,7 @@ def refusal(ours: Joined, peers: Sequence[Joined], now: float) -> str:
 
 
 def outdated(ours: Joined, peers: Sequence[Joined], now: float) -> str:
-    """Return why a daemon has to end: a declared change is over, and it works by the old."""
+    """Return why a daemon has to end: a declared change is over, and it works by the old parts."""
     for peer in peers:
         apart = differences(ours, peer)
         allowed = max(ours.change_until, peer.change_until) > now
@@ -90,7 +92,7 @@ def outdated(ours: Joined, peers: Sequence[Joined], now: float) -> str:
 
 
 def mixed(ours: Joined, peers: Sequence[Joined]) -> tuple[str, ...]:
-    """Return a sentence for each peer that works by something else."""
+    """Return a sentence for each peer with different parts."""
     return tuple(
         f"{peer.id} works by {_named(apart)}"
         for peer in peers

@@ -1,23 +1,23 @@
-"""Whether a file of an outside server may be offered: what is the same, what is not, and why not.
+"""Judgement whether a file of an external server may be offered to devices.
 
-Rule: what cannot be told to be the same is not the same. It is read whole again before any device
-is sent to it.
+A file that is not provably the same is treated as changed: it is read completely again before any
+device is sent to it.
 """
 
 from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
 
-from provisioner.model.artifact import Sight, Validators
+from provisioner.model.artifact import FileReading, Validators
 from provisioner.model.outcome import Blocker, Reason
 
 GRAIN_S = 2.0  # a Last-Modified, and an ETag made of it, counts whole seconds; its clock may tick
-FRESH_S = 60.0  # what was read whole so short a time ago need not have good validators
+FRESH_S = 60.0  # a file that was read so recently need not have good validators
 NAME_MAX = 200  # bytes; file systems take 255, and percent-encoding triples some of them
 
 
 def settled(etag: str, modified: str, date: str) -> bool:
-    """Whether a change after this answer must show (RFC 9110, section 8.8.2.2).
+    """Return whether a change after this answer must change its date (RFC 9110, section 8.8.2.2).
 
     A file that changed in the very second of the answer can change again within it, and keep its
     date; nginx makes its ETag of date and size, so it can keep that too.
@@ -32,21 +32,21 @@ def settled(etag: str, modified: str, date: str) -> bool:
 
 
 def strong(etag: str) -> bool:
-    """An ETag that promises the same bytes, not the same meaning (RFC 9110, section 8.8.1)."""
+    """Return whether an ETag promises equal bytes, not equal meaning (RFC 9110, section 8.8.1)."""
     return len(etag) > 2 and etag.startswith('"') and etag.endswith('"')
 
 
 def same(seen: Validators, now: Validators) -> bool:
-    """Whether what is offered now is surely what was read."""
+    """Return whether the offered file is provably the one that was read."""
     if seen.length is None or not seen.settled:
         return False
     return _alike(seen, now) and (strong(seen.etag) or bool(seen.modified))
 
 
-def still(seen: Sight, now: Validators, at: float) -> bool:
-    """Whether an address may be given at `at`: surely the same, or read whole just before.
+def still(seen: FileReading, now: Validators, at: float) -> bool:
+    """Return whether an address may be issued at `at`: provably the same, or read just before.
 
-    The latter lets a server without good validators be used: its file is read for each offer.
+    The latter permits a server without good validators: its file is read for each offer.
     """
     fresh = 0.0 <= at - seen.at < FRESH_S
     return same(seen.validators, now) or (fresh and _alike(seen.validators, now))
@@ -57,7 +57,7 @@ def _alike(seen: Validators, now: Validators) -> bool:
 
 
 def plain(name: str) -> bool:
-    """A name that is a file's in one directory, ours and theirs: no path, nothing hidden."""
+    """Return whether a name is a plain file name in one directory: no path, not hidden."""
     return (
         name.isprintable()
         and not name.startswith(".")
@@ -67,7 +67,7 @@ def plain(name: str) -> bool:
 
 
 def absent(name: str, address: str) -> Blocker:
-    """The server has no such file."""
+    """Return the blocker for a file that the server does not have."""
     return Blocker(
         reason=Reason.MISSING_ARTIFACT,
         subject=name,
@@ -77,7 +77,7 @@ def absent(name: str, address: str) -> Blocker:
 
 
 def unnamed(name: str) -> Blocker:
-    """The matrix names none, or one that cannot be asked for."""
+    """Return the blocker for a pin without a file name, or with one that cannot be requested."""
     return Blocker(
         reason=Reason.MISSING_ARTIFACT,
         subject=name[:NAME_MAX] or "(no file)",
@@ -89,7 +89,7 @@ def unnamed(name: str) -> Blocker:
 
 
 def wrong(name: str, address: str, found: str, wanted: str) -> Blocker:
-    """The server has something else under this name."""
+    """Return the blocker for other contents under this name."""
     return Blocker(
         reason=Reason.DIGEST_MISMATCH,
         subject=name,
@@ -100,7 +100,7 @@ def wrong(name: str, address: str, found: str, wanted: str) -> Blocker:
 
 
 def exchanged(name: str, address: str) -> Blocker:
-    """What was verified is not what is offered now, or that cannot be told."""
+    """Return the blocker for a verified file that has changed, or may have changed."""
     return Blocker(
         reason=Reason.BUSY,
         subject=name,
@@ -111,7 +111,7 @@ def exchanged(name: str, address: str) -> Blocker:
 
 
 def as_a_card_asks(no: Blocker) -> Blocker:
-    """The same `no`, of the address with two slashes, while the one with one slash is right.
+    """Return the same blocker for the address with two slashes, while that with one slash is right.
 
     An object store takes the two for another bucket or key, and no upload makes them one.
     """
@@ -125,7 +125,7 @@ def as_a_card_asks(no: Blocker) -> Blocker:
 
 
 def unkept(name: str, directory: str, why: str) -> Blocker:
-    """The copy from which we push cannot be written."""
+    """Return the blocker for a copy, from which the daemon pushes, that cannot be written."""
     return Blocker(
         reason=Reason.MISSING_ARTIFACT,
         subject=name,
@@ -136,7 +136,7 @@ def unkept(name: str, directory: str, why: str) -> Blocker:
 
 
 def withheld(name: str, reason: Reason, detail: str) -> Blocker:
-    """The server does not give it now."""
+    """Return the blocker for a file that the server does not send now."""
     remedies = {
         Reason.CERTIFICATE_UNTRUSTED: "Give the CA of the server's certificate with --ca-file.",
         Reason.NOT_OFFERED: "Put the file there under exactly this name, give --artifact-url as "

@@ -1,7 +1,7 @@
-"""What others push to us about nodes: Alertmanager's JSON, and a plain one of our own. Pure.
+"""Alerts that other systems push: Alertmanager's JSON, and a plain format of our own. Pure.
 
-Rule: a source says what it saw, never what follows: it may use only the classifications that the
-site gave it, and a node that its words do not name without doubt is nobody.
+A source reports observations, never consequences: it may use only the classifications that the site
+assigned to it, and an item that does not identify one node is not attributed to any.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from provisioner.checks.xid.error_codes import rank
+from provisioner.checks.xid.error_codes import rank_severity
 from provisioner.checks.xid.xid_explain import explain_xid
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.base import Record
@@ -19,7 +19,7 @@ from provisioner.planning.watch.pushed_nodes import WHO, Directory
 from provisioner.planning.watch.watch_rules import Counters
 
 ITEMS_MAX = 512  # of one request; Alertmanager's groups have tens
-COUNTERS_MAX = 128  # of one port; ethtool has more, the rules want few
+COUNTERS_MAX = 128  # of one port; ethtool has more, the rules use few
 WORDS_MAX = 400
 FUTURE_S = 60.0  # clocks differ
 C = Classification
@@ -33,7 +33,7 @@ _SEVERITY = {"critical": (C.HARDWARE,), "error": (C.HARDWARE,), "warning": (C.SE
 
 
 class Source(Record):
-    """Who may push, in which format, and which classifications it may use."""
+    """A system that may push, with its format and the classifications that it may use."""
 
     name: str
     format: Literal["alertmanager", "plain"]
@@ -41,7 +41,7 @@ class Source(Record):
 
 
 class PortSaid(Record):
-    """Counters or a change of link of one port, as told."""
+    """Reported counters, or a reported change of link, of one port."""
 
     node: str
     port: str
@@ -51,7 +51,7 @@ class PortSaid(Record):
 
 
 class Told(Record):
-    """What one request told. `unnamed`: items whose node is not known, by what they said of it."""
+    """The contents of one request. `unnamed`: labels of items whose node is not identified."""
 
     signals: tuple[Signal, ...] = ()
     ports: tuple[PortSaid, ...] = ()
@@ -60,7 +60,7 @@ class Told(Record):
 
 
 def told(source: Source, body: Any, directory: Directory, now: float) -> Told:
-    """Read one request. Never raises; what cannot be read is counted."""
+    """Parse one request. Never raises; unreadable items are counted."""
     if not isinstance(body, dict):
         return Told(unreadable=1)
     signals: list[Signal] = []
@@ -87,7 +87,7 @@ def told(source: Source, body: Any, directory: Directory, now: float) -> Told:
                 ),
                 message=said["message"],
                 source=f"webhook/{source.name}",
-                at=now,  # ours: what a sender claims of time is its own
+                at=now,  # our time: a sender's clock is not trusted
                 active=said["active"],
             )
         )
@@ -105,7 +105,7 @@ def told(source: Source, body: Any, directory: Directory, now: float) -> Told:
 
 
 def _target(said: Mapping[str, Any], directory: Directory) -> str:
-    """What a source calls it, unless it called a port of a switch by the switch's own name."""
+    """Return the target in the source's terms, except for a port under its switch's own name."""
     told_target: str = said["target"]
     if told_target not in ("", said["who"].get("interface")):
         return told_target
@@ -118,7 +118,7 @@ def _items(value: Any) -> Iterator[dict[str, Any] | None]:
 
 
 def _alertmanager(item: dict[str, Any]) -> dict[str, Any] | None:
-    """One alert of Alertmanager's webhook, version 4: labels, annotations, status."""
+    """Return one alert of Alertmanager's webhook, version 4: labels, annotations, status."""
     raw, notes = item.get("labels"), item.get("annotations")
     status = item.get("status")
     if not isinstance(raw, dict) or status not in ("firing", "resolved"):
@@ -142,7 +142,7 @@ def _alertmanager(item: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _plain(item: dict[str, Any]) -> dict[str, Any] | None:
-    """One alert of the plain format (docs/watch.md)."""
+    """Return one alert of the plain format (docs/watch.md)."""
     name, active, words = _name(item.get("id")), item.get("active", True), item.get("message", "")
     target, listed = item.get("target", ""), item.get("classifications", [])
     readable = isinstance(active, bool) and isinstance(words, str) and isinstance(listed, list)
@@ -168,7 +168,7 @@ def _said(
 
 
 def _port(item: dict[str, Any], directory: Directory, now: float) -> PortSaid | str | None:
-    """A port's report; what it said of its node if that is not known; None: unreadable."""
+    """Return a port's report; the labels of an unidentified node as text; None: unreadable."""
     port, link = _name(item.get("port")), item.get("link", "")
     raw, boot, at = item.get("counters"), item.get("boot", ""), item.get("at", now)
     if not port or link not in ("", "up", "down") or not isinstance(boot, str):
@@ -210,5 +210,5 @@ def _xid(code: int) -> tuple[Classification, ...]:
     severity = explain_xid(code).severity
     if severity is None:
         return ()
-    fatal = rank(severity) >= rank(Severity.RESET_GPU)
+    fatal = rank_severity(severity) >= rank_severity(Severity.RESET_GPU)
     return (C.FATAL_EVENT, C.HARDWARE) if fatal else (C.HARDWARE,)

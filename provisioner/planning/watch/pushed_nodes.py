@@ -1,6 +1,6 @@
-"""Which node, and which of its rails, the words of somebody else's alert name. Pure.
+"""Identification of the node and rail that an external alert names. Pure.
 
-Rule: what two nodes claim names neither, and words that contradict each other name nobody.
+A value that two nodes share identifies neither, and contradictory values identify no node.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.places.place_ports import Ports
 
 _ADDRESS = re.compile(r"^\[?([0-9a-fA-F:.]+?)\]?(?::\d{1,5})?$")
-WHO = ("node", "hostname", "serial", "ip", "switch", "interface")  # words that name a node
+WHO = ("node", "hostname", "serial", "ip", "switch", "interface")  # labels that name a node
 
 
 class Directory:
     """Finds a node by name, serial, address, or leaf port.
 
-    `serials`: node -> serials of its parts. A rail's address is looked for at the ports as they
-    were cabled, then in `plan`: it names the node and the rail, from either end of its cable.
+    `serials`: node -> serials of its parts. A rail's address is searched at the ports as they were
+    cabled, then in `plan`: it identifies the node and the rail, from either end of its cable.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class Directory:
         plan: AddressPlan | None = None,
     ) -> None:
         self._known: dict[tuple[str, str], str] = {}
-        self._targets: dict[tuple[str, str], str] = {}  # which rail the same words name
+        self._targets: dict[tuple[str, str], str] = {}  # rail that the same labels identify
         self._rails: dict[str, frozenset[int]] = {}  # node -> rails whose address is stored
-        self._switches: dict[str, str] = {}  # lowercase -> as it is called
+        self._switches: dict[str, str] = {}  # lowercase -> its name
         self._places = None if plan is None else Ports(Addressing(plan))
         for node in nodes:
             self._add("name", node.id.lower(), node.id)
@@ -54,19 +54,21 @@ class Directory:
                 self._add("serial", serial, node.id)
 
     def find(self, said: Mapping[str, Any]) -> str:
-        """The node that all of what is said names; "" if none, or more than one."""
+        """Return the node that all labels name; "" if none, or more than one."""
         named = {self._node(key) for key in self._keys(said)} - {""}
         return named.pop() if len(named) == 1 else ""
 
     def target(self, said: Mapping[str, Any]) -> str:
-        """The rail that is meant, "rail3", or "leaf/port" of a port that is no rail; "": none."""
+        """Return the rail, "rail3", or "leaf/port" of a port that is no rail; "" if there is
+        none.
+        """
         found = {self._target(key) for key in self._keys(said)} - {""}
         return found.pop() if len(found) == 1 else ""
 
     def _keys(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         switch, interface = _word(said, "switch"), _word(said, "interface")
         names = [word for label in ("node", "hostname") if (word := _word(said, label))]
-        if interface and not switch:  # an exporter on a switch, or for it: who is cabled there?
+        if interface and not switch:  # an exporter on a switch, or for it: the node cabled there
             meant = (self._switches.get(n, "") for word in names for n in _short(word))
             switch = next((s for s in meant if ("port", f"{s}/{interface}") in self._known), "")
             names = [] if switch else names
@@ -94,14 +96,18 @@ class Directory:
         return self._planned(key)[1]
 
     def _planned(self, key: tuple[str, str]) -> tuple[str, str]:
-        """Node and rail of an address by the plan, unless that rail is cabled with another."""
+        """Return node and rail of an address by the plan, unless that rail is cabled with
+        another.
+        """
         kind, value = key
         end = (
-            self._places.addressing.rail_end(value) if self._places and kind == "address" else None
+            self._places.addressing.find_rail_end(value)
+            if self._places and kind == "address"
+            else None
         )
         if end is None or self._places is None:
             return "", ""
-        node = self._known.get(("name", self._places.node(end).lower()), "")
+        node = self._known.get(("name", self._places.name_node(end).lower()), "")
         if not node or end.rail in self._rails[node]:
             return "", ""
         return node, f"rail{end.rail}"
@@ -123,7 +129,7 @@ class Directory:
 
 
 def _both_ends(address: str) -> tuple[str, ...]:
-    """Both addresses of a cable with two; a wider network does not say whose it is."""
+    """Return both addresses of a cable with two; a wider network does not identify a cable."""
     try:
         network = ipaddress.ip_interface(address).network
     except ValueError:
@@ -137,13 +143,13 @@ def _word(said: Mapping[str, Any], label: str) -> str:
 
 
 def _short(word: str) -> tuple[str, ...]:
-    """A name as it may be known: whole, without its domain, without a port and its domain."""
+    """Return variants of a name: whole, without its domain, without a port and its domain."""
     low = word.lower()
     return low, low.partition(".")[0], low.partition(":")[0].partition(".")[0]
 
 
 def address_in(word: str) -> str:
-    """The IP address in "10.0.0.1:9400", "[fd00::1]:9400" or plain, as written short; "": none."""
+    """Return the IP address in "10.0.0.1:9400", "[fd00::1]:9400" or plain, in short form, or ""."""
     match = _ADDRESS.match(word) if word.count(":") < 2 or word.startswith("[") else None
     try:
         return str(ipaddress.ip_address(match[1] if match else word))

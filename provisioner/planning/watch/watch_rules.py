@@ -1,8 +1,8 @@
-"""What is wrong with a node that serves, from what is seen of it without touching it.
+"""Rules for conditions of serving nodes, from readings that do not touch them.
 
-Pure. Each rule takes what was seen and says what stands (`Found`); nothing is remembered here.
-Numbers have their source beside them; where no number is published, there is none, and the fleet
-is the measure.
+Pure. Each rule takes readings and returns the conditions that are present (`Found`); no rule has
+state. Numbers have their source beside them; where no number is published, the fleet is the
+reference.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from provisioner.model.alert import Classification, Signal
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
-from provisioner.planning.certification.certification import serials
+from provisioner.planning.certification.certification import list_serials
 
 C = Classification
 # Azure's health checks: five losses of carrier in 24 hours
 FLAPS_DAY, DAY_S = 5, 86400.0
 # GPUd: down for 25 s or more and up again, three times in 12 hours; down for over 4 minutes
 FLAP_DOWN_S, FLAPS_HALF_DAY, HALF_DAY_S, DROP_S = 25.0, 3, 43200.0, 240.0
-# NVSentinel, NIC monitor: more than two changes of carrier in one interval of its look
+# NVSentinel, NIC monitor: more than two changes of carrier in one interval of its reading
 CHANGES_MAX = 2
-# Meta's ROCET names its counters, not its limits: a port is held against its fleet
+# Meta's ROCET names its counters, not its limits: a port is compared with its fleet
 ROCET = ("out_of_sequence", "local_ack_timeout_err", "packet_seq_err", "implied_nak_seq_err",
          "out_of_buffer", "rx_icrc_encapsulated")  # fmt: skip
-ROCET_PORTS_MIN = 8  # fewer ports teach nothing
+ROCET_PORTS_MIN = 8  # fewer ports are no reference
 ROCET_TIMES, ROCET_FLOOR_PER_S = 10.0, 1.0  # ours: ten times the fleet's, and one a second at least
 EXPIRES_SOON_S = 3 * 86400.0  # a tenant's notice for a drain takes days
 ITEMS_MAX = 16  # of one rule; a person reads no more
 FATAL_COUNTERS = ("FatalErrorCount", "UncorrectableECCErrorCount")
 FATAL_MAX = 512  # of one BMC: eight GPUs with their memories and links have some 100
-_DRIVERS = "hgx.driver"  # which driver each GPU and NVSwitch is used by, as its baseboard says
+_DRIVERS = "hgx.driver"  # the driver of each GPU and NVSwitch, as its baseboard reports it
 
 
 class Found(Record):
-    """One condition that stands."""
+    """One condition that is present."""
 
     id: str
     target: str = ""
@@ -47,17 +47,17 @@ class Found(Record):
 
 
 def signal_of(found: Found | Signal, node: str, source: str, now: float) -> Signal:
-    """What was found, as told of a node by a source."""
+    """Return a condition as a signal of a source about a node."""
     if isinstance(found, Signal):
         return found.model_copy(update={"source": source})
     return Signal(**found.model_dump(), node=node, source=source, at=now)
 
 
 def turn_came(name: str, period_s: float, now: float) -> float:
-    """When the last turn of `name` came, of one in each period; with a period of 0 it never ends.
+    """Return when the last turn of `name` began, one in each period; inf for a period of 0.
 
-    Turns lie where the name puts them, not where we began: after a start everybody is asked in
-    haste, and a period later that would be so again.
+    Turns are placed by the name, not by the start of the daemon: after a start all nodes are read
+    at once, and a period later that would otherwise be repeated.
     """
     if period_s <= 0:
         return inf
@@ -66,7 +66,7 @@ def turn_came(name: str, period_s: float, now: float) -> float:
 
 
 class Counters(Record):
-    """What one port counted when it was looked at; `boot` changes when counting begins anew."""
+    """Counters of one port at one reading; `boot` changes when counting begins anew."""
 
     at: float
     boot: str = ""
@@ -81,10 +81,10 @@ class Interruption(Record):
 
 
 def drift(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
-    """Versions and drivers that are not those of the certificate, as far as BMCs show them.
+    """Return versions and drivers that differ from the certificate, as far as BMCs report them.
 
-    What a BMC does not show now (a host that is off has no driver, a card that restarts no
-    version) is no drift; a version that differs is.
+    A value that a BMC does not report now (a host that is off has no driver, a card that restarts
+    no version) is no drift; a version that differs is.
     """
     had = dict(certificate.versions)
     driver = had.get("host.driver/host", "")
@@ -100,21 +100,21 @@ def drift(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
 
 
 def swaps(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
-    """Parts in slots where others were certified.
+    """Return parts in slots where others were certified.
 
-    A part that is merely not shown is none: only the slot with another serial in it is a swap.
+    A part that is merely not reported is none: only a slot with another serial in it is a swap.
     """
     had = dict(part.split("=", 1) for part in certificate.serials if "=" in part)
     known = set(had.values())
     found = []
-    for part in serials(seen):
+    for part in list_serials(seen):
         slot, _, serial = part.partition("=")
-        # a host's BMC numbers cards in its own way: a card that was certified anywhere is known
+        # a host's BMC numbers cards in its own way: a card that was certified anywhere is accepted
         if slot.startswith(("nic/", "dpu/")) and serial in known:
             continue
         if slot in had and had[slot] != serial:
             words = f"{had[slot]} was certified, now it is {serial}"
-            # a power supply is exchanged while the node serves: that takes nobody's node away
+            # a power supply may be exchanged while the node serves, without interrupting its tenant
             meaning = C.DRIFT if slot.startswith("psu/") else C.PART_SWAP
             swap = Found(id="PartSwap", target=slot, classifications=(meaning,), message=words)
             found.append(swap)
@@ -128,7 +128,7 @@ LAPSED = frozenset({"it serves without a certificate", "its certificate has expi
 def certificate_age(
     certificate: Certificate | None, now: float, *, revoked: bool = False
 ) -> tuple[Found, ...]:
-    """That the certificate expires soon, has expired, was revoked, or is not there at all."""
+    """Return that the certificate expires soon, has expired, was revoked, or is missing."""
     if certificate is None:
         words = "it serves without a certificate"
     elif revoked:
@@ -145,7 +145,7 @@ def certificate_age(
 def silent(
     heard: Mapping[str, float], began_at: float, now: float, limit_s: float
 ) -> tuple[Found, ...]:
-    """BMCs that were not heard of for `limit_s`. `heard`: BMC -> last answer (0: never)."""
+    """Return BMCs without an answer for `limit_s`. `heard`: BMC -> last answer (0: never)."""
     found = []
     for bmc, last in sorted(heard.items()):
         if now - max(last, began_at) >= limit_s:
@@ -159,7 +159,7 @@ def silent(
 
 
 def link_flaps(port: str, losses: Sequence[Interruption], now: float) -> tuple[Found, ...]:
-    """Whether a port flaps or is down for good, by Azure's and GPUd's rules."""
+    """Return whether a port flaps or is down for good, by Azure's and GPUd's rules."""
     past = [i for i in losses if i.down_at <= now]
     day = sum(now - i.down_at <= DAY_S for i in past)
     long = sum(
@@ -184,7 +184,9 @@ def link_flaps(port: str, losses: Sequence[Interruption], now: float) -> tuple[F
 
 
 def carrier_changes(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
-    """NVSentinel's rule, where only a counter is told: too many changes between two looks."""
+    """Return too many carrier changes between two readings: NVSentinel's rule for a bare
+    counter.
+    """
     grew = growth(looks, "carrier_changes")
     if grew is None or grew <= CHANGES_MAX:
         return ()
@@ -193,11 +195,11 @@ def carrier_changes(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
 
 
 def stuck_queue(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
-    """The watchdog for a BlueField whose ingress is stuck, over the last three looks.
+    """Return whether the ingress queue of a BlueField is stuck, over the last three readings.
 
-    NVIDIA publishes no rule; this is what the kernel shows (mlx5, `devlink health` and `ethtool
-    -S`): a queue that is stopped in two looks, or pause frames sent in two intervals in which
-    nothing was received. One look says nothing: a queue may only be full.
+    NVIDIA publishes no rule; this follows the kernel's counters (mlx5, `devlink health` and
+    `ethtool -S`): a queue that is stopped in two readings, or pause frames sent in two intervals
+    without any received packet. One reading is not enough, because a queue may only be full.
     """
     last = [look for look in looks if look.boot == looks[-1].boot][-3:] if looks else []
     if len(last) >= 2 and all(look.values.get("queues_stopped", 0) > 0 for look in last[-2:]):
@@ -210,10 +212,10 @@ def stuck_queue(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
 
 
 def rocet(rates: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, tuple[Found, ...]]:
-    """Ports whose transport errors are far above their fleet's: node -> what stands.
+    """Return ports whose transport errors are far above their fleet's: node -> conditions.
 
-    `rates`: (node, port) -> counter -> errors per second, in one interval of the same traffic.
-    A timeout may be the other side's death: it is told, and blamed on nobody.
+    `rates`: (node, port) -> counter -> errors per second, in one interval of the same traffic. A
+    timeout may be caused by the other side's failure: it is reported without blame.
     """
     found: dict[str, list[Found]] = {node: [] for node, _ in rates}
     for name in ROCET:
@@ -232,7 +234,7 @@ def rocet(rates: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, tup
 
 
 def per_second(looks: Sequence[Counters]) -> dict[str, float]:
-    """Growth per second between the last two looks; {} if they cannot be compared.
+    """Return growth per second between the last two readings; {} if they cannot be compared.
 
     A missing counter is not a zero, and one that fell began anew (NVSentinel's hygiene).
     """
@@ -250,7 +252,7 @@ def per_second(looks: Sequence[Counters]) -> dict[str, float]:
 
 
 def fatal_growth(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[Found, ...]:
-    """Counters of a metric report that grew and that a healthy part does not count up.
+    """Return counters of a metric report that grew although a healthy part does not count them.
 
     DSP0268: PCIeErrors.FatalErrorCount; UncorrectableECCErrorCount of processors and memory.
     """
@@ -265,7 +267,7 @@ def fatal_growth(before: Mapping[str, float], after: Mapping[str, float]) -> tup
 
 
 def fatal_counters(metrics: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Of a report's metrics those that `fatal_growth` compares; of a series the last value."""
+    """Return the metrics of a report that `fatal_growth` compares; of a series the last value."""
     found: dict[str, float] = {}
     for name, value in metrics:
         if _leaf(name) in FATAL_COUNTERS and (name in found or len(found) < FATAL_MAX):
@@ -278,7 +280,7 @@ def _leaf(name: str) -> str:
 
 
 def growth(looks: Sequence[Counters], name: str) -> int | None:
-    """Growth of one counter between the last two looks; None: it cannot be told."""
+    """Return the growth of one counter between the last two readings; None: not comparable."""
     if len(looks) < 2 or looks[-2].boot != looks[-1].boot:
         return None
     old, new = looks[-2].values.get(name), looks[-1].values.get(name)
@@ -286,7 +288,9 @@ def growth(looks: Sequence[Counters], name: str) -> int | None:
 
 
 def _pausing(pair: Sequence[Counters]) -> bool:
-    """Whether pause frames of a priority were sent, and no packet of any kind was received."""
+    """Return whether pause frames of a priority were sent, and no packet of any kind was
+    received.
+    """
     names = [n for n in pair[1].values if n.startswith("tx_prio") and n.endswith("_pause")]
     sent = any((growth(pair, name) or 0) > 0 for name in names)
     return sent and growth(pair, "rx_packets") == 0

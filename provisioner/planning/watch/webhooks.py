@@ -1,4 +1,4 @@
-"""What is told to webhooks, in which form, signed how, and when it is tried again.
+"""Webhook events: their selection, form and signature, and the times of retries.
 
 CloudEvents 1.0.2 (JSON format, structured mode) in the envelope of Standard Webhooks 1.0.0
 (github.com/standard-webhooks/standard-webhooks, spec/standard-webhooks.md): headers `webhook-id`,
@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote, urlsplit
 
 from provisioner.model.input_error import InputError
-from provisioner.model.webhook import Happened, PostOutcome, Webhook
+from provisioner.model.webhook import JournalRow, PostOutcome, Webhook
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 TYPE_PREFIX = "provisioner."
@@ -30,11 +30,11 @@ OWN = "webhook"  # kind of the journal's rows about webhooks themselves
 ALERT_ID = "WebhookDead"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 GLOBS_MAX = 32
-SPREAD = 0.2  # a try comes this much later at most: receivers that come back are not met at once
+SPREAD = 0.2  # random share added to a delay, so that recovering receivers are not hit at once
 
 
-def wanted(webhook: Webhook, row: Happened) -> bool:
-    """Whether a webhook is told of a row. What is about its own failures it is not told."""
+def wanted(webhook: Webhook, row: JournalRow) -> bool:
+    """Return whether a webhook receives a row. It never receives rows about its own failures."""
     if row.kind == OWN and row.detail.get("webhook") == webhook.name:
         return False
     own_alert = row.detail.get("id") == ALERT_ID and row.detail.get("target") == webhook.name
@@ -46,13 +46,15 @@ def wanted(webhook: Webhook, row: Happened) -> bool:
     return kind and any(fnmatchcase(row.node, g) for g in webhook.nodes)
 
 
-def event_id(row: Happened) -> str:
-    """The same for the same row, whoever sends it how often; another one after a restore."""
+def event_id(row: JournalRow) -> str:
+    """Return the event's id, equal for all attempts to send the same row; different after a
+    restore.
+    """
     return f"{row.seq}-{row.sha256[:16]}"
 
 
-def cloud_event(row: Happened, site: str) -> bytes:
-    """The event as its JSON text; `id` and `source` together are unique."""
+def cloud_event(row: JournalRow, site: str) -> bytes:
+    """Return the event as its JSON text; `id` and `source` together are unique."""
     event: dict[str, object] = {
         "specversion": "1.0",
         "id": event_id(row),
@@ -60,31 +62,31 @@ def cloud_event(row: Happened, site: str) -> bytes:
         "type": TYPE_PREFIX + row.kind,
         "time": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds"),
         "datacontenttype": "application/json",
-        # extension "sequence": a receiver that sees a smaller one of a node has seen it before
+        # extension "sequence": a number of a node that is not above its last one is a repetition
         "sequence": f"{row.seq:020d}",
         "data": {"kind": row.kind, "node": row.node, "detail": row.detail},
     }
     if row.node:
         event["subject"] = row.node
-        event["partitionkey"] = row.node  # extension "partitioning": what order is kept within
+        event["partitionkey"] = row.node  # extension "partitioning": order is preserved within it
     return json.dumps(event, sort_keys=True, separators=(",", ":")).encode()
 
 
 def signature(secrets: Sequence[str], id_: str, timestamp: int, body: bytes) -> str:
-    """The header `webhook-signature`: one signature for each secret, the newest first."""
+    """Return the header `webhook-signature`: one signature for each secret, the newest first."""
     signed = f"{id_}.{timestamp}.".encode() + body
     digests = [hmac.digest(key_of(secret), signed, hashlib.sha256) for secret in secrets]
     return " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)
 
 
 def secret_of(key: bytes) -> str:
-    """The text of a secret, as Standard Webhooks writes it."""
+    """Return the text of a secret, in the form of Standard Webhooks."""
     assert SECRET_BYTES[0] <= len(key) <= SECRET_BYTES[1], "24 to 64 bytes"
     return SECRET_PREFIX + base64.b64encode(key).decode()
 
 
 def key_of(secret: str) -> bytes:
-    """The key that a secret's text stands for. Raises ValueError if it is none."""
+    """Return the key of a secret's text. Raises ValueError if it is none."""
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except binascii.Error as error:
@@ -95,15 +97,15 @@ def key_of(secret: str) -> bytes:
 
 
 def wait_s(tries: int, first_s: float, most_s: float, chance: float) -> float:
-    """How long after the try number `tries` the next one comes; `chance` is 0 to 1."""
+    """Return the delay after the attempt number `tries`, in seconds; `chance` is 0 to 1."""
     doubled = first_s * 2.0 ** min(tries - 1, 40)
     return float(min(doubled, most_s) * (1.0 + SPREAD * chance))
 
 
 def outcome_of(status: int, retry_after: str) -> PostOutcome:
-    """What an answer means: every 2xx is a yes, 410 ends it, all else is tried again.
+    """Return the outcome of an answer: 2xx is delivered, 410 ends the webhook, others are retried.
 
-    A redirect is a no: an event is not sent to where nobody said that it may go.
+    A redirect is a failure: an event is sent only to the configured URL.
     """
     if 200 <= status < 300:
         return PostOutcome(delivered=True)
@@ -116,7 +118,7 @@ def outcome_of(status: int, retry_after: str) -> PostOutcome:
 
 
 def check(webhook: Webhook, *, plain: bool = False) -> Webhook:
-    """The webhook if it can be; `plain`: http is allowed. Raises InputError."""
+    """Return the webhook if it is valid; `plain`: http is allowed. Raises InputError."""
     if not NAME.fullmatch(webhook.name):
         remedy = "Use small letters, digits and dashes, at most 63."
         raise InputError("NAME", webhook.name[:100], "this is no name", remedy)

@@ -1,8 +1,8 @@
 """The agents of a simulated site: each host that booted a ramdisk looks itself up and obeys.
 
-An agent cannot open a connection here: `calls` says what agents want to ask the daemon by now, and
-`answered` gives them the answer; `request` is a request of the daemon to an agent. All of it is
-plain data, so that it crosses a socket as well as a function call.
+An agent cannot open a connection here: `calls` lists the requests that agents have for the daemon
+by now, and `answered` passes the daemon's answers to them; `request` carries a request of the
+daemon to an agent. All of it is plain data, so that it crosses a socket as well as a function call.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 from provisioner.sim.agent.agent_commands import COMMANDS
 from provisioner.sim.agent.agent_work import Failed, Fetch, Json, Ramdisk, Work
 from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.hardware.serve_tls import certificate
+from provisioner.sim.hardware.serve_tls import make_certificate
 
-RAMDISKS = frozenset({"cd", "http", "pxe"})  # what a host booted when it booted no disk
+RAMDISKS = frozenset({"cd", "http", "pxe"})  # boot sources other than a disk
 PORT = 9999
 VERSION = "13.0.0"
 HIDDEN = "******"
 SECOND_LOOKUP_S, LOOKUP_MAX_S = 3.0, 60.0  # exponential (ironic_api_client.py, lookup_node)
 REQUEST_S = 30.0  # its http_request_timeout (config.py)
-RETRY_S = (5.0, 10.0)  # after a heartbeat that was not taken (agent.py, IronicPythonAgentHeartbeat)
+RETRY_S = (5.0, 10.0)  # after a refused heartbeat (agent.py, IronicPythonAgentHeartbeat)
 JITTER = (0.3, 0.6)  # of the heartbeat timeout
 FOREIGN_MAC = "02:00:00:00:de:ad"
 
@@ -40,8 +40,8 @@ class Entry:
     result: Any = None
     error: Json | None = None
 
-    def told(self) -> Json:
-        """As the agent serializes it (extensions/base.py, BaseCommandResult)."""
+    def serialize(self) -> Json:
+        """The command as the agent serializes it (extensions/base.py, BaseCommandResult)."""
         return {
             "id": self.id,
             "command_name": self.name,
@@ -71,13 +71,13 @@ class Agent:
 
     @property
     def lives(self) -> bool:
-        """Whether this boot goes on and its agent has not died."""
+        """Whether this boot continues and its agent has not died."""
         return not self.dead and self.machine.host.boot_id == self.boot_id
 
     # --- its calls
 
-    def call(self, now: float) -> Json:
-        """What it asks now; without an answer it asks again."""
+    def build_call(self, now: float) -> Json:
+        """The call that is due now; the agent repeats it until it is answered."""
         self.due = now + REQUEST_S
         if not self.node_uuid:
             macs = [d.mac for d in self.machine.devices.values() if d.mac and d.present]
@@ -104,8 +104,8 @@ class Agent:
             "peer": self.address,
         }
 
-    def answered(self, status: int, body: Any, now: float) -> None:
-        """What it makes of the answer to its call."""
+    def accept_answer(self, status: int, body: Any, now: float) -> None:
+        """Update the agent's state from the daemon's answer to its call."""
         if self.node_uuid:
             taken = status == 202
             wait = [self.heartbeat_s * j for j in JITTER] if taken else RETRY_S
@@ -124,24 +124,32 @@ class Agent:
 
     # --- requests to it
 
-    def request(self, method: str, path: str, query: Mapping[str, str], body: str, now: float,
-                ) -> tuple[int, Any, float]:  # fmt: skip
-        """(status, JSON, seconds until it is answered)."""
+    def handle_request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: str,
+        now: float,
+    ) -> tuple[int, Any, float]:
+        """Answer the daemon: status, JSON, seconds until the answer."""
         if path == "/v1/status":
             return 200, {"started_at": now, "version": VERSION}, 0.1
         if not self.token or query.get("agent_token") != self.token:
             return 401, _fault("401 Unauthorized: Token invalid."), 0.1
         if method == "GET" and path == "/v1/commands/":
-            return 200, {"commands": [c.told() for c in self.commands]}, 0.1
+            return 200, {"commands": [c.serialize() for c in self.commands]}, 0.1
         if method == "GET" and path.startswith("/v1/commands/"):
-            found = [c for c in self.commands if c.id == path.rpartition("/")[2]]
-            return (200, found[0].told(), 0.1) if found else (404, _fault("Not found"), 0.1)
+            matches = [c for c in self.commands if c.id == path.rpartition("/")[2]]
+            return (
+                (200, matches[0].serialize(), 0.1) if matches else (404, _fault("Not found"), 0.1)
+            )
         if method == "POST" and path == "/v1/commands/":
             return self._command(json.loads(body), now)
         return 404, _fault("Not found"), 0.1
 
-    def _command(self, given: Json, now: float) -> tuple[int, Any, float]:
-        name, params = str(given.get("name")), given.get("params")
+    def _command(self, body: Json, now: float) -> tuple[int, Any, float]:
+        name, params = str(body.get("name")), body.get("params")
         if not isinstance(params, dict):
             return 400, _fault("Missing or invalid name or params"), 0.1
         if self.commands and self.commands[-1].status == "RUNNING":
@@ -157,16 +165,16 @@ class Agent:
             work = act(self.ramdisk, params)
         except Failed as failure:
             entry.name, entry.status, entry.error = name, "FAILED", failure.error
-            return 200, entry.told(), 0.1
+            return 200, entry.serialize(), 0.1
         if work.sync:
             self._end(entry, work, now)
-            return 200, entry.told(), self.machine.lasting(work.takes_s)
+            return 200, entry.serialize(), self.machine.add_jitter(work.takes_s)
         self._begin(entry, work, now)
-        return 200, entry.told(), 0.1
+        return 200, entry.serialize(), 0.1
 
     def _begin(self, entry: Entry, work: Work, now: float) -> None:
         work.begin(now)
-        takes_s = self.machine.lasting(work.takes_s)
+        takes_s = self.machine.add_jitter(work.takes_s)
 
         def die(_at: float) -> None:
             self.dead = True
@@ -174,11 +182,11 @@ class Agent:
         def end(at: float) -> None:
             if self.lives:
                 self._end(entry, work, at)
-                self.due = min(self.due, at + RETRY_S[0])  # a command's end makes it call
+                self.due = min(self.due, at + RETRY_S[0])  # the agent calls when a command ends
 
         if "agent_dies" in self.machine.faults:
-            self.machine.schedule.at(now + takes_s / 2, die)
-        self.machine.schedule.at(now + takes_s, end)
+            self.machine.schedule.plan_act(now + takes_s / 2, die)
+        self.machine.schedule.plan_act(now + takes_s, end)
 
     @staticmethod
     def _end(entry: Entry, work: Work, now: float) -> None:
@@ -191,42 +199,42 @@ class Agent:
 
 
 class Agents:
-    """All agents of a site. `fetch` gets images for them."""
+    """All agents of a site. `fetch` downloads images for them."""
 
     def __init__(self, machines: Mapping[str, Machine], addresses: Mapping[str, str]) -> None:
         self._machines, self._addresses = machines, addresses
         self._agents: dict[str, Agent] = {}
-        self.fetch: Fetch = lambda _url, done: done(None)
+        self.fetch: Fetch = lambda _url, back: back(None)
         self.calls_made = 0
 
-    def calls(self, now: float) -> list[Json]:
-        """What agents ask the daemon by now."""
-        found = []
+    def list_calls(self, now: float) -> list[Json]:
+        """The requests that agents have for the daemon by now."""
+        calls = []
         for name in self._machines:
             agent = self._agent(name, now)
             if agent is None or agent.due > now:
                 continue
             if "agent_silent" not in agent.machine.faults:
-                found.append(agent.call(now))
-        self.calls_made += len(found)
-        return found
+                calls.append(agent.build_call(now))
+        self.calls_made += len(calls)
+        return calls
 
-    def answered(self, call: Json, status: int, body: Any, now: float) -> None:
-        """The answer to a call."""
+    def accept_answer(self, call: Json, status: int, body: Any, now: float) -> None:
+        """Pass the daemon's answer to the agent that made the call."""
         agent = self._agents.get(str(call["node"]))
         if agent is not None and agent.boot_id == call["boot_id"] and agent.lives:
-            agent.answered(status, body, now)
+            agent.accept_answer(status, body, now)
 
-    def request(
+    def send_request(
         self, url: str, method: str, path: str, query: Mapping[str, str], body: str, now: float
     ) -> Json | None:
-        """The answer of the agent at `url`; None: nothing listens there."""
+        """The answer of the agent at `url`; None if nothing listens there."""
         for name in self._machines:
             agent = self._agent(name, now)
             if agent is not None and url == f"https://{agent.address}:{PORT}":
-                status, told, takes_s = agent.request(method, path, query, body, now)
+                status, answer, takes_s = agent.handle_request(method, path, query, body, now)
                 shown = {"certificate": agent.certificate, "takes_s": takes_s}
-                return {"status": status, "body": told, **shown}
+                return {"status": status, "body": answer, **shown}
         return None
 
     def _agent(self, name: str, now: float) -> Agent | None:
@@ -245,7 +253,7 @@ class Agents:
         rng = random.Random(host.boot_id)
         address = self._addresses[machine.name]
         agent = Agent(machine, host.boot_id, address, Ramdisk(machine, self.fetch), rng, now)
-        agent.certificate = certificate(f"agent {host.boot_id[:8]}", address)[0].decode()
+        agent.certificate = make_certificate(f"agent {host.boot_id[:8]}", address)[0].decode()
         self._agents[machine.name] = agent
         return agent
 

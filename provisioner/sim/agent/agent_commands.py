@@ -1,7 +1,7 @@
-"""What the agent in a simulated ramdisk does when it is commanded, and how long that takes.
+"""The commands of the agent in a simulated ramdisk, their effects and how long they take.
 
-`COMMANDS` maps a command to what carries it out. Each returns its seconds and what happens at the
-end: a result, or `Failed`. What is interrupted before its end has half happened.
+`COMMANDS` maps a command to the function that runs it. Each returns its seconds and its effect at
+the end: a result, or `Failed`. A command that is interrupted before its end is half done.
 """
 
 from __future__ import annotations
@@ -21,53 +21,81 @@ def _instant(finish: Callable[[float], Any], takes_s: float = 0.5) -> Work:
     return Work(takes_s, finish, sync=True)
 
 
-def hardware_info(ramdisk: Ramdisk, _params: Mapping[str, Any]) -> Work:
+def get_hardware_info(ramdisk: Ramdisk, _params: Mapping[str, Any]) -> Work:
     """poll.get_hardware_info."""
-    return _instant(lambda _now: inventory(ramdisk.machine), 3.0)
+    return _instant(lambda _now: list_inventory(ramdisk.machine), 3.0)
 
 
-def inventory(machine: Machine) -> Json:
+def list_inventory(machine: Machine) -> Json:
     """hardware.py, list_hardware_info."""
     host = machine.host
     cards = [d for d in machine.devices.values() if d.mac and d.present]
     nics = [
-        {"name": f"eth{n}", "mac_address": d.mac, "has_carrier": not d.traits.get("link_down"),
-         "ipv4_address": None, "ipv6_address": None, "lldp": None, "vendor": "0x15b3",
-         "product": "0xa2dc", "client_id": None, "biosdevname": None, "speed_mbps": 400000,
-         "pci_address": d.pci, "driver": "mlx5_core"}
+        {
+            "name": f"eth{n}",
+            "mac_address": d.mac,
+            "has_carrier": not d.traits.get("link_down"),
+            "ipv4_address": None,
+            "ipv6_address": None,
+            "lldp": None,
+            "vendor": "0x15b3",
+            "product": "0xa2dc",
+            "client_id": None,
+            "biosdevname": None,
+            "speed_mbps": 400000,
+            "pci_address": d.pci,
+            "driver": "mlx5_core",
+        }
         for n, d in enumerate(cards)
-    ]  # fmt: skip
+    ]
     disks = [d for d in machine.disks.values() if d.device.present]
     memory = sum(d.kind == "memory" and d.present for d in machine.devices.values()) * 64
     return {
         "interfaces": nics,
-        "cpu": {"model_name": "simulated", "frequency": 2000, "count": 224,
-                "architecture": "x86_64", "flags": [], "socket_count": 2},
-        "disks": [d.block_device() for d in disks],
+        "cpu": {
+            "model_name": "simulated",
+            "frequency": 2000,
+            "count": 224,
+            "architecture": "x86_64",
+            "flags": [],
+            "socket_count": 2,
+        },
+        "disks": [d.list_block_device() for d in disks],
         "memory": {"total": memory << 30, "physical_mb": memory << 10},
-        "bmc_address": None, "bmc_v6address": None,
-        "system_vendor": {"product_name": "simulated", "serial_number": host.serial,
-                          "manufacturer": "simulated", "firmware": None},
+        "bmc_address": None,
+        "bmc_v6address": None,
+        "system_vendor": {
+            "product_name": "simulated",
+            "serial_number": host.serial,
+            "manufacturer": "simulated",
+            "firmware": None,
+        },
         "boot": {"current_boot_mode": "uefi", "pxe_interface": None},
         "hostname": "ramdisk",
-    }  # fmt: skip
+    }
 
 
-def clean_steps(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
+def get_clean_steps(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
     """clean.get_clean_steps."""
     ramdisk.node = dict(params.get("node") or {})
     steps = [
-        {"step": name, "priority": 0, "interface": "deploy", "reboot_requested": False,
-         "abortable": True, "argsinfo": {}}
+        {
+            "step": name,
+            "priority": 0,
+            "interface": "deploy",
+            "reboot_requested": False,
+            "abortable": True,
+            "argsinfo": {},
+        }
         for name in STEPS
-    ]  # fmt: skip
+    ]
     listed = {"ProvisionerHardwareManager": steps}
     return _instant(
         lambda _now: {"clean_steps": listed, "hardware_manager_version": dict(VERSIONS)}
     )
 
 
-def clean_step(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
+def execute_clean_step(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
     """clean.execute_clean_step."""
     step = params.get("step")
     if not isinstance(step, dict) or "step" not in step:
@@ -98,13 +126,13 @@ def power_off(ramdisk: Ramdisk, _params: Mapping[str, Any]) -> Work:
 
 def run_image(ramdisk: Ramdisk, _params: Mapping[str, Any]) -> Work:
     """standby.run_image: a reboot."""
-    return Work(2.0, ramdisk.machine.restart)
+    return Work(2.0, ramdisk.machine.restart_host)
 
 
 COMMANDS: dict[str, Act] = {
-    "poll.get_hardware_info": hardware_info,
-    "clean.get_clean_steps": clean_steps,
-    "clean.execute_clean_step": clean_step,
+    "poll.get_hardware_info": get_hardware_info,
+    "clean.get_clean_steps": get_clean_steps,
+    "clean.execute_clean_step": execute_clean_step,
     "deploy.execute_deploy_step": deploy_step,
     "standby.prepare_image": prepare_image,
     "standby.sync": sync,

@@ -1,4 +1,4 @@
-"""What the hardware manager of a simulated ramdisk tells of its machine: facts, first checks.
+"""The hardware manager's reports in a simulated ramdisk: facts and first checks of its machine.
 
 The shapes are those of the maintenance image's own hardware manager (docs/maintenance-image.md);
 a bare ramdisk has no vendor's driver.
@@ -12,39 +12,56 @@ from typing import Any
 from provisioner.sim.agent.agent_work import Json, Ramdisk, Work
 from provisioner.sim.hardware.machine import Machine
 
-PCI_KINDS = {"gpu": "gpu", "nvswitch": "bridge", "nic": "ethernet", "dpu": "ethernet",
-             "storage": "nvme"}  # fmt: skip
+PCI_KINDS = {
+    "gpu": "gpu",
+    "nvswitch": "bridge",
+    "nic": "ethernet",
+    "dpu": "ethernet",
+    "storage": "nvme",
+}
 SPEED = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
 
 
-def inventory(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
+def report_inventory(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     """`provisioner_inventory`."""
     return Work(1.0, lambda _now: _facts(ramdisk.machine))
 
 
-def checks(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
+def report_checks(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
     """`provisioner_checks`."""
     expected = args.get("expected")
-    wanted = expected if isinstance(expected, dict) else {}
-    return Work(5.0, lambda _now: {"checks": _verdicts(ramdisk.machine, wanted)})
+    expected_kinds = expected if isinstance(expected, dict) else {}
+    return Work(5.0, lambda _now: {"checks": _verdicts(ramdisk.machine, expected_kinds)})
 
 
 def _facts(machine: Machine) -> Json:
-    there = [d for d in machine.devices.values() if d.present and d.pci and d.kind in PCI_KINDS]
+    present = [d for d in machine.devices.values() if d.present and d.pci and d.kind in PCI_KINDS]
     pci = [
-        {"address": d.pci, "kind": PCI_KINDS[d.kind], "vendor": "", "device": "",
-         "subsystem_vendor": "", "subsystem_device": "", "numa_node": "",
-         "current_link_speed": SPEED.get(d.link_gen, ""),
-         "current_link_width": str(d.link_width),
-         "max_link_speed": SPEED.get(d.link_gen_max, ""),
-         "max_link_width": str(d.link_width_max)}
-        for d in there
-    ]  # fmt: skip
+        {
+            "address": d.pci,
+            "kind": PCI_KINDS[d.kind],
+            "vendor": "",
+            "device": "",
+            "subsystem_vendor": "",
+            "subsystem_device": "",
+            "numa_node": "",
+            "current_link_speed": SPEED.get(d.link_gen, ""),
+            "current_link_width": str(d.link_width),
+            "max_link_speed": SPEED.get(d.link_gen_max, ""),
+            "max_link_width": str(d.link_width_max),
+        }
+        for d in present
+    ]
     ports = [
-        {"name": f"eth{n}", "mac": d.mac, "pci": d.pci, "speed_mbps": "400000",
-         "carrier": "0" if d.traits.get("link_down") else "1"}
-        for n, d in enumerate(d for d in there if d.mac)
-    ]  # fmt: skip
+        {
+            "name": f"eth{n}",
+            "mac": d.mac,
+            "pci": d.pci,
+            "speed_mbps": "400000",
+            "carrier": "0" if d.traits.get("link_down") else "1",
+        }
+        for n, d in enumerate(d for d in present if d.mac)
+    ]
     return {
         "boot_id": machine.host.boot_id,
         "kernel": "6.1.0-simulated",
@@ -70,12 +87,13 @@ def _verdicts(machine: Machine, expected: Mapping[str, Any]) -> list[Json]:
     pci = _facts(machine)["pci"]
     counted = {k: sum(d["kind"] == k for d in pci) for k in {d["kind"] for d in pci}}
     counted["memory_gib"] = _memory_gib(machine)
-    missing = [f"{counted.get(k, 0)} of {n} {k}" for k, n in expected.items()
-               if counted.get(k, 0) < int(n)]  # fmt: skip
+    missing = [
+        f"{counted.get(k, 0)} of {n} {k}" for k, n in expected.items() if counted.get(k, 0) < int(n)
+    ]
     slow = [d["address"] for d in pci if d["current_link_width"] != d["max_link_width"]]
     xids = [d.slot for d in machine.devices.values() if d.traits.get("xids")]
-    found = {"devices": missing, "pcie_links": slow, "kernel_log": xids}
+    faults = {"devices": missing, "pcie_links": slow, "kernel_log": xids}
     return [
         {"check": name, "verdict": "fail" if bad else "pass", "detail": "; ".join(bad)}
-        for name, bad in found.items()
+        for name, bad in faults.items()
     ]

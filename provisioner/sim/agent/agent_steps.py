@@ -1,6 +1,6 @@
-"""The clean steps that a simulated ramdisk has: our hardware manager's and the generic one's.
+"""The clean steps of a simulated ramdisk: those of our hardware manager and the generic one.
 
-docs/erasure.md has the contract. Disks tell the truth unless a fault is in force.
+docs/erasure.md has the contract. Disks report the truth unless a fault is in force.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _erase_metadata(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     def finish(now: float) -> None:
         for slot, disk in ramdisk.machine.disks.items():
             disk.content, disk.bootable = b"", False
-            ramdisk.machine.note(now, "erase", slot, "metadata")
+            ramdisk.machine.log_event(now, "erase", slot, "metadata")
 
     return Work(METADATA_S, finish)
 
@@ -39,62 +39,62 @@ def _disks(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     machine = ramdisk.machine
 
     def finish(now: float) -> Json:
-        told = [d.described() for d in machine.disks.values() if d.device.present]
+        listed = [d.describe() for d in machine.disks.values() if d.device.present]
         if "steps_garbled" in machine.faults:
             return {"disks": [{"name": "/dev/../sda", "serial": "\x1b[2J", "size": "large"}]}
         if "disk_unseen" in machine.faults:
-            told.pop()
+            listed.pop()
         if "disks_change" in machine.faults:
-            told[0]["serial"] = f"{told[0]['serial']}-{int(now)}"
+            listed[0]["serial"] = f"{listed[0]['serial']}-{int(now)}"
         if "erase_unsupported" in machine.faults:
-            told[0]["nvme"] = {"sanicap": 0, "oacs": 0, "fna": 0}
-        return {"disks": told}
+            listed[0]["nvme"] = {"sanicap": 0, "oacs": 0, "fna": 0}
+        return {"disks": listed}
 
     return Work(1.0, finish)
 
 
 def _erase_device(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
     machine, method = ramdisk.machine, str(args.get("by"))
-    if "method" in args:  # as the real one: the step's arguments meet its dispatcher's parameter
+    if "method" in args:  # collides with the dispatcher's own parameter, as in the real agent
         detail = "dispatch_to_managers() got multiple values for argument 'method'"
         raise Failed("CleaningError", "Clean step failed", f"TypeError: {detail}")
-    told = {"method": method} | {k: str(args.get(k)) for k in ("device", "serial")}
+    parameters = {"method": method} | {k: str(args.get(k)) for k in ("device", "serial")}
     disk = next((d for d in machine.disks.values() if d.name == args.get("device")), None)
 
     job = str(args.get("job") or "")
-    if job in ramdisk.jobs:  # done once in a boot
+    if job in ramdisk.jobs:  # once per boot
         answer = ramdisk.jobs[job]
         return Work(1.0, lambda _now: answer)
 
-    def no(result: str, detail: str) -> Work:
-        return Work(1.0, lambda _now: {**told, "result": result, "detail": detail})
+    def report_failure(result: str, detail: str) -> Work:
+        return Work(1.0, lambda _now: {**parameters, "result": result, "detail": detail})
 
     if disk is None or not disk.device.present:
-        return no("not_done", "there is no such device")
-    if disk.device.serial != told["serial"]:
-        return no("not_done", f"its serial is {disk.device.serial}")
+        return report_failure("not_done", "there is no such device")
+    if disk.device.serial != parameters["serial"]:
+        return report_failure("not_done", f"its serial is {disk.device.serial}")
     first = next(iter(machine.disks.values())) is disk
     if method not in NVME_METHODS or ("erase_unsupported" in machine.faults and first):
-        return no("unsupported", "the device does not offer it")
+        return report_failure("unsupported", "the device does not offer it")
     breaks = {"erase_fails"} if "format" in method else {"erase_fails", "sanitize_fails"}
     if breaks & machine.faults and first:
-        return no("not_done", "NVMe status: Internal Error (0x6)")
+        return report_failure("not_done", "NVMe status: Internal Error (0x6)")
 
     def finish(now: float) -> Json:
-        if disk.device.serial != told["serial"]:
-            return {**told, "result": "not_done", "detail": "the disk changed meanwhile"}
+        if disk.device.serial != parameters["serial"]:
+            return {**parameters, "result": "not_done", "detail": "the disk changed meanwhile"}
         _erase(ramdisk, disk, method, now)
-        done = {**told, "result": "done", "detail": ""}
+        record = {**parameters, "result": "done", "detail": ""}
         if job:
-            ramdisk.jobs[job] = done
-        return done
+            ramdisk.jobs[job] = record
+        return record
 
     return Work(NVME_METHODS[method], finish)
 
 
 def _erase(ramdisk: Ramdisk, disk: Disk, method: str, now: float) -> None:
     disk.erase()
-    ramdisk.machine.note(now, "erase", disk.device.slot, method)
+    ramdisk.machine.log_event(now, "erase", disk.device.slot, method)
 
 
 def _read_disk(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
@@ -113,15 +113,15 @@ def _read_disk(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
             raise Failed("CleaningError", "Clean step failed", str(error)) from None
         if "read_back_wrong" in ramdisk.machine.faults:
             digest = digest[::-1]
-        told = {"serial": disks[0].device.serial, "offset": offset, "bytes": count}
-        return {**told, "sha256": digest}
+        range_read = {"serial": disks[0].device.serial, "offset": offset, "bytes": count}
+        return {**range_read, "sha256": digest}
 
     return Work(2.0, finish)
 
 
 def _clear_tpm(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     def finish(now: float) -> Json:
-        ramdisk.machine.note(now, "tpm_clear", "host")
+        ramdisk.machine.log_event(now, "tpm_clear", "host")
         return {"result": "done", "detail": ""}
 
     return Work(1.0, finish)
@@ -130,8 +130,8 @@ def _clear_tpm(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
 STEPS: dict[str, Act] = {
     "erase_devices": _erase_devices,
     "erase_devices_metadata": _erase_metadata,
-    "provisioner_inventory": agent_health.inventory,
-    "provisioner_checks": agent_health.checks,
+    "provisioner_inventory": agent_health.report_inventory,
+    "provisioner_checks": agent_health.report_checks,
     "provisioner_disks": _disks,
     "provisioner_erase_device": _erase_device,
     "provisioner_read_disk": _read_disk,

@@ -1,4 +1,4 @@
-"""A command of a simulated agent as work: how long it takes, and what happens at its end."""
+"""One command of a simulated agent: how long it takes, and its effect at the end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from provisioner.sim.hardware.machine import Machine
 
 Json = dict[str, Any]
-Fetch = Callable[[str, Callable[[bytes | None], None]], None]  # url, called with what came
+Fetch = Callable[[str, Callable[[bytes | None], None]], None]  # URL, called with the bytes or None
 
 
 class Failed(Exception):
-    """A command ends FAILED with {type, code, message, details} (the agent's errors.py)."""
+    """A command ends as FAILED with {type, code, message, details} (the agent's errors.py)."""
 
     def __init__(self, kind: str, message: str, details: str, code: int = 500) -> None:
         super().__init__(details)
@@ -21,22 +21,22 @@ class Failed(Exception):
 
 
 class Work(NamedTuple):
-    """A command that was taken on."""
+    """A command that the agent accepted."""
 
     takes_s: float
     finish: Callable[[float], Any]  # called with the time; its result, or raises Failed
-    sync: bool = False  # answered when it is done
+    sync: bool = False  # answered only when it is done
     begin: Callable[[float], None] = lambda _now: None
 
 
 @dataclass
 class Ramdisk:
-    """What the commands of one boot work on."""
+    """The state of one boot that commands read and change."""
 
     machine: Machine
     fetch: Fetch
-    node: Json = field(default_factory=dict)  # as the last command that named it
-    jobs: dict[str, Json] = field(default_factory=dict)  # erasures that were done, by job
+    node: Json = field(default_factory=dict)  # from the last command that named it
+    jobs: dict[str, Json] = field(default_factory=dict)  # completed erasures by job
 
 
 Act = Callable[[Ramdisk, Mapping[str, Any]], Work]

@@ -1,1 +1,1 @@
-"""Faults that a simulated site can be given."""
+"""Faults that can be injected into a simulated site."""

@@ -1,8 +1,8 @@
-"""Faults by rule, in front of every simulated service: what the wire and the answers do wrong.
+"""Fault rules in front of every simulated service: they disturb connections and change answers.
 
-A rule selects requests by endpoint, path, method and headers (globs) and does one thing to them,
-for all or for the first `count`. Rules count requests and roll no dice, so that a run replays
-exactly. Faults of parts and machines are in `fault_presets`.
+A rule selects requests by endpoint, path, method and headers (globs) and has one effect on them,
+on all or on the first `count`. Rules count requests instead of using chance, so that a run replays
+exactly. Faults of parts and machines are in `site.part_faults`.
 """
 
 from __future__ import annotations
@@ -24,31 +24,33 @@ NO_HEADERS: Mapping[str, str] = {}
 
 
 class BadRule(ValueError):
-    """A rule that cannot be read, with the field that is wrong."""
+    """A rule that cannot be parsed; the message names the wrong field."""
 
 
 @dataclass
 class Rule:
-    """One fault. `seen` counts the requests that fitted, `done` those that it changed."""
+    """One fault. `seen` counts the matching requests, `done` those that it changed."""
 
     name: str
     action: str  # a key of ACTIONS
     endpoint: str = "*"  # "su0-n00/host", "*/NIC_*", "leaf-su0-r3"
     path: str = "*"
     method: str = "*"
-    value: Any = None  # what the action needs
+    value: Any = None  # the action's argument
     count: int | None = None  # requests it changes; None: all
-    skip: int = 0  # requests that pass before the first
-    every: int = 1  # then only each such
+    skip: int = 0  # matching requests that pass before the first change
+    every: int = 1  # then only each nth
     status: int = 0  # only answers with this status; 0: all
-    # headers, lowercase -> glob; "" fits one that is absent. A server adds two of its own: ":nth",
+    # headers, lowercase -> glob; "" matches an absent one. A server adds two of its own: ":nth",
     # the request's number on its connection, and ":open", this endpoint's connections ("007")
     when: Mapping[str, str] = field(default_factory=dict)
     seen: int = 0
     done: int = 0
 
-    def fits(self, endpoint: str, method: str, path: str, headers: Mapping[str, str]) -> bool:
-        """Whether this request is changed; counts it."""
+    def should_change(
+        self, endpoint: str, method: str, path: str, headers: Mapping[str, str]
+    ) -> bool:
+        """Count this request; return whether it is changed."""
         if self.count is not None and self.done >= self.count:
             return False
         if not (
@@ -64,7 +66,7 @@ class Rule:
 
 @dataclass
 class FaultRules:
-    """All rules in force. With none, it costs one comparison a request."""
+    """All rules in force. Without rules, a request costs one comparison."""
 
     rules: list[Rule] = field(default_factory=list)
 
@@ -77,12 +79,12 @@ class FaultRules:
         self.rules.append(rule)
 
     def remove(self, name: str) -> int:
-        """Take all rules of this name out of force; how many there were."""
+        """Remove all rules with this name; return how many there were."""
         before = len(self.rules)
         self.rules = [r for r in self.rules if r.name != name]
         return before - len(self.rules)
 
-    def around(
+    def apply_rules(
         self,
         endpoint: str,
         method: str,
@@ -90,17 +92,17 @@ class FaultRules:
         serve: Serve,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> Answer:
-        """The answer as it leaves the wire: `serve` is asked unless a rule answers in its place."""
+        """Return the answer after all rules; `serve` runs unless a rule replaces the answer."""
         if not self.rules:
             return serve()
         path = path.rstrip("/") or "/"
-        fitting = [r for r in self.rules if r.fits(endpoint, method, path, headers)]
-        answered = next((r for r in fitting if r.action in INSTEAD), None)
-        answer = _instead(answered) if answered is not None else serve()
-        if answered is not None:
-            answered.done += 1
+        fitting = [r for r in self.rules if r.should_change(endpoint, method, path, headers)]
+        replacing = next((r for r in fitting if r.action in INSTEAD), None)
+        answer = _instead(replacing) if replacing is not None else serve()
+        if replacing is not None:
+            replacing.done += 1
         for rule in fitting:
-            if rule is answered or (rule.status and rule.status != answer.status):
+            if rule is replacing or (rule.status and rule.status != answer.status):
                 continue
             if rule.action not in INSTEAD:
                 answer = ACTIONS[rule.action](answer, rule.value)
@@ -109,7 +111,7 @@ class FaultRules:
 
 
 def read_rules(listed: Iterable[Mapping[str, Any]]) -> list[Rule]:
-    """Rules from plain data. Raises `BadRule` for a field that is unknown or of a wrong type."""
+    """Parse rules from plain data. Raises `BadRule` for an unknown field or a wrong type."""
     kinds = {
         "name": str,
         "action": str,
@@ -134,7 +136,7 @@ def read_rules(listed: Iterable[Mapping[str, Any]]) -> list[Rule]:
     return rules
 
 
-# --- what a rule can do
+# --- the actions of rules
 
 INSTEAD = frozenset({"replace", "drop"})  # the service never sees the request
 
@@ -142,15 +144,15 @@ INSTEAD = frozenset({"replace", "drop"})  # the service never sees the request
 def _instead(rule: Rule) -> Answer:
     if rule.action == "drop":
         return GONE
-    given = rule.value if isinstance(rule.value, dict) else {"status": 200, "body": rule.value}
-    body = given.get("body")
+    fields = rule.value if isinstance(rule.value, dict) else {"status": 200, "body": rule.value}
+    body = fields.get("body")
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    headers = {"Content-Type": given.get("type", JSON_TYPE), **given.get("headers", {})}
-    return Answer(int(given.get("status", 200)), headers, b"" if body is None else raw)
+    headers = {"Content-Type": fields.get("type", JSON_TYPE), **fields.get("headers", {})}
+    return Answer(int(fields.get("status", 200)), headers, b"" if body is None else raw)
 
 
 def _merged(target: Any, change: Any) -> Any:
-    """JSON merge patch (RFC 7396), but null is a value here: that is what BMCs send."""
+    """JSON merge patch (RFC 7396), but null is a value here, because BMCs send null."""
     if not isinstance(change, dict) or not isinstance(target, dict):
         return change
     return {**target, **{k: _merged(target.get(k), v) for k, v in change.items()}}
@@ -165,15 +167,15 @@ def _merge(answer: Answer, value: Any) -> Answer:
 
 
 def _headers(answer: Answer, value: Any) -> Answer:
-    """Set headers; null takes one away, a list sends it more than once; "{}" is what it was."""
-    wanted = {str(k): v for k, v in value.items()}
-    names = {k.lower() for k in wanted}
-    kept = CIMultiDict((k, v) for k, v in answer.headers.items() if k.lower() not in names)
+    """Set headers; null removes one, a list repeats it; "{}" stands for the previous value."""
+    changes = {str(k): v for k, v in value.items()}
+    names = {k.lower() for k in changes}
+    headers = CIMultiDict((k, v) for k, v in answer.headers.items() if k.lower() not in names)
     old = {k.lower(): v for k, v in answer.headers.items()}
-    for name, given in wanted.items():
-        for one in given if isinstance(given, list) else [] if given is None else [given]:
-            kept.add(name, str(one).replace("{}", old.get(name.lower(), "")))
-    return answer._replace(headers=kept)
+    for name, new in changes.items():
+        for one in new if isinstance(new, list) else [] if new is None else [new]:
+            headers.add(name, str(one).replace("{}", old.get(name.lower(), "")))
+    return answer._replace(headers=headers)
 
 
 def _substitute(answer: Answer, value: Any) -> Answer:
@@ -208,7 +210,7 @@ def _repeat_members(answer: Answer, _value: Any) -> Answer:
 
 
 def _more_members(answer: Answer, value: Any) -> Answer:
-    """A collection lists more than it has: `value` are paths."""
+    """A collection lists members that do not exist: `value` contains their paths."""
     try:
         body = json.loads(answer.body)
     except ValueError:
@@ -219,14 +221,14 @@ def _more_members(answer: Answer, value: Any) -> Answer:
 
 
 def _garbage(answer: Answer, _value: Any) -> Answer:
-    """As many bytes as before, none of them meant."""
+    """As many bytes as before, but random."""
     noise = bytes((i * 167 + 13) % 256 for i in range(max(len(answer.body), 64)))
     return answer._replace(body=noise)
 
 
 ACTIONS: dict[str, Callable[[Answer, Any], Answer]] = {
     "replace": lambda answer, _v: answer,  # value: {status, body, type, headers}
-    "drop": lambda answer, _v: answer,  # the connection ends before the service saw the request
+    "drop": lambda answer, _v: answer,  # the connection ends before the service gets the request
     "drop_after": lambda _a, _v: GONE,  # ... after it was carried out
     "latency": lambda answer, v: answer._replace(delay_s=float(v)),  # seconds
     "status": lambda answer, v: answer._replace(status=int(v)),

@@ -1,4 +1,4 @@
-"""Faults that only a load test shows, on one node or among several: no inventory tells of them."""
+"""Faults that only a load test shows, on one node or between several; no inventory shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds a server with the serials, addresses and first versions that its name and seed give it.
+"""Builds a server; its name and seed determine serials, addresses and first versions.
 
 The versions are a published starting point: Spectrum-X 1.2.0 (BFB 2.9.0-90, NIC firmware
 32.43.1014) and GPU tray bundle HGX-H100x8_0002_230517.3.0 as listed in NVIDIA's documents.
@@ -45,7 +45,7 @@ BLUEFIELD = {
     "DPU_BSP": "4.9.0.13378",
     "DPU_OFED": "MLNX_OFED_LINUX-24.10-0.6.8",
 }
-SYSTEM = "IMAGE=ubuntu-22.04-hgx-1\n"  # what the system says that they are delivered with
+SYSTEM = "IMAGE=ubuntu-22.04-hgx-1\n"  # the stamp of the system that the vendor installs
 PACKAGES = {
     "host.driver": "535.129.03",
     "host.fabric_manager": "535.129.03",
@@ -64,7 +64,7 @@ def build_machine(
 ) -> Machine:
     """An 8-GPU HGX H100 host with 8 SuperNICs and 2 DPUs, on, booted, with factory credentials.
 
-    `macs`: those of the site so far, to which its own are added.
+    `macs`: the site's addresses so far; this machine's are added.
     """
     macs = set() if macs is None else macs
     rng = random.Random(f"{seed}/{name}")
@@ -82,7 +82,7 @@ def build_machine(
             item.id, "host", item.version, item.activation or "none", bool(item.activation)
         )
     board = Device("baseboard", "HGX_Chassis_0", "", "166" + _digits(rng, 10), "935-24287-0000-000")
-    if vendor in ("supermicro", "ami_dgx"):  # how others show an HGX tray is not known to us
+    if vendor in ("supermicro", "ami_dgx"):  # only these two have published HGX trees
         machine.devices[board.slot] = board
         _fit_tray(machine)
     for index in range(SUPERNICS + DPUS):
@@ -105,7 +105,7 @@ def _uuid(rng: random.Random) -> str:
 
 
 def _mac(rng: random.Random, macs: set[str]) -> str:
-    """One that nobody has: of 24 bits, two of some thousand would be alike."""
+    """An unused one: with 24 random bits, two of some thousand would be equal."""
     while (mac := "7c:c2:55:" + ":".join(f"{rng.randrange(256):02x}" for _ in range(3))) in macs:
         pass
     macs.add(mac)
@@ -122,8 +122,16 @@ def _fit_parts(machine: Machine, rng: random.Random) -> None:
         gpu.traits["uuid"] = "GPU-" + _uuid(rng)
         fit(gpu)
     for n in range(4):
-        fit(Device("nvswitch", f"NVSwitch_{n}", "NVSwitch", "132" + _digits(rng, 10),
-                   "5612-002", f"0000:{5 + n:02x}:00.0"))  # fmt: skip
+        fit(
+            Device(
+                "nvswitch",
+                f"NVSwitch_{n}",
+                "NVSwitch",
+                "132" + _digits(rng, 10),
+                "5612-002",
+                f"0000:{5 + n:02x}:00.0",
+            )
+        )
     for n in range(2):
         fit(Device("cpu", f"CPU{n + 1}", "Intel(R) Xeon(R) Platinum 8480+", _serial(rng, "", 16)))
     for n in range(32):
@@ -142,7 +150,7 @@ def _fit_parts(machine: Machine, rng: random.Random) -> None:
 
 
 def _fit_tray(machine: Machine) -> None:
-    """Everything that the HGX bundle updates, behind the host's BMC."""
+    """Add everything that the HGX bundle updates, behind the host's BMC."""
 
     def fit(
         item_id: str,

@@ -1,4 +1,4 @@
-"""Who is plugged in where: names, ports and addresses of a rail-optimised Spectrum-X site.
+"""The cable plan of a rail-optimised Spectrum-X site: names, ports and addresses.
 
 One scalable unit is 32 nodes and one leaf per rail; the addresses of a cable follow from its place
 (NVIDIA's reference layout, one /31 per cable: 172.(32 rail).(unit).(2 node)).
@@ -13,11 +13,11 @@ NODES_PER_UNIT = 32
 RAILS = 8
 SPINES = 4
 NODES_PER_RACK = 4
-FIRST_UPLINK = 33  # leaf ports below are for nodes, two to a breakout cable
+FIRST_UPLINK = 33  # lower leaf ports connect nodes, two per breakout cable
 
 
 class Place(NamedTuple):
-    """Where a node stands. Numbers start at 0."""
+    """A node's position. Numbers start at 0."""
 
     unit: int
     number: int  # in its unit
@@ -30,7 +30,7 @@ class Place(NamedTuple):
     def rack(self) -> str:
         return f"su{self.unit}-rack{self.number // NODES_PER_RACK}"
 
-    def leaf(self, rail: int) -> str:
+    def name_leaf(self, rail: int) -> str:
         """Name of the leaf that serves a rail here."""
         return f"leaf-su{self.unit}-r{rail}"
 
@@ -39,18 +39,18 @@ class Place(NamedTuple):
         """The port on each of its leaves: "swp1s0", "swp1s1", "swp2s0", ..."""
         return f"swp{self.number // 2 + 1}s{self.number % 2}"
 
-    def addresses(self, rail: int) -> tuple[str, str]:
+    def get_addresses(self, rail: int) -> tuple[str, str]:
         """(host end, leaf end) of a rail's cable, each with its prefix length."""
         prefix = f"172.{32 * rail}.{self.unit}."
         return f"{prefix}{2 * self.number}/31", f"{prefix}{2 * self.number + 1}/31"
 
 
-def places(nodes: int) -> Iterator[Place]:
+def list_places(nodes: int) -> Iterator[Place]:
     """The first `nodes` places, unit by unit."""
     for number in range(nodes):
         yield Place(number // NODES_PER_UNIT, number % NODES_PER_UNIT)
 
 
-def units(nodes: int) -> int:
-    """Scalable units that so many nodes need."""
+def count_units(nodes: int) -> int:
+    """The number of scalable units for this many nodes."""
     return -(-nodes // NODES_PER_UNIT)

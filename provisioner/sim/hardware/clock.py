@@ -1,8 +1,8 @@
-"""The simulator's time: one clock to read, one schedule of what is due.
+"""The simulator's time: one clock, and one schedule of future acts.
 
-Nothing in the simulator sleeps. Whoever asks it something first calls `Schedule.advance(now)`,
-which runs everything that became due in between, in order. So the same machine behaves alike
-under virtual time, under a wall clock and under a wall clock that runs fast.
+Nothing in the simulator sleeps. Every caller first calls `Schedule.advance(now)`, which runs
+everything that became due in between, in order. So the same machine behaves alike under virtual
+time, under a wall clock and under a wall clock that runs fast.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Protocol
 
 
 class SimClock(Protocol):
-    """Seconds since the epoch, as the simulated site sees them."""
+    """Seconds since the epoch in the simulated site."""
 
     def now(self) -> float: ...
 
 
 class FastClock:
-    """The wall clock, `speed` times as fast from the moment it is made."""
+    """The wall clock, accelerated by `speed` from the moment of its creation."""
 
     def __init__(self, speed: float = 1.0, start: float | None = None) -> None:
         self.speed = speed
@@ -33,7 +33,7 @@ class FastClock:
 
 
 class HandClock:
-    """A clock that a test moves by hand."""
+    """A clock that a test advances."""
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self.time = start
@@ -43,23 +43,23 @@ class HandClock:
         return self.time
 
     def move(self, seconds: float) -> float:
-        """Let time pass; the new time."""
+        """Advance the clock; return the new time."""
         self.time += seconds
         return self.time
 
 
-Act = Callable[[float], None]  # called with the time at which it was due
+Act = Callable[[float], None]  # called with its due time
 
 
 class Schedule:
-    """What will happen, in order of time and then of planning. One per simulated site."""
+    """Future acts in order of time, then of planning. One per simulated site."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Act]] = []
         self._planned = 0
         self.next_due = float("inf")
 
-    def at(self, due: float, act: Act) -> None:
+    def plan_act(self, due: float, act: Act) -> None:
         """Plan `act` for the time `due` (seconds since the epoch)."""
         heapq.heappush(self._due, (due, self._planned, act))
         self._planned += 1

@@ -1,7 +1,7 @@
-"""Disks of a simulated host: what is truly on them, whoever wrote it.
+"""Disks of a simulated host: their true content, regardless of the writer.
 
-A disk's first bytes are real (an image's digest can be read back); behind them everything is zero.
-What was written and erased is also in the machine's log: "image" and "erase" with the slot.
+A disk's first bytes are real (an image's digest can be read back); everything after them is zero.
+Writes and erasures are also in the machine's log: "image" and "erase" with the slot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from provisioner.sim.hardware.parts import Device
 
 SIZE = 3_840_755_982_336  # bytes of a common 3.84 TB NVMe disk
-READ_MAX = 64 * 1024 * 1024  # bytes that are hashed for one read; more is never asked of it
+READ_MAX = 64 * 1024 * 1024  # bytes that one read hashes; no caller needs more
 NVME_METHODS = {  # method -> seconds
     "nvme_sanitize_crypto": 4.0,
     "nvme_sanitize_block": 180.0,
@@ -26,40 +26,40 @@ NVME_METHODS = {  # method -> seconds
 
 @dataclass
 class Disk:
-    """One disk. `content` is its first bytes; `holds` says in a word whose they are."""
+    """One disk. `content` is its first bytes; `holds` names their owner."""
 
-    device: Device  # of the machine: its serial may change with the part
+    device: Device  # of the machine: a new part brings a new serial
     name: str  # "/dev/nvme0n1"
     content: bytes
     holds: str = "factory"  # factory | tenant | erased | image | part of an image
     bootable: bool = False
     size: int = SIZE
-    system: str = ""  # the stamp that its system leaves at its first boot
-    packages: dict[str, str] = field(default_factory=dict)  # that come with its image
-    booted: bool = True  # whether its system has run already
+    system: str = ""  # the stamp that its system writes at its first boot
+    packages: dict[str, str] = field(default_factory=dict)  # installed by its image
+    booted: bool = True  # whether its system has booted already
 
     def erase(self) -> None:
-        """Nothing is on it any more."""
+        """Remove everything from it."""
         self.content, self.holds, self.bootable, self.system = b"", "erased", False, ""
 
-    def begin(self) -> None:
-        """An image is being written: what was there is gone, what comes is not there yet."""
+    def begin_image(self) -> None:
+        """Start an image: the previous content is gone, the new one is not there yet."""
         self.content, self.holds, self.bootable = b"\0", "part of an image", False
 
     def write(self, image: bytes, *, whole: bool) -> None:
-        """An image has been written, or the part of it that came."""
+        """Finish an image, or store the part of it that arrived."""
         self.content, self.bootable = image, whole
         self.holds = "image" if whole else "part of an image"
 
     def digest(self, offset: int = 0, count: int | None = None) -> str:
-        """SHA-256 of a range; raises `ValueError` for one that is not on the disk or too long."""
+        """SHA-256 of a range; raises `ValueError` for one beyond the disk or too long."""
         count = len(self.content) - offset if count is None else count
         if offset < 0 or count < 0 or offset + count > self.size or count > READ_MAX:
             raise ValueError(f"{count} bytes at {offset}")
         return hashlib.sha256(self.content[offset : offset + count].ljust(count, b"\0")).hexdigest()
 
-    def described(self) -> dict[str, Any]:
-        """As the hardware manager's `provisioner_disks` lists it (docs/erasure.md)."""
+    def describe(self) -> dict[str, Any]:
+        """The disk as the hardware manager's `provisioner_disks` lists it (docs/erasure.md)."""
         return {
             "name": self.name,
             "serial": self.device.serial,
@@ -74,15 +74,15 @@ class Disk:
             "ata": None,
         }
 
-    def block_device(self) -> dict[str, Any]:
-        """As ironic-python-agent lists it (hardware.py, BlockDevice)."""
-        told = self.described()
-        same = {k: told[k] for k in ("name", "model", "size", "serial", "wwn")}
+    def list_block_device(self) -> dict[str, Any]:
+        """The disk as ironic-python-agent lists it (hardware.py, BlockDevice)."""
+        description = self.describe()
+        same = {k: description[k] for k in ("name", "model", "size", "serial", "wwn")}
         return {
             **same,
             "rotational": False,
             "vendor": None,
-            "wwn_with_extension": told["wwn"],
+            "wwn_with_extension": description["wwn"],
             "wwn_vendor_extension": None,
             "hctl": None,
             "by_path": None,
@@ -93,17 +93,19 @@ class Disk:
 
 
 def fit_disks(devices: Mapping[str, Device]) -> dict[str, Disk]:
-    """The disks of a new machine by slot; it boots from the first, which has a factory system."""
-    found: dict[str, Disk] = {}
+    """The disks of a new machine by slot; the first is its boot disk, with a factory system."""
+    slots: dict[str, Disk] = {}
     for number, device in enumerate(d for d in devices.values() if d.kind == "storage"):
         content = f"factory content of {device.serial}".encode()
         name = f"/dev/nvme{number}n1"
-        found[device.slot] = Disk(device, name, content, bootable=number == 0)
-    return found
+        slots[device.slot] = Disk(device, name, content, bootable=number == 0)
+    return slots
 
 
-def chosen(disks: Mapping[str, Disk], hints: Mapping[str, Any]) -> Disk | None:
-    """The disk that fits root device hints; without hints the smallest, as the agent guesses."""
-    there = [d for d in disks.values() if d.device.present]
-    fitting = [d for d in there if all(d.block_device().get(k) == v for k, v in hints.items() if v)]
+def choose_disk(disks: Mapping[str, Disk], hints: Mapping[str, Any]) -> Disk | None:
+    """The disk that matches root device hints; without hints the smallest, as the agent does."""
+    present = [d for d in disks.values() if d.device.present]
+    fitting = [
+        d for d in present if all(d.list_block_device().get(k) == v for k, v in hints.items() if v)
+    ]
     return min(fitting, key=lambda d: (d.size, d.name), default=None)

@@ -1,6 +1,6 @@
 """Firmware images of the simulated site: small JSON texts under any file name.
 
-A simulated BMC takes these and nothing else, as a real one takes only what its vendor signed.
+A simulated BMC accepts only these, as a real one accepts only images that its vendor signed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Image:
     contents: Mapping[str, str]
 
     def version_for(self, item_id: str) -> str | None:
-        """The version that this image carries for an item, or None."""
+        """The version of an item in this image, or None."""
         return next((v for k, v in self.contents.items() if fnmatchcase(item_id, k)), None)
 
 
@@ -31,7 +31,7 @@ def make_image(target: str, contents: Mapping[str, str]) -> bytes:
 
 
 def parse_image(data: bytes) -> Image | None:
-    """The image in these bytes; None if it is none."""
+    """Parse these bytes; None if they are no image."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -46,10 +46,10 @@ def parse_image(data: bytes) -> Image | None:
     return Image(target, contents)
 
 
-def lower(version: str, than: str) -> bool:
-    """Whether a package's comparison stamp is lower; fields are read as hexadecimal where they can.
+def is_lower(version: str, than: str) -> bool:
+    """Whether a package's comparison stamp is lower; fields are read as hexadecimal if possible.
 
-    Hexadecimal orders decimal fields of equal length rightly too, which is all that is needed here.
+    Hexadecimal also orders decimal fields of equal length correctly, which suffices here.
     """
 
     def fields(text: str) -> list[tuple[int, str]]:

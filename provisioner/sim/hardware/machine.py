@@ -1,9 +1,9 @@
-"""One simulated server as it truly is: power, firmware slots, parts, BMCs. No protocol in here.
+"""The true state of one simulated server: power, firmware slots, parts, BMCs. No protocol in here.
 
 The rule that a reader would otherwise break: a version runs only after the reset that its item
-asks for. Writing stages it; `power_*`, `ac_cycle`, `bmc_reset` and `nic_reset` activate what they
-cover (facts: NVIDIA's PLDM activation bits), and the item's root of trust then copies it to the
-golden slot, during which it takes no update. Everything physical is written to `log`.
+requires. Writing stages it; `power_*`, `ac_cycle`, `bmc_reset` and `nic_reset` activate the staged
+versions that they cover (facts: NVIDIA's PLDM activation bits), and the item's root of trust then
+copies it to the golden slot, during which it accepts no update. Everything physical is in `log`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.hardware.disks import Disk
 from provisioner.sim.hardware.parts import Bluefield, Bmc, Device, Durations, Event, Firmware, Host
 
-COLD = frozenset({"cold_boot", "warm_reboot", "mlxfwreset"})  # what losing host power activates
+COLD = frozenset({"cold_boot", "warm_reboot", "mlxfwreset"})  # activated by a loss of host power
 WARM = frozenset({"warm_reboot"})
 EVERYTHING = COLD | {"ac_cycle", "bmc_reset"}
 
 
 class Machine:
-    """A server with its BMCs and cards. Every method that acts takes the time it happens at."""
+    """A server with its BMCs and cards. Methods with effects take the time as an argument."""
 
     def __init__(
         self, name: str, host: Host, schedule: Schedule, durations: Durations, seed: str
@@ -40,19 +40,19 @@ class Machine:
         self.sel: list[dict[str, str]] = []  # entries of the host BMC's event log, as Redfish shows
         self.cures: list[tuple[frozenset[str], Callable[[], None]]] = []  # `curable_faults`
         self.faults: set[str] = set()  # named presets in force (written by `faults`)
-        self.power_turns = 0  # power actions so far; a newer one makes older planned ones void
+        self.power_turns = 0  # power actions so far; a newer one cancels older planned ones
 
-    # --- words for everybody
+    # --- shared helpers
 
-    def note(self, now: float, kind: str, subject: str, detail: str = "") -> None:
-        """Write a line of ground truth."""
+    def log_event(self, now: float, kind: str, subject: str, detail: str = "") -> None:
+        """Append a line to the ground truth."""
         self.log.append(Event(now, kind, subject, detail))
 
-    def lasting(self, seconds: float) -> float:
+    def add_jitter(self, seconds: float) -> float:
         """A duration with its jitter, in seconds."""
         return seconds * self.rng.uniform(0.95, 1.05)
 
-    def items(self, bmc: str) -> list[Firmware]:
+    def list_items(self, bmc: str) -> list[Firmware]:
         """The firmware behind one BMC whose part is present, in table order."""
         return [
             f
@@ -65,24 +65,24 @@ class Machine:
         device = self.devices.get(slot)
         return device is None or device.present
 
-    def copying(self, bmc: str) -> bool:
+    def is_copying(self, bmc: str) -> bool:
         """Whether a root of trust behind this BMC is copying to the golden slot."""
         return any(s != "Completed" for (owner, _), s in self.copies.items() if owner == bmc)
 
     # --- activation
 
-    def stage(self, item: Firmware, version: str, now: float) -> None:
-        """A version is written; it runs at once only if its item needs no activation."""
+    def stage_version(self, item: Firmware, version: str, now: float) -> None:
+        """Stage a written version; it runs at once only if its item needs no activation."""
         item.staged = version
-        self.note(now, "stage", f"{item.bmc}/{item.id}", version)
+        self.log_event(now, "stage", f"{item.bmc}/{item.id}", version)
         if item.activation == "none":
             self._run(item, now)
 
     def _run(self, item: Firmware, now: float) -> None:
         assert item.staged is not None
-        self.note(now, "activate", f"{item.bmc}/{item.id}", f"{item.running} -> {item.staged}")
+        self.log_event(now, "activate", f"{item.bmc}/{item.id}", f"{item.running} -> {item.staged}")
         item.running, item.staged = item.staged, None
-        curable_faults.happened(self, "reflash")
+        curable_faults.cure_faults(self, "reflash")
         if item.erot:
             self._copy((item.bmc, item.erot), now)
 
@@ -90,13 +90,13 @@ class Machine:
         if self.copies.get(key) == "InProgress":
             return
         self.copies[key] = "InProgress"
-        self.note(now, "copy_start", "/".join(key))
+        self.log_event(now, "copy_start", "/".join(key))
 
-        def done(at: float) -> None:
+        def finish_copy(at: float) -> None:
             self.copies[key] = "Completed"
-            self.note(at, "copy_end", "/".join(key))
+            self.log_event(at, "copy_end", "/".join(key))
 
-        self.schedule.at(now + self.lasting(self.durations.background_copy_s), done)
+        self.schedule.plan_act(now + self.add_jitter(self.durations.background_copy_s), finish_copy)
 
     def activate(
         self,
@@ -106,7 +106,7 @@ class Machine:
         manager: str = "",
         only: Firmware | None = None,
     ) -> None:
-        """Run what is staged and waits for one of `covers` (behind one BMC, if named)."""
+        """Run staged versions that wait for one of `covers` (behind one BMC, if named)."""
         for item in self.firmware.values():
             if item.staged is None or item.activation not in covers or item.writing:
                 continue
@@ -114,7 +114,7 @@ class Machine:
                 continue
             card = self.bluefields.get(item.bmc)
             if covers >= COLD and card is not None and not card.host_power_cycles_it:
-                continue  # the host's power is not the card's (facts: redfish U19)
+                continue  # the host's power does not supply the card (facts: redfish U19)
             if (bmc and item.bmc != bmc) or (manager and item.manager != manager):
                 continue
             self._run(item, now)
@@ -124,83 +124,83 @@ class Machine:
     def power_on(self, now: float) -> None:
         """Host on: a cold boot."""
         self.power_turns += 1
-        self.note(now, "power", "host", "On")
+        self.log_event(now, "power", "host", "On")
         self._start(now, self.power_turns)
 
     def power_off(self, now: float, *, graceful: bool = False) -> None:
         """Host off, at once or after its operating system has shut down."""
         self.power_turns += 1
-        self.note(now, "power", "host", "GracefulShutdown" if graceful else "ForceOff")
+        self.log_event(now, "power", "host", "GracefulShutdown" if graceful else "ForceOff")
         self._stop(now, graceful=graceful, turn=self.power_turns)
 
     def power_cycle(self, now: float, *, graceful: bool = False) -> None:
         """Off, a pause, on: a cold boot in one request."""
         self.power_turns += 1
         turn = self.power_turns
-        self.note(now, "power", "host", "PowerCycle")
+        self.log_event(now, "power", "host", "PowerCycle")
         off_at = self._stop(now, graceful=graceful, turn=turn)
-        on_at = off_at + self.lasting(self.durations.cycle_off_s)
-        self.schedule.at(on_at, lambda at: self._start(at, turn))
+        on_at = off_at + self.add_jitter(self.durations.cycle_off_s)
+        self.schedule.plan_act(on_at, lambda at: self._start(at, turn))
 
-    def restart(self, now: float) -> None:
+    def restart_host(self, now: float) -> None:
         """A warm reboot: host power stays on."""
         self.power_turns += 1
-        self.note(now, "power", "host", "Restart")
+        self.log_event(now, "power", "host", "Restart")
         self.activate(WARM, now)
         self._take_nv_config(now)
         self._boot(now, self.power_turns)
 
     def ac_cycle(self, now: float) -> None:
-        """Standby power goes too: every BMC restarts, everything staged runs, the host comes on."""
+        """Cut standby power too: every BMC restarts, everything staged runs, the host starts."""
         self.power_turns += 1
         turn = self.power_turns
-        self.note(now, "ac", "host", "cycle")
+        self.log_event(now, "ac", "host", "cycle")
         self.host.standby, self.host.power, self.host.phase = False, "Off", "off"
         self.host.boot_id = None
-        back = now + self.lasting(self.durations.ac_off_s)
+        back = now + self.add_jitter(self.durations.ac_off_s)
         for bmc in self.bmcs.values():
             self._restart_bmc(bmc, now, back)
 
-        def restored(at: float) -> None:
+        def restore_power(at: float) -> None:
             if turn != self.power_turns:
                 return
             self.host.standby = True
-            curable_faults.happened(self, "ac_cycle")
+            curable_faults.cure_faults(self, "ac_cycle")
             self.activate(EVERYTHING, at)
             self._start(at, turn)
 
-        self.schedule.at(back, restored)
+        self.schedule.plan_act(back, restore_power)
 
     def _stop(self, now: float, *, graceful: bool, turn: int) -> float:
         seconds = self.durations.graceful_off_s if graceful else self.durations.force_off_s
         self.host.power, self.host.boot_id, self.host.phase = "PoweringOff", None, "off"
-        off_at = now + self.lasting(seconds)
+        off_at = now + self.add_jitter(seconds)
 
-        def off(at: float) -> None:
+        def switch_off(at: float) -> None:
             if turn == self.power_turns:
                 self.host.power = "Off"
-                self.note(at, "power", "host", "is Off")
+                self.log_event(at, "power", "host", "is Off")
 
-        self.schedule.at(off_at, off)
+        self.schedule.plan_act(off_at, switch_off)
         return off_at
 
     def _start(self, now: float, turn: int) -> None:
         if turn != self.power_turns:
             return
         self.host.power = "PoweringOn"
-        curable_faults.happened(self, "cold_boot")
+        curable_faults.cure_faults(self, "cold_boot")
         self.activate(COLD, now)
         self._take_nv_config(now)
         for card in self.bluefields.values():
             if card.next_mode and card.host_power_cycles_it:
                 card.mode, card.next_mode = card.next_mode, ""
-        self._boot(now + self.lasting(self.durations.power_on_s), turn)
+        self._boot(now + self.add_jitter(self.durations.power_on_s), turn)
 
     def _take_nv_config(self, now: float) -> None:
         for card in self.bluefields.values():
             if card.nv_config_next != card.nv_config:
                 card.nv_config = dict(card.nv_config_next)
-                self.note(now, "activate", f"{card.slot}/nv_config")
+                self.log_event(now, "activate", f"{card.slot}/nv_config")
 
     def _boot(self, now: float, turn: int) -> None:
         host = self.host
@@ -212,26 +212,26 @@ class Machine:
             if turn == self.power_turns:
                 host.power = "On"
 
-        def boot(at: float) -> None:
+        def start_boot(at: float) -> None:
             if turn == self.power_turns:
                 host.phase = "booting"
                 self._choose_boot()
 
-        def up(at: float) -> None:
+        def finish_boot(at: float) -> None:
             if turn == self.power_turns and self._bootable():
                 host.phase, host.os = "up", host.os_next
                 self._first_boot()
                 host.boot_id = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
                 host.loaded = dict(host.packages)
-                self.note(at, "boot", "host", f"{host.os} {host.boot_id}")
+                self.log_event(at, "boot", "host", f"{host.os} {host.boot_id}")
 
-        post_ends = now + self.lasting(self.durations.post_s)
-        self.schedule.at(now, post)
-        self.schedule.at(post_ends, boot)
-        self.schedule.at(post_ends + self.lasting(self.durations.os_boot_s), up)
+        post_ends = now + self.add_jitter(self.durations.post_s)
+        self.schedule.plan_act(now, post)
+        self.schedule.plan_act(post_ends, start_boot)
+        self.schedule.plan_act(post_ends + self.add_jitter(self.durations.os_boot_s), finish_boot)
 
     def _first_boot(self) -> None:
-        """A new system brings its own packages, and says of itself what it was told to."""
+        """Apply a new system's packages and the stamp that its configuration asks for."""
         disk = next((d for d in self.disks.values() if d.bootable and d.device.present), None)
         if self.host.os != "disk" or disk is None or disk.booted:
             return
@@ -239,18 +239,18 @@ class Machine:
         self.host.system, self.host.packages = disk.system, dict(disk.packages)
 
     def _bootable(self) -> bool:
-        """Whether there is something to boot; without it the host waits in its firmware."""
+        """Whether a disk is bootable; without one the host stays in its firmware."""
         if self.host.os_next != "disk" or not self.disks:
             return True
         return any(d.bootable and d.device.present for d in self.disks.values())
 
     def _choose_boot(self) -> None:
         override = self.host.override
-        wanted = {"Cd": "cd", "UsbCd": "cd", "Pxe": "pxe", "UefiHttp": "http"}
+        sources = {"Cd": "cd", "UsbCd": "cd", "Pxe": "pxe", "UefiHttp": "http"}
         target = override["BootSourceOverrideTarget"]
         enabled = override["BootSourceOverrideEnabled"]
         self.host.os_next = "disk"
-        source = wanted.get(target, "disk")
+        source = sources.get(target, "disk")
         if enabled != "Disabled" and (source != "cd" or self.host.media):
             self.host.os_next = source
         if enabled == "Once":  # used up by this boot
@@ -261,7 +261,7 @@ class Machine:
 
     def bmc_reset(self, name: str, now: float, manager: str = "") -> None:
         """Restart a BMC, or only the manager behind it (the HGX BMC behind the host's BMC)."""
-        self.note(now, "bmc_reset", name, manager)
+        self.log_event(now, "bmc_reset", name, manager)
         self.activate(frozenset({"bmc_reset"}), now, bmc=name, manager=manager)
         if not manager:
             self._restart_bmc(self.bmcs[name], now, now)
@@ -270,16 +270,16 @@ class Machine:
         d = self.durations
         bmc.boots += 1
         bmc.reset_at = now
-        bmc.gone_until = back + self.lasting(d.bmc_gone_s)
-        bmc.starting_until = bmc.gone_until + self.lasting(d.bmc_starting_s)
-        bmc.partial_until = bmc.starting_until + self.lasting(d.bmc_partial_s)
-        for told in bmc.on_reset:
-            told(now)
+        bmc.gone_until = back + self.add_jitter(d.bmc_gone_s)
+        bmc.starting_until = bmc.gone_until + self.add_jitter(d.bmc_starting_s)
+        bmc.partial_until = bmc.starting_until + self.add_jitter(d.bmc_partial_s)
+        for listener in bmc.on_reset:
+            listener(now)
 
     def nic_reset(self, slot: str, now: float) -> None:
-        """`mlxfwreset` from the host: the card's NIC firmware and its NV configuration run."""
-        self.note(now, "nic_reset", slot)
-        for item in self.items(slot):
+        """Run `mlxfwreset` from the host: the card's firmware and its NV configuration restart."""
+        self.log_event(now, "nic_reset", slot)
+        for item in self.list_items(slot):
             if item.id == "DPU_NIC" and item.staged is not None:
                 self._run(item, now)
         card = self.bluefields[slot]

@@ -1,4 +1,4 @@
-"""What a simulated server is made of: plain records that tests and faults may change at will."""
+"""The parts of a simulated server: plain records that tests and faults may change freely."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Durations:
     graceful_off_s: float = 45.0
     post_s: float = 240.0
     os_boot_s: float = 90.0
-    cycle_off_s: float = 10.0  # how long a power cycle stays off
+    cycle_off_s: float = 10.0  # off time of a power cycle
     ac_off_s: float = 20.0
     transfer_s: float = 60.0  # image into the BMC
     write_s: float = 420.0  # one bundle into all its components
@@ -29,7 +29,7 @@ class Durations:
     nic_burn_s: float = 60.0
     nic_reset_s: float = 15.0
 
-    def scaled(self, factor: float) -> Durations:
+    def scale(self, factor: float) -> Durations:
         """All durations times `factor`."""
         return replace(self, **{f.name: getattr(self, f.name) * factor for f in fields(self)})
 
@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Firmware:
-    """One firmware slot: `running` is true now, `staged` waits for its activation."""
+    """One firmware slot: `running` is active, `staged` waits for its activation."""
 
     id: str  # FirmwareInventory id
     bmc: str
@@ -53,9 +53,9 @@ class Firmware:
     activation: str  # none | bmc_reset | cold_boot | ac_cycle | warm_reboot | mlxfwreset
     updateable: bool = True
     staged: str | None = None
-    device: str = ""  # slot of the part it runs in; gone together with it
+    device: str = ""  # slot of its part; absent together with the part
     erot: str = ""  # chassis id of the root of trust that copies it to the golden slot
-    manager: str = ""  # manager whose reset activates it, when it is not the BMC's own
+    manager: str = ""  # manager whose reset activates it, unless it is the BMC's own
     hidden: bool = False  # Redfish shows an empty version (BlueField in NIC mode)
     software_id: str = ""
     writing: bool = False
@@ -63,7 +63,7 @@ class Firmware:
 
 @dataclass
 class Device:
-    """A part that can be swapped. `traits` holds what only in-band tools show."""
+    """A replaceable part. `traits` holds values that only in-band tools show."""
 
     kind: str  # baseboard gpu nvswitch nic dpu cpu memory storage psu fan
     slot: str
@@ -83,7 +83,7 @@ class Device:
 
 @dataclass
 class Bmc:
-    """One Redfish endpoint's hardware. It is gone, then starting, then partial, then whole."""
+    """One Redfish endpoint's hardware. It is gone, then starting, then partial, then complete."""
 
     name: str  # "host", "NIC_0", "DPU_1"
     vendor: str  # name of its shape
@@ -94,15 +94,15 @@ class Bmc:
     gone_until: float = 0.0
     starting_until: float = 0.0
     partial_until: float = 0.0
-    boots: int = 0  # raised at each reset: everything volatile is lost
+    boots: int = 0  # incremented at each reset: everything volatile is lost
     reset_at: float = 0.0
     on_reset: list[Callable[[float], None]] = field(default_factory=list)
-    # what is wrong with it: update_hangs (an update never ends), ignores_reset (a power request
-    # is accepted and nothing happens), media_sticks (ejected media stays "inserted"),
-    # resets_itself (an update ends with a restart that nobody asked for)
+    # its faults: update_hangs (an update never ends), ignores_reset (a power request is accepted
+    # without effect), media_sticks (ejected media stays "inserted"), resets_itself (an update ends
+    # with an unrequested restart)
     troubles: set[str] = field(default_factory=set)
 
-    def phase(self, now: float) -> str:
+    def get_phase(self, now: float) -> str:
         """`gone`, `starting`, `partial` or `up`."""
         if now < self.gone_until:
             return "gone"
@@ -122,7 +122,7 @@ class Bluefield:
     rshim: bool = True
     host_rshim: str = "Disabled"
     installing: bool = False
-    host_power_cycles_it: bool = True  # not so in some dual-node chassis (NICo issue 3480)
+    host_power_cycles_it: bool = True  # not in some dual-node chassis (NICo issue 3480)
     nv_config: dict[str, str] = field(default_factory=dict)
     nv_config_next: dict[str, str] = field(default_factory=dict)
     runtime: dict[str, str] = field(default_factory=dict)  # lost at every boot of the host
@@ -138,7 +138,7 @@ class Host:
     power: str = "On"  # On | Off | PoweringOn | PoweringOff
     phase: str = "up"  # off | post | booting | up
     boot_id: str | None = None
-    os: str = "disk"  # what it booted: disk | pxe | http | cd
+    os: str = "disk"  # its boot source: disk | pxe | http | cd
     os_next: str = "disk"
     override: dict[str, str] = field(
         default_factory=lambda: {
@@ -151,5 +151,5 @@ class Host:
     standby: bool = True
     indicator: str = "Off"
     packages: dict[str, str] = field(default_factory=dict)  # installed: name -> version
-    system: str = ""  # what the system on its disk says of itself: the stamp of its image
+    system: str = ""  # the stamp of its image that the system on its disk reports
     loaded: dict[str, str] = field(default_factory=dict)  # in effect since the last boot

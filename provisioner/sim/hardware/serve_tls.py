@@ -1,4 +1,4 @@
-"""Certificates of simulated BMCs: each its own, self-signed, as they leave the factory."""
+"""Certificates of simulated BMCs: each its own, self-signed, as delivered by the factory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 VALID_DAYS = 3650
 
 
-def certificate(name: str, host: str) -> tuple[bytes, bytes]:
+def make_certificate(name: str, host: str) -> tuple[bytes, bytes]:
     """A new P-256 certificate and key in PEM (P-256: half the handshake cost of RSA-2048)."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
@@ -41,8 +41,8 @@ def certificate(name: str, host: str) -> tuple[bytes, bytes]:
 
 
 def server_context(name: str, host: str) -> ssl.SSLContext:
-    """A TLS server context with a certificate of its own. `ssl` takes keys from files only."""
-    cert, key = certificate(name, host)
+    """A TLS server context with its own certificate. `ssl` reads keys from files only."""
+    cert, key = make_certificate(name, host)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # mode 0600

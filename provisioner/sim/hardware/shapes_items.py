@@ -1,4 +1,4 @@
-"""Firmware that a host has beside its GPU tray, per vendor: id, name, first version, activation.
+"""A host's firmware besides its GPU tray, per vendor: id, name, first version, activation.
 
 Ids and versions as NVIDIA/libredfish's recorded machines show them (MIT, commit c094c9e).
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Item(NamedTuple):
-    """`activation` "" marks an item that is only shown (a golden or backup copy)."""
+    """`activation` "" marks an item that is only listed (a golden or backup copy)."""
 
     id: str
     name: str
@@ -45,17 +45,24 @@ AMI_DGX = (
     *(Item(f"PSU_{n}", f"PSU_{n}", "0204.0201.0202", "none") for n in range(6)),
 )
 DELL = (
-    Item("Installed-25227-6.00.30.00__iDRAC.Embedded.1-1",
-         "Integrated Dell Remote Access Controller", "6.00.30.00", "bmc_reset"),
-    Item("Previous-25227-4.40.29.00__iDRAC.Embedded.1-1",
-         "Integrated Dell Remote Access Controller", "4.40.29.00"),
+    Item(
+        "Installed-25227-6.00.30.00__iDRAC.Embedded.1-1",
+        "Integrated Dell Remote Access Controller",
+        "6.00.30.00",
+        "bmc_reset",
+    ),
+    Item(
+        "Previous-25227-4.40.29.00__iDRAC.Embedded.1-1",
+        "Integrated Dell Remote Access Controller",
+        "4.40.29.00",
+    ),
     Item("Installed-159-1.8.2__BIOS.Setup.1-1", "BIOS", "1.8.2", "warm_reboot"),
     Item("Current-159-1.8.2__BIOS.Setup.1-1", "BIOS", "1.8.2"),
     Item("Previous-159-1.2.4__BIOS.Setup.1-1", "BIOS", "1.2.4"),
     Item("Installed-27763-1.0.5__CPLD.Embedded.1", "System CPLD", "1.0.5", "ac_cycle"),
     Item("Installed-108076-00.2A.2B__PSU.Slot.1", "Power Supply.Slot.1", "00.2A.2B"),
     Item("Installed-108076-00.2A.2B__PSU.Slot.2", "Power Supply.Slot.2", "00.2A.2B"),
-)  # fmt: skip
+)
 HPE = (
     Item("1", "iLO 5", "2.72 Sep 04 2022", "bmc_reset"),
     Item("2", "System ROM", "A42 v2.60 (08/11/2022)", "warm_reboot"),
@@ -87,7 +94,7 @@ NAMES = {item.id: item.name for items in HOST_ITEMS.values() for item in items} 
     "DPU_NIC": "NIC image",
     "DPU_OS": "OS image",
 }
-MIRRORS = {  # shows what is staged in the other
+MIRRORS = {  # shows the version that is staged in the other
     "Staging_BMC": "BMC",
     "Staging_BIOS": "BIOS",
     "BMC-Primary-Pending": "BMC-Primary",

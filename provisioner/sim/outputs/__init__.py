@@ -1,1 +1,1 @@
-"""What simulated hosts print: the tools' own formats."""
+"""The output of simulated hosts, in the tools' own formats."""

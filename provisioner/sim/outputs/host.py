@@ -1,7 +1,7 @@
-"""A simulated host seen from inside: what its tools have to look at.
+"""A simulated host from the inside: the state that its tools read.
 
-Everything comes from the machine's truth; only measured values vary, by a seeded `rng` of its own,
-a little around a healthy level.
+Everything comes from the machine's truth; only measured values vary a little around a healthy
+level, by a seeded `rng` of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from provisioner.sim.switches.switch import Switch
 
 
 class Output(NamedTuple):
-    """How a command ended. `rc` None: it did not end within its limit."""
+    """A command's result. `rc` None: it did not end within its limit."""
 
     rc: int | None
     stdout: str
@@ -26,7 +26,7 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True)
 class Cable:
-    """One rail: which switch port a card is truly plugged into."""
+    """One rail: the switch port to which a card is truly cabled."""
 
     rail: int
     nic_slot: str
@@ -35,17 +35,17 @@ class Cable:
 
 
 class HostView:
-    """One host's inside at one moment of the simulated time (`now`, seconds since the epoch)."""
+    """The inside of one host at one simulated time (`now`, seconds since the epoch)."""
 
     def __init__(self, machine: Machine, cables: tuple[Cable, ...], seed: str) -> None:
         self.machine, self.cables = machine, cables
         self.rng = random.Random(seed)
         self.now = 0.0
-        self.damaged: dict[str, int] = {}  # card's slot -> frames that its port received damaged
-        # files in /run: path -> boot id of the system that wrote it, content
+        self.damaged: dict[str, int] = {}  # card's slot -> damaged frames that its port received
+        # files in /run: path -> boot id of the writing system, content
         self.volatile: dict[str, tuple[str | None, str]] = {}
         self.serving: dict[int, tuple[str, str]] = {}  # port -> RDMA device, boot id
-        # address -> the host that has it, and the rail or -1 (the site fills it)
+        # address -> its host, and the rail or -1 (the site fills it)
         self.peers: Mapping[str, tuple[HostView, int]] = {}
 
     @property
@@ -56,32 +56,32 @@ class HostView:
 
     @property
     def gpus(self) -> list[Device]:
-        """The GPUs that the driver sees, in PCI order, as it numbers them."""
+        """The GPUs that the driver sees, numbered in PCI order."""
         return self._present("gpu")
 
     @property
     def cards(self) -> list[Device]:
-        """SuperNICs and DPUs that the host sees, in PCI order: mlx5_0, mlx5_1, ..."""
+        """The host's SuperNICs and DPUs in PCI order: mlx5_0, mlx5_1, ..."""
         return sorted(self._present("nic") + self._present("dpu"), key=lambda d: d.pci)
 
     def _present(self, kind: str) -> list[Device]:
-        found = [d for d in self.machine.devices.values() if d.kind == kind and d.present]
-        return sorted(found, key=lambda d: d.pci)
+        devices = [d for d in self.machine.devices.values() if d.kind == kind and d.present]
+        return sorted(devices, key=lambda d: d.pci)
 
     @property
     def driver(self) -> str:
-        """The GPU driver whose kernel module is loaded."""
+        """The version of the loaded GPU driver's kernel module."""
         return self.machine.host.loaded.get("host.driver", "")
 
     def link_up(self, card: Device) -> bool:
-        """Carrier at a card: not pulled, and the switch at the other end is up."""
+        """Carrier of a card: not unplugged, and the switch at the other end is up."""
         if card.traits.get("link_down"):
             return False
         return all(
             c.switch.link_up(c.interface, self.now) for c in self.cables if c.nic_slot == card.slot
         )
 
-    def near(self, level: float, spread: float, digits: int = 2) -> float | int:
-        """A measured value: `level` give or take the fraction `spread`."""
+    def vary_level(self, level: float, spread: float, digits: int = 2) -> float | int:
+        """A measured value: `level` plus or minus the fraction `spread`."""
         value = round(level * self.rng.uniform(1 - spread, 1 + spread), digits)
         return value if digits else int(value)

@@ -1,8 +1,8 @@
-"""The in-band half of a simulated site: the plays of docs/in-band.md, answered by its hosts.
+"""The in-band half of a simulated site: its hosts answer the plays of docs/in-band.md.
 
-`Inband.run` takes as long as the real play would: it sleeps on the simulated time that it is given
-and looks at the host again afterwards. A host that went away meanwhile answers `unreachable`, and
-what was being written then is not there.
+`Inband.run` takes as long as the real play: it sleeps on the simulated time that it is given and
+reads the host again afterwards. A host that stopped meanwhile answers `unreachable`, and an
+interrupted write has no effect.
 """
 
 from __future__ import annotations
@@ -22,52 +22,52 @@ from provisioner.sim.outputs import (
 )
 from provisioner.sim.outputs.gpu_reset import reset_gpus
 from provisioner.sim.outputs.host import HostView, Output
-from provisioner.sim.outputs.inband_looks import LOOKS, bare, ended
+from provisioner.sim.outputs.inband_looks import LOOKS, add_echo, strip_echo
 
 Sleep = Callable[[float], Awaitable[None]]  # seconds of simulated time
 Result = dict[str, Any]  # status, facts, detail
 Tool = Callable[[HostView, str], Output]
 
-# first words of a command -> what answers it, and how long it takes in seconds
+# first words of a command -> its tool, and its duration in seconds
 TOOLS: tuple[tuple[str, Tool, float], ...] = (
     *LOOKS,
-    ("cat /proc/sys/kernel/random/boot_id /run/", outputs_system.boot_id_and_files, 0.1),
-    ("cat /proc/sys/kernel/random/boot_id", outputs_system.boot_id, 0.1),
-    ("cat /etc/provisioner-release /etc/os-release", outputs_system.system, 0.1),
-    ("cat /etc/provisioner-release", outputs_system.stamp, 0.1),
+    ("cat /proc/sys/kernel/random/boot_id /run/", outputs_system.print_boot_id_and_files, 0.1),
+    ("cat /proc/sys/kernel/random/boot_id", outputs_system.print_boot_id, 0.1),
+    ("cat /etc/provisioner-release /etc/os-release", outputs_system.print_system, 0.1),
+    ("cat /etc/provisioner-release", outputs_system.print_stamp, 0.1),
     ("exec 9>>/run/lock/provisioner-tools; ", reset_gpus, 45.0),
-    ("lsblk --json --nodeps --output ", outputs_system.lsblk, 0.1),
-    ("nvidia-smi ", outputs_gpu.nvidia_smi, 1.5),
-    ("dpkg-query -W -f ", outputs_system.dpkg_query, 0.2),
-    ("mlxfwmanager --query-format xml", outputs_nic.mlxfwmanager, 12.0),
-    ("mlxconfig -e -j /dev/stdout q", outputs_nic.mlxconfig, 4.0),
-    ("dmesg --time-format iso", outputs_system.dmesg, 0.2),
-    ("dcgmi diag -r 4 -j", outputs_load.dcgm, 5400.0),
-    ("dcgmi diag -r 3 -j", outputs_load.dcgm, 1200.0),
-    ("dcgmi diag -r memory_bandwidth -j", outputs_load.dcgm, 60.0),
-    ("dcgmi diag -r 1 -j", outputs_load.dcgm, 30.0),
-    ("dcgmi diag -r 2 -j", outputs_load.dcgm, 150.0),
-    ("gpu_burn -tc 900", outputs_burn.gpu_burn, 905.0),
-    ("gpu_burn -tc ", outputs_burn.gpu_burn, 125.0),
-    ("i=0; export CUDA_DEVICE_ORDER=PCI_BUS_ID; for p in ", outputs_burn.loopback, 100.0),
-    ("command -v ib_write_bw; ", outputs_fabric.devices, 0.1),
-    ("for d in mlx5_", outputs_fabric.counters, 0.1),
-    ("export PROVISIONER_FABRIC=", outputs_fabric.fabric, 30.0),
-    ("for f in $(grep -lsz '^PROVISIONER_FABRIC=", outputs_fabric.clean, 0.1),
-    ("fio ", outputs_burn.fio, 75.0),
-    ("stress-ng ", outputs_burn.stress_ng, 121.0),
-    ("stream_c", outputs_burn.stream, 20.0),
-    ("all_gather_perf ", outputs_load.nccl, 45.0),
-    ("reduce_scatter_perf ", outputs_load.nccl, 45.0),
-    ("alltoall_perf ", outputs_load.nccl, 45.0),
-    ("nvbandwidth -j ", outputs_load.nvbandwidth, 60.0),
-    ("all_reduce_perf ", outputs_load.nccl, 45.0),
-    ("systemctl is-active ", outputs_system.systemctl, 0.1),
-    ("lldpctl -f json", outputs_nic.lldpctl, 0.2),
+    ("lsblk --json --nodeps --output ", outputs_system.print_lsblk, 0.1),
+    ("nvidia-smi ", outputs_gpu.print_nvidia_smi, 1.5),
+    ("dpkg-query -W -f ", outputs_system.print_dpkg_query, 0.2),
+    ("mlxfwmanager --query-format xml", outputs_nic.print_mlxfwmanager, 12.0),
+    ("mlxconfig -e -j /dev/stdout q", outputs_nic.print_mlxconfig, 4.0),
+    ("dmesg --time-format iso", outputs_system.print_dmesg, 0.2),
+    ("dcgmi diag -r 4 -j", outputs_load.print_dcgm, 5400.0),
+    ("dcgmi diag -r 3 -j", outputs_load.print_dcgm, 1200.0),
+    ("dcgmi diag -r memory_bandwidth -j", outputs_load.print_dcgm, 60.0),
+    ("dcgmi diag -r 1 -j", outputs_load.print_dcgm, 30.0),
+    ("dcgmi diag -r 2 -j", outputs_load.print_dcgm, 150.0),
+    ("gpu_burn -tc 900", outputs_burn.print_gpu_burn, 905.0),
+    ("gpu_burn -tc ", outputs_burn.print_gpu_burn, 125.0),
+    ("i=0; export CUDA_DEVICE_ORDER=PCI_BUS_ID; for p in ", outputs_burn.print_loopback, 100.0),
+    ("command -v ib_write_bw; ", outputs_fabric.print_devices, 0.1),
+    ("for d in mlx5_", outputs_fabric.print_counters, 0.1),
+    ("export PROVISIONER_FABRIC=", outputs_fabric.run_fabric_command, 30.0),
+    ("for f in $(grep -lsz '^PROVISIONER_FABRIC=", outputs_fabric.end_processes, 0.1),
+    ("fio ", outputs_burn.print_fio, 75.0),
+    ("stress-ng ", outputs_burn.print_stress_ng, 121.0),
+    ("stream_c", outputs_burn.print_stream, 20.0),
+    ("all_gather_perf ", outputs_load.print_nccl, 45.0),
+    ("reduce_scatter_perf ", outputs_load.print_nccl, 45.0),
+    ("alltoall_perf ", outputs_load.print_nccl, 45.0),
+    ("nvbandwidth -j ", outputs_load.print_nvbandwidth, 60.0),
+    ("all_reduce_perf ", outputs_load.print_nccl, 45.0),
+    ("systemctl is-active ", outputs_system.print_systemctl, 0.1),
+    ("lldpctl -f json", outputs_nic.print_lldpctl, 0.2),
 )
 INSTALL_S = 90.0  # one package set with its kernel modules
 CONFIG_S = 6.0  # `mlxconfig set` on one card
-RUNTIME_S = 15.0  # the management service comes up, sets and reads a hundred values
+RUNTIME_S = 15.0  # the management service starts, sets and reads a hundred values
 SSH_S = 3.0  # connect, gather, fork
 NEEDS_REBOOT = frozenset({"host.driver", "host.doca"})  # packages with kernel modules
 
@@ -89,7 +89,7 @@ class Inband:
         }
 
     async def run(self, play: str, host: str, variables: Mapping[str, Any]) -> Result:
-        """One play on one host: `status` (ok, failed, unreachable), `facts`, `detail`."""
+        """Run one play on one host: `status` (ok, failed, unreachable), `facts`, `detail`."""
         self.calls += 1
         view, act = self._hosts.get(host), self._plays.get(play)
         if act is None:
@@ -102,7 +102,7 @@ class Inband:
         return await act(view, variables)
 
     async def _pass(self, view: HostView, seconds: float) -> float:
-        """Let simulated time go by and bring the site up to it; the new time."""
+        """Wait for simulated seconds and advance the site; return the new time."""
         if seconds > 0:
             await self._sleep(seconds)
         view.now = self._clock.now()
@@ -116,7 +116,7 @@ class Inband:
         for entry in listed if isinstance(listed, list) else []:
             line, limit_s = str(entry["command"]), float(entry.get("timeout_s", 60.0))
             if line.startswith("shutdown -r"):
-                view.machine.restart(view.now)
+                view.machine.restart_host(view.now)
                 return _unreachable("the connection was closed by the host")
             tool, takes_s = self._probe_or_tool(line)
             if "tools_hang" in view.machine.faults and takes_s > 1.0:
@@ -133,24 +133,24 @@ class Inband:
         return _ok({"commands": outputs})
 
     async def _host_software(self, view: HostView, variables: Mapping[str, Any]) -> Result:
-        wanted = {str(k): str(v) for k, v in dict(variables.get("packages") or {}).items()}
+        requested = {str(k): str(v) for k, v in dict(variables.get("packages") or {}).items()}
         packages = view.machine.host.packages
-        if unknown := [k for k in wanted if k not in packages]:
+        if unknown := [k for k in requested if k not in packages]:
             return _failed(f"No package matching '{unknown[0]}' is available")
-        changes = {k: v for k, v in wanted.items() if packages[k] != v}
+        changes = {k: v for k, v in requested.items() if packages[k] != v}
         if "package_install_fails" in view.machine.faults and changes:
             return _failed("E: Sub-process /usr/bin/dpkg returned an error code (1)")
 
         def install(kind: str, now: float) -> None:
             packages[kind] = changes[kind]
-            view.machine.note(now, "installed", f"host/{kind}", changes[kind])
+            view.machine.log_event(now, "installed", f"host/{kind}", changes[kind])
 
-        done = await self._write(view, [(f"host/{k}", INSTALL_S, k) for k in changes], install)
-        if done is not None:
-            return done
+        outcome = await self._write(view, [(f"host/{k}", INSTALL_S, k) for k in changes], install)
+        if outcome is not None:
+            return outcome
         loaded = view.machine.host.loaded
         pending = any(k in NEEDS_REBOOT and packages[k] != loaded.get(k) for k in packages)
-        installed = {k: packages[k] for k in wanted}
+        installed = {k: packages[k] for k in requested}
         return _ok({"installed": installed, "reboot_required": pending})
 
     async def _nic_firmware(self, view: HostView, variables: Mapping[str, Any]) -> Result:
@@ -170,16 +170,16 @@ class Inband:
         ]
 
         def burn(pci: str, now: float) -> None:
-            view.machine.note(now, "push", f"{items[pci].bmc}/DPU_NIC", version)
-            view.machine.stage(items[pci], version, now)
+            view.machine.log_event(now, "push", f"{items[pci].bmc}/DPU_NIC", version)
+            view.machine.stage_version(items[pci], version, now)
 
-        done = await self._write(view, writes, burn)
-        if done is not None:
-            return done
+        outcome = await self._write(view, writes, burn)
+        if outcome is not None:
+            return outcome
         return _ok({"burned": {pci: i.staged or i.running for pci, i in items.items()}})
 
     async def _nic_config(self, view: HostView, variables: Mapping[str, Any]) -> Result:
-        wanted = {str(k): str(v) for k, v in dict(variables.get("parameters") or {}).items()}
+        requested = {str(k): str(v) for k, v in dict(variables.get("parameters") or {}).items()}
         cards = self._cards(view, variables)
         if isinstance(cards, str):
             return _failed(cards)
@@ -187,20 +187,20 @@ class Inband:
         writes = [
             (f"{cards[p]}/nv_config", CONFIG_S, p)
             for p, values in following.items()
-            if any(values.get(k) != v for k, v in wanted.items())
+            if any(values.get(k) != v for k, v in requested.items())
         ]
 
         def configure(pci: str, now: float) -> None:
-            following[pci].update(wanted)
-            view.machine.note(now, "nv_config", f"{cards[pci]}/nv_config", str(len(wanted)))
+            following[pci].update(requested)
+            view.machine.log_event(now, "nv_config", f"{cards[pci]}/nv_config", str(len(requested)))
 
-        done = await self._write(view, writes, configure)
-        if done is not None:
-            return done
-        return _ok({"next_boot": {p: {k: following[p][k] for k in wanted} for p in cards}})
+        outcome = await self._write(view, writes, configure)
+        if outcome is not None:
+            return outcome
+        return _ok({"next_boot": {p: {k: following[p][k] for k in requested} for p in cards}})
 
     def _probe_or_tool(self, line: str) -> tuple[Tool, float]:
-        """Whether a play's tools are at work is known here; the rest to the host's own tools."""
+        """The tool of a command line; only this module knows whether a play's tools are running."""
         if not line.startswith("l=/run/lock/provisioner-tools"):
             return _tool(line)
 
@@ -218,7 +218,7 @@ class Inband:
         await self._pass(view, RUNTIME_S)
         if view.machine.host.boot_id != boot:
             return _unreachable("the connection was closed by the host")
-        return _ok(outputs_runtime.apply(view, variables, cards))
+        return _ok(outputs_runtime.apply_settings(view, variables, cards))
 
     async def _nic_reset(self, view: HostView, variables: Mapping[str, Any]) -> Result:
         cards = self._cards(view, variables)
@@ -231,13 +231,13 @@ class Inband:
         return _ok({"running": {p: i.running for p, i in items.items()}, "waiting": []})
 
     def _cards(self, view: HostView, variables: Mapping[str, Any]) -> dict[str, str] | str:
-        """PCI address as it was given -> card slot, or an error text."""
+        """PCI address as requested -> card slot, or an error text."""
         listed = variables.get("devices")
         slots = {card.pci: card.slot for card in view.cards}
-        given = [str(d) for d in listed] if isinstance(listed, list) else []
-        if missing := [d for d in given if d.lower() not in slots]:
+        addresses = [str(d) for d in listed] if isinstance(listed, list) else []
+        if missing := [d for d in addresses if d.lower() not in slots]:
             return f"-E- Failed to open device {missing[0]}: No such device"
-        return {d: slots[d.lower()] for d in given}
+        return {d: slots[d.lower()] for d in addresses}
 
     async def _write(
         self,
@@ -245,7 +245,7 @@ class Inband:
         writes: list[tuple[str, float, str]],
         finish: Callable[[str, float], None],
     ) -> Result | None:
-        """Carry out (subject, seconds, key) one after the other; None: all are done."""
+        """Write (subject, seconds, key) one after the other; None if all are done."""
         if not writes:
             return None
         machine, name = view.machine, view.machine.name
@@ -257,10 +257,12 @@ class Inband:
         boot = machine.host.boot_id
         try:
             for subject, seconds, key in writes:
-                machine.note(view.now, "write_start", subject)
-                await self._pass(view, machine.lasting(seconds))
+                machine.log_event(view.now, "write_start", subject)
+                await self._pass(view, machine.add_jitter(seconds))
                 interrupted = machine.host.boot_id != boot
-                machine.note(view.now, "write_end", subject, "interrupted" if interrupted else "")
+                machine.log_event(
+                    view.now, "write_end", subject, "interrupted" if interrupted else ""
+                )
                 if interrupted:
                     return _unreachable("the connection was closed by the host")
                 finish(key, view.now)
@@ -270,9 +272,9 @@ class Inband:
 
 
 def _tool(line: str) -> tuple[Tool, float]:
-    for words, tool, seconds in TOOLS:
-        if bare(line).startswith(words):
-            return ended(tool, line), seconds
+    for prefix, tool, seconds in TOOLS:
+        if strip_echo(line).startswith(prefix):
+            return add_echo(tool, line), seconds
     return _unknown, 0.0
 
 

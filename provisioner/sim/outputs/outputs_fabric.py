@@ -1,8 +1,8 @@
-"""Tests among simulated hosts: perftest's servers and clients, from the truth at both ends.
+"""Tests between simulated hosts: perftest's servers and clients, from the truth at both ends.
 
 A client reaches its server only if that listens, both links are up and both leaf ports are in one
-VRF. A fault at either end, or of a leaf between them, pulls the bandwidth down. So it does
-with nccl-tests, which `mpirun` starts.
+VRF. A fault at either end, or of a leaf between them, lowers the bandwidth. The same holds for
+nccl-tests, which `mpirun` starts.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 
 from provisioner.sim.outputs.host import Cable, HostView, Output
-from provisioner.sim.outputs.outputs_burn import write_bw
+from provisioner.sim.outputs.outputs_burn import print_write_bw
+from provisioner.sim.outputs.outputs_reach import connects_in_band
 
-BOTH_WAYS_GBIT_S = 778.0  # a 400 Gbit/s port both ways
+BOTH_WAYS_GBIT_S = 778.0  # a 400 Gbit/s port in both directions
 LOSSY_RAIL = 5
 LOSSY = frozenset({"cable_lossy", "leaf_optic_lossy", "node_optic_lossy"})
 _DEVICES = re.compile(r"^for d in ([a-z0-9_ ]+); do for n in ")
@@ -20,7 +21,7 @@ CORRUPT_RAIL = 2
 RAIL_GB_S = 47.8  # an all-reduce of two ranks over one such port
 RAIL_BYTES = 1024**3
 _MPIRUN = re.compile(r"\(sh -c '(mpirun [^']*)' >\$d/(\d+) ")
-TOGETHER_GB_S = {"all_reduce": 385.0, "alltoall": 46.0}  # over all GPUs of some nodes
+TOGETHER_GB_S = {"all_reduce": 385.0, "alltoall": 46.0}  # over all GPUs of several nodes
 _LOST = "ORTE was unable to reliably start one or more daemons.\n"
 _LIST = re.compile(r" -H (\S+) ")
 _HOSTS = re.compile(r"([0-9a-z.:-]+):\d+(?:,|$)")
@@ -31,8 +32,8 @@ _CLIENT = re.compile(
 )
 
 
-def devices(view: HostView, _command: str) -> Output:
-    """Where perftest is, and the RDMA device behind each PCI address."""
+def print_devices(view: HostView, _command: str) -> Output:
+    """The path of perftest, and the RDMA device behind each PCI address."""
     lines = [
         f"/sys/bus/pci/devices/{card.pci}/infiniband/mlx5_{number}\n"
         for number, card in enumerate(view.cards)
@@ -40,43 +41,43 @@ def devices(view: HostView, _command: str) -> Output:
     return Output(0, f"/usr/bin/ib_write_bw\n{''.join(lines)}looked\n")
 
 
-def serve(view: HostView, command: str) -> Output:
-    """Servers begin to listen; they are gone with their host's boot."""
+def start_servers(view: HostView, command: str) -> Output:
+    """Start servers; they end with their host's boot."""
     for device, port in _SERVER.findall(command):
         view.serving[int(port)] = (device, view.machine.host.boot_id or "")
     return Output(0, f"listening {len(view.serving)}\n")
 
 
-def clean(view: HostView, _command: str) -> Output:
-    """Everything with the mark ends."""
+def end_processes(view: HostView, _command: str) -> Output:
+    """End every process with the mark."""
     view.serving.clear()
     return Output(0, "cleaned\n")
 
 
-def measure(view: HostView, command: str) -> Output:
-    """All clients at once: a section for each rail."""
+def run_clients(view: HostView, command: str) -> Output:
+    """Run all clients at once: a section for each rail."""
     text = ""
     for line, rail in _MPIRUN.findall(command):
         many = " --map-by " in line
-        said, code = _together(view, line) if many else _all_reduce(view, line, int(rail))
-        text += f"== rail {rail}\n{said}== end {rail} {code}\n"
+        section, code = _together(view, line) if many else _all_reduce(view, line, int(rail))
+        text += f"== rail {rail}\n{section}== end {rail} {code}\n"
     for device, port, address, rail in _CLIENT.findall(command):
-        said, code = _client(view, device, int(port), address)
-        text += f"== rail {rail}\n{said}== end {rail} {code}\n"
+        section, code = _client(view, device, int(port), address)
+        text += f"== rail {rail}\n{section}== end {rail} {code}\n"
     return Output(0, text)
 
 
-def fabric(view: HostView, command: str) -> Output:
-    """Either side of a test, or a way in for `mpirun`."""
+def run_fabric_command(view: HostView, command: str) -> Output:
+    """Prepare either side of a test, or the access for `mpirun`."""
     if "ssh-keygen " in command:
         return _door(view, command)
     if command.endswith("echo pinned"):
         return Output(0, "pinned\n")
-    return serve(view, command) if " setsid " in command else measure(view, command)
+    return start_servers(view, command) if " setsid " in command else run_clients(view, command)
 
 
 def _door(view: HostView, command: str) -> Output:
-    """A new key pair's public half, and the interface that tests use."""
+    """Print a new key pair's public half, and the interface that tests use."""
     name = "".join(view.rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(6))
     key = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "".join(
         view.rng.choice("ABCDabcd0123+/") for _ in range(43)
@@ -103,19 +104,23 @@ def _client(view: HostView, device: str, port: int, address: str) -> tuple[str, 
     for each, cable in ((view, near), (peer, far)):
         _damage(each, cable)
     factor = min(_factor(v, c) for v, c in ((view, near), (peer, far)))
-    gbit_s = float(view.near(BOTH_WAYS_GBIT_S * factor, 0.004))
-    return write_bw(device, gbit_s, "RDMA_Write Bidirectional BW Test"), 0
+    gbit_s = float(view.vary_level(BOTH_WAYS_GBIT_S * factor, 0.004))
+    return print_write_bw(device, gbit_s, "RDMA_Write Bidirectional BW Test"), 0
 
 
 def _together(view: HostView, line: str) -> tuple[str, int]:
     """A collective over all GPUs of many hosts; its largest message is the last row."""
-    found = [view.peers.get(a, (None, -1))[0] for a in _HOSTS.findall(_LIST.findall(line)[0])]
-    hosts = [p for p in found if p is not None and p.reachable]
+    members = [view.peers.get(a, (None, -1))[0] for a in _HOSTS.findall(_LIST.findall(line)[0])]
+    hosts = [p for p in members if p is not None and p.reachable]
     cables = [(p, c) for p in hosts for c in p.cables if _up(p, c)]
     vrfs = {_vrf(c) for _, c in cables}
-    if len(hosts) != len(found) or len(cables) != sum(len(p.cables) for p in hosts):
+    if len(hosts) != len(members) or len(cables) != sum(len(p.cables) for p in hosts):
         return _LOST, 1
-    if len(vrfs) != 1 or "orted_missing" in view.machine.faults:
+    if (
+        len(vrfs) != 1
+        or "orted_missing" in view.machine.faults
+        or not connects_in_band(view, hosts)
+    ):
         return _LOST, 1
     factor = min(_factor(p, c) for p, c in cables)
     if any("slow_in_collectives" in p.machine.faults for p in hosts):
@@ -127,11 +132,13 @@ def _together(view: HostView, line: str) -> tuple[str, int]:
 
 
 def _all_reduce(view: HostView, line: str, rail: int) -> tuple[str, int]:
-    """`all_reduce_perf` on one GPU and one NIC of each of two hosts, as it prints."""
+    """The output of `all_reduce_perf` on one GPU and one NIC of each of two hosts."""
     peers = [view.peers.get(address, (None, -1))[0] for address in _HOST.findall(line)]
     hosts = [p for p in peers if p is not None and p.reachable]
     cables = [c for p in hosts if (c := _cable(p, rail)) is not None and _up(p, c)]
     if len(hosts) != 2 or len(cables) != 2 or _vrf(cables[0]) != _vrf(cables[1]):
+        return _LOST, 1
+    if not connects_in_band(view, hosts):
         return _LOST, 1
     factor = min(_factor(p, c) for p, c in zip(hosts, cables, strict=True))
     corrupt = rail == CORRUPT_RAIL and any(
@@ -144,14 +151,14 @@ def _all_reduce(view: HostView, line: str, rail: int) -> tuple[str, int]:
 def _table(
     view: HostView, gpus: list[tuple[HostView, int]], sizes: list[int], level: float, wrong: int
 ) -> tuple[str, int]:
-    """What nccl-tests print; `level` in GB/s is reached with the largest message."""
+    """The table of nccl-tests; the largest message reaches `level` in GB/s."""
     ranks = "".join(
         f"#  Rank  {n} Group  0 Pid  51{n}00 on {h.machine.name:>10s} device  {g} [0x1b] H100\n"
         for n, (h, g) in enumerate(gpus)
     )
     rows, busses = "", []
     for back, size in enumerate(reversed(sizes)):
-        bus = float(view.near(level * 0.8**back, 0.004))
+        bus = float(view.vary_level(level * 0.8**back, 0.004))
         busses.append(bus)
         cells = f"{size / bus / 1e3:9.1f}{bus:8.2f}{bus:8.2f}{wrong:7d}"
         counted = f"{size:12d}{size // 4:14d}{'float':>10s}{'sum':>8s}{'-1':>8s}"
@@ -188,8 +195,8 @@ def _vrf(cable: Cable) -> str:
     return str(entry.get("ip", {}).get("vrf") or "default")
 
 
-def counters(view: HostView, command: str) -> Output:
-    """`ethtool -S` of some cards' ports, as far as it tells of damaged frames."""
+def print_counters(view: HostView, command: str) -> Output:
+    """`ethtool -S` of some cards' ports, limited to the counters of damaged frames."""
     text = ""
     for device in _DEVICES.findall(command)[0].split():
         card = view.cards[int(device.removeprefix("mlx5_"))]
@@ -199,7 +206,7 @@ def counters(view: HostView, command: str) -> Output:
 
 
 def _damage(view: HostView, cable: Cable) -> None:
-    """A bad cable damages both ways; a bad optic what it sends, or what it should hear."""
+    """Count damage: a bad cable damages both directions, a bad optic only its own."""
     faults = view.machine.faults & LOSSY if cable.rail == LOSSY_RAIL else set()
     if faults & {"cable_lossy", "leaf_optic_lossy"}:
         view.damaged[cable.nic_slot] = view.damaged.get(cable.nic_slot, 0) + 4000

@@ -1,4 +1,4 @@
-"""What nvidia-smi prints on a simulated host, in its true formats."""
+"""The output of nvidia-smi on a simulated host, in its true formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Field = Callable[[HostView, int, Device], str]
 
 
 def _bus(device: Device) -> str:
-    """PCI address as nvidia-smi prints it: eight digits of domain, capitals."""
+    """A PCI address in nvidia-smi's format: eight digits of domain, capitals."""
     return "0000" + device.pci.upper()
 
 
@@ -34,8 +34,8 @@ FIELDS: dict[str, Field] = {
     "ecc.mode.current": lambda _v, _i, d: str(d.traits.get("ecc_mode", "Enabled")),
     "ecc.errors.uncorrected.volatile.total": lambda _v, _i, d: _count(d, "ecc_uncorrected"),
     "ecc.errors.corrected.volatile.dram": lambda _v, _i, d: _count(d, "ecc_corrected"),
-    "temperature.gpu": lambda v, _i, d: str(d.traits.get("temperature", v.near(34, 0.08, 0))),
-    "power.draw": lambda v, _i, _d: f"{v.near(72, 0.04, 2)} W",
+    "temperature.gpu": lambda v, _i, d: str(d.traits.get("temperature", v.vary_level(34, 0.08, 0))),
+    "power.draw": lambda v, _i, _d: f"{v.vary_level(72, 0.04, 2)} W",
 }
 REMAP_FIELDS: dict[str, Field] = {
     "gpu_uuid": FIELDS["uuid"],
@@ -50,37 +50,41 @@ def _count(device: Device, trait: str) -> str:
     return str(device.traits.get(trait, 0))
 
 
-def nvidia_smi(view: HostView, command: str) -> Output:
+def print_nvidia_smi(view: HostView, command: str) -> Output:
     """`nvidia-smi --query-gpu=...`, `--query-remapped-rows=...` or `nvlink -s`."""
     if "nvml_mismatch" in view.machine.faults and view.machine.host.packages.get(
         "host.driver"
     ) != view.machine.host.loaded.get("host.driver"):
-        # the library of the new driver does not speak to the old kernel module
+        # the new driver's library does not match the old kernel module
         return Output(18, "Failed to initialize NVML: Driver/library version mismatch\n")
     if "gpu_fell_off" in view.machine.faults:
-        gone = view.gpus[0]
+        lost = view.gpus[0]
         return Output(
             15,
             "",
-            f"Unable to determine the device handle for GPU {gone.pci}: Unknown Error\n",
+            f"Unable to determine the device handle for GPU {lost.pci}: Unknown Error\n",
         )
-    words = command.split()
-    if words[1:] == ["nvlink", "-s"]:
+    arguments = command.split()
+    if arguments[1:] == ["nvlink", "-s"]:
         return Output(0, _nvlink(view))
-    if tuple(words[1:]) in outputs_gpu_query.ANSWERS:
-        return outputs_gpu_query.ANSWERS[tuple(words[1:])](view)
-    for option, known in (("--query-gpu=", FIELDS), ("--query-remapped-rows=", REMAP_FIELDS)):
-        if len(words) == 3 and words[1].startswith(option) and words[2] == "--format=csv,noheader":
-            return _table(view, words[1].removeprefix(option).split(","), known)
+    if tuple(arguments[1:]) in outputs_gpu_query.ANSWERS:
+        return outputs_gpu_query.ANSWERS[tuple(arguments[1:])](view)
+    for option, columns in (("--query-gpu=", FIELDS), ("--query-remapped-rows=", REMAP_FIELDS)):
+        if (
+            len(arguments) == 3
+            and arguments[1].startswith(option)
+            and arguments[2] == "--format=csv,noheader"
+        ):
+            return _table(view, arguments[1].removeprefix(option).split(","), columns)
     return Output(2, "", f"Invalid combination of input arguments: {command}\n")
 
 
-def _table(view: HostView, fields: list[str], known: dict[str, Field]) -> Output:
-    unknown = [f for f in fields if f not in known]
+def _table(view: HostView, fields: list[str], columns: dict[str, Field]) -> Output:
+    unknown = [f for f in fields if f not in columns]
     if unknown:
         return Output(2, f'Field "{unknown[0]}" is not a valid field to query.\n\n')
     rows = [
-        ", ".join(known[field](view, index, gpu) for field in fields)
+        ", ".join(columns[field](view, index, gpu) for field in fields)
         for index, gpu in enumerate(view.gpus)
     ]
     return Output(0, "".join(row + "\n" for row in rows))

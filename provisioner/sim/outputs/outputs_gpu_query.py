@@ -1,4 +1,4 @@
-"""What `nvidia-smi -q`, `topo -m` and `nvlink -e` print on a simulated host, in their formats."""
+"""The output of `nvidia-smi -q`, `topo -m` and `nvlink -e` on a simulated host."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ ERROR_KINDS = ("Replay Errors", "Recovery Errors", "CRC Errors")
 POWER_LIMIT_W = 700
 
 
-def query(view: HostView) -> Output:
-    """`nvidia-smi -q`: the sections that tools read, of every GPU."""
+def print_query(view: HostView) -> Output:
+    """`nvidia-smi -q`: for every GPU, the sections that tools read."""
     lines = [
         "",
         "==============NVSMI LOG==============",
@@ -44,7 +44,7 @@ def _flat(tree: Tree, depth: int) -> list[str]:
 
 
 def _facts(view: HostView, gpu: Device) -> Tree:
-    heat = int(gpu.traits.get("temperature", view.near(34, 0.08, 0)))
+    heat = int(gpu.traits.get("temperature", view.vary_level(34, 0.08, 0)))
     margin = 87 - heat
     return {
         "Product Name": f"NVIDIA {gpu.model}",
@@ -78,7 +78,7 @@ def _facts(view: HostView, gpu: Device) -> Tree:
             "Memory Max Operating T.Limit Temp": "0 C",
         },
         "GPU Power Readings": {
-            "Power Draw": f"{view.near(72, 0.04, 2)} W",
+            "Power Draw": f"{view.vary_level(72, 0.04, 2)} W",
             "Current Power Limit": f"{gpu.traits.get('power_limit', POWER_LIMIT_W)}.00 W",
             "Default Power Limit": f"{POWER_LIMIT_W}.00 W",
         },
@@ -92,8 +92,8 @@ def _facts(view: HostView, gpu: Device) -> Tree:
 
 
 def _clocks(gpu: Device) -> Tree:
-    slow = str(gpu.traits.get("clocks_slowed", ""))  # name of a reason
-    said = {
+    slow = str(gpu.traits.get("clocks_slowed", ""))  # name of the reason
+    states = {
         "Idle": "Not Active" if slow else "Active",
         "SW Power Cap": "Not Active",
         "HW Slowdown": "Active" if slow.startswith("HW") else "Not Active",
@@ -101,11 +101,11 @@ def _clocks(gpu: Device) -> Tree:
         "HW Power Brake Slowdown": "Not Active",
         "SW Thermal Slowdown": "Not Active",
     }
-    return {**said, slow: "Active"} if slow else dict(said)
+    return {**states, slow: "Active"} if slow else dict(states)
 
 
 def _ecc(gpu: Device, when: str) -> Tree:
-    """`sram_uncorrected` stays in the aggregate count; the volatile one ends with the boot."""
+    """`sram_uncorrected` stays in the aggregate count; the volatile count ends with the boot."""
     bad = gpu.traits.get("sram_uncorrected", 0)
     counts: Tree = {
         "SRAM Correctable": "0",
@@ -117,8 +117,8 @@ def _ecc(gpu: Device, when: str) -> Tree:
     return {**counts, "SRAM Threshold Exceeded": "No"} if when == "aggregate" else counts
 
 
-def topology(view: HostView) -> Output:
-    """`nvidia-smi topo -m`: NVLinks between GPUs, and each GPU's NIC below its own switch."""
+def print_topology(view: HostView) -> Output:
+    """`nvidia-smi topo -m`: NVLinks between GPUs, and each GPU's NIC behind its own switch."""
     gpus, cards = view.gpus, view.cards
     rails = [n for n, card in enumerate(cards) if card.kind == "nic"]
     near = dict(enumerate(rails[: len(gpus)]))
@@ -140,7 +140,7 @@ def _path(row: int, column: int, gpus: int, near: dict[int, int]) -> str:
     return "PXB" if low < gpus and near.get(low) == high - gpus else "SYS"
 
 
-def nvlink_errors(view: HostView) -> Output:
+def print_nvlink_errors(view: HostView) -> Output:
     """`nvidia-smi nvlink -e`."""
     lines = []
     for index, gpu in enumerate(view.gpus):
@@ -152,4 +152,8 @@ def nvlink_errors(view: HostView) -> Output:
     return Output(0, "".join(line + "\n" for line in lines))
 
 
-ANSWERS = {("-q",): query, ("topo", "-m"): topology, ("nvlink", "-e"): nvlink_errors}
+ANSWERS = {
+    ("-q",): print_query,
+    ("topo", "-m"): print_topology,
+    ("nvlink", "-e"): print_nvlink_errors,
+}

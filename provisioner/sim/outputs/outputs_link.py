@@ -1,4 +1,4 @@
-"""What the ports of a simulated host's NICs tell of their links, and what the kernel counts."""
+"""The link state of a simulated host's NIC ports, and the kernel's counters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from provisioner.sim.hardware.parts import Device
 from provisioner.sim.outputs.host import HostView, Output
 from provisioner.sim.outputs.outputs_nic import interface_name
 
-LONG_AGO = 1_700_000_000.0  # before every simulated site's first moment
+LONG_AGO = 1_700_000_000.0  # before the start of every simulated site
 _LANES = 4
 _NO_LANE_IS_BAD = (
     "Rx CDR LOL [per lane]",
@@ -40,30 +40,30 @@ _HW_COUNTERS = (
 )
 
 
-def uptime(view: HostView) -> float:
-    """Seconds since the last boot; since long ago if nobody saw it boot."""
+def get_uptime(view: HostView) -> float:
+    """Seconds since the last boot; a large number if no boot was simulated."""
     boots = [e.time for e in view.machine.log if e.kind == "boot"]
     return view.now - (boots[-1] if boots else LONG_AGO)
 
 
-def mlxlink(view: HostView, _command: str) -> Output:
+def print_mlxlink(view: HostView, _command: str) -> Output:
     """`mlxlink -d ... -m -c --rx_fec_histogram --show_histogram --json` of every card."""
-    found = []
+    ports = []
     for card in view.cards:
-        found.append(f"device {card.pci}\n")
+        ports.append(f"device {card.pci}\n")
         if card.traits.get("locked"):
             failed = {"result": {"output": {}}, "status": {"code": 1, "message": "Failed to open"}}
-            found.append(json.dumps(failed, indent=1) + "\n")
+            ports.append(json.dumps(failed, indent=1) + "\n")
             continue
         body = {"result": {"output": _output(view, card)}}
-        found.append(json.dumps(body | {"status": {"code": 0, "message": "success"}}) + "\n")
-    return Output(0, "".join(found))
+        ports.append(json.dumps(body | {"status": {"code": 0, "message": "success"}}) + "\n")
+    return Output(0, "".join(ports))
 
 
 def _output(view: HostView, card: Device) -> dict[str, Any]:
     up = view.link_up(card)
     speed = "200G" if "200" in str(card.traits.get("rate", "")) else "400G"
-    light = float(card.traits.get("rx_power_dbm", view.near(2.8, 0.1, 3)))
+    light = float(card.traits.get("rx_power_dbm", view.vary_level(2.8, 0.1, 3)))
     tail = int(card.traits.get("fec_tail", 0))
     bins = {0: 22_858_119_037_881, 1: 65_755_507, 2: 7970, 3: 177, 15: tail}
     return {
@@ -88,7 +88,7 @@ def _output(view: HostView, card: Device) -> dict[str, Any]:
         },
         "Module Info": {
             "Cable Type": "Optical Module (separated)",
-            "Temperature [C]": f"{view.near(58, 0.05, 0)} [-10..80]",
+            "Temperature [C]": f"{view.vary_level(58, 0.05, 0)} [-10..80]",
             "Voltage [mV]": "3235.5 [2970..3630]",
             "Bias Current [mA]": "265.5,265.5,248.4,248.4 [40..480]",
             "Rx Power Current [dBm]": f"{light},3.253,3.233,2.658 [-9.914..6.999]",
@@ -104,7 +104,7 @@ def _output(view: HostView, card: Device) -> dict[str, Any]:
     }
 
 
-def binding(view: HostView, _command: str) -> Output:
+def print_binding(view: HostView, _command: str) -> Output:
     """Firmware, operational state and PCI address of every RDMA device, from sysfs."""
     firmware, states, slots = [], [], []
     for number, card in enumerate(view.cards):
@@ -117,7 +117,7 @@ def binding(view: HostView, _command: str) -> Output:
     return _lines(firmware + states + slots)
 
 
-def netdevs(view: HostView, _command: str) -> Output:
+def print_netdevs(view: HostView, _command: str) -> Output:
     """Network interface and PCI address of every card, from sysfs."""
     return _lines(
         f"/sys/class/net/{interface_name(card)}/device/uevent:PCI_SLOT_NAME={card.pci}"
@@ -125,8 +125,8 @@ def netdevs(view: HostView, _command: str) -> Output:
     )
 
 
-def flaps(view: HostView, _command: str) -> Output:
-    """How often each port lost its carrier since the boot."""
+def print_flaps(view: HostView, _command: str) -> Output:
+    """Each port's carrier losses since the boot."""
     lines = [f"/proc/sys/kernel/random/boot_id:{view.machine.host.boot_id}"]
     for number, card in enumerate(view.cards):
         path = f"/sys/class/infiniband/mlx5_{number}/device/net/{interface_name(card)}"
@@ -134,9 +134,9 @@ def flaps(view: HostView, _command: str) -> Output:
     return _lines(lines)
 
 
-def rdma_counters(view: HostView, _command: str) -> Output:
+def print_rdma_counters(view: HostView, _command: str) -> Output:
     """Boot id, uptime, and every counter of every port."""
-    up = uptime(view)
+    up = get_uptime(view)
     lines = [
         f"/proc/sys/kernel/random/boot_id:{view.machine.host.boot_id}",
         f"/proc/uptime:{up:.2f} {up * 90:.2f}",
@@ -144,15 +144,15 @@ def rdma_counters(view: HostView, _command: str) -> Output:
     for folder, names in (("counters", _COUNTERS), ("hw_counters", _HW_COUNTERS)):
         for number, card in enumerate(view.cards):
             for name in names:
-                # a trait of a counter's name is how often it counts in a second
+                # a trait with a counter's name is its increase per second
                 value = int(float(card.traits.get(name, 0)) * up)
                 lines.append(f"/sys/class/infiniband/mlx5_{number}/ports/1/{folder}/{name}:{value}")
     return _lines(lines)
 
 
-def ethtool(view: HostView, _command: str) -> Output:
+def print_ethtool(view: HostView, _command: str) -> Output:
     """`ethtool -S` of every port."""
-    up = uptime(view)
+    up = get_uptime(view)
     lines = []
     for card in view.cards:
         lost = int(float(card.traits.get("rx_discards_phy", 0)) * up)
@@ -169,18 +169,18 @@ def ethtool(view: HostView, _command: str) -> Output:
     return _lines(lines)
 
 
-def devlink(view: HostView, _command: str) -> Output:
+def print_devlink(view: HostView, _command: str) -> Output:
     """`devlink -j health show` and `diagnose ... reporter tx` of every card."""
-    found = []
+    reporters = []
     for card in view.cards:
         shown = {"reporter": "tx", "state": "healthy", "error": 0, "recover": 0}
         stopped = bool(card.traits.get("queue_stuck"))
         queues = [{"sqn": 138, "HW state": 1, "stopped": stopped}]
-        found.append(f"device {card.pci}\n")
-        found.append(json.dumps({"health": {f"pci/{card.pci}": [shown]}}) + "\n")
-        found.append(f"device {card.pci}\n")
-        found.append(json.dumps({"SQs": queues}) + "\n")
-    return Output(0, "".join(found))
+        reporters.append(f"device {card.pci}\n")
+        reporters.append(json.dumps({"health": {f"pci/{card.pci}": [shown]}}) + "\n")
+        reporters.append(f"device {card.pci}\n")
+        reporters.append(json.dumps({"SQs": queues}) + "\n")
+    return Output(0, "".join(reporters))
 
 
 def _lines(lines: Iterable[str]) -> Output:

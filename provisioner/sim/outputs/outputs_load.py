@@ -1,7 +1,7 @@
-"""What load tests print on a simulated host: DCGM 4.x, nvbandwidth, nccl-tests.
+"""The output of load tests on a simulated host: DCGM 4.x, nvbandwidth, nccl-tests.
 
-Healthy values lie a few percent above the published floors (facts: health 1.4); a fault of the
-machine pulls them down where the real test would show it. DCGM passes a link that trained down to
+Healthy values are a few percent above the published minima (facts: health 1.4); a fault of the
+machine lowers them where the real test would show it. DCGM passes a link that trained down to
 Gen4, as the real one does (facts: health 0.1).
 """
 
@@ -21,11 +21,11 @@ NCCL_BYTES = 16 * 1024**3
 ISOLATE, CONFIG = 2, 5  # DCGM error severities
 
 
-def dcgm(view: HostView, command: str) -> Output:
+def print_dcgm(view: HostView, command: str) -> Output:
     """`dcgmi diag -r LEVEL -j`, or one plugin by name; exit code 226 if a test fails."""
     if not view.gpus:
         return Output(226, "Error: No GPUs were found.\n")
-    asked = command.split(" -r ", 1)[-1].split()[0]
+    run_level = command.split(" -r ", 1)[-1].split()[0]
     software = [_software(view, i) for i in range(len(view.gpus))]
     memory = [_memory(view, i, gpu) for i, gpu in enumerate(view.gpus)]
     pcie = [_pcie(view, i, gpu) for i, gpu in enumerate(view.gpus)]
@@ -40,9 +40,9 @@ def dcgm(view: HostView, command: str) -> Output:
         ],
         "4": [("Hardware", "memtest", _passes(view)), ("Stress", "pulse_test", _passes(view))],
     }
-    listed = [row for level in categories if level <= asked for row in categories[level]]
-    if asked not in categories:
-        listed = [row for rows in categories.values() for row in rows if row[1] == asked]
+    listed = [row for level in categories if level <= run_level for row in categories[level]]
+    if run_level not in categories:
+        listed = [row for rows in categories.values() for row in rows if row[1] == run_level]
     categories_shown = [_category(*row) for row in listed]
     entities = [
         {"device_id": "2330", "entity_id": i, "serial_num": gpu.serial}
@@ -122,8 +122,8 @@ def _passes(view: HostView) -> list[dict[str, Any]]:
 
 def _bandwidth(view: HostView, index: int) -> dict[str, Any]:
     slow = "hbm_slow" in view.machine.faults and index == 1
-    speed = view.near(HBM_MB_S * (0.5 if slow else 1.0), 0.005)
-    if slow:  # as the plugin does with the minimum that it is given
+    speed = view.vary_level(HBM_MB_S * (0.5 if slow else 1.0), 0.005)
+    if slow:  # the plugin compares with the minimum from its parameters
         text = f"GPU {index} achieved a bandwidth of {speed} MB/s, below the minimum."
         return _failure(index, 97, 5, ISOLATE, text)
     return _result(index, "Pass", info=[f"GPU {index} memory bandwidth: {speed} MB/s"])
@@ -131,13 +131,13 @@ def _bandwidth(view: HostView, index: int) -> dict[str, Any]:
 
 def _host_gpu(view: HostView, gpu: Device) -> float | int:
     level = HOST_GPU_GB_S.get(gpu.link_gen, 3.1) * gpu.link_width / 16
-    return view.near(float(gpu.traits.get("host_gpu_gb_s", level)), 0.01, 4)
+    return view.vary_level(float(gpu.traits.get("host_gpu_gb_s", level)), 0.01, 4)
 
 
-def nvbandwidth(view: HostView, command: str) -> Output:
+def print_nvbandwidth(view: HostView, command: str) -> Output:
     """`nvbandwidth -j -i N -t CASE...`: one row of numbers, as strings, for each case."""
-    words = command.split()
-    names = words[words.index("-t") + 1 :] if "-t" in words else []
+    arguments = command.split()
+    names = arguments[arguments.index("-t") + 1 :] if "-t" in arguments else []
     cases = []
     for name in names:
         if name.startswith("device_to_device"):
@@ -168,11 +168,11 @@ def nvbandwidth(view: HostView, command: str) -> Output:
 
 
 def _device_to_device(view: HostView, name: str) -> dict[str, Any]:
-    """Each GPU to each other over NVLink; a GPU with links down is slow with all of them."""
+    """The rate between each pair of GPUs; a GPU with NVLinks down is slow with all of them."""
     slow = [1 - int(gpu.traits.get("nvlinks_down", 0)) / 18 for gpu in view.gpus]
     rows = [
         [
-            "N/A" if a == b else f"{view.near(GPU_GPU_GB_S * min(x, y), 0.004):.4f}"
+            "N/A" if a == b else f"{view.vary_level(GPU_GPU_GB_S * min(x, y), 0.004):.4f}"
             for b, y in enumerate(slow)
         ]
         for a, x in enumerate(slow)
@@ -192,12 +192,12 @@ def _device_to_device(view: HostView, name: str) -> dict[str, Any]:
     }
 
 
-def nccl(view: HostView, command: str) -> Output:
+def print_nccl(view: HostView, command: str) -> Output:
     """`all_reduce_perf ... -g 8`: the text table of nccl-tests with its last two lines."""
-    words = command.split()
-    wanted = int(words[words.index("-g") + 1]) if "-g" in words else 1
+    arguments = command.split()
+    gpus = int(arguments[arguments.index("-g") + 1]) if "-g" in arguments else 1
     host = view.machine.name
-    if wanted > len(view.gpus):
+    if gpus > len(view.gpus):
         text = f"{host}: Test CUDA failure common.cu:1030 'invalid device ordinal'\n"
         return Output(3, "", text + f" .. {host} pid 41727: Test failure common.cu:891\n")
     level = ALL_REDUCE_GB_S
@@ -206,20 +206,20 @@ def nccl(view: HostView, command: str) -> Output:
     if any(gpu.traits.get("nvlinks_down") for gpu in view.gpus):
         level *= 0.8
     wrong = 117 if "nccl_corrupts" in view.machine.faults else 0
-    busses = [float(view.near(level, 0.008)), float(view.near(level, 0.008))]
+    busses = [float(view.vary_level(level, 0.008)), float(view.vary_level(level, 0.008))]
     ranks = "".join(
         f"#  Rank {i:2d} Group  0 Pid  41727 on {host:>10s} device {i:2d} "
         f"[0x{gpu.pci[5:7]}] NVIDIA {gpu.model}\n"
-        for i, gpu in enumerate(view.gpus[:wanted])
+        for i, gpu in enumerate(view.gpus[:gpus])
     )
     row = f"{NCCL_BYTES:12d}{NCCL_BYTES // 4:14d}{'float':>10s}{'sum':>8s}{'-1':>8s}"
     for bus in busses:
-        algorithm = bus * wanted / (2 * (wanted - 1)) if wanted > 1 else bus
+        algorithm = bus * gpus / (2 * (gpus - 1)) if gpus > 1 else bus
         microseconds = NCCL_BYTES / algorithm / 1e3
         row += f"{microseconds:9.1f}{algorithm:8.2f}{bus:8.2f}{wrong:7d}"
     verdict = "FAILED" if wrong else "OK"
     text = (
-        f"# nThread 1 nGpus {wanted} minBytes {NCCL_BYTES} maxBytes {NCCL_BYTES} step: 2(factor) "
+        f"# nThread 1 nGpus {gpus} minBytes {NCCL_BYTES} maxBytes {NCCL_BYTES} step: 2(factor) "
         "warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n# Using devices\n"
         f"{ranks}#\n"
         "#                                                              out-of-place"

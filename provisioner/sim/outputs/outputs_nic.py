@@ -1,4 +1,4 @@
-"""What Mellanox's tools and the kernel print about the NICs of a simulated host."""
+"""The output of Mellanox's tools and of the kernel for the NICs of a simulated host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from provisioner.sim.hardware.parts import Bluefield, Device
 from provisioner.sim.outputs.host import HostView, Output
 
-# parameter -> (default value, names of its values); what has no names is printed as a number
+# parameter -> (default value, names of its values); without names it prints as a number
 _ON_OFF = {"0": "False", "1": "True"}
 PARAMETERS: dict[str, tuple[str, dict[str, str]]] = {
     "LINK_TYPE_P1": ("1", {"1": "IB", "2": "ETH"}),
@@ -26,15 +26,15 @@ PARAMETERS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-def mlxfwmanager(view: HostView, _command: str) -> Output:
-    """`--query-format xml`: FW is what is burned; FW_Running is there only if another runs."""
+def print_mlxfwmanager(view: HostView, _command: str) -> Output:
+    """`--query-format xml`: FW is the burned version; FW_Running appears only if it differs."""
     devices = "".join(_device(view, card) for card in view.cards)
     failed = any(card.traits.get("locked") for card in view.cards)
     return Output(1 if failed else 0, f"<Devices>\n{devices}</Devices>\n")
 
 
 def _device(view: HostView, card: Device) -> str:
-    if card.traits.get("locked"):  # a DPU in restricted mode does not open for the host
+    if card.traits.get("locked"):  # the host cannot open a DPU in restricted mode
         return (
             f'    <Device pciName="{card.pci}" type="BlueField3" psid="" partNumber="--">\n'
             '      <Versions>\n        <FW current="--" available=""/>\n      </Versions>\n'
@@ -58,7 +58,7 @@ def _device(view: HostView, card: Device) -> str:
     )
 
 
-def mlxconfig(view: HostView, _command: str) -> Output:
+def print_mlxconfig(view: HostView, _command: str) -> Output:
     """`-e -j /dev/stdout q`: default, current and next-boot value of every parameter."""
     document: dict[str, Any] = {}
     for number, card in enumerate(view.cards, start=1):
@@ -79,17 +79,17 @@ def _parameters(card: Bluefield) -> dict[str, Any]:
         current = card.nv_config.get(name, default)
         following = card.nv_config_next.get(name, default)
         shown[name] = {
-            "current_value": printed(name, current),
-            "default_value": printed(name, default),
+            "current_value": format_value(name, current),
+            "default_value": format_value(name, default),
             "modified": following != default,
-            "next_value": printed(name, following),
+            "next_value": format_value(name, following),
             "read_only": False,
         }
     return shown
 
 
-def printed(name: str, value: str) -> str | int:
-    """A value as mlxconfig prints it: "True(1)", "ETH(2)", or a bare number."""
+def format_value(name: str, value: str) -> str | int:
+    """A value in mlxconfig's format: "True(1)", "ETH(2)", or a bare number."""
     named = PARAMETERS.get(name, ("0", {}))[1].get(value)
     if named is not None:
         return f"{named}({value})"
@@ -101,13 +101,13 @@ def interface_name(card: Device) -> str:
     return f"enp{int(card.pci.split(':')[1], 16)}s0np0"
 
 
-def rdma_links(view: HostView, _command: str) -> Output:
-    """`grep -H .` over sysfs: all states, then all rates, and so on; at last the MTUs."""
+def print_rdma_links(view: HostView, _command: str) -> Output:
+    """`grep -H .` over sysfs: all states, then all rates, and so on; the MTUs come last."""
     lines = []
-    for what in ("state", "phys_state", "rate", "link_layer"):
+    for attribute in ("state", "phys_state", "rate", "link_layer"):
         for number, card in enumerate(view.cards):
-            path = f"/sys/class/infiniband/mlx5_{number}/ports/1/{what}"
-            lines.append(f"{path}:{_port(view, card)[what]}")
+            path = f"/sys/class/infiniband/mlx5_{number}/ports/1/{attribute}"
+            lines.append(f"{path}:{_port(view, card)[attribute]}")
     for number, card in enumerate(view.cards):
         path = f"/sys/class/infiniband/mlx5_{number}/device/net/{interface_name(card)}/mtu"
         lines.append(f"{path}:{card.traits.get('mtu', 9216)}")
@@ -125,7 +125,7 @@ def _port(view: HostView, card: Device) -> dict[str, str]:
     }
 
 
-def lldpctl(view: HostView, _command: str) -> Output:
+def print_lldpctl(view: HostView, _command: str) -> Output:
     """`lldpctl -f json`: one entry for each interface that hears a neighbour."""
     heard = []
     for cable in view.cables:

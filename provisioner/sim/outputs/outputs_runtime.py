@@ -1,6 +1,6 @@
-"""Run-time settings of the SuperNICs of a simulated host: the play that sets them, their readers.
+"""Run-time settings of a simulated host's SuperNICs: the play that sets them, and their readers.
 
-They live in the card's volatile part: `Machine` forgets them at every boot.
+They are in the card's volatile memory: `Machine` clears them at every boot.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ _FIELDS = {
 }
 
 
-def apply(view: HostView, variables: Mapping[str, Any], cards: Mapping[str, str]) -> dict[str, Any]:
-    """Set what the play was given on the cards (PCI address to slot); its facts."""
+def apply_settings(
+    view: HostView, variables: Mapping[str, Any], cards: Mapping[str, str]
+) -> dict[str, Any]:
+    """Set the play's variables on the cards (PCI address to slot); return its facts."""
     listed = [*variables.get("routing", ()), *variables.get("congestion", ())]
     interfaces = {}
     for pci, slot in cards.items():
@@ -35,7 +37,7 @@ def apply(view: HostView, variables: Mapping[str, Any], cards: Mapping[str, str]
     return {"interfaces": interfaces, "algorithm": sorted(interfaces)}
 
 
-def roce_runtime(view: HostView, _command: str) -> Output:
+def print_roce_runtime(view: HostView, _command: str) -> Output:
     """For every card: the state of its algorithm, mlxreg's register, mlnx_qos of its port."""
     parts = [_card(card, view.machine.bluefields[card.slot]) for card in view.cards]
     return Output(0, "".join(parts))

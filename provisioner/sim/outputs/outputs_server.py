@@ -1,4 +1,4 @@
-"""What a simulated server tells of its processors, memory, PCIe, drives and event log."""
+"""The reports of a simulated server about its processors, memory, PCIe, drives and event log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from provisioner.sim.hardware.parts import Device
 from provisioner.sim.outputs.host import HostView, Output
-from provisioner.sim.outputs.outputs_system import dmesg
+from provisioner.sim.outputs.outputs_system import print_dmesg
 
 CORES = 56  # of a socket
 DIMM_GIB = 64
@@ -18,7 +18,7 @@ def _devices(view: HostView, kind: str) -> int:
     return sum(d.kind == kind and d.present for d in view.machine.devices.values())
 
 
-def lscpu(view: HostView, _command: str) -> Output:
+def print_lscpu(view: HostView, _command: str) -> Output:
     """`lscpu -J`."""
     sockets = _devices(view, "cpu")
     threads = sockets * CORES * 2
@@ -35,7 +35,7 @@ def lscpu(view: HostView, _command: str) -> Output:
     return Output(0, json.dumps({"lscpu": listed}, indent=3) + "\n")
 
 
-def memory(view: HostView, _command: str) -> Output:
+def print_memory(view: HostView, _command: str) -> Output:
     """`cat /proc/meminfo /sys/devices/system/node/node*/meminfo`."""
     modules = [d for d in view.machine.devices.values() if d.kind == "memory" and d.present]
     sides = [sum(d.slot.startswith(f"P{n}-") for d in modules) for n in (1, 2)]
@@ -45,8 +45,8 @@ def memory(view: HostView, _command: str) -> Output:
     return _lines(lines)
 
 
-def pci_tree(view: HostView, _command: str) -> Output:
-    """Class, vendor and link of every card and drive, below a root port each."""
+def print_pci_tree(view: HostView, _command: str) -> Output:
+    """Class, vendor and link of every card and drive, each behind its own root port."""
     rows: list[tuple[str, dict[str, str]]] = []
     drives = [d for d in view.machine.devices.values() if d.kind == "storage" and d.present]
     for number, card in enumerate(view.cards):
@@ -70,7 +70,7 @@ def _function(kind: str, vendor: str, device: Device) -> dict[str, str]:
     }
 
 
-def pcie_errors(view: HostView, _command: str) -> Output:
+def print_pcie_errors(view: HostView, _command: str) -> Output:
     """`grep -H .` over the kernel's counters of PCIe errors."""
     lines = []
     for kind, total in (("correctable", "COR"), ("nonfatal", "NONFATAL"), ("fatal", "FATAL")):
@@ -81,7 +81,7 @@ def pcie_errors(view: HostView, _command: str) -> Output:
     return _lines(lines)
 
 
-def memory_errors(view: HostView, _command: str) -> Output:
+def print_memory_errors(view: HostView, _command: str) -> Output:
     """EDAC's counts of two memory controllers."""
     bad = [int(d.traits.get("memory_ue", 0)) for d in view.machine.devices.values()]
     lines = []
@@ -91,7 +91,7 @@ def memory_errors(view: HostView, _command: str) -> Output:
     return _lines(lines)
 
 
-def event_log(view: HostView, _command: str) -> Output:
+def print_event_log(view: HostView, _command: str) -> Output:
     """`ipmitool sel elist`."""
     lines = ["   1 | 03/01/2025 | 08:00:00 | System Event #0x83 | Timestamp Clock Sync | Asserted"]
     if "power_supply_lost" in view.machine.faults:
@@ -101,15 +101,15 @@ def event_log(view: HostView, _command: str) -> Output:
     return _lines(lines)
 
 
-def kernel_errors(view: HostView, command: str) -> Output:
-    """The first line of the kernel's log, and what it holds of level "err"."""
-    lines = dmesg(view, command).stdout.splitlines()
+def print_kernel_errors(view: HostView, command: str) -> Output:
+    """The first line of the kernel's log, and its lines of level "err"."""
+    lines = print_dmesg(view, command).stdout.splitlines()
     return _lines(line for n, line in enumerate(lines) if n == 0 or "AER: Uncorrectable" in line)
 
 
-def smart(view: HostView, _command: str) -> Output:
+def print_smart(view: HostView, _command: str) -> Output:
     """`smartctl -xj` of every drive."""
-    found = []
+    reports = []
     drives = [d for d in view.machine.devices.values() if d.kind == "storage" and d.present]
     for number, drive in enumerate(drives):
         document = {
@@ -126,11 +126,11 @@ def smart(view: HostView, _command: str) -> Output:
                 "media_errors": int(drive.traits.get("media_errors", 0)),
             },
         }
-        found.append(f"drive nvme{number}\n{json.dumps(document, indent=2)}\n")
-    return Output(0, "".join(found))
+        reports.append(f"drive nvme{number}\n{json.dumps(document, indent=2)}\n")
+    return Output(0, "".join(reports))
 
 
-def disk_space(_view: HostView, _command: str) -> Output:
+def print_disk_space(_view: HostView, _command: str) -> Output:
     """`df -PT -k`."""
     return _lines(
         (

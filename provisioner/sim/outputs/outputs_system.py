@@ -1,4 +1,4 @@
-"""What the operating system of a simulated host prints: boot id, packages, services, kernel log."""
+"""The output of a simulated host's system: boot id, packages, services, kernel log."""
 
 from __future__ import annotations
 
@@ -15,54 +15,59 @@ _PACKAGE_NAMES = {
 }
 
 
-def boot_id(view: HostView, _command: str) -> Output:
+def print_boot_id(view: HostView, _command: str) -> Output:
     """`cat /proc/sys/kernel/random/boot_id`."""
     return Output(0, f"{view.machine.host.boot_id}\n")
 
 
-def boot_id_and_files(view: HostView, command: str) -> Output:
-    """`cat` of the boot id and of files in /run that are there, then the words of an `echo`."""
-    words, _, echoed = command.partition(" 2>/dev/null; echo ")
+def print_boot_id_and_files(view: HostView, command: str) -> Output:
+    """`cat` of the boot id and of existing files in /run, then the text of an `echo`."""
+    command_text, _, echoed = command.partition(" 2>/dev/null; echo ")
     boot = view.machine.host.boot_id
-    kept = [view.volatile.get(path, (None, "")) for path in words.split()[2:]]
-    files = "".join(content for written_by, content in kept if written_by == boot)
+    entries = [view.volatile.get(path, (None, "")) for path in command_text.split()[2:]]
+    files = "".join(content for written_by, content in entries if written_by == boot)
     return Output(0, f"{boot}\n{files}{echoed}\n")
 
 
-def system(view: HostView, _command: str) -> Output:
-    """`cat` of the stamp that an image leaves, and of os-release."""
-    said = _image(view)
-    missing = "" if said else "cat: /etc/provisioner-release: No such file or directory\n"
-    return Output(0 if said else 1, said + 'ID=ubuntu\nVERSION_ID="22.04"\n', missing)
+def print_system(view: HostView, _command: str) -> Output:
+    """`cat` of an image's stamp, and of os-release."""
+    image = _image(view)
+    missing = "" if image else "cat: /etc/provisioner-release: No such file or directory\n"
+    return Output(0 if image else 1, image + 'ID=ubuntu\nVERSION_ID="22.04"\n', missing)
 
 
-def lsblk(view: HostView, command: str) -> Output:
+def print_lsblk(view: HostView, command: str) -> Output:
     """Drives and a loop device, as util-linux 2.37 prints them as JSON (misc-utils/lsblk.c)."""
     columns = command.rpartition(" ")[2].lower().split(",")
     every = [
-        {"name": disk.name.removeprefix("/dev/"), "type": "disk", "serial": disk.device.serial,
-         "tran": "nvme", "rm": False}
+        {
+            "name": disk.name.removeprefix("/dev/"),
+            "type": "disk",
+            "serial": disk.device.serial,
+            "tran": "nvme",
+            "rm": False,
+        }
         for disk in view.machine.disks.values()
         if disk.device.present
-    ]  # fmt: skip
+    ]
     every.append({"name": "loop0", "type": "loop", "serial": None, "tran": None, "rm": False})
     shown = [{c: device[c] for c in columns} for device in every]
     return Output(0, json.dumps({"blockdevices": shown}, indent=3) + "\n")
 
 
-def stamp(view: HostView, _command: str) -> Output:
+def print_stamp(view: HostView, _command: str) -> Output:
     """`cat /etc/provisioner-release`."""
-    said = _image(view)
-    return Output(0, said) if said else Output(1, "", "No such file or directory\n")
+    image = _image(view)
+    return Output(0, image) if image else Output(1, "", "No such file or directory\n")
 
 
 def _image(view: HostView) -> str:
-    """A ramdisk was made from no image of a system."""
+    """The image's stamp; a ramdisk has none."""
     return view.machine.host.system if view.machine.host.os == "disk" else ""
 
 
-def dpkg_query(view: HostView, _command: str) -> Output:
-    """Package, version and status of the Fabric Manager and DOCA packages that are installed."""
+def print_dpkg_query(view: HostView, _command: str) -> Output:
+    """Package, version and status of the installed Fabric Manager and DOCA packages."""
     lines = []
     for kind, version in sorted(view.machine.host.packages.items()):
         if kind == "host.fabric_manager":
@@ -72,13 +77,13 @@ def dpkg_query(view: HostView, _command: str) -> Output:
             lines.append(f"{_PACKAGE_NAMES[kind]} {version} ii ")
         elif kind == "host.storage_client":  # "beegfs-client=7.4.6"
             lines.append(f"{version.replace('=', ' ')} ii ")
-    found = "".join(line + "\n" for line in lines)
+    text = "".join(line + "\n" for line in lines)
     if not lines:
         return Output(1, "", "dpkg-query: no packages found matching doca-host*\n")
-    return Output(0, found)
+    return Output(0, text)
 
 
-def systemctl(view: HostView, command: str) -> Output:
+def print_systemctl(view: HostView, command: str) -> Output:
     """`systemctl is-active UNIT...`: one word for each; exit code 0 if at least one is active."""
     states = [_state(view, unit) for unit in command.split()[2:]]
     rc = 0 if "active" in states else 3
@@ -88,7 +93,7 @@ def systemctl(view: HostView, command: str) -> Output:
 def _state(view: HostView, unit: str) -> str:
     machine = view.machine
     if unit == "nvidia-fabricmanager":
-        # it refuses to start beside any driver but its own (facts: health 3.3)
+        # it refuses to start with another driver (facts: health 3.3)
         matches = machine.host.packages.get("host.fabric_manager") == view.driver
         return "active" if matches and "fabric_manager_down" not in machine.faults else "failed"
     if unit == "nvidia-persistenced":
@@ -96,7 +101,7 @@ def _state(view: HostView, unit: str) -> str:
     return "inactive"
 
 
-def dmesg(view: HostView, _command: str) -> Output:
+def print_dmesg(view: HostView, _command: str) -> Output:
     """`dmesg --time-format iso` since the last boot, with the faults of its parts."""
     machine = view.machine
     boots = [e.time for e in machine.log if e.kind == "boot"]
@@ -121,12 +126,12 @@ def dmesg(view: HostView, _command: str) -> Output:
             )
     for number, gpu in enumerate(view.gpus):
         for xid in str(gpu.traits.get("xids", "")).split():
-            what = f"NVRM: Xid (PCI:{gpu.pci[:-2]}): {xid}, pid='<unknown>', name=<unknown>"
-            lines.append((300.0 + number, what))
+            message = f"NVRM: Xid (PCI:{gpu.pci[:-2]}): {xid}, pid='<unknown>', name=<unknown>"
+            lines.append((300.0 + number, message))
     for device in machine.devices.values():
         if device.kind == "nvswitch" and (sxid := device.traits.get("sxid")):
-            what = f"nvidia-nvswitch3: SXid (PCI:{device.pci}): {sxid}, Fatal, Link 28"
-            lines.append((310.0, what))
+            message = f"nvidia-nvswitch3: SXid (PCI:{device.pci}): {sxid}, Fatal, Link 28"
+            lines.append((310.0, message))
     return Output(0, "".join(f"{_stamp(booted + at)} {text}\n" for at, text in sorted(lines)))
 
 

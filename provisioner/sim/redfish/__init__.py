@@ -1,1 +1,1 @@
-"""The simulated Redfish service, shape by shape of vendor."""
+"""The simulated Redfish service, one shape per vendor."""

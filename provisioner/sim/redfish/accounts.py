@@ -1,4 +1,4 @@
-"""Who may ask a simulated BMC: accounts with factory passwords, roles and a lockout."""
+"""Authentication of a simulated BMC: accounts with factory passwords, roles and a lockout."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ from dataclasses import dataclass
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Bmc
-from provisioner.sim.redfish.redfish_answers import Answer, Json, answer, error
-from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree, writable
+from provisioner.sim.redfish.redfish_answers import Answer, Json, make_answer, make_error
+from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree, make_patch_check
 from provisioner.sim.redfish.shapes import Shape
 
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
 ROLES = {
-    "Administrator": ["Login", "ConfigureManager", "ConfigureUsers", "ConfigureSelf",
-                      "ConfigureComponents"],
+    "Administrator": [
+        "Login",
+        "ConfigureManager",
+        "ConfigureUsers",
+        "ConfigureSelf",
+        "ConfigureComponents",
+    ],
     "Operator": ["Login", "ConfigureSelf", "ConfigureComponents"],
     "ReadOnly": ["Login", "ConfigureSelf"],
-}  # fmt: skip
+}
 
 
 @dataclass
 class Account:
-    """A user. A factory password may have to be changed before anything else is answered."""
+    """A user. A factory password may have to be changed before any other request is answered."""
 
     id: str
     username: str
@@ -36,8 +41,8 @@ class Account:
     failures: int = 0
     failed_at: float = 0.0
 
-    def locked(self, shape: Shape, now: float) -> bool:
-        """Whether too many wrong passwords hold this account back just now."""
+    def is_locked(self, shape: Shape, now: float) -> bool:
+        """Whether too many wrong passwords lock this account now."""
         return (
             0 < shape.lockout_threshold <= self.failures and now < self.failed_at + shape.lockout_s
         )
@@ -54,17 +59,17 @@ class Accounts:
                 first, bmc.username, bmc.password, change_required=shape.change_factory_password
             )
         }
-        # told when an account's password changed or it is gone: (account, token that may live on)
+        # called when a password changed or an account is gone: (account, token to keep alive)
         self.on_lost: list[Callable[[str, str | None], None]] = []
-        self._basic: dict[str, tuple[str, str]] = {}  # header -> (user, password): parsed once
+        self._basic: dict[str, tuple[str, str]] = {}  # header -> (user, password), as a cache
 
-    def basic(self, basic: str, now: float) -> Account | None:
-        """The account behind an Authorization header; None if there is none."""
+    def authenticate_basic(self, basic: str, now: float) -> Account | None:
+        """The account of an Authorization header; None if there is none."""
         if basic not in self._basic:
             parsed = _parse_basic(basic)
             if parsed is None:
                 return None
-            if len(self._basic) > 100:  # a guesser must not fill memory
+            if len(self._basic) > 100:  # guesses must not fill memory
                 self._basic.clear()
             self._basic[basic] = parsed
         return self.check(*self._basic[basic], now)
@@ -72,7 +77,7 @@ class Accounts:
     def check(self, username: str, password: str, now: float) -> Account | None:
         """The account, if the password is right and it is neither locked nor disabled."""
         account = next((a for a in self.accounts.values() if a.username == username), None)
-        if account is None or account.locked(self.shape, now):
+        if account is None or account.is_locked(self.shape, now):
             return None
         if hmac.compare_digest(account.password.encode(), password.encode()) and account.enabled:
             account.failures = 0
@@ -81,12 +86,12 @@ class Accounts:
             account.failures = 0
         account.failures += 1
         account.failed_at = now
-        self.machine.note(now, "login_failed", self.bmc.name, f"{username} {account.failures}")
+        self.machine.log_event(now, "login_failed", self.bmc.name, f"{username} {account.failures}")
         return None
 
     def _lost(self, account: str, but: str | None) -> None:
-        for told in self.on_lost:
-            told(account, but)
+        for listener in self.on_lost:
+            listener(account, but)
 
     def _show(self, account: Account) -> Json:
         return {
@@ -107,30 +112,35 @@ class Accounts:
 
     def _password_fault(self, password: object) -> Answer | None:
         if not isinstance(password, str):
-            return error(400, "PropertyValueTypeError", "****", "Password", prop="Password")
+            return make_error(400, "PropertyValueTypeError", "****", "Password", prop="Password")
         if not self.shape.password_min <= len(password) <= self.shape.password_max:
-            return error(400, "PropertyValueFormatError", "****", "Password", prop="Password")
+            return make_error(400, "PropertyValueFormatError", "****", "Password", prop="Password")
         return None
 
     def _change(self, account: Account, body: Json, request: Request) -> Answer | None:
-        fault = writable(
-            "Password", "UserName", "Enabled", "RoleId", "Locked", "AccountTypes",
+        fault = make_patch_check(
+            "Password",
+            "UserName",
+            "Enabled",
+            "RoleId",
+            "Locked",
+            "AccountTypes",
             "PasswordChangeRequired",
-        )(body)  # fmt: skip
+        )(body)
         if fault is None and "Password" in body:
             fault = self._password_fault(body["Password"])
         if fault is None and body.get("RoleId", "Operator") not in ROLES:
-            fault = error(400, "PropertyValueNotInList", str(body["RoleId"]), "RoleId")
+            fault = make_error(400, "PropertyValueNotInList", str(body["RoleId"]), "RoleId")
         for name in ("Enabled", "PasswordChangeRequired"):
             if fault is None and not isinstance(body.get(name, True), bool):
-                fault = error(400, "PropertyValueTypeError", str(body[name]), name, prop=name)
+                fault = make_error(400, "PropertyValueTypeError", str(body[name]), name, prop=name)
         if fault:
             return fault
         if "Password" in body:
             account.password, account.change_required = body["Password"], False
             # DSP0266 13.3.6: other sessions of the account end with its old password
             self._lost(account.id, request.headers.get("x-auth-token"))
-            self.machine.note(request.now, "password", self.bmc.name, account.username)
+            self.machine.log_event(request.now, "password", self.bmc.name, account.username)
         if isinstance(body.get("UserName"), str):
             account.username = body["UserName"]
         account.change_required = body.get("PasswordChangeRequired", account.change_required)
@@ -147,10 +157,10 @@ class Accounts:
 
         def delete(_: Request) -> Answer:
             if len(self.accounts) == 1:
-                return error(400, "ResourceInUse")
+                return make_error(400, "ResourceInUse")
             del self.accounts[account_id]
             self._lost(account_id, None)
-            return answer(204)
+            return make_answer(204)
 
         return Resource(
             lambda: self._show(account),
@@ -162,13 +172,16 @@ class Accounts:
         body = request.json or {}
         for name in ("UserName", "Password", "RoleId"):
             if not isinstance(body.get(name), str):
-                return error(400, "CreateFailedMissingReqProperties", name, prop=name)
+                return make_error(400, "CreateFailedMissingReqProperties", name, prop=name)
         if any(a.username == body["UserName"] for a in self.accounts.values()):
-            return error(400, "ResourceAlreadyExists", "ManagerAccount", "UserName",
-                         body["UserName"])  # fmt: skip
+            return make_error(
+                400, "ResourceAlreadyExists", "ManagerAccount", "UserName", body["UserName"]
+            )
         fault = self._password_fault(body["Password"])
         if fault is None and body["RoleId"] not in ROLES:
-            fault = error(400, "PropertyValueNotInList", body["RoleId"], "RoleId", prop="RoleId")
+            fault = make_error(
+                400, "PropertyValueNotInList", body["RoleId"], "RoleId", prop="RoleId"
+            )
         if fault:
             return fault
         account_id = body["UserName"]
@@ -178,30 +191,47 @@ class Accounts:
         account.enabled = body.get("Enabled", True) is True
         self.accounts[account_id] = account
         place = f"{ACCOUNTS}/{account_id}"
-        return answer(201, self._show(account), {"Location": place})
+        return make_answer(201, self._show(account), {"Location": place})
 
     def mount(self, tree: Tree) -> None:
         """Put AccountService into the tree."""
         shape = self.shape
-        tree.fixed(f"{ROOT}/AccountService", {
-            "@odata.type": "#AccountService.v1_8_0.AccountService",
-            "Id": "AccountService", "Name": "Account Service", "ServiceEnabled": True,
-            "AccountLockoutThreshold": shape.lockout_threshold,
-            "AccountLockoutDuration": shape.lockout_s,
-            "AccountLockoutCounterResetAfter": shape.lockout_s,
-            "MinPasswordLength": shape.password_min, "MaxPasswordLength": shape.password_max,
-            "Accounts": {"@odata.id": ACCOUNTS},
-            "Roles": {"@odata.id": f"{ROOT}/AccountService/Roles"},
-        })  # fmt: skip
-        tree.collection(ACCOUNTS, "ManagerAccountCollection", lambda: list(self.accounts),
-                        resolve=self._account,
-                        post=None if shape.account_slots else self._create)  # fmt: skip
-        tree.collection(f"{ROOT}/AccountService/Roles", "RoleCollection", lambda: list(ROLES))
+        tree.add_fixed(
+            f"{ROOT}/AccountService",
+            {
+                "@odata.type": "#AccountService.v1_8_0.AccountService",
+                "Id": "AccountService",
+                "Name": "Account Service",
+                "ServiceEnabled": True,
+                "AccountLockoutThreshold": shape.lockout_threshold,
+                "AccountLockoutDuration": shape.lockout_s,
+                "AccountLockoutCounterResetAfter": shape.lockout_s,
+                "MinPasswordLength": shape.password_min,
+                "MaxPasswordLength": shape.password_max,
+                "Accounts": {"@odata.id": ACCOUNTS},
+                "Roles": {"@odata.id": f"{ROOT}/AccountService/Roles"},
+            },
+        )
+        tree.add_collection(
+            ACCOUNTS,
+            "ManagerAccountCollection",
+            lambda: list(self.accounts),
+            resolve=self._account,
+            post=None if shape.account_slots else self._create,
+        )
+        tree.add_collection(f"{ROOT}/AccountService/Roles", "RoleCollection", lambda: list(ROLES))
         for role, privileges in ROLES.items():
-            tree.fixed(f"{ROOT}/AccountService/Roles/{role}", {
-                "@odata.type": "#Role.v1_3_1.Role", "Id": role, "Name": f"{role} Role",
-                "RoleId": role, "IsPredefined": True, "AssignedPrivileges": privileges,
-            })  # fmt: skip
+            tree.add_fixed(
+                f"{ROOT}/AccountService/Roles/{role}",
+                {
+                    "@odata.type": "#Role.v1_3_1.Role",
+                    "Id": role,
+                    "Name": f"{role} Role",
+                    "RoleId": role,
+                    "IsPredefined": True,
+                    "AssignedPrivileges": privileges,
+                },
+            )
 
 
 def _parse_basic(header: str) -> tuple[str, str] | None:

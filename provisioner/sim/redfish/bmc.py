@@ -1,4 +1,4 @@
-"""Puts one simulated BMC together: its shape, its tree, its update engine."""
+"""Builds one simulated BMC from its shape, its tree and its update engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish import redfish_telemetry
 from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_events import Deliver, Events
-from provisioner.sim.redfish.redfish_power import link
+from provisioner.sim.redfish.redfish_power import make_link
 from provisioner.sim.redfish.redfish_registries import mount_registries
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import ROOT, Resource
@@ -22,12 +22,12 @@ from provisioner.sim.redfish.updates import Updates
 
 
 def no_server(_: str, back: Callable[[bytes | None], None]) -> None:
-    """A `Fetch` that finds nothing."""
+    """A `Fetch` without any file."""
     back(None)
 
 
 def from_files(files: dict[str, bytes]) -> Fetch:
-    """A `Fetch` in memory: by the last part of the URL's path."""
+    """A `Fetch` in memory, by the last part of the URL's path."""
 
     def fetch(url: str, back: Callable[[bytes | None], None]) -> None:
         back(files.get(url.rpartition("/")[2]))
@@ -67,13 +67,13 @@ def make_service(
         host = HostTree(service)
         if _has_board(machine, bmc):
             HgxTree(host).mount()
-            redfish_telemetry.mount(tree, machine, BOARD)
+            redfish_telemetry.mount_telemetry(tree, machine, BOARD)
         host.mount()
         if shape.name == "ami_dgx":
             silent_while_off(host)
     if f"{ROOT}/UpdateService/SoftwareInventory" not in tree.resources:
         path = f"{ROOT}/UpdateService/SoftwareInventory"
-        tree.collection(path, "SoftwareInventoryCollection", list)
+        tree.add_collection(path, "SoftwareInventoryCollection", list)
     return service
 
 
@@ -82,13 +82,21 @@ def _has_board(machine: Machine, bmc: str) -> bool:
 
 
 def mount_root(service: RedfishService) -> None:
-    """The service root, and what is above it."""
+    """Put the service root and its parents into the tree."""
     shape, tree, machine = service.shape, service.tree, service.machine
     device = machine.devices.get(service.bmc.name)
-    names = ("AccountService", "Chassis", "EventService", "Managers", "SessionService", "Systems",
-             "UpdateService", "Registries", "JsonSchemas",
-             *(("TelemetryService",) if _has_board(service.machine, service.bmc.name) else ()),
-             )  # fmt: skip
+    names = (
+        "AccountService",
+        "Chassis",
+        "EventService",
+        "Managers",
+        "SessionService",
+        "Systems",
+        "UpdateService",
+        "Registries",
+        "JsonSchemas",
+        *(("TelemetryService",) if _has_board(service.machine, service.bmc.name) else ()),
+    )
     levels = shape.expand_levels
     root: Json = {
         "@odata.type": "#ServiceRoot.v1_9_0.ServiceRoot",
@@ -96,9 +104,9 @@ def mount_root(service: RedfishService) -> None:
         "Name": "Root Service",
         "RedfishVersion": shape.redfish_version,
         "UUID": str(device.traits["uuid"]) if device else machine.host.uuid,
-        "Tasks": link("TaskService"),
-        **{name: link(name) for name in names},
-        "Links": {"Sessions": link("SessionService", "Sessions")},
+        "Tasks": make_link("TaskService"),
+        **{name: make_link(name) for name in names},
+        "Links": {"Sessions": make_link("SessionService", "Sessions")},
         "ProtocolFeaturesSupported": {
             "FilterQuery": False,
             "SelectQuery": True,
@@ -118,14 +126,22 @@ def mount_root(service: RedfishService) -> None:
             root[name] = value
     if shape.root_oem:
         root["Oem"] = dict(shape.root_oem)
-    tree.fixed(ROOT, root)
+    tree.add_fixed(ROOT, root)
     mount_versions(service)
 
 
 def mount_versions(service: RedfishService) -> None:
-    """/redfish, the OData service document and the metadata document (DSP0266 clauses 8.4, 8.5)."""
-    names = ("AccountService", "Chassis", "EventService", "Managers", "SessionService", "Systems",
-             "TaskService", "UpdateService")  # fmt: skip
+    """Put /redfish, the OData and the metadata document into the tree (DSP0266 8.4, 8.5)."""
+    names = (
+        "AccountService",
+        "Chassis",
+        "EventService",
+        "Managers",
+        "SessionService",
+        "Systems",
+        "TaskService",
+        "UpdateService",
+    )
     document: Json = {
         "@odata.context": f"{ROOT}/$metadata",
         "value": [{"name": n, "kind": "Singleton", "url": f"{ROOT}/{n}"} for n in ("", *names)],

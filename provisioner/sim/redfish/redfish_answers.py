@@ -1,4 +1,4 @@
-"""What a simulated BMC says: an answer, and the Redfish errors of DSP0266 clause 8.6."""
+"""Answers of a simulated BMC, and the Redfish errors of DSP0266 clause 8.6."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 Listen = Callable[[Callable[[bytes], None]], Callable[[], None]]
-"""Begins to send a stream's bytes to somebody; what it returns ends it."""
+"""Starts to send a stream's bytes to a receiver; the returned function ends it."""
 
 
 class Answer(NamedTuple):
@@ -32,22 +32,22 @@ JSON_TYPE = "application/json;charset=utf-8"
 _SEVERITY = {2: "OK", 4: "Critical", 5: "Critical"}
 
 
-def dump(value: Any) -> bytes:
+def dump_json(value: Any) -> bytes:
     """Compact JSON."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def answer(status: int, value: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+def make_answer(status: int, value: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
     """An answer with a JSON body, or none."""
-    told = dict(headers or {})
+    sent = dict(headers or {})
     if value is None:
-        return Answer(status, told)
-    told.setdefault("Content-Type", JSON_TYPE)
-    return Answer(status, told, dump(value))
+        return Answer(status, sent)
+    sent.setdefault("Content-Type", JSON_TYPE)
+    return Answer(status, sent, dump_json(value))
 
 
-def message(key: str, text: str, args: Sequence[str] = (), **more: Any) -> Json:
-    """One Message object. `key` is "Base.1.18.Success"-like, in full."""
+def make_message(key: str, text: str, args: Sequence[str] = (), **more: Any) -> Json:
+    """One Message object. `key` is the complete one, such as "Base.1.18.Success"."""
     return {
         "@odata.type": "#Message.v1_1_1.Message",
         "MessageId": key,
@@ -59,7 +59,7 @@ def message(key: str, text: str, args: Sequence[str] = (), **more: Any) -> Json:
     }
 
 
-BASE_TEXTS = {  # the Base registry's texts, as far as they are used here
+BASE_TEXTS = {  # the subset of the Base registry that is used here
     "Success": "The request completed successfully.",
     "GeneralError": "A general error has occurred. See Resolution for information on how to "
     "resolve the error.",
@@ -122,16 +122,18 @@ BASE_TEXTS = {  # the Base registry's texts, as far as they are used here
 }
 
 
-def base(key: str, *args: str, resolution: str = "None.", severity: str = "Critical") -> Json:
+def make_base_message(
+    key: str, *args: str, resolution: str = "None.", severity: str = "Critical"
+) -> Json:
     """A message of the Base registry with its arguments filled in."""
     text = BASE_TEXTS[key]
     for n, arg in enumerate(args, 1):
         text = text.replace(f"%{n}", arg)
     registry = "Update.1.0" if key == "UpdateInProgress" else "Base.1.18"
-    return message(f"{registry}.{key}", text, args, severity=severity, resolution=resolution)
+    return make_message(f"{registry}.{key}", text, args, severity=severity, resolution=resolution)
 
 
-def error(
+def make_error(
     status: int,
     key: str,
     *args: str,
@@ -140,7 +142,7 @@ def error(
     prop: str = "",
 ) -> Answer:
     """An error answer with `@Message.ExtendedInfo`; `prop` names the property at fault."""
-    info = base(key, *args, resolution=resolution)
+    info = make_base_message(key, *args, resolution=resolution)
     if prop:
         info["RelatedProperties"] = [f"#/{prop}"]
     body = {
@@ -150,18 +152,18 @@ def error(
             "@Message.ExtendedInfo": [info],
         }
     }
-    return answer(status, body, headers)
+    return make_answer(status, body, headers)
 
 
-def done(status: int = 200) -> Answer:
-    """The plain "it is done" answer of an action."""
-    return answer(
+def answer_done(status: int = 200) -> Answer:
+    """The answer of an action that succeeded."""
+    return make_answer(
         status,
         {
             "error": {
                 "code": "Base.1.18.Success",
                 "message": BASE_TEXTS["Success"],
-                "@Message.ExtendedInfo": [base("Success", severity="OK")],
+                "@Message.ExtendedInfo": [make_base_message("Success", severity="OK")],
             }
         },
     )

@@ -1,9 +1,9 @@
-"""EventService of a simulated BMC: subscriptions and streams; events go to whoever asked.
+"""EventService of a simulated BMC: subscriptions and streams, and the events that they receive.
 
-Recorded BMCs of AMI, Dell and BlueField all name a `ServerSentEventUri`; Dell's service is disabled
-as it is shipped. The rest is as NVIDIA/bmcweb 7f3a16ae does, which was run: frames of a stream are
-numbered from 1 for each connection, and `Last-Event-ID` is looked up in the counter of events; no
-comments are sent; events that are posted carry no Context; subscriptions outlive a restart.
+Recorded BMCs of AMI, Dell and BlueField all name a `ServerSentEventUri`; Dell delivers its service
+disabled. The rest follows NVIDIA/bmcweb 7f3a16ae, which was run: frames of a stream are numbered
+from 1 for each connection, and `Last-Event-ID` is looked up in the counter of events; no comments
+are sent; posted events carry no Context; subscriptions survive a restart.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from provisioner.sim.redfish.redfish_answers import (
     Answer,
     Json,
     Listen,
-    answer,
-    done,
-    error,
-    message,
+    answer_done,
+    make_answer,
+    make_error,
+    make_message,
 )
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
-from provisioner.sim.redfish.tasks import stamp
+from provisioner.sim.redfish.tasks import format_time
 
 EVENTS = f"{ROOT}/EventService"
 SUBSCRIPTIONS = f"{EVENTS}/Subscriptions"
@@ -35,7 +35,7 @@ STREAMS_MAX = 10  # ours: no vendor publishes one
 EVENTS_KEPT = 200  # bmcweb's
 
 Deliver = Callable[[str, Json], None]
-"""Sends an event to a destination; what becomes of it does not matter to the BMC."""
+"""Sends an event to a destination; the BMC ignores the outcome."""
 
 
 class Events:
@@ -54,13 +54,13 @@ class Events:
         body = request.json or {}
         for name in ("Destination", "Protocol"):
             if not isinstance(body.get(name), str):
-                return error(400, "CreateFailedMissingReqProperties", name, prop=name)
+                return make_error(400, "CreateFailedMissingReqProperties", name, prop=name)
         if body["Protocol"] != "Redfish":
-            return error(400, "PropertyValueNotInList", body["Protocol"], "Protocol")
+            return make_error(400, "PropertyValueNotInList", body["Protocol"], "Protocol")
         if not body["Destination"].startswith(("http://", "https://")):
-            return error(400, "PropertyValueFormatError", body["Destination"], "Destination")
+            return make_error(400, "PropertyValueFormatError", body["Destination"], "Destination")
         if len(self.subscriptions) >= SUBSCRIPTIONS_MAX:
-            return error(503, "EventSubscriptionLimitExceeded")
+            return make_error(503, "EventSubscriptionLimitExceeded")
         self._counted += 1
         name = str(crc32(f"{self.bmc.name} {self._counted}".encode()))  # any 32 bits
         self.subscriptions[name] = {
@@ -76,8 +76,8 @@ class Events:
             "DeliveryRetryPolicy": "TerminateAfterRetries",
         }
         place = f"{SUBSCRIPTIONS}/{name}"
-        said = message("Base.1.18.Created", "The resource was created successfully")
-        return answer(201, {"@Message.ExtendedInfo": [said]}, {"Location": place})
+        created = make_message("Base.1.18.Created", "The resource was created successfully")
+        return make_answer(201, {"@Message.ExtendedInfo": [created]}, {"Location": place})
 
     def _subscription(self, name: str) -> Resource | None:
         if name not in self.subscriptions:
@@ -85,18 +85,18 @@ class Events:
 
         def delete(_: Request) -> Answer:
             del self.subscriptions[name]
-            return answer(200)
+            return make_answer(200)
 
         return Resource(lambda: self.subscriptions[name], delete=delete)
 
     def _forget(self, _: float) -> None:
-        """A BMC that restarts has no streams and no events; its subscriptions are written down."""
+        """Drop streams and events when the BMC restarts; its subscriptions are stored."""
         self.kept.clear()
         self._told = 0
 
     def _stream(self, request: Request) -> Answer:
         if len(self._listening) >= STREAMS_MAX:
-            return error(503, "ServiceTemporarilyUnavailable", "10")
+            return make_error(503, "ServiceTemporarilyUnavailable", "10")
         last = request.headers.get("last-event-id", "")
         after = int(last) if last.isascii() and last.isdigit() else self._told
         missed = [document for number, document in self.kept if number > after]
@@ -122,10 +122,10 @@ class Events:
             send(document)
 
     def emit(self, key: str, text: str, args: list[str], now: float, *, origin: str = "") -> None:
-        """Tell every subscriber."""
-        record = message(key, text, args)
+        """Send an event to every subscriber."""
+        record = make_message(key, text, args)
         self._told += 1
-        record |= {"EventId": str(self._told), "EventTimestamp": stamp(now), "MemberId": "0"}
+        record |= {"EventId": str(self._told), "EventTimestamp": format_time(now), "MemberId": "0"}
         record |= {"EventType": "Event", **({"OriginOfCondition": origin} if origin else {})}
         document = {"@odata.type": "#Event.v1_7_0.Event", "Name": "Event Log", "Events": [record]}
         self.kept.append((self._told, document))
@@ -133,37 +133,55 @@ class Events:
         for subscription in self.subscriptions.values():
             self.deliver(subscription["Destination"], document)
 
-    def report(self, name: str, values: Json) -> None:
+    def send_report(self, name: str, values: Json) -> None:
         """Send a metric report: property -> value."""
         metrics = [{"MetricProperty": p, "MetricValue": str(v)} for p, v in values.items()]
-        self._send({
-            "@odata.type": "#MetricReport.v1_4_2.MetricReport", "Id": name, "Name": name,
-            "MetricValues": metrics,
-        })  # fmt: skip
+        self._send(
+            {
+                "@odata.type": "#MetricReport.v1_4_2.MetricReport",
+                "Id": name,
+                "Name": name,
+                "MetricValues": metrics,
+            }
+        )
 
     def _test(self, request: Request) -> Answer:
         body = request.json or {}
         key = str(body.get("MessageId", "Base.1.18.Success"))
         self.emit(key, str(body.get("Message", "Test event")), [], request.now)
-        return done()
+        return answer_done()
 
     def mount(self, tree: Tree) -> None:
         """Put EventService into the tree."""
-        tree.live(EVENTS, lambda: {
-            **({"ServerSentEventUri": STREAM} if self.streamed else {}),
-            "@odata.type": "#EventService.v1_5_0.EventService", "Id": "EventService",
-            "Name": "Event Service", "ServiceEnabled": True,
-            "Status": {"State": "Enabled", "Health": "OK"},
-            "DeliveryRetryAttempts": 3, "DeliveryRetryIntervalSeconds": 60,
-            "EventFormatTypes": ["Event"], "RegistryPrefixes": ["Base", "TaskEvent", "Update"],
-            "Subscriptions": {"@odata.id": SUBSCRIPTIONS},
-            "Actions": {"#EventService.SubmitTestEvent":
-                        {"target": f"{EVENTS}/Actions/EventService.SubmitTestEvent"}},
-        })  # fmt: skip
-        tree.collection(SUBSCRIPTIONS, "EventDestinationCollection",
-                        lambda: list(self.subscriptions), resolve=self._subscription,
-                        post=self._subscribe)  # fmt: skip
-        tree.action(f"{EVENTS}/Actions/EventService.SubmitTestEvent", self._test)
+        tree.add_live(
+            EVENTS,
+            lambda: {
+                **({"ServerSentEventUri": STREAM} if self.streamed else {}),
+                "@odata.type": "#EventService.v1_5_0.EventService",
+                "Id": "EventService",
+                "Name": "Event Service",
+                "ServiceEnabled": True,
+                "Status": {"State": "Enabled", "Health": "OK"},
+                "DeliveryRetryAttempts": 3,
+                "DeliveryRetryIntervalSeconds": 60,
+                "EventFormatTypes": ["Event"],
+                "RegistryPrefixes": ["Base", "TaskEvent", "Update"],
+                "Subscriptions": {"@odata.id": SUBSCRIPTIONS},
+                "Actions": {
+                    "#EventService.SubmitTestEvent": {
+                        "target": f"{EVENTS}/Actions/EventService.SubmitTestEvent"
+                    }
+                },
+            },
+        )
+        tree.add_collection(
+            SUBSCRIPTIONS,
+            "EventDestinationCollection",
+            lambda: list(self.subscriptions),
+            resolve=self._subscription,
+            post=self._subscribe,
+        )
+        tree.add_action(f"{EVENTS}/Actions/EventService.SubmitTestEvent", self._test)
         stream = Resource()
         stream.stream = self._stream
         tree.put(STREAM, stream)

@@ -1,4 +1,4 @@
-"""FirmwareInventory of a simulated BMC: the running versions, as each vendor lists them."""
+"""FirmwareInventory of a simulated BMC: the running versions, in each vendor's list."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from provisioner.sim.redfish.redfish_tree import ROOT, Act, Resource, Tree
 from provisioner.sim.redfish.shapes import INVENTORY, Shape
 
 SOFTWARE_IDS = (
-    ("*ERoT*", "0xFF00"), ("HGX_FW_BMC_0", "0x0010"), ("HGX_FW_FPGA_0", "0x0050"),
-    ("HGX_FW_GPU_*", "0x0020"), ("HGX_FW_NVSwitch_*", "0x0070"),
-    ("HGX_FW_PCIeSwitch_*", "0x0040"), ("HGX_FW_PCIeRetimer_*", "0x8000"),
+    ("*ERoT*", "0xFF00"),
+    ("HGX_FW_BMC_0", "0x0010"),
+    ("HGX_FW_FPGA_0", "0x0050"),
+    ("HGX_FW_GPU_*", "0x0020"),
+    ("HGX_FW_NVSwitch_*", "0x0070"),
+    ("HGX_FW_PCIeSwitch_*", "0x0040"),
+    ("HGX_FW_PCIeRetimer_*", "0x8000"),
     ("BMC_Firmware", "0x0018"),
-)  # fmt: skip
+)
 
 
 @cache
@@ -27,14 +31,14 @@ def _software_id(item_id: str) -> str | None:
 
 
 def shown_id(item: Firmware) -> str:
-    """The id under which an item is listed: iDRAC puts the version into it."""
+    """The id in an item's list entry: iDRAC includes the version."""
     if "__" not in item.id:
         return item.id
     return re.sub(r"^(\w+-\d+-).*(__)", rf"\g<1>{item.running}\g<2>", item.id)
 
 
 class FirmwareInventory:
-    """The items behind one BMC whose parts are present."""
+    """The items of installed parts behind one BMC."""
 
     def __init__(self, machine: Machine, bmc: str, shape: Shape) -> None:
         self.machine, self.bmc, self.shape = machine, bmc, shape
@@ -58,7 +62,7 @@ class FirmwareInventory:
             "Version": version,
         }
         if not version and self.shape.name == "lenovo":
-            del shown["Version"]  # as captured: UEFI-Pending has none
+            del shown["Version"]  # the recorded UEFI-Pending has none
         software = _software_id(item.id)
         if software:
             shown["SoftwareId"] = software
@@ -73,20 +77,20 @@ class FirmwareInventory:
         return shown
 
     def _members(self) -> list[str]:
-        return [shown_id(item) for item in self.machine.items(self.bmc)]
+        return [shown_id(item) for item in self.machine.list_items(self.bmc)]
 
     def _member(self, item_id: str) -> Resource | None:
         item = self.machine.firmware.get((self.bmc, item_id))
-        if item is None or shown_id(item) != item_id:  # iDRAC's change with their version
-            items = self.machine.items(self.bmc)
+        if item is None or shown_id(item) != item_id:  # iDRAC's ids change with their version
+            items = self.machine.list_items(self.bmc)
             item = next((i for i in items if shown_id(i) == item_id), None)
         if item and item.device and not self.machine.device_present(item.device):
             return None
         return None if item is None else Resource(partial(self.show, item), partial=False)
 
     def mount(self, tree: Tree, post: Act | None) -> None:
-        """Put the collection into the tree; iDRAC takes images there (`post`)."""
-        tree.collection(
+        """Put the collection into the tree; iDRAC accepts images there (`post`)."""
+        tree.add_collection(
             INVENTORY,
             "SoftwareInventoryCollection",
             self._members,

@@ -1,23 +1,25 @@
-"""Logs of a simulated BMC: its event log, and dumps that it makes when it is asked to (DSP0268).
+"""Logs of a simulated BMC: its event log, and dumps that it creates on request (DSP0268).
 
-Entries are what the machine's `sel` holds; they outlive every reset, as on flash. A dump takes a
-while as a task, then stands in the log with the address of its data.
+Entries are those of the machine's `sel`; they survive every reset, as on flash. A dump runs as a
+task for a while, then appears in the log with the address of its data.
 """
 
 from __future__ import annotations
 
 from provisioner.sim.redfish.redfish_answers import Answer, Json
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_tree import Request, chosen
-from provisioner.sim.redfish.tasks import stamp
+from provisioner.sim.redfish.redfish_tree import Request, get_allowed_value
+from provisioner.sim.redfish.tasks import format_time
 
 DUMP_S = 40.0
 
 
-def mount(service: RedfishService, manager: str) -> Json:
-    """LogServices of a manager with `SEL` and `Dump`; the link to them."""
+def mount_logs(service: RedfishService, manager: str) -> Json:
+    """Put a manager's LogServices with `SEL` and `Dump` into the tree; return the link."""
     path = f"{manager}/LogServices"
-    service.tree.collection(path, "LogServiceCollection", lambda: ["SEL", "Dump"], partial=False)
+    service.tree.add_collection(
+        path, "LogServiceCollection", lambda: ["SEL", "Dump"], partial=False
+    )
     _event_log(service, f"{path}/SEL")
     _dump_log(service, f"{path}/Dump")
     return {"@odata.id": path}
@@ -25,56 +27,87 @@ def mount(service: RedfishService, manager: str) -> Json:
 
 def _event_log(service: RedfishService, path: str) -> None:
     machine, tree = service.machine, service.tree
-    tree.fixed(path, {
-        "@odata.type": "#LogService.v1_3_0.LogService", "Id": "SEL", "Name": "System Event Log",
-        "LogEntryType": "SEL", "Entries": {"@odata.id": f"{path}/Entries"},
-    }, partial=False)  # fmt: skip
+    tree.add_fixed(
+        path,
+        {
+            "@odata.type": "#LogService.v1_3_0.LogService",
+            "Id": "SEL",
+            "Name": "System Event Log",
+            "LogEntryType": "SEL",
+            "Entries": {"@odata.id": f"{path}/Entries"},
+        },
+        partial=False,
+    )
 
-    def entries() -> list[str]:
+    def list_entries() -> list[str]:
         for number, entry in enumerate(machine.sel, start=1):
             where = f"{path}/Entries/{number}"
             if where not in tree.resources:
-                tree.fixed(where, {
-                    "@odata.type": "#LogEntry.v1_13_0.LogEntry", "Id": str(number),
-                    "Name": f"Log Entry {number}", "EntryType": "SEL", **entry,
-                })  # fmt: skip
+                tree.add_fixed(
+                    where,
+                    {
+                        "@odata.type": "#LogEntry.v1_13_0.LogEntry",
+                        "Id": str(number),
+                        "Name": f"Log Entry {number}",
+                        "EntryType": "SEL",
+                        **entry,
+                    },
+                )
         return [str(number) for number in range(1, len(machine.sel) + 1)]
 
-    tree.collection(f"{path}/Entries", "LogEntryCollection", entries, partial=False)
+    tree.add_collection(f"{path}/Entries", "LogEntryCollection", list_entries, partial=False)
 
 
 def _dump_log(service: RedfishService, path: str) -> None:
     tree, tasks, schedule = service.tree, service.tasks, service.machine.schedule
     made: list[str] = []
     action = f"{path}/Actions/LogService.CollectDiagnosticData"
-    tree.fixed(path, {
-        "@odata.type": "#LogService.v1_3_0.LogService", "Id": "Dump", "Name": "Dump LogService",
-        "Entries": {"@odata.id": f"{path}/Entries"},
-        "Actions": {"#LogService.CollectDiagnosticData": {
-            "target": action,
-            "DiagnosticDataType@Redfish.AllowableValues": ["Manager", "OEM"]}},
-    }, partial=False)  # fmt: skip
-    tree.collection(f"{path}/Entries", "LogEntryCollection", lambda: made, partial=False)
+    tree.add_fixed(
+        path,
+        {
+            "@odata.type": "#LogService.v1_3_0.LogService",
+            "Id": "Dump",
+            "Name": "Dump LogService",
+            "Entries": {"@odata.id": f"{path}/Entries"},
+            "Actions": {
+                "#LogService.CollectDiagnosticData": {
+                    "target": action,
+                    "DiagnosticDataType@Redfish.AllowableValues": ["Manager", "OEM"],
+                }
+            },
+        },
+        partial=False,
+    )
+    tree.add_collection(f"{path}/Entries", "LogEntryCollection", lambda: made, partial=False)
 
     def collect(request: Request) -> Answer:
-        wanted = chosen(request, "CollectDiagnosticData", "DiagnosticDataType", ("Manager", "OEM"))
-        if isinstance(wanted, Answer):
-            return wanted
-        task = tasks.new("Collect diagnostic data", request.now, action)
+        kind = get_allowed_value(
+            request, "CollectDiagnosticData", "DiagnosticDataType", ("Manager", "OEM")
+        )
+        if isinstance(kind, Answer):
+            return kind
+        task = tasks.add_task("Collect diagnostic data", request.now, action)
 
-        def done(at: float) -> None:
+        def finish_dump(at: float) -> None:
             number = str(len(made) + 1)
             where = f"{path}/Entries/{number}"
-            tree.fixed(where, {
-                "@odata.type": "#LogEntry.v1_13_0.LogEntry", "Id": number, "EntryType": "Event",
-                "Name": f"Dump {number}", "Created": stamp(at), "DiagnosticDataType": wanted,
-                "AdditionalDataURI": f"{where}/attachment",
-            })  # fmt: skip
-            tree.fixed(f"{where}/attachment", {"journal": f"what {service.bmc.name} remembers"})
+            tree.add_fixed(
+                where,
+                {
+                    "@odata.type": "#LogEntry.v1_13_0.LogEntry",
+                    "Id": number,
+                    "EntryType": "Event",
+                    "Name": f"Dump {number}",
+                    "Created": format_time(at),
+                    "DiagnosticDataType": kind,
+                    "AdditionalDataURI": f"{where}/attachment",
+                },
+            )
+            tree.add_fixed(f"{where}/attachment", {"journal": f"what {service.bmc.name} remembers"})
             made.append(number)
-            task.end("Completed", at)
+            task.end_with("Completed", at)
 
-        schedule.at(request.now + DUMP_S, done)
-        return tasks.accepted(task)
+        schedule.plan_act(request.now + DUMP_S, finish_dump)
+        return tasks.answer_accepted(task)
 
-    tree.action(action, collect)
+    tree.add_action(action, collect)

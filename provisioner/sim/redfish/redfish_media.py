@@ -1,9 +1,9 @@
-"""Virtual media of a simulated BMC, with the oddities that vendors have there."""
+"""Virtual media of a simulated BMC, with the vendors' peculiarities."""
 
 from __future__ import annotations
 
 from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.redfish.redfish_answers import Answer, Json, done, error
+from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
 from provisioner.sim.redfish.redfish_tree import Request, Tree
 from provisioner.sim.redfish.shapes import Shape
 
@@ -11,7 +11,7 @@ INSERT = "VirtualMedia.InsertMedia"
 
 
 class Slot:
-    """One virtual drive. The first of a BMC is the one that the host boots from."""
+    """One virtual drive. The host boots from a BMC's first."""
 
     def __init__(self, machine: Machine, shape: Shape, bmc: str, path: str, *, boots: bool) -> None:
         self.machine, self.shape, self.path, self.boots = machine, shape, path, boots
@@ -44,37 +44,37 @@ class Slot:
         body = request.json or {}
         image = body.get("Image")
         if not isinstance(image, str) or not image:
-            return error(400, "ActionParameterMissing", INSERT, "Image")
+            return make_error(400, "ActionParameterMissing", INSERT, "Image")
         needed = ("UserName", "Password") if self.shape.media_needs_login else ()
         for name in needed:
             if name not in body:
-                return error(400, "ActionParameterMissing", INSERT, name)
+                return make_error(400, "ActionParameterMissing", INSERT, name)
         if self.image:
-            return error(409, "ResourceInUse")
+            return make_error(409, "ResourceInUse")
         self.image = image
         if self.boots:
             self.machine.host.media = image
-        self.machine.note(request.now, "media", "host", f"insert {image}")
-        return done()
+        self.machine.log_event(request.now, "media", "host", f"insert {image}")
+        return answer_done()
 
     def eject(self, request: Request) -> Answer:
         """EjectMedia."""
         if not self.image:
-            return error(400, "ResourceInUse", resolution="No media is inserted.")
+            return make_error(400, "ResourceInUse", resolution="No media is inserted.")
         if "media_sticks" not in self.bmc.troubles:
             self.image = ""
         if self.boots:
             self.machine.host.media = ""
-        self.machine.note(request.now, "media", "host", "eject")
-        return done()
+        self.machine.log_event(request.now, "media", "host", "eject")
+        return answer_done()
 
 
 def mount_media(tree: Tree, machine: Machine, shape: Shape, bmc: str, parent: str) -> None:
     """Put the slots below a manager into the tree."""
     path = f"{parent}/VirtualMedia"
-    tree.collection(path, "VirtualMediaCollection", lambda: shape.media)
+    tree.add_collection(path, "VirtualMediaCollection", lambda: shape.media)
     for n, name in enumerate(shape.media):
         slot = Slot(machine, shape, bmc, f"{path}/{name}", boots=n == 0)
-        tree.live(slot.path, slot.read)
-        tree.action(f"{slot.path}/Actions/VirtualMedia.InsertMedia", slot.insert)
-        tree.action(f"{slot.path}/Actions/VirtualMedia.EjectMedia", slot.eject)
+        tree.add_live(slot.path, slot.read)
+        tree.add_action(f"{slot.path}/Actions/VirtualMedia.InsertMedia", slot.insert)
+        tree.add_action(f"{slot.path}/Actions/VirtualMedia.EjectMedia", slot.eject)

@@ -1,13 +1,19 @@
-"""Resets of a simulated host and its BMCs: what a request really does, and when it is refused."""
+"""Resets of a simulated host and its BMCs: their true effect, and when they are refused."""
 
 from __future__ import annotations
 
 from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.redfish.redfish_answers import Answer, Json, done, error
-from provisioner.sim.redfish.redfish_tree import ROOT, Request, Tree, chosen, writable
+from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
+    Request,
+    Tree,
+    get_allowed_value,
+    make_patch_check,
+)
 from provisioner.sim.redfish.shapes import Shape
 
-RESET_DELAY_S = 1.0  # a BMC answers before it goes
+RESET_DELAY_S = 1.0  # a BMC answers before it restarts
 
 
 class Power:
@@ -19,60 +25,62 @@ class Power:
     def system_reset(self, request: Request) -> Answer:
         """ComputerSystem.Reset and Chassis.Reset."""
         allowed = self.shape.resets + self.shape.chassis_resets
-        wanted = chosen(request, "ComputerSystem.Reset", "ResetType", allowed)
-        if isinstance(wanted, Answer):
-            return wanted
+        reset_type = get_allowed_value(request, "ComputerSystem.Reset", "ResetType", allowed)
+        if isinstance(reset_type, Answer):
+            return reset_type
         machine, now = self.machine, request.now
         host = machine.host
         if "ignores_reset" in machine.bmcs[self.bmc].troubles:  # measured on a DGX
-            machine.note(now, "power_ignored", "host", wanted)
-            return done()
+            machine.log_event(now, "power_ignored", "host", reset_type)
+            return answer_done()
         off = host.power in ("Off", "PoweringOff")
-        if wanted in ("On", "ForceOn"):
+        if reset_type in ("On", "ForceOn"):
             if not off:
-                return error(400, "ResourceInUse", resolution="The host is on already.")
+                return make_error(400, "ResourceInUse", resolution="The host is on already.")
             machine.power_on(now)
-        elif wanted in ("ForceOff", "GracefulShutdown"):
+        elif reset_type in ("ForceOff", "GracefulShutdown"):
             if not off:
-                machine.power_off(now, graceful=wanted == "GracefulShutdown")
-        elif wanted == "PushPowerButton":
+                machine.power_off(now, graceful=reset_type == "GracefulShutdown")
+        elif reset_type == "PushPowerButton":
             if off:
                 machine.power_on(now)
             else:
                 machine.power_off(now, graceful=True)
-        elif wanted == "PowerCycle":
+        elif reset_type == "PowerCycle":
             machine.power_cycle(now)
-        elif wanted in ("ForceRestart", "GracefulRestart"):
+        elif reset_type in ("ForceRestart", "GracefulRestart"):
             if off:
                 machine.power_on(now)
             else:
-                machine.restart(now)
-        return done()
+                machine.restart_host(now)
+        return answer_done()
 
     def ac_cycle(self, request: Request) -> Answer:
-        """The vendor's action that takes standby power away."""
+        """The vendor's action that cuts standby power."""
         name, _, kind = self.shape.ac_cycle
-        wanted = chosen(request, name.lstrip("#"), "ResetType", (kind,))
-        if isinstance(wanted, Answer):
-            return wanted
+        reset_type = get_allowed_value(request, name.lstrip("#"), "ResetType", (kind,))
+        if isinstance(reset_type, Answer):
+            return reset_type
         if self.shape.ac_cycle_needs_off and self.machine.host.power != "Off":
-            return error(400, "ChassisPowerStateOffRequired", self.shape.chassis)
+            return make_error(400, "ChassisPowerStateOffRequired", self.shape.chassis)
         machine = self.machine
-        machine.schedule.at(request.now + RESET_DELAY_S, machine.ac_cycle)
-        return done()
+        machine.schedule.plan_act(request.now + RESET_DELAY_S, machine.ac_cycle)
+        return answer_done()
 
     def manager_reset(self, request: Request, manager: str = "") -> Answer:
         """Manager.Reset: the BMC answers, then it is gone."""
-        wanted = chosen(request, "Manager.Reset", "ResetType", self.shape.manager_resets)
-        if isinstance(wanted, Answer):
-            return wanted
-        self.machine.schedule.at(
+        reset_type = get_allowed_value(
+            request, "Manager.Reset", "ResetType", self.shape.manager_resets
+        )
+        if isinstance(reset_type, Answer):
+            return reset_type
+        self.machine.schedule.plan_act(
             request.now + RESET_DELAY_S,
             lambda at: self.machine.bmc_reset(self.bmc, at, manager),
         )
-        return done()
+        return answer_done()
 
-    def boot(self) -> Json:
+    def get_boot(self) -> Json:
         """The Boot property of a system."""
         more = {"BootNext": None} if "UefiBootNext" in self.shape.boot_targets else {}
         return {
@@ -85,17 +93,18 @@ class Power:
 
     def patch_system(self, body: Json, _: Request) -> Answer | None:
         """PATCH of a ComputerSystem: boot override, indicator, asset tag."""
-        known = ("SerialNumber", "PowerState", "Model", "Manufacturer", "UUID", "SystemType")
-        fault = writable("Boot", "IndicatorLED", "LocationIndicatorActive", "AssetTag",
-                         known=known)(body)  # fmt: skip
+        read_only = ("SerialNumber", "PowerState", "Model", "Manufacturer", "UUID", "SystemType")
+        fault = make_patch_check(
+            "Boot", "IndicatorLED", "LocationIndicatorActive", "AssetTag", read_only=read_only
+        )(body)
         if fault:
             return fault
         led = body.get("IndicatorLED", self.machine.host.indicator)
         if led not in ("Off", "Lit", "Blinking"):
-            return error(400, "PropertyValueNotInList", str(led), "IndicatorLED")
+            return make_error(400, "PropertyValueNotInList", str(led), "IndicatorLED")
         boot = body.get("Boot", {})
         if not isinstance(boot, dict):
-            return error(400, "PropertyValueTypeError", str(boot), "Boot")
+            return make_error(400, "PropertyValueTypeError", str(boot), "Boot")
         allowed = {
             "BootSourceOverrideTarget": self.shape.boot_targets,
             "BootSourceOverrideEnabled": ("Once", "Continuous", "Disabled"),
@@ -103,9 +112,11 @@ class Power:
         }
         for name, value in boot.items():
             if name not in allowed:
-                return error(400, "PropertyUnknown", name, prop=f"Boot/{name}")
+                return make_error(400, "PropertyUnknown", name, prop=f"Boot/{name}")
             if value not in allowed[name]:
-                return error(400, "PropertyValueNotInList", str(value), name, prop=f"Boot/{name}")
+                return make_error(
+                    400, "PropertyValueNotInList", str(value), name, prop=f"Boot/{name}"
+                )
         self.machine.host.indicator = led
         if "override_ignored" not in self.machine.bmcs[self.bmc].troubles:
             self.machine.host.override.update(boot)
@@ -121,16 +132,26 @@ def reset_action(
         return {
             f"#{action}": {"target": target, "ResetType@Redfish.AllowableValues": list(allowed)}
         }
-    tree.fixed(f"{path}/ResetActionInfo", {
-        "@odata.type": "#ActionInfo.v1_1_2.ActionInfo", "Id": "ResetActionInfo",
-        "Name": "Reset Action Info",
-        "Parameters": [{"Name": "ResetType", "Required": True, "DataType": "String",
-                        "AllowableValues": list(allowed)}],
-    })  # fmt: skip
+    tree.add_fixed(
+        f"{path}/ResetActionInfo",
+        {
+            "@odata.type": "#ActionInfo.v1_1_2.ActionInfo",
+            "Id": "ResetActionInfo",
+            "Name": "Reset Action Info",
+            "Parameters": [
+                {
+                    "Name": "ResetType",
+                    "Required": True,
+                    "DataType": "String",
+                    "AllowableValues": list(allowed),
+                }
+            ],
+        },
+    )
     info_path = f"{path}/ResetActionInfo"
     return {f"#{action}": {"target": target, "@Redfish.ActionInfo": info_path}}
 
 
-def link(*parts: str) -> Json:
+def make_link(*parts: str) -> Json:
     """A reference below the service root."""
     return {"@odata.id": "/".join((ROOT, *parts))}

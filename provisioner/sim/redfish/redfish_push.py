@@ -1,4 +1,4 @@
-"""The bodies in which images come: multipart forms, and the parameters beside the file."""
+"""The bodies that carry images: multipart forms, and the parameters beside the file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from provisioner.sim.redfish.redfish_answers import Answer, error
+from provisioner.sim.redfish.redfish_answers import Answer, make_error
 
 
 @dataclass(frozen=True)
@@ -15,13 +15,13 @@ class Part:
     """One part of a multipart/form-data body."""
 
     name: str
-    kind: str  # Content-Type, "" if it gives none
+    kind: str  # Content-Type, "" if absent
     data: bytes
 
 
 @dataclass(frozen=True)
 class Push:
-    """An image and what its sender asks for."""
+    """An image and its sender's parameters."""
 
     data: bytes
     targets: tuple[str, ...] = ()
@@ -30,15 +30,15 @@ class Push:
 
 
 def parse_multipart(headers: Mapping[str, str], body: bytes) -> list[Part] | None:
-    """The parts in order; None if the body is not what its Content-Type says (RFC 7578)."""
-    found = re.match(
+    """The parts in order; None if the body contradicts its Content-Type (RFC 7578)."""
+    boundary_match = re.match(
         r'multipart/form-data\s*;.*?boundary="?([^";]+)"?',
         headers.get("content-type", ""),
         re.IGNORECASE,
     )
-    if not found:
+    if not boundary_match:
         return None
-    mark = b"--" + found.group(1).encode()
+    mark = b"--" + boundary_match.group(1).encode()
     if mark + b"--" not in body:
         return None
     parts = []
@@ -48,9 +48,9 @@ def parse_multipart(headers: Mapping[str, str], body: bytes) -> list[Part] | Non
         head, blank, data = piece.partition(b"\r\n\r\n")
         if not blank:
             return None
-        told = head.decode("latin-1")
-        name = re.search(r'[;\s]name="?([^";\r\n]+)"?', told)
-        kind = re.search(r"^content-type:\s*([^\r\n]+)", told, re.IGNORECASE | re.MULTILINE)
+        head_text = head.decode("latin-1")
+        name = re.search(r'[;\s]name="?([^";\r\n]+)"?', head_text)
+        kind = re.search(r"^content-type:\s*([^\r\n]+)", head_text, re.IGNORECASE | re.MULTILINE)
         if not name:
             return None
         parts.append(Part(name.group(1), kind.group(1).strip() if kind else "", data))
@@ -63,25 +63,25 @@ def read_push(
     """The push in a multipart body, or the refusal. `strict`: the file must be an octet-stream."""
     parts = parse_multipart(headers, body)
     if parts is None:
-        return error(415, "UnsupportedMediaType")
+        return make_error(415, "UnsupportedMediaType")
     by_name = {p.name: p for p in parts}
     if "UpdateFile" not in by_name:
-        return error(400, "PropertyMissing", "UpdateFile")
+        return make_error(400, "PropertyMissing", "UpdateFile")
     file = by_name["UpdateFile"]
     if strict and file.kind != "application/octet-stream":
-        return error(415, "UnsupportedMediaType")
+        return make_error(415, "UnsupportedMediaType")
     try:
-        asked = json.loads(by_name["UpdateParameters"].data or b"{}")
+        parameters = json.loads(by_name["UpdateParameters"].data or b"{}")
     except KeyError:
-        asked = {}
+        parameters = {}
     except (ValueError, RecursionError):
-        return error(400, "MalformedJSON")
-    if not isinstance(asked, dict):
-        return error(400, "MalformedJSON")
-    targets = asked.get("Targets") or []
+        return make_error(400, "MalformedJSON")
+    if not isinstance(parameters, dict):
+        return make_error(400, "MalformedJSON")
+    targets = parameters.get("Targets") or []
     if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):
-        return error(400, "PropertyValueTypeError", str(targets), "Targets")
-    when = asked.get("@Redfish.OperationApplyTime", "Immediate")
+        return make_error(400, "PropertyValueTypeError", str(targets), "Targets")
+    when = parameters.get("@Redfish.OperationApplyTime", "Immediate")
     if apply_times and when not in apply_times:
-        return error(400, "PropertyValueNotInList", str(when), "@Redfish.OperationApplyTime")
-    return Push(file.data, tuple(targets), asked.get("ForceUpdate") is True, str(when))
+        return make_error(400, "PropertyValueNotInList", str(when), "@Redfish.OperationApplyTime")
+    return Push(file.data, tuple(targets), parameters.get("ForceUpdate") is True, str(when))

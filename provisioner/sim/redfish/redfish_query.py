@@ -6,21 +6,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.sim.redfish.redfish_answers import Answer, Json, error
+from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
 from provisioner.sim.redfish.redfish_tree import Tree
 from provisioner.sim.redfish.shapes import Shape
 
 
 class QueryFault(Exception):
-    """A query that cannot be answered; carries the answer that says so."""
+    """A query that cannot be answered; carries the error answer."""
 
-    def __init__(self, told: Answer) -> None:
+    def __init__(self, answer: Answer) -> None:
         super().__init__()
-        self.answer = told
+        self.answer = answer
 
 
-def page(value: Json, path: str, query: Mapping[str, str], page_max: int) -> Json:
-    """A part of a collection with its nextLink."""
+def cut_page(value: Json, path: str, query: Mapping[str, str], page_max: int) -> Json:
+    """One page of a collection with its nextLink."""
     members = value["Members"]
     skip = _number(query, "$skip", query.get("$skiptoken", "0"))
     top = _number(query, "$top", str(len(members)))
@@ -37,18 +37,18 @@ def _number(query: Mapping[str, str], name: str, default: str) -> int:
     text = query.get(name, default)
     if not text.isdigit():
         if text.lstrip("-").isdigit():
-            raise QueryFault(error(400, "QueryParameterOutOfRange", text, name, ">= 0"))
-        raise QueryFault(error(400, "QueryParameterValueTypeError", text, name))
+            raise QueryFault(make_error(400, "QueryParameterOutOfRange", text, name, ">= 0"))
+        raise QueryFault(make_error(400, "QueryParameterValueTypeError", text, name))
     return int(text)
 
 
-def expand(value: Json, asked: str, tree: Tree, shape: Shape) -> Json:
-    """The resource with linked ones in place; deeper than the service's limit is cut."""
-    found = re.fullmatch(r"([.~*])(?:\(\$levels=(\d+)\))?", asked)
-    if not found:
-        raise QueryFault(error(400, "QueryParameterValueTypeError", asked, "$expand"))
-    levels = min(int(found.group(2) or 1), shape.expand_levels)
-    kind = found.group(1)
+def expand_links(value: Json, option: str, tree: Tree, shape: Shape) -> Json:
+    """The resource with its links expanded, up to the service's limit."""
+    match = re.fullmatch(r"([.~*])(?:\(\$levels=(\d+)\))?", option)
+    if not match:
+        raise QueryFault(make_error(400, "QueryParameterValueTypeError", option, "$expand"))
+    levels = min(int(match.group(2) or 1), shape.expand_levels)
+    kind = match.group(1)
     return {
         key: part if _skipped(kind, key) else _whole(part, levels, kind, tree, shape)
         for key, part in value.items()
@@ -60,7 +60,7 @@ def _skipped(kind: str, key: str) -> bool:
 
 
 def _whole(value: Any, levels: int, kind: str, tree: Tree, shape: Shape) -> Any:
-    """`value` with its references resolved; all of it was asked for by `kind`."""
+    """`value` with its references resolved; `kind` selects them."""
     if isinstance(value, list):
         return [_whole(v, levels, kind, tree, shape) for v in value]
     if not isinstance(value, dict):
@@ -84,6 +84,6 @@ def _whole(value: Any, levels: int, kind: str, tree: Tree, shape: Shape) -> Any:
 
 
 def select(value: Json, names: str) -> Json:
-    """Only the named properties, and the annotations that every resource needs."""
-    wanted = {name.strip().partition("/")[0] for name in names.split(",")}
-    return {k: v for k, v in value.items() if k in wanted or k.startswith("@odata")}
+    """The named properties, and the annotations that every resource needs."""
+    selected = {name.strip().partition("/")[0] for name in names.split(",")}
+    return {k: v for k, v in value.items() if k in selected or k.startswith("@odata")}

@@ -41,11 +41,17 @@ BASE = _base()
 
 def mount_registries(tree: Tree) -> None:
     """Put Registries and JsonSchemas into the tree."""
-    tree.collection(PATH, "MessageRegistryFileCollection", lambda: ["Base"])
-    tree.fixed(f"{PATH}/Base", {
-        "@odata.type": "#MessageRegistryFile.v1_1_3.MessageRegistryFile", "Id": "Base",
-        "Name": "Base Message Registry File", "Registry": "Base.1.18", "Languages": ["en"],
-        "Location": [{"Language": "en", "Uri": f"{PATH}/Base/Base.1.18.0.json"}],
-    })  # fmt: skip
-    tree.fixed(f"{PATH}/Base/Base.1.18.0.json", BASE)
-    tree.collection(f"{ROOT}/JsonSchemas", "JsonSchemaFileCollection", list)
+    tree.add_collection(PATH, "MessageRegistryFileCollection", lambda: ["Base"])
+    tree.add_fixed(
+        f"{PATH}/Base",
+        {
+            "@odata.type": "#MessageRegistryFile.v1_1_3.MessageRegistryFile",
+            "Id": "Base",
+            "Name": "Base Message Registry File",
+            "Registry": "Base.1.18",
+            "Languages": ["en"],
+            "Location": [{"Language": "en", "Uri": f"{PATH}/Base/Base.1.18.0.json"}],
+        },
+    )
+    tree.add_fixed(f"{PATH}/Base/Base.1.18.0.json", BASE)
+    tree.add_collection(f"{ROOT}/JsonSchemas", "JsonSchemaFileCollection", list)

@@ -1,4 +1,4 @@
-"""Sensors of a simulated server's chassis: heat, fans and power, with the BMC's own limits."""
+"""Sensors of a simulated server's chassis: temperature, fans and power, with the BMC's limits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _FANS = 6
 INLET_C, CPU_C, GPU_C, FAN_PERCENT = 24.0, 48.0, 38.0, 45.0
 
 
-def mount(tree: Tree, machine: Machine, chassis: str) -> Json:
-    """Put the collection below a chassis; the link that the chassis shows to it."""
+def mount_sensors(tree: Tree, machine: Machine, chassis: str) -> Json:
+    """Put the collection below a chassis; return the chassis's link to it."""
     path = f"{chassis}/Sensors"
     names = ["Inlet_Temp", *(f"Fan_{n + 1}" for n in range(_FANS))]
     names += [f"{d.slot}_Temp" for d in machine.devices.values() if d.kind in ("cpu", "gpu")]
-    tree.collection(path, "SensorCollection", lambda: names)
+    tree.add_collection(path, "SensorCollection", lambda: names)
     for name in names:
-        tree.live(f"{path}/{name}", partial(_sensor, machine, name))
+        tree.add_live(f"{path}/{name}", partial(_sensor, machine, name))
     return {"@odata.id": path}
 
 
@@ -31,7 +31,7 @@ def _sensor(machine: Machine, name: str) -> Json:
     if device is not None:
         value = float(device.traits.get("temperature", GPU_C if device.kind == "gpu" else CPU_C))
         limit = 92.0 if device.kind == "gpu" else 98.0
-    if name in machine.faults:  # a fault of a sensor's name: it is where its limit is
+    if name in machine.faults:  # a fault with a sensor's name: its value is at the limit
         value = 0.0 if fan else 99.0
     shown: Json = {
         "@odata.type": "#Sensor.v1_2_0.Sensor",

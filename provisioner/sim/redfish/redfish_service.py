@@ -1,7 +1,7 @@
 """One simulated Redfish service without a transport: a request goes in, an answer comes out.
 
-Protocol rules are DSP0266's; what a vendor does differently is in its `Shape`. Faults are put in
-front of `handle` by whoever wants them.
+The protocol rules are DSP0266's; a vendor's deviations are in its `Shape`. Callers put faults in
+front of `handle`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,16 @@ from zlib import crc32
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.accounts import ACCOUNTS, Account, Accounts
-from provisioner.sim.redfish.redfish_answers import GONE, JSON_TYPE, Answer, Json, dump, error
+from provisioner.sim.redfish.redfish_answers import (
+    GONE,
+    JSON_TYPE,
+    Answer,
+    Json,
+    dump_json,
+    make_error,
+)
 from provisioner.sim.redfish.redfish_events import Events
-from provisioner.sim.redfish.redfish_query import QueryFault, expand, page, select
+from provisioner.sim.redfish.redfish_query import QueryFault, cut_page, expand_links, select
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
 from provisioner.sim.redfish.sessions import SESSIONS, Sessions
 from provisioner.sim.redfish.shapes import Shape
@@ -29,7 +36,7 @@ UNSAFE = frozenset({"POST", "PATCH", "DELETE", "PUT"})
 
 
 class RedfishService:
-    """A BMC's service. `tree` holds its resources; `requests` counts what it answered."""
+    """A BMC's service. `tree` holds its resources; `requests` counts its answers."""
 
     def __init__(self, machine: Machine, bmc: str, shape: Shape, clock: SimClock) -> None:
         self.machine, self.shape, self.clock = machine, shape, clock
@@ -39,7 +46,7 @@ class RedfishService:
         self.sessions = Sessions(self.accounts)
         self.tasks = TaskTable(self.bmc, shape)
         self.requests = 0
-        self.events: Events | None = None  # set when its event service is mounted
+        self.events: Events | None = None  # set together with its event service
 
     def handle(
         self,
@@ -50,23 +57,23 @@ class RedfishService:
         body: bytes,
         peer: str = "",
     ) -> Answer:
-        """Answer one request. Header names are lowercase; `peer` is who asks, for the log."""
+        """Answer one request. Header names are lowercase; `peer` is the client, for the log."""
         now = self.clock.now()
         self.machine.schedule.advance(now)
         self.requests += 1
-        phase = self.bmc.phase(now)
+        phase = self.bmc.get_phase(now)
         if phase == "gone":
             return GONE
         if phase == "starting":
             headers = {"Retry-After": RETRY_S}
-            return error(503, "ServiceTemporarilyUnavailable", RETRY_S, headers=headers)
+            return make_error(503, "ServiceTemporarilyUnavailable", RETRY_S, headers=headers)
         path = unquote(path)
         if path != "/" and path.endswith("/"):
             path = path[:-1]
-        told = self._answer(method, path, query, headers, body, now, partial=phase == "partial")
+        answer = self._answer(method, path, query, headers, body, now, partial=phase == "partial")
         if method == "HEAD":
-            told = told._replace(body=b"")
-        return told._replace(headers={"OData-Version": "4.0", **_COMMON, **told.headers})
+            answer = answer._replace(body=b"")
+        return answer._replace(headers={"OData-Version": "4.0", **_COMMON, **answer.headers})
 
     def _answer(
         self,
@@ -80,13 +87,13 @@ class RedfishService:
         partial: bool,
     ) -> Answer:
         if headers.get("odata-version", "4.0") != "4.0":
-            return error(412, "HeaderInvalid", "OData-Version")
+            return make_error(412, "HeaderInvalid", "OData-Version")
         login = method == "POST" and path in (SESSIONS, f"{SESSIONS}/Members")
         account: Account | None = None
         if not login and not (path in PUBLIC and method in ("GET", "HEAD")):
             account = self._who(headers, now)
             if account is None:
-                return error(401, "NoValidSession", headers={"WWW-Authenticate": _CHALLENGE})
+                return make_error(401, "NoValidSession", headers={"WWW-Authenticate": _CHALLENGE})
             refusal = self._forbidden(account, method, path)
             if refusal:
                 return refusal
@@ -105,24 +112,24 @@ class RedfishService:
             account = None if name is None else self.accounts.accounts.get(name)
             return account if account and account.enabled else None
         basic = headers.get("authorization")
-        return self.accounts.basic(basic, now) if basic else None
+        return self.accounts.authenticate_basic(basic, now) if basic else None
 
     def _forbidden(self, account: Account, method: str, path: str) -> Answer | None:
         own = f"{ACCOUNTS}/{account.id}"
         if account.change_required:
-            # DSP0266 13.3.7.1: nothing but the own account until its password was changed
+            # DSP0266 13.3.7.1: only its own account until its password is changed
             if path == own and method in ("GET", "HEAD", "PATCH"):
                 return None
             if path.startswith(f"{SESSIONS}/") and method == "DELETE":
                 return None
-            return error(403, "PasswordChangeRequired", own)
+            return make_error(403, "PasswordChangeRequired", own)
         if method not in UNSAFE or account.role == "Administrator":
             return None
         if path.startswith(SESSIONS) or (path == own and method == "PATCH"):
             return None
-        kept = (f"{ROOT}/AccountService", f"{ROOT}/Managers", f"{ROOT}/UpdateService")
-        if account.role == "ReadOnly" or path.startswith(kept):
-            return error(403, "InsufficientPrivilege")
+        allowed_prefixes = (f"{ROOT}/AccountService", f"{ROOT}/Managers", f"{ROOT}/UpdateService")
+        if account.role == "ReadOnly" or path.startswith(allowed_prefixes):
+            return make_error(403, "InsufficientPrivilege")
         return None
 
     # --- reading
@@ -133,22 +140,26 @@ class RedfishService:
         if resource is None:
             monitored = self.tasks.monitor_at(path)
             if monitored is None:
-                return error(404, "ResourceMissingAtURI", path)
+                return make_error(404, "ResourceMissingAtURI", path)
             return monitored
         if request.method not in ("GET", "HEAD"):
-            return error(405, "OperationNotAllowed", headers={"Allow": resource.methods()})
+            return make_error(
+                405, "OperationNotAllowed", headers={"Allow": resource.list_methods()}
+            )
         if resource.stream is not None:
             return resource.stream(request)
         if resource.read is None:
-            return error(405, "OperationNotAllowed", headers={"Allow": resource.methods()})
+            return make_error(
+                405, "OperationNotAllowed", headers={"Allow": resource.list_methods()}
+            )
         if self._late(resource, path, request.now, partial=partial):
-            return error(404, "ResourceMissingAtURI", path)
+            return make_error(404, "ResourceMissingAtURI", path)
         refusal = resource.refuses() if resource.refuses else None
         if refusal:
             return refusal
         value = resource.read()
         if value is None:
-            return error(404, "ResourceMissingAtURI", path)
+            return make_error(404, "ResourceMissingAtURI", path)
         if path == f"{ROOT}/$metadata":
             return Answer(200, {"Content-Type": "application/xml;charset=utf-8"}, value["xml"])
         if partial and resource.collection and not resource.partial:
@@ -164,20 +175,20 @@ class RedfishService:
         if partial and not resource.partial and not resource.collection:
             return True
         late = self.shape.task_late_s
-        return bool(late) and self.tasks.hidden(path.removeprefix(self.shape.task_prefix), now)
+        return bool(late) and self.tasks.is_hidden(path.removeprefix(self.shape.task_prefix), now)
 
     def _queried(self, value: Json, request: Request, resource: Resource) -> Json:
         for name in request.query:
-            known = ("$expand", "$select", "$top", "$skip", "$skiptoken")
-            if name.startswith("$") and name not in known:
-                raise QueryFault(error(501, "QueryNotSupported"))
+            supported = ("$expand", "$select", "$top", "$skip", "$skiptoken")
+            if name.startswith("$") and name not in supported:
+                raise QueryFault(make_error(501, "QueryNotSupported"))
         if resource.collection:
-            value = page(value, request.path, request.query, self._page_max())
-        asked = request.query.get("$expand")
-        if asked is not None:
+            value = cut_page(value, request.path, request.query, self._page_max())
+        expand_option = request.query.get("$expand")
+        if expand_option is not None:
             if not self.shape.expand_levels:
-                raise QueryFault(error(501, "QueryNotSupported"))
-            value = expand(value, asked, self.tree, self.shape)
+                raise QueryFault(make_error(501, "QueryNotSupported"))
+            value = expand_links(value, expand_option, self.tree, self.shape)
         if "$select" in request.query:
             value = select(value, request.query["$select"])
         return value
@@ -190,11 +201,13 @@ class RedfishService:
     def _change(self, request: Request) -> Answer:
         resource = self.tree.find(request.path)
         if resource is None:
-            return error(404, "ResourceMissingAtURI", request.path)
+            return make_error(404, "ResourceMissingAtURI", request.path)
         method = request.method
         able = {"POST": resource.post, "DELETE": resource.delete, "PATCH": resource.patch}
         if able.get(method) is None:
-            return error(405, "OperationNotAllowed", headers={"Allow": resource.methods()})
+            return make_error(
+                405, "OperationNotAllowed", headers={"Allow": resource.list_methods()}
+            )
         if method == "DELETE":
             assert resource.delete is not None
             return resource.delete(request)
@@ -205,7 +218,7 @@ class RedfishService:
                 return got
             request = request._replace(json=got)
         elif method == "PATCH" or kind == "text/plain":
-            return error(415, "UnsupportedMediaType")
+            return make_error(415, "UnsupportedMediaType")
         if method == "POST":
             assert resource.post is not None
             return resource.post(request)
@@ -216,22 +229,22 @@ class RedfishService:
         assert resource.read is not None
         before = resource.read()
         if before is None:
-            return error(404, "ResourceMissingAtURI", request.path)
-        wanted = request.headers.get("if-match")
-        if wanted is None and self.shape.if_match and not request.path.startswith(ACCOUNTS):
-            return error(428, "PreconditionRequired")
-        if wanted is not None and wanted.strip() != "*":
-            etag = f'"{crc32(dump(before)):08x}"'
-            # RFC 9110 13.1.1: compared strongly, a weak tag never fits
-            if etag not in [w.strip() for w in wanted.split(",")]:
-                return error(412, "PreconditionFailed")
+            return make_error(404, "ResourceMissingAtURI", request.path)
+        if_match = request.headers.get("if-match")
+        if if_match is None and self.shape.if_match and not request.path.startswith(ACCOUNTS):
+            return make_error(428, "PreconditionRequired")
+        if if_match is not None and if_match.strip() != "*":
+            etag = f'"{crc32(dump_json(before)):08x}"'
+            # RFC 9110 13.1.1: a strong comparison, so a weak tag never matches
+            if etag not in [w.strip() for w in if_match.split(",")]:
+                return make_error(412, "PreconditionFailed")
         if not request.json:
-            return error(400, "MalformedJSON")
+            return make_error(400, "MalformedJSON")
         refusal = resource.patch(request.json, request)
         if refusal is not None:
             return refusal
         after = resource.read() or {}
-        body = dump(after)
+        body = dump_json(after)
         return Answer(200, {"Content-Type": JSON_TYPE, "ETag": f'"{crc32(body):08x}"'}, body)
 
 
@@ -240,14 +253,14 @@ _COMMON = {"Cache-Control": "no-cache", "Server": "simulated"}
 
 
 def _shown(value: Json, request: Request, resource: Resource) -> Answer:
-    """A resource with its ETag; the ETag is over what the resource says, not over itself."""
-    body = dump(value)
+    """A resource with its ETag; the ETag covers the resource without the ETag itself."""
+    body = dump_json(value)
     etag = f'"{crc32(body):08x}"'
     if request.headers.get("if-none-match") == etag:
         return Answer(304, {"ETag": etag})
-    if resource.patch:  # who may change it must find its ETag in a collection's answer too
-        body = dump({**value, "@odata.etag": etag})
-    headers = {"Content-Type": JSON_TYPE, "ETag": etag, "Allow": resource.methods()}
+    if resource.patch:  # clients need the ETag of a writable member in its collection too
+        body = dump_json({**value, "@odata.etag": etag})
+    headers = {"Content-Type": JSON_TYPE, "ETag": etag, "Allow": resource.list_methods()}
     if "@odata.type" in value:
         headers["Link"] = f"<{_schema(value['@odata.type'])}>; rel=describedby"
     return Answer(200, headers, body)
@@ -264,5 +277,5 @@ def _parse(body: bytes) -> Json | Answer:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return error(400, "MalformedJSON")
-    return value if isinstance(value, dict) else error(400, "MalformedJSON")
+        return make_error(400, "MalformedJSON")
+    return value if isinstance(value, dict) else make_error(400, "MalformedJSON")

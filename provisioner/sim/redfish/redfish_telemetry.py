@@ -1,7 +1,7 @@
-"""TelemetryService of a simulated HGX host: metric reports that are made when they are asked for.
+"""TelemetryService of a simulated HGX host: metric reports that are created on request.
 
-Names and shapes as published of NVIDIA's OpenBMC (a DGX H100's recorded tree, `#/` within the
-metric's property); the reports are of the type OnRequest, so that nobody streams them.
+Names and shapes follow NVIDIA's OpenBMC (a DGX H100's recorded tree, `#/` within the metric's
+property); the reports are of the type OnRequest, so that nothing streams them.
 """
 
 from __future__ import annotations
@@ -18,21 +18,27 @@ ENVIRONMENT, PROCESSORS = "HGX_PlatformEnvironmentMetrics_0", "HGX_ProcessorMetr
 AT = "2020-12-11T16:40:46.613+00:00"  # as recorded: a BMC's clock may be years off
 
 
-def mount(tree: Tree, machine: Machine, board: str) -> None:
+def mount_telemetry(tree: Tree, machine: Machine, board: str) -> None:
     """Put the service and its reports into the tree; `board`: the system of the GPUs."""
-    tree.fixed(TELEMETRY, {
-        "@odata.type": "#TelemetryService.v1_2_1.TelemetryService", "Id": "TelemetryService",
-        "Name": "TelemetryService", "ServiceEnabled": True, "MinCollectionInterval": "PT10M",
-        "MetricReports": {"@odata.id": f"{TELEMETRY}/MetricReports"},
-    })  # fmt: skip
+    tree.add_fixed(
+        TELEMETRY,
+        {
+            "@odata.type": "#TelemetryService.v1_2_1.TelemetryService",
+            "Id": "TelemetryService",
+            "Name": "TelemetryService",
+            "ServiceEnabled": True,
+            "MinCollectionInterval": "PT10M",
+            "MetricReports": {"@odata.id": f"{TELEMETRY}/MetricReports"},
+        },
+    )
     path = f"{TELEMETRY}/MetricReports"
     reports: dict[str, Callable[[], list[Json]]] = {
         ENVIRONMENT: lambda: _temperatures(machine),
         PROCESSORS: lambda: _errors(machine, board),
     }
-    tree.collection(path, "MetricReportCollection", lambda: list(reports), partial=False)
+    tree.add_collection(path, "MetricReportCollection", lambda: list(reports), partial=False)
     for name, values in reports.items():
-        tree.live(f"{path}/{name}", partial(_report, name, values), partial=False)
+        tree.add_live(f"{path}/{name}", partial(_report, name, values), partial=False)
 
 
 def _report(name: str, values: Callable[[], list[Json]]) -> Json:
@@ -49,7 +55,7 @@ def _temperatures(machine: Machine) -> list[Json]:
 
 
 def _errors(machine: Machine, board: str) -> list[Json]:
-    """What each GPU's PCIe link counted; the trait `pcie_fatal` is what a fault adds."""
+    """The counters of each GPU's PCIe link; a fault adds the trait `pcie_fatal`."""
     return [
         _metric(
             f"{ROOT}/Systems/{board}/Processors/{d.slot}/ProcessorMetrics#/PCIeErrors/{name}",

@@ -1,4 +1,4 @@
-"""The resources of one simulated Redfish service: what is read, changed, created, deleted where."""
+"""The resources of one simulated Redfish service, and the methods that each path allows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from provisioner.sim.redfish.redfish_answers import Answer, Json, answer, base, error
+from provisioner.sim.redfish.redfish_answers import (
+    Answer,
+    Json,
+    make_answer,
+    make_base_message,
+    make_error,
+)
 
 ROOT = "/redfish/v1"
 
 
 class Request(NamedTuple):
-    """A request whose body was read as JSON where it is JSON (None otherwise)."""
+    """A request with its body parsed if it is JSON (None otherwise)."""
 
     method: str
     path: str
@@ -20,7 +26,7 @@ class Request(NamedTuple):
     headers: Mapping[str, str]  # names in lowercase
     body: bytes
     json: Json | None
-    account: str  # name of the account that asks, "" without login
+    account: str  # name of the authenticated account, "" without login
     now: float
 
 
@@ -30,7 +36,7 @@ Change = Callable[[Json, Request], Answer | None]
 
 
 class Resource:
-    """One path. `read` returns None while the resource is not there."""
+    """One path. `read` returns None while the resource does not exist."""
 
     __slots__ = ("collection", "delete", "partial", "patch", "post", "read", "refuses", "stream")
 
@@ -46,21 +52,21 @@ class Resource:
     ) -> None:
         self.read, self.patch, self.post, self.delete = read, patch, post, delete
         self.collection = collection
-        self.partial = partial  # there already while the BMC is still starting
+        self.partial = partial  # served already while the BMC is starting
         self.refuses: Callable[[], Answer | None] | None = None  # answers instead of `read`
-        self.stream: Act | None = None  # of a path whose answer does not end
+        self.stream: Act | None = None  # of a path with an endless answer
 
-    def methods(self) -> str:
-        """For the `Allow` header."""
-        told = ["GET", "HEAD"] if self.read else []
-        told += ["PATCH"] if self.patch else []
-        told += ["POST"] if self.post else []
-        told += ["DELETE"] if self.delete else []
-        return ", ".join(told)
+    def list_methods(self) -> str:
+        """The methods for the `Allow` header."""
+        methods = ["GET", "HEAD"] if self.read else []
+        methods += ["PATCH"] if self.patch else []
+        methods += ["POST"] if self.post else []
+        methods += ["DELETE"] if self.delete else []
+        return ", ".join(methods)
 
 
 class Tree:
-    """Path → resource. Members that come and go are found by the resolver of their collection."""
+    """Path → resource. A collection's resolver finds members that come and go."""
 
     def __init__(self) -> None:
         self.resources: dict[str, Resource] = {}
@@ -68,34 +74,34 @@ class Tree:
 
     def find(self, path: str) -> Resource | None:
         """The resource at a path (without a trailing slash), or None."""
-        found = self.resources.get(path)
-        if found is None and self._resolvers:
+        resource = self.resources.get(path)
+        if resource is None and self._resolvers:
             parent, _, name = path.rpartition("/")
             resolve = self._resolvers.get(parent)
-            found = resolve(name) if resolve else None
-        return found
+            resource = resolve(name) if resolve else None
+        return resource
 
     def put(self, path: str, resource: Resource) -> None:
         """Add a resource."""
         self.resources[path] = resource
 
-    def fixed(self, path: str, value: Json, *, partial: bool = True) -> None:
-        """Add a resource that never changes."""
+    def add_fixed(self, path: str, value: Json, *, partial: bool = True) -> None:
+        """Add a constant resource."""
         value = {"@odata.id": path, **value}
         self.resources[path] = Resource(lambda: value, partial=partial)
 
-    def live(
+    def add_live(
         self, path: str, read: Read, *, patch: Change | None = None, partial: bool = True
     ) -> None:
-        """Add a resource that is made anew at each read."""
+        """Add a resource that each read builds."""
 
-        def whole() -> Json | None:
+        def read_whole() -> Json | None:
             value = read()
             return None if value is None else {"@odata.id": path, **value}
 
-        self.resources[path] = Resource(whole, patch=patch, partial=partial)
+        self.resources[path] = Resource(read_whole, patch=patch, partial=partial)
 
-    def collection(
+    def add_collection(
         self,
         path: str,
         schema: str,
@@ -122,13 +128,15 @@ class Tree:
         if resolve:
             self._resolvers[path] = resolve
 
-    def action(self, path: str, act: Act) -> None:
+    def add_action(self, path: str, act: Act) -> None:
         """Add an action target."""
         self.resources[path] = Resource(post=act)
 
 
-def writable(*allowed: str, known: Sequence[str] = ()) -> Callable[[Json], Answer | None]:
-    """A check of a PATCH body: unknown and read-only properties are refused by name.
+def make_patch_check(
+    *allowed: str, read_only: Sequence[str] = ()
+) -> Callable[[Json], Answer | None]:
+    """A check of a PATCH body that refuses unknown and read-only properties by name.
 
     Annotations are ignored (DSP0266 clause 7.7.2).
     """
@@ -137,25 +145,27 @@ def writable(*allowed: str, known: Sequence[str] = ()) -> Callable[[Json], Answe
         for name in body:
             if "@" in name or name in allowed:
                 continue
-            if name in known or name in ("Id", "Name", "Description", "Status", "Links"):
-                return error(400, "PropertyNotWritable", name, prop=name)
-            return error(400, "PropertyUnknown", name, prop=name)
+            if name in read_only or name in ("Id", "Name", "Description", "Status", "Links"):
+                return make_error(400, "PropertyNotWritable", name, prop=name)
+            return make_error(400, "PropertyUnknown", name, prop=name)
         return None
 
     return check
 
 
-def chosen(request: Request, action: str, name: str, allowed: Sequence[str]) -> Answer | str:
-    """The value of an action's parameter from its allowable values, or the refusal."""
+def get_allowed_value(
+    request: Request, action: str, name: str, allowed: Sequence[str]
+) -> Answer | str:
+    """The allowed value of an action's parameter, or the refusal."""
     value = (request.json or {}).get(name)
     if value is None:
-        return error(400, "ActionParameterMissing", action, name)
+        return make_error(400, "ActionParameterMissing", action, name)
     if not isinstance(value, str) or value not in allowed:
-        return error(400, "ActionParameterValueNotInList", str(value), name, action)
+        return make_error(400, "ActionParameterValueNotInList", str(value), name, action)
     return value
 
 
 def with_info(value: Json, key: str, *args: str) -> Answer:
-    """A 200 answer with the resource and an annotation that something was changed or ignored."""
-    info = base(key, *args, severity="OK" if key == "Success" else "Warning")
-    return answer(200, {**value, "@Message.ExtendedInfo": [info]})
+    """A 200 answer: the resource, and an annotation about a changed or ignored property."""
+    info = make_base_message(key, *args, severity="OK" if key == "Success" else "Warning")
+    return make_answer(200, {**value, "@Message.ExtendedInfo": [info]})

@@ -7,20 +7,27 @@ from collections.abc import Callable
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.dpu import Bfb
-from provisioner.sim.redfish.redfish_answers import Answer, Json, answer, done, error, message
+from provisioner.sim.redfish.redfish_answers import (
+    Answer,
+    Json,
+    answer_done,
+    make_answer,
+    make_error,
+    make_message,
+)
 from provisioner.sim.redfish.redfish_inventory import FirmwareInventory
 from provisioner.sim.redfish.redfish_push import Push, parse_multipart, read_push
-from provisioner.sim.redfish.redfish_tree import Request, Tree, writable
+from provisioner.sim.redfish.redfish_tree import Request, Tree, make_patch_check
 from provisioner.sim.redfish.shapes import INVENTORY, UPDATE, Shape
 from provisioner.sim.redfish.tasks import Task, TaskTable
 from provisioner.sim.redfish.updates import Updates
 
 Fetch = Callable[[str, Callable[[bytes | None], None]], None]
-"""Gets an image from a URL and calls back with it, or with None. At once in memory."""
+"""Downloads an image and calls back with it, or with None; immediately if it is in memory."""
 
 
 class UpdateService:
-    """What a client sees and does under /redfish/v1/UpdateService."""
+    """The resources and actions below /redfish/v1/UpdateService."""
 
     def __init__(
         self,
@@ -36,7 +43,7 @@ class UpdateService:
         self.bfb = Bfb(updates) if self.bmc.name in machine.bluefields else None
         self.force = False
         self.form_targets: list[str] = []
-        self.prepared: Push | None = None  # uploaded, waits for StartUpdate
+        self.prepared: Push | None = None  # uploaded, waiting for StartUpdate
         self.bmc.on_reset.append(lambda _: setattr(self, "prepared", None))
 
     # --- answers
@@ -46,26 +53,35 @@ class UpdateService:
             return None
         wait = "Another update is in progress. Retry the update operation once it is complete."
         headers = {"Retry-After": "30"} if self.shape.busy_status == 503 else None
-        return error(self.shape.busy_status, "UpdateInProgress", headers=headers, resolution=wait)
+        return make_error(
+            self.shape.busy_status, "UpdateInProgress", headers=headers, resolution=wait
+        )
 
     def _told(self, task: Task) -> Answer:
-        path, handle = self.tasks.path(task), self.shape.handle
+        path, handle = self.tasks.get_path(task), self.shape.handle
         if handle == "accepted":
             key = "SMC.1.0.OemSimpleupdateAcceptedMessage"
             text = f"Please also check Task Resource {path} to see more information."
-            told = {"code": key, "Message": text,
-                    "@Message.ExtendedInfo": [message(key, text, [path])]}  # fmt: skip
-            return answer(202, {"Accepted": told}, {"Location": self.tasks.monitor(task)})
+            entry = {
+                "code": key,
+                "Message": text,
+                "@Message.ExtendedInfo": [make_message(key, text, [path])],
+            }
+            return make_answer(
+                202, {"Accepted": entry}, {"Location": self.tasks.get_monitor_path(task)}
+            )
         if handle == "messages":
-            new = message("Task.1.0.New", f"A new task {path} was created.", [path])
-            start = message("UpdateService.1.0.StartFirmwareUpdate", "Firmware update started.")
+            new = make_message("Task.1.0.New", f"A new task {path} was created.", [path])
+            start = make_message(
+                "UpdateService.1.0.StartFirmwareUpdate", "Firmware update started."
+            )
             body = {"@odata.type": "#UpdateService.v1_11_0.UpdateService", "Messages": [new, start]}
-            return answer(202, body, {"Location": path})
+            return make_answer(202, body, {"Location": path})
         if handle == "dell":
-            return answer(202, None, {"Location": path})
+            return make_answer(202, None, {"Location": path})
         if handle == "oem_state":
-            return done()
-        return self.tasks.accepted(task)
+            return answer_done()
+        return self.tasks.answer_accepted(task)
 
     # --- requests
 
@@ -75,13 +91,14 @@ class UpdateService:
         if refusal:
             return refusal
         shape = self.shape
-        got = read_push(request.headers, request.body, shape.apply_times,
-                        strict=shape.name == "nvidia_openbmc")  # fmt: skip
+        got = read_push(
+            request.headers, request.body, shape.apply_times, strict=shape.name == "nvidia_openbmc"
+        )
         if isinstance(got, Answer):
             return got
         return self._start(got, request)
 
-    def form(self, request: Request) -> Answer:
+    def push_form(self, request: Request) -> Answer:
         """HttpPushUri: the bare image, or HPE's form with its own part names."""
         refusal = self._refused(request)
         if refusal:
@@ -95,15 +112,15 @@ class UpdateService:
     def _refused(self, request: Request) -> Answer | None:
         limit = self.shape.image_max_bytes
         if limit is not None and len(request.body) > limit:
-            return error(413, "PayloadTooLarge")
+            return make_error(413, "PayloadTooLarge")
         return self._busy()
 
     def _start(self, push: Push, request: Request) -> Answer:
-        task = self.updates.begin(request.path, request.now)
+        task = self.updates.begin_task(request.path, request.now)
         force = push.force or (self.shape.force_by_patch and self.force)
         if "waits_for_start" in self.bmc.troubles or push.apply_time == "OnStartUpdateRequest":
             self.prepared = push
-            self.updates.later(
+            self.updates.plan_later(
                 self.machine.durations.transfer_s, lambda at: self._uploaded(task, at), request.now
             )
         else:
@@ -111,47 +128,56 @@ class UpdateService:
         return self._told(task)
 
     def _uploaded(self, task: Task, now: float) -> None:
-        task.end("Completed", now)
+        task.end_with("Completed", now)
         self.updates.job = None
 
     def start_update(self, request: Request) -> Answer:
-        """The second step of a two-step update; without it nothing is ever written."""
+        """The second step of a two-step update; without it nothing is written."""
         refusal = self._busy()
         if refusal:
             return refusal
         if self.prepared is None:
-            return error(400, "ActionNotSupported", "UpdateService.StartUpdate")
+            return make_error(400, "ActionNotSupported", "UpdateService.StartUpdate")
         push, self.prepared = self.prepared, None
-        task = self.updates.begin(request.path, request.now)
+        task = self.updates.begin_task(request.path, request.now)
         self.updates.run(task, push.data, push.targets, request.now, force=push.force)
         return self._told(task)
 
     def simple_update(self, request: Request) -> Answer:
-        """SimpleUpdate: the BMC gets the image itself. Targets may lack their leading slash."""
+        """SimpleUpdate: the BMC downloads the image. Targets may lack their leading slash."""
         body, action = request.json or {}, "UpdateService.SimpleUpdate"
         uri, targets = body.get("ImageURI"), body.get("Targets")
         if not isinstance(uri, str):
-            return error(400, "ActionParameterMissing", action, "ImageURI")
+            return make_error(400, "ActionParameterMissing", action, "ImageURI")
         if self.bfb and targets is None:
-            return error(400, "CreateFailedMissingReqProperties", "Targets")
+            return make_error(400, "CreateFailedMissingReqProperties", "Targets")
         targets = targets or []
-        if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets) or (
-            self.bfb and not targets
-        ):  # fmt: skip
-            return error(400, "PropertyValueFormatError", str(targets), "Targets")
+        if (
+            not isinstance(targets, list)
+            or not all(isinstance(t, str) for t in targets)
+            or (self.bfb and not targets)
+        ):
+            return make_error(400, "PropertyValueFormatError", str(targets), "Targets")
         protocol = body.get("TransferProtocol", uri.partition("://")[0].upper())
         if protocol not in self.shape.simple_protocols:
-            return error(400, "ActionParameterValueNotInList", str(protocol), "TransferProtocol",
-                         action)  # fmt: skip
+            return make_error(
+                400, "ActionParameterValueNotInList", str(protocol), "TransferProtocol", action
+            )
         refusal = self._busy()
         if refusal:
             return refusal
         url = uri if "://" in uri else f"{protocol.lower()}://{uri}"
-        task = self.updates.begin(request.path, request.now)
+        task = self.updates.begin_task(request.path, request.now)
         if protocol not in ("HTTP", "HTTPS"):
-            self.updates.fail(task, request.now, "TransferFailed", "image", "DPU_OS",
-                              why="Please provide server's public key using PublicKeyExchange",
-                              resolution="Exchange keys first.")  # fmt: skip
+            self.updates.fail_task(
+                task,
+                request.now,
+                "TransferFailed",
+                "image",
+                "DPU_OS",
+                why="Please provide server's public key using PublicKeyExchange",
+                resolution="Exchange keys first.",
+            )
             return self._told(task)
         self.fetch(url, lambda data: self._fetched(task, data, targets))
         return self._told(task)
@@ -159,15 +185,22 @@ class UpdateService:
     def _fetched(self, task: Task, data: bytes | None, targets: list[str]) -> None:
         now = self.clock.now()
         if self.bfb and "DPU_OS" in targets[0]:
-            self.bfb.fetched(task, data, now)
+            self.bfb.accept_image(task, data, now)
         elif data is None:
-            self.updates.fail(task, now, "TransferFailed", "image", "UpdateService",
-                              why="Transfer failed", resolution="Check the server.")  # fmt: skip
+            self.updates.fail_task(
+                task,
+                now,
+                "TransferFailed",
+                "image",
+                "UpdateService",
+                why="Transfer failed",
+                resolution="Check the server.",
+            )
         else:
             self.updates.run(task, data, targets, now, force=False)
 
     def _patch(self, body: Json, _: Request) -> Answer | None:
-        fault = writable("HttpPushUriOptions", "HttpPushUriTargets", "ServiceEnabled")(body)
+        fault = make_patch_check("HttpPushUriOptions", "HttpPushUriTargets", "ServiceEnabled")(body)
         options = body.get("HttpPushUriOptions")
         if fault is None and isinstance(options, dict):
             self.force = options.get("ForceUpdate") is True
@@ -177,9 +210,9 @@ class UpdateService:
         return fault
 
     def commit_image(self, request: Request) -> Answer:
-        """Oem CommitImage: the running images become the ones to fall back to."""
-        self.machine.note(request.now, "commit", self.bmc.name, str(request.json or {}))
-        return done()
+        """Oem CommitImage: the running images become the fallback images."""
+        self.machine.log_event(request.now, "commit", self.bmc.name, str(request.json or {}))
+        return answer_done()
 
     # --- the tree
 
@@ -225,27 +258,29 @@ class UpdateService:
             shown["MaxImageSizeBytes"] = shape.image_max_bytes
         if shape.handle == "oem_state":
             updates = self.updates
-            shown["Oem"] = {"Hpe": {
-                "@odata.type": "#HpeiLOUpdateServiceExt.v2_3_0.HpeiLOUpdateServiceExt",
-                "State": updates.state,
-                "FlashProgressPercent": updates.job.percent if updates.job else 0,
-                "Result": {"MessageId": updates.result or "Update.1.0.UpdateSuccessful"},
-            }}  # fmt: skip
+            shown["Oem"] = {
+                "Hpe": {
+                    "@odata.type": "#HpeiLOUpdateServiceExt.v2_3_0.HpeiLOUpdateServiceExt",
+                    "State": updates.state,
+                    "FlashProgressPercent": updates.job.percent if updates.job else 0,
+                    "Result": {"MessageId": updates.result or "Update.1.0.UpdateSuccessful"},
+                }
+            }
         return shown
 
     def mount(self, tree: Tree) -> None:
         """Put UpdateService into the tree."""
         shape = self.shape
-        tree.live(UPDATE, self.show, patch=self._patch)
-        own_form = self.form if shape.form_uri == INVENTORY else None
+        tree.add_live(UPDATE, self.show, patch=self._patch)
+        own_form = self.push_form if shape.form_uri == INVENTORY else None
         FirmwareInventory(self.machine, self.bmc.name, shape).mount(tree, own_form)
         if shape.push_uri:
-            tree.action(shape.push_uri, self.push)
+            tree.add_action(shape.push_uri, self.push)
         if shape.form_uri and not own_form:
-            tree.action(shape.form_uri, self.form)
-        tree.action(shape.simple_target, self.simple_update)
+            tree.add_action(shape.form_uri, self.push_form)
+        tree.add_action(shape.simple_target, self.simple_update)
         if "OnStartUpdateRequest" in shape.apply_times:
-            tree.action(f"{UPDATE}/Actions/UpdateService.StartUpdate", self.start_update)
+            tree.add_action(f"{UPDATE}/Actions/UpdateService.StartUpdate", self.start_update)
         if shape.commit_image:
             path = f"{UPDATE}/Actions/Oem/NvidiaUpdateService.CommitImage"
-            tree.action(path, self.commit_image)
+            tree.add_action(path, self.commit_image)

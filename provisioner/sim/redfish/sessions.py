@@ -1,20 +1,26 @@
-"""Sessions of a simulated BMC, with a limit and a timeout; they are lost when the BMC restarts."""
+"""Sessions of a simulated BMC, with a limit and a timeout; a restart of the BMC ends them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from provisioner.sim.redfish.accounts import ACCOUNTS, Accounts
-from provisioner.sim.redfish.redfish_answers import Answer, Json, answer, base, error
-from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree, writable
+from provisioner.sim.redfish.redfish_answers import (
+    Answer,
+    Json,
+    make_answer,
+    make_base_message,
+    make_error,
+)
+from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree, make_patch_check
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
-SHORT_S = 10.0  # of a session where a fault shortens it: less than the pause between two looks
+SHORT_S = 10.0  # of a session that a fault shortens: less than the pause between two polls
 
 
 @dataclass
 class Session:
-    """A token, whose it is, and when it was used last."""
+    """A token, its account, and the time of its last use."""
 
     id: str
     token: str
@@ -29,13 +35,13 @@ class Sessions:
         self.accounts, self.shape, self.rng = accounts, accounts.shape, accounts.machine.rng
         self.sessions: dict[str, Session] = {}  # by token
         self.timeout_s = float(self.shape.session_timeout_s)
-        self.pace = 1.0  # of the clock: requests take real time, so that a session lasts as long
+        self.pace = 1.0  # the clock's speed: requests take real time, so timeouts grow with it
         self._counted = 0
         accounts.bmc.on_reset.append(lambda _: self.sessions.clear())
         accounts.on_lost.append(self._end)
 
     def account_of(self, token: str, now: float) -> str | None:
-        """The account that a token stands for; using it keeps it alive."""
+        """The account of a token; using it keeps it alive."""
         session = self.sessions.get(token)
         if session is None:
             return None
@@ -57,30 +63,34 @@ class Sessions:
         body = request.json or {}
         for name in ("UserName", "Password"):
             if name not in body:
-                return error(400, "PropertyMissing", name, prop=name)
+                return make_error(400, "PropertyMissing", name, prop=name)
             if not isinstance(body[name], str):
-                return error(400, "PropertyValueTypeError", str(body[name]), name, prop=name)
+                return make_error(400, "PropertyValueTypeError", str(body[name]), name, prop=name)
         account = self.accounts.check(body["UserName"], body["Password"], request.now)
         if account is None:
-            return error(401, "ResourceAtUriUnauthorized", SESSIONS, "Invalid username or password")
+            return make_error(
+                401, "ResourceAtUriUnauthorized", SESSIONS, "Invalid username or password"
+            )
         for token, old in list(self.sessions.items()):
             if request.now > old.used_at + self.timeout_s * self.pace:
                 del self.sessions[token]
         if len(self.sessions) >= self.shape.session_max:
-            return error(503, "SessionLimitExceeded", headers={"Retry-After": "30"})
+            return make_error(503, "SessionLimitExceeded", headers={"Retry-After": "30"})
         self._counted += 1
         session = Session(
-            f"{self.rng.getrandbits(40):010x}{self._counted}", f"{self.rng.getrandbits(160):040x}",
-            account.id, request.now,
-        )  # fmt: skip
+            f"{self.rng.getrandbits(40):010x}{self._counted}",
+            f"{self.rng.getrandbits(160):040x}",
+            account.id,
+            request.now,
+        )
         self.sessions[session.token] = session
         shown = self._show_session(session)
         if account.change_required:
             shown["@Message.ExtendedInfo"] = [
-                base("PasswordChangeRequired", f"{ACCOUNTS}/{account.id}")
+                make_base_message("PasswordChangeRequired", f"{ACCOUNTS}/{account.id}")
             ]
         place = f"{SESSIONS}/{session.id}"
-        return answer(201, shown, {"X-Auth-Token": session.token, "Location": place})
+        return make_answer(201, shown, {"X-Auth-Token": session.token, "Location": place})
 
     def _show_session(self, session: Session) -> Json:
         return {
@@ -99,13 +109,13 @@ class Sessions:
 
         def close(_: Request) -> Answer:
             self.sessions.pop(session.token, None)
-            return answer(204)
+            return make_answer(204)
 
         return Resource(lambda: self._show_session(session), delete=close)
 
     def mount(self, tree: Tree) -> None:
         """Put SessionService into the tree."""
-        tree.live(
+        tree.add_live(
             f"{ROOT}/SessionService",
             lambda: {
                 "@odata.type": "#SessionService.v1_1_8.SessionService",
@@ -117,7 +127,7 @@ class Sessions:
             },
             patch=self._set_timeout,
         )
-        tree.collection(
+        tree.add_collection(
             SESSIONS,
             "SessionCollection",
             lambda: [s.id for s in self.sessions.values()],
@@ -126,10 +136,10 @@ class Sessions:
         )
 
     def _set_timeout(self, body: Json, _: Request) -> Answer | None:
-        fault = writable("SessionTimeout")(body)
+        fault = make_patch_check("SessionTimeout")(body)
         seconds = body.get("SessionTimeout")
         if fault is None and not (isinstance(seconds, int) and 30 <= seconds <= 86400):
-            fault = error(400, "PropertyValueTypeError", str(seconds), "SessionTimeout")
+            fault = make_error(400, "PropertyValueTypeError", str(seconds), "SessionTimeout")
         if fault is None and isinstance(seconds, int):
             self.timeout_s = float(seconds)
         return fault

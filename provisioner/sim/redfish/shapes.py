@@ -1,4 +1,4 @@
-"""How the vendors' Redfish services differ, as data (facts: redfish 2.1 and 3.4, hardware 4.5)."""
+"""The vendors' Redfish differences as data (facts: redfish 2.1 and 3.4, hardware 4.5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESETS = ("On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart
 
 @dataclass(frozen=True)
 class Shape:
-    """One vendor's service. Empty strings stand for "not offered"."""
+    """One vendor's service. An empty string means "not offered"."""
 
     name: str
     redfish_version: str
@@ -39,8 +39,8 @@ class Shape:
     task_id: str = "{n}"
     task_prefix: str = f"{ROOT}/TaskService/Tasks/"
     monitor: str = f"{ROOT}/TaskService/Tasks/{{id}}/Monitor"
-    task_late_s: float = 0.0  # the task answers 404 this long (iDRAC)
-    monitor_vanishes: bool = False  # iLO 6: 404 as soon as it is done
+    task_late_s: float = 0.0  # the task answers 404 for this long (iDRAC)
+    monitor_vanishes: bool = False  # iLO 6: 404 as soon as the task is done
     image_max_bytes: int | None = None
     targets: Mapping[str, str] = field(default_factory=dict)  # target path -> inventory id pattern
     busy_status: int = 400  # upstream OpenBMC: 503
@@ -58,7 +58,7 @@ class Shape:
     lockout_s: int = 0
     password_min: int = 8
     password_max: int = 20
-    account_id: str = ""  # accounts are numbered slots, and the factory account is this one
+    account_id: str = ""  # accounts are numbered slots; this one is the factory account
     account_slots: bool = False  # cannot be created or deleted
     change_factory_password: bool = False
     # power
@@ -75,125 +75,287 @@ class Shape:
 
 
 SUPERMICRO = Shape(
-    "supermicro", "1.11.0", "1", "1", "1", "Supermicro", "SYS-821GE-TNHR", "ASPEED",
+    "supermicro",
+    "1.11.0",
+    "1",
+    "1",
+    "1",
+    "Supermicro",
+    "SYS-821GE-TNHR",
+    "ASPEED",
     root_oem={"Supermicro": {"DumpService": {"@odata.id": f"{ROOT}/Oem/Supermicro/DumpService"}}},
     manager_items=("BMC", "BIOS"),
     apply_times=("Immediate", "OnStartUpdateRequest"),
     handle="accepted",
     task_id="{n}",
     monitor=f"{ROOT}/TaskService/TaskMonitors/{{id}}",
-    targets={f"{ROOT}/Managers/1": "BMC", f"{ROOT}/Systems/1/Bios": "BIOS",
-             f"{INVENTORY}/HGX_0": "HGX_*"},
+    targets={
+        f"{ROOT}/Managers/1": "BMC",
+        f"{ROOT}/Systems/1/Bios": "BIOS",
+        f"{INVENTORY}/HGX_0": "HGX_*",
+    },
     self_reset=("BMC",),
     expand_levels=2,
-    session_timeout_s=300, lockout_threshold=3, lockout_s=30, account_id="2",
-    resets=("On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi",
-            "ForceOn", "PowerCycle"),
+    session_timeout_s=300,
+    lockout_threshold=3,
+    lockout_s=30,
+    account_id="2",
+    resets=(
+        "On",
+        "ForceOff",
+        "GracefulShutdown",
+        "GracefulRestart",
+        "ForceRestart",
+        "Nmi",
+        "ForceOn",
+        "PowerCycle",
+    ),
     manager_resets=("GracefulRestart",),
-    ac_cycle=("#OemSystemExtensions.Reset",
-              f"{ROOT}/Systems/1/Actions/Oem/OemSystemExtensions.Reset", "ACCycle"),
-    boot_targets=("None", "Pxe", "Floppy", "Cd", "Usb", "Hdd", "BiosSetup", "UsbCd",
-                  "UefiBootNext", "UefiHttp"),
-)  # fmt: skip
+    ac_cycle=(
+        "#OemSystemExtensions.Reset",
+        f"{ROOT}/Systems/1/Actions/Oem/OemSystemExtensions.Reset",
+        "ACCycle",
+    ),
+    boot_targets=(
+        "None",
+        "Pxe",
+        "Floppy",
+        "Cd",
+        "Usb",
+        "Hdd",
+        "BiosSetup",
+        "UsbCd",
+        "UefiBootNext",
+        "UefiHttp",
+    ),
+)
 
 AMI_DGX = Shape(
-    "ami_dgx", "1.11.0", "DGX", "BMC", "DGX", "NVIDIA", "DGXH100", "410810600",
-    vendor="AMI", product="AMI Redfish Server",
-    root_oem={"Ami": {"@odata.type": "#AMIServiceRoot.v1_0_0.AMIServiceRoot",
-                      "RtpVersion": "13.03"}},
+    "ami_dgx",
+    "1.11.0",
+    "DGX",
+    "BMC",
+    "DGX",
+    "NVIDIA",
+    "DGXH100",
+    "410810600",
+    vendor="AMI",
+    product="AMI Redfish Server",
+    root_oem={
+        "Ami": {"@odata.type": "#AMIServiceRoot.v1_0_0.AMIServiceRoot", "RtpVersion": "13.03"}
+    },
     manager_items=("HostBMC_0", "HostBIOS_0"),
     simple_target=f"{UPDATE}/Actions/SimpleUpdate",
     handle="messages",
     monitor=f"{ROOT}/TaskService/TaskMonitors/{{id}}",
     image_max_bytes=419_627_008,
     targets={f"{INVENTORY}/HGX_0": "HGX_*"},
-    force_by_patch=True, commit_image=True,
-    expand_levels=5, expand_drops=("Id", "Name"),
-    session_timeout_s=30, lockout_threshold=5, lockout_s=30, password_min=13, account_id="2",
-    chassis_resets=("On", "ForceOff", "PowerCycle"), if_match=True,
-    media=("CD1", "HD1"), media_needs_login=True,
-)  # fmt: skip
+    force_by_patch=True,
+    commit_image=True,
+    expand_levels=5,
+    expand_drops=("Id", "Name"),
+    session_timeout_s=30,
+    lockout_threshold=5,
+    lockout_s=30,
+    password_min=13,
+    account_id="2",
+    chassis_resets=("On", "ForceOff", "PowerCycle"),
+    if_match=True,
+    media=("CD1", "HD1"),
+    media_needs_login=True,
+)
 
 BLUEFIELD = Shape(
-    "nvidia_openbmc", "1.17.0", "Bluefield", "Bluefield_BMC", "Card1",
-    "https://www.mellanox.com", "BlueField-3 SmartNIC Main Card", "OpenBmc",
-    vendor="Nvidia", product="Nvidia-BMCMezz",
+    "nvidia_openbmc",
+    "1.17.0",
+    "Bluefield",
+    "Bluefield_BMC",
+    "Card1",
+    "https://www.mellanox.com",
+    "BlueField-3 SmartNIC Main Card",
+    "OpenBmc",
+    vendor="Nvidia",
+    product="Nvidia-BMCMezz",
     manager_items=("BMC_Firmware", "DPU_UEFI"),
-    push_uri=f"{UPDATE}/update-multipart", form_uri=f"{UPDATE}/update",
-    simple_protocols=("SCP", "HTTP", "HTTPS"), apply_times=("Immediate",),
+    push_uri=f"{UPDATE}/update-multipart",
+    form_uri=f"{UPDATE}/update",
+    simple_protocols=("SCP", "HTTP", "HTTPS"),
+    apply_times=("Immediate",),
     image_max_bytes=209_715_200,
-    targets={f"{ROOT}/Managers/Bluefield_BMC": "BMC_Firmware",
-             f"{ROOT}/Chassis/Bluefield_ERoT": "Bluefield_FW_ERoT"},
+    targets={
+        f"{ROOT}/Managers/Bluefield_BMC": "BMC_Firmware",
+        f"{ROOT}/Chassis/Bluefield_ERoT": "Bluefield_FW_ERoT",
+    },
     commit_image=True,
     expand_levels=6,
-    session_timeout_s=1800, session_max=64, lockout_threshold=10, lockout_s=600,
-    password_min=12, change_factory_password=True,
-    resets=("On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi",
-            "PowerCycle"),
+    session_timeout_s=1800,
+    session_max=64,
+    lockout_threshold=10,
+    lockout_s=600,
+    password_min=12,
+    change_factory_password=True,
+    resets=(
+        "On",
+        "ForceOff",
+        "GracefulShutdown",
+        "GracefulRestart",
+        "ForceRestart",
+        "Nmi",
+        "PowerCycle",
+    ),
     chassis_resets=("GracefulRestart",),
-    boot_targets=("None", "Pxe", "UefiHttp", "UefiShell", "UefiTarget", "UefiBootNext"), media=(),
-)  # fmt: skip
+    boot_targets=("None", "Pxe", "UefiHttp", "UefiShell", "UefiTarget", "UefiBootNext"),
+    media=(),
+)
 
 DELL = Shape(
-    "dell", "1.18.0", "System.Embedded.1", "iDRAC.Embedded.1", "System.Embedded.1",
-    "Dell Inc.", "PowerEdge XE9680", "16G Monolithic",
-    vendor="Dell", product="Integrated Dell Remote Access Controller",
+    "dell",
+    "1.18.0",
+    "System.Embedded.1",
+    "iDRAC.Embedded.1",
+    "System.Embedded.1",
+    "Dell Inc.",
+    "PowerEdge XE9680",
+    "16G Monolithic",
+    vendor="Dell",
+    product="Integrated Dell Remote Access Controller",
     root_oem={"Dell": {"@odata.type": "#DellServiceRoot.v1_0_0.DellServiceRoot", "IsBranded": 0}},
     manager_items=("Installed-25227-*", "Installed-159-*"),
-    push_uri=f"{UPDATE}/MultipartUpload", form_uri=INVENTORY,
+    push_uri=f"{UPDATE}/MultipartUpload",
+    form_uri=INVENTORY,
     simple_protocols=("HTTP", "NFS", "CIFS", "TFTP", "HTTPS"),
     apply_times=("Immediate", "OnReset", "OnStartUpdateRequest"),
-    handle="dell", task_id="JID_{n:012d}", task_late_s=10.0,
+    handle="dell",
+    task_id="JID_{n:012d}",
+    task_late_s=10.0,
     monitor=f"{ROOT}/TaskService/TaskMonitors/{{id}}",
     self_reset=("Installed-25227-*",),
-    expand_levels=1, page_max=50,
-    session_timeout_s=1800, session_max=8, account_id="2", account_slots=True,
-    resets=("On", "ForceOff", "ForceRestart", "GracefulRestart", "GracefulShutdown",
-            "PushPowerButton", "Nmi", "PowerCycle"),
-    chassis_resets=("On", "ForceOff"), manager_resets=("GracefulRestart",), reset_info=False,
-    ac_cycle=("#DellOemChassis.ExtendedReset",
-              f"{ROOT}/Chassis/System.Embedded.1/Actions/Oem/DellOemChassis.ExtendedReset",
-              "PowerCycle"),
-    boot_targets=("None", "Pxe", "Floppy", "Cd", "Hdd", "BiosSetup", "Utilities", "UefiTarget",
-                  "SDCard", "UefiHttp"),
+    expand_levels=1,
+    page_max=50,
+    session_timeout_s=1800,
+    session_max=8,
+    account_id="2",
+    account_slots=True,
+    resets=(
+        "On",
+        "ForceOff",
+        "ForceRestart",
+        "GracefulRestart",
+        "GracefulShutdown",
+        "PushPowerButton",
+        "Nmi",
+        "PowerCycle",
+    ),
+    chassis_resets=("On", "ForceOff"),
+    manager_resets=("GracefulRestart",),
+    reset_info=False,
+    ac_cycle=(
+        "#DellOemChassis.ExtendedReset",
+        f"{ROOT}/Chassis/System.Embedded.1/Actions/Oem/DellOemChassis.ExtendedReset",
+        "PowerCycle",
+    ),
+    boot_targets=(
+        "None",
+        "Pxe",
+        "Floppy",
+        "Cd",
+        "Hdd",
+        "BiosSetup",
+        "Utilities",
+        "UefiTarget",
+        "SDCard",
+        "UefiHttp",
+    ),
     media=("CD", "RemovableDisk"),
-)  # fmt: skip
+)
 
 HPE = Shape(
-    "hpe", "1.6.0", "1", "1", "1", "HPE", "ProLiant DL385 Gen10 Plus v2", "iLO 5",
+    "hpe",
+    "1.6.0",
+    "1",
+    "1",
+    "1",
+    "HPE",
+    "ProLiant DL385 Gen10 Plus v2",
+    "iLO 5",
     vendor="HPE",
-    root_oem={"Hpe": {"@odata.type": "#HpeiLOServiceExt.v2_4_0.HpeiLOServiceExt",
-                      "Manager": [{"ManagerFirmwareVersion": "2.72", "ManagerType": "iLO 5"}]}},
+    root_oem={
+        "Hpe": {
+            "@odata.type": "#HpeiLOServiceExt.v2_4_0.HpeiLOServiceExt",
+            "Manager": [{"ManagerFirmwareVersion": "2.72", "ManagerType": "iLO 5"}],
+        }
+    },
     manager_items=("1", "2"),
-    push_uri="", form_uri="/cgi-bin/uploadFile", handle="oem_state",
-    monitor=f"{ROOT}/TaskService/TaskMonitors/{{id}}", monitor_vanishes=True,
+    push_uri="",
+    form_uri="/cgi-bin/uploadFile",
+    handle="oem_state",
+    monitor=f"{ROOT}/TaskService/TaskMonitors/{{id}}",
+    monitor_vanishes=True,
     self_reset=("1",),
     session_timeout_s=30,
-    resets=("On", "ForceOff", "GracefulShutdown", "ForceRestart", "Nmi", "PushPowerButton",
-            "GracefulRestart"),
+    resets=(
+        "On",
+        "ForceOff",
+        "GracefulShutdown",
+        "ForceRestart",
+        "Nmi",
+        "PushPowerButton",
+        "GracefulRestart",
+    ),
     reset_info=False,
-    boot_targets=("None", "Cd", "Hdd", "Usb", "SDCard", "Utilities", "Diags", "BiosSetup", "Pxe",
-                  "UefiShell", "UefiHttp", "UefiTarget"),
+    boot_targets=(
+        "None",
+        "Cd",
+        "Hdd",
+        "Usb",
+        "SDCard",
+        "Utilities",
+        "Diags",
+        "BiosSetup",
+        "Pxe",
+        "UefiShell",
+        "UefiHttp",
+        "UefiTarget",
+    ),
     media=("1", "2"),
-)  # fmt: skip
+)
 
 LENOVO = Shape(
-    "lenovo", "1.15.0", "1", "1", "1", "Lenovo", "ThinkSystem SR670 V2",
+    "lenovo",
+    "1.15.0",
+    "1",
+    "1",
+    "1",
+    "Lenovo",
+    "ThinkSystem SR670 V2",
     "Lenovo XClarity Controller",
     vendor="Lenovo",
     manager_items=("BMC-Primary", "UEFI"),
-    push_uri="/mfwupdate", form_uri="/fwupdate", simple_protocols=("TFTP", "SFTP", "HTTPS", "HTTP"),
+    push_uri="/mfwupdate",
+    form_uri="/fwupdate",
+    simple_protocols=("TFTP", "SFTP", "HTTPS", "HTTP"),
     image_max_bytes=250_000_000,
     monitor=f"{ROOT}/TaskService/TaskMonitors/{{id}}",
     expand_levels=2,
-    session_timeout_s=300, account_id="1",
-    resets=("On", "Nmi", "GracefulShutdown", "GracefulRestart", "ForceOn", "ForceOff",
-            "ForceRestart"),
-    ac_cycle=("#LenovoComputerSystem.SystemReset",
-              f"{ROOT}/Systems/1/Actions/Oem/LenovoComputerSystem.SystemReset", "ACPowerCycle"),
+    session_timeout_s=300,
+    account_id="1",
+    resets=(
+        "On",
+        "Nmi",
+        "GracefulShutdown",
+        "GracefulRestart",
+        "ForceOn",
+        "ForceOff",
+        "ForceRestart",
+    ),
+    ac_cycle=(
+        "#LenovoComputerSystem.SystemReset",
+        f"{ROOT}/Systems/1/Actions/Oem/LenovoComputerSystem.SystemReset",
+        "ACPowerCycle",
+    ),
     ac_cycle_needs_off=True,
     boot_targets=("None", "Pxe", "Cd", "Usb", "Hdd", "BiosSetup", "Diags", "UefiTarget"),
     media=("EXT1", "EXT2"),
-)  # fmt: skip
+)
 
 SHAPES = {s.name: s for s in (SUPERMICRO, AMI_DGX, BLUEFIELD, DELL, HPE, LENOVO)}

@@ -1,18 +1,18 @@
-"""The HGX baseboard behind a host's BMC, aggregated as a DGX H100 shows it (libredfish's capture).
+"""The HGX baseboard behind a host's BMC, aggregated as in a DGX H100's tree (libredfish's capture).
 
-The captured SYS-821GE-TNHR lists the tray's firmware but not these chassis; without them nobody
-could see a background copy, so the simulated one shows them too.
+The captured SYS-821GE-TNHR lists the tray's firmware but not these chassis; the simulated one
+lists them too, because without them a background copy would be invisible.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from provisioner.sim.redfish.redfish_answers import Answer, Json, error
-from provisioner.sim.redfish.redfish_power import link, reset_action
+from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
+from provisioner.sim.redfish.redfish_power import make_link, reset_action
 from provisioner.sim.redfish.redfish_tree import ROOT
 from provisioner.sim.redfish.shapes_host import OK, HostTree
-from provisioner.sim.redfish.tasks import stamp
+from provisioner.sim.redfish.tasks import format_time
 
 BOARD = "HGX_Baseboard_0"
 HMC = "HGX_BMC_0"
@@ -39,23 +39,43 @@ class HgxTree:
     def _system(self) -> None:
         path = f"{ROOT}/Systems/{BOARD}"
         self.host.more_systems.append(path)
-        self.tree.live(path, lambda: {
-            "@odata.type": "#ComputerSystem.v1_17_0.ComputerSystem", "Id": BOARD, "Name": BOARD,
-            "Manufacturer": "NVIDIA", "SystemType": "Physical", "PowerState": self._power(),
-            "Status": {**OK, "HealthRollup": self._health()},
-            "Processors": {"@odata.id": f"{path}/Processors"},
-            "Links": {"Chassis": [link("Chassis", HMC)], "ManagedBy": [link("Managers", HMC)]},
-        })  # fmt: skip
-        self.tree.collection(f"{path}/Processors", "ProcessorCollection",
-                             lambda: ["FPGA_0", *(g.slot for g in self.gpus if g.present)],
-                             partial=False)  # fmt: skip
-        self.tree.live(f"{path}/Processors/FPGA_0", lambda: {
-            "@odata.type": "#Processor.v1_13_0.Processor", "Id": "FPGA_0", "Name": "Processor",
-            "ProcessorType": "FPGA", "Manufacturer": "NVIDIA", "Status": OK,
-            "FirmwareVersion": self._running("HGX_FW_FPGA_0"),
-        })  # fmt: skip
+        self.tree.add_live(
+            path,
+            lambda: {
+                "@odata.type": "#ComputerSystem.v1_17_0.ComputerSystem",
+                "Id": BOARD,
+                "Name": BOARD,
+                "Manufacturer": "NVIDIA",
+                "SystemType": "Physical",
+                "PowerState": self._power(),
+                "Status": {**OK, "HealthRollup": self._health()},
+                "Processors": {"@odata.id": f"{path}/Processors"},
+                "Links": {
+                    "Chassis": [make_link("Chassis", HMC)],
+                    "ManagedBy": [make_link("Managers", HMC)],
+                },
+            },
+        )
+        self.tree.add_collection(
+            f"{path}/Processors",
+            "ProcessorCollection",
+            lambda: ["FPGA_0", *(g.slot for g in self.gpus if g.present)],
+            partial=False,
+        )
+        self.tree.add_live(
+            f"{path}/Processors/FPGA_0",
+            lambda: {
+                "@odata.type": "#Processor.v1_13_0.Processor",
+                "Id": "FPGA_0",
+                "Name": "Processor",
+                "ProcessorType": "FPGA",
+                "Manufacturer": "NVIDIA",
+                "Status": OK,
+                "FirmwareVersion": self._running("HGX_FW_FPGA_0"),
+            },
+        )
         for gpu in self.gpus:
-            self.tree.live(f"{path}/Processors/{gpu.slot}", partial(self._gpu, gpu.slot))
+            self.tree.add_live(f"{path}/Processors/{gpu.slot}", partial(self._gpu, gpu.slot))
 
     def _gpu(self, slot: str) -> Json | None:
         gpu = self.machine.devices[slot]
@@ -72,17 +92,25 @@ class HgxTree:
             "SerialNumber": gpu.serial,
             "UUID": str(gpu.traits["uuid"]).removeprefix("GPU-"),
             "FirmwareVersion": self._running(f"HGX_FW_{slot}"),
-            "Location": {"PartLocation": {"LocationType": "Embedded",
-                                          "ServiceLabel": f"SXM{slot.rpartition('_')[2]}"}},
+            "Location": {
+                "PartLocation": {
+                    "LocationType": "Embedded",
+                    "ServiceLabel": f"SXM{slot.rpartition('_')[2]}",
+                }
+            },
             "MemorySummary": {"ECCModeEnabled": True},
             "Status": {**OK, "Health": gpu.health},
             "SystemInterface": {
                 "InterfaceType": "PCIe",
-                "PCIe": {"PCIeType": f"Gen{gpu.link_gen}", "MaxPCIeType": f"Gen{gpu.link_gen_max}",
-                         "LanesInUse": gpu.link_width, "MaxLanes": gpu.link_width_max},
+                "PCIe": {
+                    "PCIeType": f"Gen{gpu.link_gen}",
+                    "MaxPCIeType": f"Gen{gpu.link_gen_max}",
+                    "LanesInUse": gpu.link_width,
+                    "MaxLanes": gpu.link_width_max,
+                },
             },
-            "Links": {"Chassis": link("Chassis", f"HGX_{slot}")},
-        }  # fmt: skip
+            "Links": {"Chassis": make_link("Chassis", f"HGX_{slot}")},
+        }
 
     def _power(self) -> str:
         return "Off" if self.machine.host.power == "Off" else "On"
@@ -95,17 +123,30 @@ class HgxTree:
         path = f"{ROOT}/Managers/{HMC}"
         self.host.more_managers.append(path)
         actions = reset_action(self.tree, path, "Manager.Reset", ("GracefulRestart",), info=False)
-        self.tree.action(f"{path}/Actions/Manager.Reset",
-                         lambda request: self.host.power.manager_reset(request, HMC))  # fmt: skip
-        self.tree.live(path, lambda: {
-            "@odata.type": "#Manager.v1_14_0.Manager", "Id": HMC, "Name": "OpenBmc Manager",
-            "ManagerType": "BMC", "Model": "OpenBmc", "Status": OK, "PowerState": "On",
-            "FirmwareVersion": self._running("HGX_FW_BMC_0"),
-            "DateTime": stamp(self.host.service.clock.now()), "DateTimeLocalOffset": "+00:00",
-            "Links": {"ManagerForServers": [link("Systems", BOARD)],
-                      "ManagerForChassis": [link("Chassis", HMC)]},
-            "Actions": actions,
-        })  # fmt: skip
+        self.tree.add_action(
+            f"{path}/Actions/Manager.Reset",
+            lambda request: self.host.power.manager_reset(request, HMC),
+        )
+        self.tree.add_live(
+            path,
+            lambda: {
+                "@odata.type": "#Manager.v1_14_0.Manager",
+                "Id": HMC,
+                "Name": "OpenBmc Manager",
+                "ManagerType": "BMC",
+                "Model": "OpenBmc",
+                "Status": OK,
+                "PowerState": "On",
+                "FirmwareVersion": self._running("HGX_FW_BMC_0"),
+                "DateTime": format_time(self.host.service.clock.now()),
+                "DateTimeLocalOffset": "+00:00",
+                "Links": {
+                    "ManagerForServers": [make_link("Systems", BOARD)],
+                    "ManagerForChassis": [make_link("Chassis", HMC)],
+                },
+                "Actions": actions,
+            },
+        )
 
     # --- chassis
 
@@ -129,7 +170,7 @@ class HgxTree:
 
         self.host.more_chassis.extend(f"{ROOT}/Chassis/{n}" for n in names)
         for name in names:
-            self.tree.live(f"{ROOT}/Chassis/{name}", partial(show, name), partial=False)
+            self.tree.add_live(f"{ROOT}/Chassis/{name}", partial(show, name), partial=False)
 
     def _zone(self, name: str) -> Json:
         parts = self.machine.devices
@@ -141,20 +182,25 @@ class HgxTree:
             "ChassisType": "Zone" if name == "HGX_Chassis_0" else "Module",
             "Manufacturer": "NVIDIA",
             "Status": OK,
-            "Links": {"ComputerSystems": [link("Systems", BOARD)],
-                      "ManagedBy": [link("Managers", HMC)]},
-        }  # fmt: skip
+            "Links": {
+                "ComputerSystems": [make_link("Systems", BOARD)],
+                "ManagedBy": [make_link("Managers", HMC)],
+            },
+        }
         if device:
-            shown |= {"SerialNumber": device.serial, "Model": device.model,
-                      "PartNumber": device.part,
-                      "Status": {**OK, "Health": device.health}}  # fmt: skip
+            shown |= {
+                "SerialNumber": device.serial,
+                "Model": device.model,
+                "PartNumber": device.part,
+                "Status": {**OK, "Health": device.health},
+            }
         return shown
 
     def _erot(self, name: str) -> Json:
         protected = name.removeprefix("HGX_ERoT_")
-        where = link("Systems", BOARD, "Processors", protected)
+        where = make_link("Systems", BOARD, "Processors", protected)
         if not protected.startswith(("GPU", "FPGA")):
-            where = link("Chassis", f"HGX_{protected}")
+            where = make_link("Chassis", f"HGX_{protected}")
         return {
             "@odata.type": "#Chassis.v1_17_0.Chassis",
             "Id": name,
@@ -163,20 +209,26 @@ class HgxTree:
             "Manufacturer": "NVIDIA",
             "Status": OK,
             "Links": {
-                "ContainedBy": link("Chassis", "HGX_Chassis_0"),
-                "Oem": {"Nvidia": {"@odata.type": "#NvidiaChassis.v1_0_0.NvidiaChassis",
-                                   "ComponentsProtected": [where]}},
+                "ContainedBy": make_link("Chassis", "HGX_Chassis_0"),
+                "Oem": {
+                    "Nvidia": {
+                        "@odata.type": "#NvidiaChassis.v1_0_0.NvidiaChassis",
+                        "ComponentsProtected": [where],
+                    }
+                },
             },
-            "Oem": {"Nvidia": {
-                "@odata.type": "#NvidiaChassis.v1_0_0.NvidiaChassis",
-                "AutomaticBackgroundCopyEnabled": True,
-                "BackgroundCopyStatus": self.machine.copies["host", name],
-                "InbandUpdatePolicyEnabled": True,
-            }},
-        }  # fmt: skip
+            "Oem": {
+                "Nvidia": {
+                    "@odata.type": "#NvidiaChassis.v1_0_0.NvidiaChassis",
+                    "AutomaticBackgroundCopyEnabled": True,
+                    "BackgroundCopyStatus": self.machine.copies["host", name],
+                    "InbandUpdatePolicyEnabled": True,
+                }
+            },
+        }
 
     def _drivers(self) -> None:
-        """The in-band driver as the baseboard sees it: known while the host's system runs."""
+        """The in-band driver, which the baseboard knows while the host's system runs."""
         path = f"{ROOT}/UpdateService/SoftwareInventory"
         slots = [d.slot for d in [*self.gpus, *self.switches]]
         present = self.machine.device_present
@@ -195,22 +247,25 @@ class HgxTree:
                 else "",
             }
 
-        self.tree.collection(path, "SoftwareInventoryCollection",
-                             lambda: [f"HGX_Driver_{s}" for s in slots if present(s)],
-                             partial=False)  # fmt: skip
+        self.tree.add_collection(
+            path,
+            "SoftwareInventoryCollection",
+            lambda: [f"HGX_Driver_{s}" for s in slots if present(s)],
+            partial=False,
+        )
         for slot in slots:
-            self.tree.live(f"{path}/HGX_Driver_{slot}", partial(read, slot), partial=False)
+            self.tree.add_live(f"{path}/HGX_Driver_{slot}", partial(read, slot), partial=False)
 
 
 def silent_while_off(host: HostTree) -> None:
-    """DGX: with the host off the whole tray answers 503 (sic: HMCCommuicationFailed)."""
-    told = error(503, "ServiceTemporarilyUnavailable", "30")
+    """DGX: while the host is off, the whole tray answers 503 (sic: HMCCommuicationFailed)."""
+    refusal = make_error(503, "ServiceTemporarilyUnavailable", "30")
     old, new = b"Base.1.18.ServiceTemporarilyUnavailable", b"Ami.1.0.HMCCommuicationFailed"
-    told = told._replace(body=told.body.replace(old, new))
+    refusal = refusal._replace(body=refusal.body.replace(old, new))
 
-    def refuses() -> Answer | None:
-        return told if host.machine.host.power == "Off" else None
+    def refuse_while_off() -> Answer | None:
+        return refusal if host.machine.host.power == "Off" else None
 
     for path, resource in host.tree.resources.items():
         if "/HGX_" in path:
-            resource.refuses = refuses
+            resource.refuses = refuse_while_off

@@ -9,17 +9,17 @@ from provisioner.sim.hardware.parts import Device
 from provisioner.sim.redfish import redfish_logs, redfish_sensors
 from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_media import mount_media
-from provisioner.sim.redfish.redfish_power import Power, link, reset_action
+from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import ROOT
 from provisioner.sim.redfish.shapes_bios import mount_bios
-from provisioner.sim.redfish.tasks import stamp
+from provisioner.sim.redfish.tasks import format_time
 
 OK = {"State": "Enabled", "Health": "OK"}
 
 
 class HostTree:
-    """Fills the tree of the host's BMC."""
+    """Builds the tree of the host's BMC."""
 
     def __init__(self, service: RedfishService) -> None:
         self.service, self.shape, self.tree = service, service.shape, service.tree
@@ -35,12 +35,18 @@ class HostTree:
     def mount(self) -> None:
         """Put everything into the tree."""
         tree = self.tree
-        tree.collection(f"{ROOT}/Systems", "ComputerSystemCollection",
-                        lambda: [self.system, *self.more_systems])  # fmt: skip
-        tree.collection(f"{ROOT}/Managers", "ManagerCollection",
-                        lambda: [self.manager, *self.more_managers])  # fmt: skip
-        tree.collection(f"{ROOT}/Chassis", "ChassisCollection",
-                        lambda: [self.chassis, *self.more_chassis], partial=False)  # fmt: skip
+        tree.add_collection(
+            f"{ROOT}/Systems", "ComputerSystemCollection", lambda: [self.system, *self.more_systems]
+        )
+        tree.add_collection(
+            f"{ROOT}/Managers", "ManagerCollection", lambda: [self.manager, *self.more_managers]
+        )
+        tree.add_collection(
+            f"{ROOT}/Chassis",
+            "ChassisCollection",
+            lambda: [self.chassis, *self.more_chassis],
+            partial=False,
+        )
         self._system()
         self._manager()
         self._chassis()
@@ -50,33 +56,39 @@ class HostTree:
     def _firmware(self, which: int) -> str:
         pattern = self.shape.manager_items[which]
         prefix = pattern.rstrip("*")
-        found = next((f for f in self.machine.items("host") if f.id.startswith(prefix)), None)
-        return found.running if found else ""
+        item = next((f for f in self.machine.list_items("host") if f.id.startswith(prefix)), None)
+        return item.running if item else ""
 
     def _system(self) -> None:
-        if self.shape.name == "supermicro":
-            self.tree.fixed(f"{ROOT}/Oem/Supermicro/DumpService", {
-                "@odata.type": "#DumpService.v1_0_2.DumpService", "Id": "DumpService",
-                "Name": "Dump Service",
-            })  # fmt: skip
+        self._dump_service()
         machine, shape, path = self.machine, self.shape, self.system
         actions: Json = reset_action(
             self.tree, path, "ComputerSystem.Reset", shape.resets, info=shape.reset_info
         )
-        self.tree.action(f"{path}/Actions/ComputerSystem.Reset", self.power.system_reset)
+        self.tree.add_action(f"{path}/Actions/ComputerSystem.Reset", self.power.system_reset)
         name, target, kind = shape.ac_cycle
         if name and "/Systems/" in target:
-            told = {"target": target, "ResetType@Redfish.AllowableValues": [kind]}
-            actions["Oem"] = {name: told}
+            action = {"target": target, "ResetType@Redfish.AllowableValues": [kind]}
+            actions["Oem"] = {name: action}
         if name:
-            self.tree.action(target, self.power.ac_cycle)
-        last = {"off": "None", "post": "SystemHardwareInitializationComplete",
-                "booting": "OSBootStarted", "up": "OSRunning"}  # fmt: skip
+            self.tree.add_action(target, self.power.ac_cycle)
+        last = {
+            "off": "None",
+            "post": "SystemHardwareInitializationComplete",
+            "booting": "OSBootStarted",
+            "up": "OSRunning",
+        }
         parts = {
-            name: link("Systems", shape.system, name)
-            for name in ("Bios", "Processors", "Memory", "Storage", "EthernetInterfaces",
-                         "SecureBoot")
-        }  # fmt: skip
+            name: make_link("Systems", shape.system, name)
+            for name in (
+                "Bios",
+                "Processors",
+                "Memory",
+                "Storage",
+                "EthernetInterfaces",
+                "SecureBoot",
+            )
+        }
 
         def read() -> Json:
             host = machine.host
@@ -93,75 +105,118 @@ class HostTree:
                 "BiosVersion": self._firmware(1),
                 "IndicatorLED": host.indicator,
                 "Status": OK,
-                "Boot": self.power.boot(),
+                "Boot": self.power.get_boot(),
                 "BootProgress": {"LastState": last[host.phase]},
-                "ProcessorSummary": {"Count": 2, "Model": "Intel(R) Xeon(R) processor",
-                                     "Status": OK},
+                "ProcessorSummary": {
+                    "Count": 2,
+                    "Model": "Intel(R) Xeon(R) processor",
+                    "Status": OK,
+                },
                 "MemorySummary": {"TotalSystemMemoryGiB": 2048, "Status": OK},
-                "Links": {"Chassis": [link("Chassis", shape.chassis)],
-                          "ManagedBy": [link("Managers", shape.manager)]},
+                "Links": {
+                    "Chassis": [make_link("Chassis", shape.chassis)],
+                    "ManagedBy": [make_link("Managers", shape.manager)],
+                },
                 "Actions": actions,
                 **parts,
-            }  # fmt: skip
+            }
             return shown
 
-        self.tree.live(path, read, patch=self.power.patch_system)
+        self.tree.add_live(path, read, patch=self.power.patch_system)
         mount_bios(self.tree, path, shape)
         self._members("Processors", "Processor", "ProcessorCollection", "cpu")
         self._members("Memory", "Memory", "MemoryCollection", "memory")
         self._storage()
         self._interfaces()
-        self.tree.fixed(f"{path}/SecureBoot", {
-            "@odata.type": "#SecureBoot.v1_1_0.SecureBoot", "Id": "SecureBoot",
-            "Name": "Secure Boot", "SecureBootEnable": False,
-            "SecureBootCurrentBoot": "Disabled", "SecureBootMode": "UserMode",
-        })  # fmt: skip
+        self._secure_boot(path)
+
+    def _dump_service(self) -> None:
+        if self.shape.name == "supermicro":
+            self.tree.add_fixed(
+                f"{ROOT}/Oem/Supermicro/DumpService",
+                {
+                    "@odata.type": "#DumpService.v1_0_2.DumpService",
+                    "Id": "DumpService",
+                    "Name": "Dump Service",
+                },
+            )
+
+    def _secure_boot(self, path: str) -> None:
+        self.tree.add_fixed(
+            f"{path}/SecureBoot",
+            {
+                "@odata.type": "#SecureBoot.v1_1_0.SecureBoot",
+                "Id": "SecureBoot",
+                "Name": "Secure Boot",
+                "SecureBootEnable": False,
+                "SecureBootCurrentBoot": "Disabled",
+                "SecureBootMode": "UserMode",
+            },
+        )
 
     def _members(self, below: str, schema: str, collection: str, kind: str) -> None:
         path = f"{self.system}/{below}"
         slots = [d.slot for d in self.machine.devices.values() if d.kind == kind]
-        self.tree.collection(
-            path, collection,
-            lambda: [s for s in slots if self.machine.devices[s].present], partial=False,
-        )  # fmt: skip
+        self.tree.add_collection(
+            path,
+            collection,
+            lambda: [s for s in slots if self.machine.devices[s].present],
+            partial=False,
+        )
         for slot in slots:
             device = self.machine.devices[slot]
-            self.tree.live(f"{path}/{slot}", partial(_part, device, schema))
+            self.tree.add_live(f"{path}/{slot}", partial(_part, device, schema))
 
     def _interfaces(self) -> None:
-        """The cards' ports, as the BIOS told them to the BMC (iDRAC and DGX list them so)."""
+        """The cards' ports, as the BIOS reports them to the BMC (iDRAC and DGX list them so)."""
         path = f"{self.system}/EthernetInterfaces"
         cards = [d for d in self.machine.devices.values() if d.kind in ("nic", "dpu") and d.mac]
-        self.tree.collection(path, "EthernetInterfaceCollection", lambda: _present(cards))
+        self.tree.add_collection(path, "EthernetInterfaceCollection", lambda: _present(cards))
         for card in cards:
-            self.tree.live(f"{path}/{card.slot}", partial(_part, card, "EthernetInterface"))
+            self.tree.add_live(f"{path}/{card.slot}", partial(_part, card, "EthernetInterface"))
 
     def _storage(self) -> None:
         path = f"{self.system}/Storage"
         slots = [d.slot for d in self.machine.devices.values() if d.kind == "storage"]
-        self.tree.collection(path, "StorageCollection", lambda: ["NVMeSSD"])
-        self.tree.live(f"{path}/NVMeSSD", lambda: {
-            "@odata.type": "#Storage.v1_10_0.Storage", "Id": "NVMeSSD", "Name": "NVMe Storage",
-            "Status": OK,
-            "Drives": [{"@odata.id": f"{path}/NVMeSSD/Drives/{s}"} for s in slots
-                       if self.machine.devices[s].present],
-            "Drives@odata.count": len(slots),
-            "Controllers": {"@odata.id": f"{path}/NVMeSSD/Controllers"},
-            "Volumes": {"@odata.id": f"{path}/NVMeSSD/Volumes"},
-        })  # fmt: skip
+        self.tree.add_collection(path, "StorageCollection", lambda: ["NVMeSSD"])
+        self.tree.add_live(
+            f"{path}/NVMeSSD",
+            lambda: {
+                "@odata.type": "#Storage.v1_10_0.Storage",
+                "Id": "NVMeSSD",
+                "Name": "NVMe Storage",
+                "Status": OK,
+                "Drives": [
+                    {"@odata.id": f"{path}/NVMeSSD/Drives/{s}"}
+                    for s in slots
+                    if self.machine.devices[s].present
+                ],
+                "Drives@odata.count": len(slots),
+                "Controllers": {"@odata.id": f"{path}/NVMeSSD/Controllers"},
+                "Volumes": {"@odata.id": f"{path}/NVMeSSD/Volumes"},
+            },
+        )
         self._controllers(f"{path}/NVMeSSD")
         for slot in slots:
             device = self.machine.devices[slot]
-            self.tree.live(f"{path}/NVMeSSD/Drives/{slot}", partial(_part, device, "Drive"))
+            self.tree.add_live(f"{path}/NVMeSSD/Drives/{slot}", partial(_part, device, "Drive"))
 
     def _controllers(self, path: str) -> None:
-        """NVMe drives have no RAID controller: each is its own, and volumes there are none."""
-        self.tree.collection(f"{path}/Controllers", "StorageControllerCollection", lambda: ["1"])
-        self.tree.fixed(f"{path}/Controllers/1", {
-            "@odata.type": "#StorageController.v1_6_0.StorageController", "Id": "1",
-            "Name": "NVMe Storage Controller", "Status": OK, "SupportedRAIDTypes": [],
-        })  # fmt: skip
-        self.tree.collection(f"{path}/Volumes", "VolumeCollection", list)
+        """NVMe drives have no RAID controller: each is its own, and there are no volumes."""
+        self.tree.add_collection(
+            f"{path}/Controllers", "StorageControllerCollection", lambda: ["1"]
+        )
+        self.tree.add_fixed(
+            f"{path}/Controllers/1",
+            {
+                "@odata.type": "#StorageController.v1_6_0.StorageController",
+                "Id": "1",
+                "Name": "NVMe Storage Controller",
+                "Status": OK,
+                "SupportedRAIDTypes": [],
+            },
+        )
+        self.tree.add_collection(f"{path}/Volumes", "VolumeCollection", list)
 
     # --- manager and chassis
 
@@ -170,21 +225,34 @@ class HostTree:
         actions = reset_action(
             self.tree, path, "Manager.Reset", shape.manager_resets, info=shape.reset_info
         )
-        self.tree.action(f"{path}/Actions/Manager.Reset", self.power.manager_reset)
-        clock, logs = self.service.clock, redfish_logs.mount(self.service, path)
-        self.tree.live(path, lambda: {
-            "@odata.type": "#Manager.v1_11_0.Manager", "Id": shape.manager, "Name": "Manager",
-            "ManagerType": "BMC", "Model": shape.manager_model, "UUID": self.machine.host.uuid,
-            "FirmwareVersion": self._firmware(0), "DateTime": stamp(clock.now()),
-            "DateTimeLocalOffset": "+00:00", "LastResetTime": stamp(bmc.reset_at),
-            "PowerState": "On", "Status": OK,
-            "EthernetInterfaces": {"@odata.id": f"{path}/EthernetInterfaces"},
-            "NetworkProtocol": {"@odata.id": f"{path}/NetworkProtocol"},
-            "VirtualMedia": {"@odata.id": f"{path}/VirtualMedia"}, "LogServices": logs,
-            "Links": {"ManagerForServers": [link("Systems", shape.system)],
-                      "ManagerForChassis": [link("Chassis", shape.chassis)]},
-            "Actions": actions,
-        })  # fmt: skip
+        self.tree.add_action(f"{path}/Actions/Manager.Reset", self.power.manager_reset)
+        clock, logs = self.service.clock, redfish_logs.mount_logs(self.service, path)
+        self.tree.add_live(
+            path,
+            lambda: {
+                "@odata.type": "#Manager.v1_11_0.Manager",
+                "Id": shape.manager,
+                "Name": "Manager",
+                "ManagerType": "BMC",
+                "Model": shape.manager_model,
+                "UUID": self.machine.host.uuid,
+                "FirmwareVersion": self._firmware(0),
+                "DateTime": format_time(clock.now()),
+                "DateTimeLocalOffset": "+00:00",
+                "LastResetTime": format_time(bmc.reset_at),
+                "PowerState": "On",
+                "Status": OK,
+                "EthernetInterfaces": {"@odata.id": f"{path}/EthernetInterfaces"},
+                "NetworkProtocol": {"@odata.id": f"{path}/NetworkProtocol"},
+                "VirtualMedia": {"@odata.id": f"{path}/VirtualMedia"},
+                "LogServices": logs,
+                "Links": {
+                    "ManagerForServers": [make_link("Systems", shape.system)],
+                    "ManagerForChassis": [make_link("Chassis", shape.chassis)],
+                },
+                "Actions": actions,
+            },
+        )
         mount_network(self.service, path)
         mount_media(self.tree, self.machine, shape, bmc.name, path)
 
@@ -195,44 +263,62 @@ class HostTree:
             actions |= reset_action(
                 self.tree, path, "Chassis.Reset", shape.chassis_resets, info=shape.reset_info
             )
-            self.tree.action(f"{path}/Actions/Chassis.Reset", self.power.system_reset)
+            self.tree.add_action(f"{path}/Actions/Chassis.Reset", self.power.system_reset)
         name, target, kind = shape.ac_cycle
         if name and "/Chassis/" in target:
-            told = {"target": target, "ResetType@Redfish.AllowableValues": [kind]}
-            actions["Oem"] = {name: told}
-        sensors = redfish_sensors.mount(self.tree, machine, path)
-        self.tree.live(path, lambda: {
-            "@odata.type": "#Chassis.v1_14_0.Chassis", "Id": shape.chassis,
-            "Name": "Computer System Chassis", "ChassisType": "RackMount",
-            "Manufacturer": shape.manufacturer, "Model": shape.model,
-            "SerialNumber": machine.host.serial, "PowerState": machine.host.power, "Status": OK,
-            "PCIeDevices": {"@odata.id": f"{path}/PCIeDevices"},
-            "NetworkAdapters": {"@odata.id": f"{path}/NetworkAdapters"},
-            "Sensors": sensors,
-            "Links": {"ComputerSystems": [link("Systems", shape.system)],
-                      "ManagedBy": [link("Managers", shape.manager)]},
-            "Actions": actions,
-        }, partial=False)  # fmt: skip
+            action = {"target": target, "ResetType@Redfish.AllowableValues": [kind]}
+            actions["Oem"] = {name: action}
+        sensors = redfish_sensors.mount_sensors(self.tree, machine, path)
+        self.tree.add_live(
+            path,
+            lambda: {
+                "@odata.type": "#Chassis.v1_14_0.Chassis",
+                "Id": shape.chassis,
+                "Name": "Computer System Chassis",
+                "ChassisType": "RackMount",
+                "Manufacturer": shape.manufacturer,
+                "Model": shape.model,
+                "SerialNumber": machine.host.serial,
+                "PowerState": machine.host.power,
+                "Status": OK,
+                "PCIeDevices": {"@odata.id": f"{path}/PCIeDevices"},
+                "NetworkAdapters": {"@odata.id": f"{path}/NetworkAdapters"},
+                "Sensors": sensors,
+                "Links": {
+                    "ComputerSystems": [make_link("Systems", shape.system)],
+                    "ManagedBy": [make_link("Managers", shape.manager)],
+                },
+                "Actions": actions,
+            },
+            partial=False,
+        )
         self._cards(path)
 
     def _cards(self, path: str) -> None:
         cards = [d for d in self.machine.devices.values() if d.kind in ("nic", "dpu", "gpu")]
         nics = [d for d in cards if d.kind != "gpu"]
         for name, parts in (("PCIeDevice", cards), ("NetworkAdapter", nics)):
-            self.tree.collection(
+            self.tree.add_collection(
                 f"{path}/{name}s", f"{name}Collection", partial(_present, parts), partial=False
             )
         for device in cards:
-            self.tree.live(f"{path}/PCIeDevices/{device.slot}",
-                           partial(_part, device, "PCIeDevice"))  # fmt: skip
+            self.tree.add_live(
+                f"{path}/PCIeDevices/{device.slot}", partial(_part, device, "PCIeDevice")
+            )
         for device in nics:
-            self.tree.live(f"{path}/NetworkAdapters/{device.slot}",
-                           partial(_part, device, "NetworkAdapter"))  # fmt: skip
+            self.tree.add_live(
+                f"{path}/NetworkAdapters/{device.slot}", partial(_part, device, "NetworkAdapter")
+            )
 
 
-VERSIONS = {"Processor": "v1_13_0", "Memory": "v1_11_0", "Drive": "v1_12_0",
-            "PCIeDevice": "v1_5_0", "NetworkAdapter": "v1_9_0",
-            "EthernetInterface": "v1_6_0"}  # fmt: skip
+VERSIONS = {
+    "Processor": "v1_13_0",
+    "Memory": "v1_11_0",
+    "Drive": "v1_12_0",
+    "PCIeDevice": "v1_5_0",
+    "NetworkAdapter": "v1_9_0",
+    "EthernetInterface": "v1_6_0",
+}
 
 
 def _present(devices: list[Device]) -> list[str]:
@@ -240,7 +326,7 @@ def _present(devices: list[Device]) -> list[str]:
 
 
 def _part(device: Device, schema: str) -> Json | None:
-    """A part as its resource; None while it is not there."""
+    """A part's resource; None while it is absent."""
     if not device.present:
         return None
     shown: Json = {
@@ -278,15 +364,30 @@ def _part(device: Device, schema: str) -> Json | None:
 def mount_network(service: RedfishService, manager: str) -> None:
     """EthernetInterfaces and NetworkProtocol of a BMC."""
     tree, mac = service.tree, service.bmc.mac
-    tree.collection(f"{manager}/EthernetInterfaces", "EthernetInterfaceCollection", lambda: ["1"])
-    tree.fixed(f"{manager}/EthernetInterfaces/1", {
-        "@odata.type": "#EthernetInterface.v1_6_0.EthernetInterface", "Id": "1",
-        "Name": "Manager Ethernet Interface", "InterfaceEnabled": True, "MACAddress": mac,
-        "PermanentMACAddress": mac, "Status": OK, "SpeedMbps": 1000,
-    })  # fmt: skip
-    tree.fixed(f"{manager}/NetworkProtocol", {
-        "@odata.type": "#ManagerNetworkProtocol.v1_8_0.ManagerNetworkProtocol",
-        "Id": "NetworkProtocol", "Name": "Manager Network Protocol", "Status": OK,
-        "HTTP": {"ProtocolEnabled": False, "Port": 80},
-        "HTTPS": {"ProtocolEnabled": True, "Port": 443},
-    })  # fmt: skip
+    tree.add_collection(
+        f"{manager}/EthernetInterfaces", "EthernetInterfaceCollection", lambda: ["1"]
+    )
+    tree.add_fixed(
+        f"{manager}/EthernetInterfaces/1",
+        {
+            "@odata.type": "#EthernetInterface.v1_6_0.EthernetInterface",
+            "Id": "1",
+            "Name": "Manager Ethernet Interface",
+            "InterfaceEnabled": True,
+            "MACAddress": mac,
+            "PermanentMACAddress": mac,
+            "Status": OK,
+            "SpeedMbps": 1000,
+        },
+    )
+    tree.add_fixed(
+        f"{manager}/NetworkProtocol",
+        {
+            "@odata.type": "#ManagerNetworkProtocol.v1_8_0.ManagerNetworkProtocol",
+            "Id": "NetworkProtocol",
+            "Name": "Manager Network Protocol",
+            "Status": OK,
+            "HTTP": {"ProtocolEnabled": False, "Port": 80},
+            "HTTPS": {"ProtocolEnabled": True, "Port": 443},
+        },
+    )

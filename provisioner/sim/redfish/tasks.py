@@ -1,4 +1,4 @@
-"""The task table of a simulated BMC: in memory only, its counter starts again with the BMC."""
+"""The task table of a simulated BMC, in memory only: its counter restarts with the BMC."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from provisioner.sim.hardware.parts import Bmc, Firmware
-from provisioner.sim.redfish.redfish_answers import Answer, Json, answer, error, message
+from provisioner.sim.redfish.redfish_answers import (
+    Answer,
+    Json,
+    make_answer,
+    make_error,
+    make_message,
+)
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
 from provisioner.sim.redfish.shapes import Shape
 
@@ -14,17 +20,17 @@ TASKS_MAX = 100  # NVIDIA bmcweb, task.hpp
 ENDED = frozenset({"Completed", "Exception", "Cancelled", "Killed"})
 
 
-def stamp(now: float) -> str:
+def format_time(now: float) -> str:
     """A Redfish date-time in UTC."""
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
 
 
 @dataclass
 class Task:
-    """What a client is told. `waiting_for` are staged items without whose run it does not end."""
+    """A task for clients. It does not end before the items in `waiting_for` run."""
 
     id: str
-    number: str  # as its messages name it
+    number: str  # its name in its messages
     name: str
     started: float
     target_uri: str = ""
@@ -37,29 +43,37 @@ class Task:
     waiting_for: list[Firmware] = field(default_factory=list)
     oem: Json = field(default_factory=dict)
 
-    def say(self, registry_key: str, text: str, *args: str, **more: str) -> None:
+    def add_message(self, registry_key: str, text: str, *args: str, **more: str) -> None:
         """Append a message."""
-        self.messages.append(message(registry_key, text, args, **more))
+        self.messages.append(make_message(registry_key, text, args, **more))
 
-    def progress(self, percent: int) -> None:
-        """The timer's figure: not the work's."""
+    def set_progress(self, percent: int) -> None:
+        """Set the timer's percentage, which does not follow the work."""
         self.percent = percent
-        self.say(
+        self.add_message(
             "TaskEvent.1.0.3.TaskProgressChanged",
             f"The task with Id '{self.number}' has changed to progress {percent} percent complete.",
-            self.number, str(percent),
-        )  # fmt: skip
+            self.number,
+            str(percent),
+        )
 
-    def end(self, state: str, now: float) -> None:
-        """Completed, or Exception with the aborting message; its status is the worst message's."""
+    def end_with(self, state: str, now: float) -> None:
+        """End with Completed, or Exception and the aborting message; the worst message counts."""
         self.state, self.ended = state, now
         if state == "Completed":
             self.percent = 100
-            self.say("TaskEvent.1.0.3.TaskCompletedOK",
-                     f"The task with Id '{self.number}' has completed.", self.number)  # fmt: skip
+            self.add_message(
+                "TaskEvent.1.0.3.TaskCompletedOK",
+                f"The task with Id '{self.number}' has completed.",
+                self.number,
+            )
         else:
-            self.say("TaskEvent.1.0.3.TaskAborted", f"The task with Id '{self.number}' has been "
-                     "aborted.", self.number, severity="Critical")  # fmt: skip
+            self.add_message(
+                "TaskEvent.1.0.3.TaskAborted",
+                f"The task with Id '{self.number}' has been aborted.",
+                self.number,
+                severity="Critical",
+            )
         worst = [m["MessageSeverity"] for m in self.messages]
         self.status = next((s for s in ("Critical", "Warning") if s in worst), "OK")
 
@@ -76,11 +90,11 @@ class TaskTable:
 
     def _forget(self, _: float) -> None:
         self.tasks.clear()
-        if self.shape.handle != "dell":  # iDRAC keeps its job queue on flash, others count anew
+        if self.shape.handle != "dell":  # iDRAC keeps its job queue on flash, others restart at 0
             self._next = self._first
 
-    def new(self, name: str, now: float, target_uri: str = "") -> Task:
-        """A running task; the oldest ended one makes room (else the oldest running is aborted)."""
+    def add_task(self, name: str, now: float, target_uri: str = "") -> Task:
+        """Add a running task; the oldest ended one is removed (else the oldest running aborts)."""
         if len(self.tasks) >= TASKS_MAX:
             ended = [t for t in self.tasks.values() if t.state in ENDED]
             del self.tasks[(ended or list(self.tasks.values()))[0].id]
@@ -92,31 +106,32 @@ class TaskTable:
         if self.shape.handle == "dell":
             task.state = "New"
         self.tasks[task.id] = task
-        task.say("TaskEvent.1.0.3.TaskStarted", f"The task with Id '{number}' has started.",
-                 str(number))  # fmt: skip
+        task.add_message(
+            "TaskEvent.1.0.3.TaskStarted", f"The task with Id '{number}' has started.", str(number)
+        )
         return task
 
-    def path(self, task: Task) -> str:
-        """Where the task is read."""
+    def get_path(self, task: Task) -> str:
+        """The task's path."""
         return self.shape.task_prefix + task.id
 
-    def monitor(self, task: Task) -> str:
-        """Its task monitor (DSP0266 clause 12.2)."""
+    def get_monitor_path(self, task: Task) -> str:
+        """The path of its task monitor (DSP0266 clause 12.2)."""
         return self.shape.monitor.format(id=task.id)
 
     def show(self, task: Task) -> Json:
         """The Task resource."""
         if task.waiting_for and all(f.staged is None for f in task.waiting_for):
             task.waiting_for = []
-            task.end("Completed", task.started)
+            task.end_with("Completed", task.started)
         shown: Json = {
-            "@odata.id": self.path(task),
+            "@odata.id": self.get_path(task),
             "@odata.type": "#Task.v1_4_3.Task",
             "Id": task.id,
             "Name": task.name,
             "TaskState": task.state,
             "TaskStatus": task.status,
-            "StartTime": stamp(task.started),
+            "StartTime": format_time(task.started),
             "PercentComplete": task.percent,
             "HidePayload": False,
             "Messages": list(task.messages),
@@ -129,49 +144,62 @@ class TaskTable:
                 "JsonBody": "{}",
             }
         if task.ended is not None:
-            shown["EndTime"] = stamp(task.ended)
+            shown["EndTime"] = format_time(task.ended)
         if not task.monitor_read:
-            shown["TaskMonitor"] = self.monitor(task)
+            shown["TaskMonitor"] = self.get_monitor_path(task)
         if task.oem:
             shown["Oem"] = task.oem
         return shown
 
     def _monitored(self, task: Task) -> Answer:
         if task.monitor_read:
-            return error(404, "ResourceMissingAtURI", self.monitor(task))
+            return make_error(404, "ResourceMissingAtURI", self.get_monitor_path(task))
         shown = self.show(task)
         if task.state not in ENDED:
-            return answer(202, shown, {"Location": self.monitor(task), "Retry-After": "30"})
+            return make_answer(
+                202, shown, {"Location": self.get_monitor_path(task), "Retry-After": "30"}
+            )
         if self.shape.monitor_vanishes:
-            return error(404, "ResourceMissingAtURI", self.monitor(task))
+            return make_error(404, "ResourceMissingAtURI", self.get_monitor_path(task))
         task.monitor_read = True
-        return answer(204)
+        return make_answer(204)
 
-    def accepted(self, task: Task) -> Answer:
+    def answer_accepted(self, task: Task) -> Answer:
         """202 with the short Task that bmcweb sends."""
         shown = {
-            "@odata.id": self.path(task),
+            "@odata.id": self.get_path(task),
             "@odata.type": "#Task.v1_4_3.Task",
             "Id": task.id,
             "Name": task.name,
             "TaskState": task.state,
             "TaskStatus": task.status,
         }
-        return answer(202, shown, {"Location": self.monitor(task), "Retry-After": "30"})
+        return make_answer(
+            202, shown, {"Location": self.get_monitor_path(task), "Retry-After": "30"}
+        )
 
     def mount(self, tree: Tree) -> None:
-        """Put TaskService into the tree. The monitor is answered by `monitor_at`."""
+        """Put TaskService into the tree. `monitor_at` answers for the monitors."""
         path = f"{ROOT}/TaskService"
-        tree.fixed(path, {
-            "@odata.type": "#TaskService.v1_1_4.TaskService", "Id": "TaskService",
-            "Name": "Task Service", "ServiceEnabled": True,
-            "CompletedTaskOverWritePolicy": "Oldest", "LifeCycleEventOnTaskStateChange": True,
-            "Status": {"State": "Enabled", "Health": "OK"},
-            "Tasks": {"@odata.id": f"{path}/Tasks"},
-        })  # fmt: skip
-        tree.collection(f"{path}/Tasks", "TaskCollection",
-                        lambda: [self.path(t) for t in self.tasks.values()],
-                        resolve=self._resolve)  # fmt: skip
+        tree.add_fixed(
+            path,
+            {
+                "@odata.type": "#TaskService.v1_1_4.TaskService",
+                "Id": "TaskService",
+                "Name": "Task Service",
+                "ServiceEnabled": True,
+                "CompletedTaskOverWritePolicy": "Oldest",
+                "LifeCycleEventOnTaskStateChange": True,
+                "Status": {"State": "Enabled", "Health": "OK"},
+                "Tasks": {"@odata.id": f"{path}/Tasks"},
+            },
+        )
+        tree.add_collection(
+            f"{path}/Tasks",
+            "TaskCollection",
+            lambda: [self.get_path(t) for t in self.tasks.values()],
+            resolve=self._resolve,
+        )
 
     def _resolve(self, task_id: str) -> Resource | None:
         task = self.tasks.get(task_id)
@@ -180,19 +208,19 @@ class TaskTable:
 
         def delete(_: Request) -> Answer:
             if task.state not in ENDED:
-                return error(409, "ResourceInUse")
+                return make_error(409, "ResourceInUse")
             self.tasks.pop(task_id, None)
-            return answer(204)
+            return make_answer(204)
 
         return Resource(lambda: self.show(task), delete=delete)
 
-    def hidden(self, task_id: str, now: float) -> bool:
-        """Whether a new task is not yet to be seen (iDRAC answers 404 for some seconds)."""
+    def is_hidden(self, task_id: str, now: float) -> bool:
+        """Whether a new task is still invisible (iDRAC answers 404 for some seconds)."""
         task = self.tasks.get(task_id)
         return task is not None and now < task.started + self.shape.task_late_s
 
     def monitor_at(self, path: str) -> Answer | None:
-        """The answer of a task monitor; None if the path is none."""
+        """The answer of a task monitor; None if the path is not a monitor."""
         prefix, _, suffix = self.shape.monitor.partition("{id}")
         if not (path.startswith(prefix) and path.endswith(suffix)):
             return None

@@ -1,1 +1,1 @@
-"""A simulated site as a whole: racks, control, presets, and the truth to judge by."""
+"""A simulated site: racks, control, presets, and the truth by which tests judge."""

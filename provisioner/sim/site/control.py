@@ -1,7 +1,7 @@
-"""Control of a simulated site over a unix-domain socket: plays in, truth out, faults on and off.
+"""Control of a simulated site over a unix-domain socket: plays, truth, and faults on and off.
 
-Whoever can open the socket may do everything; the file is its owner's alone (mode 0600). Bad input
-is answered with 400 and the field that is wrong.
+Every process that can open the socket may do everything; only its owner can (mode 0600). Bad input
+is answered with 400 and the wrong field.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 from aiohttp import web
 
 from provisioner.sim.faults.faults import BadRule, read_rules
-from provisioner.sim.hardware.curable_faults import exchange
-from provisioner.sim.site.fault_presets import ALL, inject
+from provisioner.sim.hardware.curable_faults import exchange_part
+from provisioner.sim.site.fault_presets import ALL, inject_fault
 from provisioner.sim.site.site import Site
-from provisioner.sim.site.truth import truth, uncertified_in_customer_vrf
+from provisioner.sim.site.truth import collect_truth, find_uncertified
 
 BODY_MAX = 16 * 1024 * 1024  # bytes; certificates of a thousand nodes are below 4 MB
 
@@ -32,14 +32,14 @@ class Control:
         self.site, self.path = site, path
         self._runner: web.AppRunner | None = None
 
-    def app(self) -> web.Application:
+    def build_app(self) -> web.Application:
         """The routes; each answers JSON."""
         app = web.Application(client_max_size=BODY_MAX)
         for route, read in {
-            "/truth": lambda: truth(self.site),
-            "/expected": self.site.expected,
-            "/site": self.site.description,
-            "/endpoints": self.site.endpoints,
+            "/truth": lambda: collect_truth(self.site),
+            "/expected": self.site.build_expected,
+            "/site": self.site.describe,
+            "/endpoints": self.site.list_endpoints,
             "/clock": self._clock,
             "/requests": self._requests,
             "/faults": self._faults,
@@ -54,14 +54,14 @@ class Control:
         return app
 
     async def start(self) -> None:
-        """Listen. A socket left by a process that is gone is replaced.
+        """Listen. A socket left by an ended process is replaced.
 
         Raises `OSError` if the path cannot be used.
         """
         self.path.unlink(missing_ok=True)
-        self._runner = web.AppRunner(self.app(), access_log=None)
+        self._runner = web.AppRunner(self.build_app(), access_log=None)
         await self._runner.setup()
-        old = os.umask(0o177)  # the socket is never open to others, not even for a moment
+        old = os.umask(0o177)  # the socket is never open to others, not even briefly
         try:
             await web.UnixSite(self._runner, str(self.path)).start()
         finally:
@@ -74,10 +74,10 @@ class Control:
             self._runner = None
         await asyncio.to_thread(self.path.unlink, missing_ok=True)
 
-    # --- what it answers
+    # --- answers
 
     def _clock(self) -> dict[str, float]:
-        """`epoch`: now == epoch + (real time - epoch) * speed, for others to keep this time."""
+        """`epoch`: now == epoch + (real time - epoch) * speed, so that others can follow this."""
         now, real = self.site.advance(), time.time()
         speed = float(getattr(self.site.clock, "speed", 1.0))
         epoch = real if speed == 1.0 else (speed * real - now) / (speed - 1.0)
@@ -108,11 +108,11 @@ class Control:
         ]
         return {"presets": presets, "rules": rules, "injected": self.site.injected}
 
-    async def _inband(self, given: dict[str, Any]) -> Any:
-        variables = given.get("variables", {})
+    async def _inband(self, params: dict[str, Any]) -> Any:
+        variables = params.get("variables", {})
         if not isinstance(variables, dict):
             raise BadRule("variables: must be an object")
-        play, host = given.get("play"), given.get("host")
+        play, host = params.get("play"), params.get("host")
         if not isinstance(play, str) or not isinstance(host, str):
             raise BadRule("play, host: both are needed")
         try:
@@ -120,35 +120,35 @@ class Control:
         except (KeyError, TypeError, AttributeError) as problem:
             raise BadRule(f"variables: {problem!r:.100}") from None
 
-    async def _agent_calls(self, given: dict[str, Any]) -> Any:
+    async def _agent_calls(self, params: dict[str, Any]) -> Any:
         now, agents = self.site.advance(), self.site.agents
         try:
-            for told in given["answers"]:
-                agents.answered(told["call"], int(told["status"]), told["body"], now)
+            for answer in params["answers"]:
+                agents.accept_answer(answer["call"], int(answer["status"]), answer["body"], now)
         except (KeyError, TypeError, ValueError) as problem:
             raise BadRule(f"answers: {problem!r:.100}") from None
-        return {"calls": agents.calls(now)}
+        return {"calls": agents.list_calls(now)}
 
-    async def _agent_request(self, given: dict[str, Any]) -> Any:
+    async def _agent_request(self, params: dict[str, Any]) -> Any:
         now = self.site.advance()
         try:
-            return {"answer": self.site.agents.request(**given, now=now)}
+            return {"answer": self.site.agents.send_request(**params, now=now)}
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise BadRule(f"request: {problem!r:.100}") from None
 
-    async def _change_faults(self, given: dict[str, Any]) -> Any:
+    async def _change_faults(self, params: dict[str, Any]) -> Any:
         """{"preset", "node", "part"}, {"rules": [...]} or {"remove": name}."""
-        if "preset" in given:
-            preset = inject(
+        if "preset" in params:
+            preset = inject_fault(
                 self.site,
-                str(given["preset"]),
-                str(given.get("node", "")),
-                str(given.get("part", "")),
+                str(params["preset"]),
+                str(params.get("node", "")),
+                str(params.get("part", "")),
             )
             return {"injected": preset.name, "meaning": preset.meaning}
-        if "remove" in given:
-            return {"removed": self.site.faults.remove(str(given["remove"]))}
-        listed = given.get("rules")
+        if "remove" in params:
+            return {"removed": self.site.faults.remove(str(params["remove"]))}
+        listed = params.get("rules")
         if not isinstance(listed, list) or not all(isinstance(r, dict) for r in listed):
             raise BadRule("preset, rules, remove: one of them is needed")
         rules = read_rules(listed)
@@ -156,23 +156,23 @@ class Control:
             self.site.faults.add(rule)
         return {"added": len(rules)}
 
-    async def _exchange(self, given: dict[str, Any]) -> Any:
-        """{"node", "part", "serial"}: a person puts a sound part into the slot."""
-        machine = self.site.machines.get(str(given.get("node", "")))
-        slot = str(given.get("part", ""))
+    async def _exchange(self, params: dict[str, Any]) -> Any:
+        """{"node", "part", "serial"}: install a sound part in the slot."""
+        machine = self.site.machines.get(str(params.get("node", "")))
+        slot = str(params.get("part", ""))
         if machine is None or slot not in machine.devices:
             raise BadRule("node, part: no such node, or no such part in it")
         was = machine.devices[slot].serial
-        serial = str(given.get("serial") or "") or f"{was}-new"
-        exchange(machine, slot, serial)
+        serial = str(params.get("serial") or "") or f"{was}-new"
+        exchange_part(machine, slot, serial)
         return {"was": was, "serial": serial}
 
-    async def _uncertified(self, given: dict[str, Any]) -> Any:
-        listed = given.get("certificates")
+    async def _uncertified(self, params: dict[str, Any]) -> Any:
+        listed = params.get("certificates")
         if not isinstance(listed, list):
             raise BadRule("certificates: a list is needed")
         try:
-            return {"nodes": uncertified_in_customer_vrf(truth(self.site), listed)}
+            return {"nodes": find_uncertified(collect_truth(self.site), listed)}
         except (KeyError, TypeError, ValueError) as problem:
             raise BadRule(f"certificates: {problem!r:.100}") from None
 
@@ -189,10 +189,10 @@ def _taking(
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handler(request: web.Request) -> web.Response:
         try:
-            given = json.loads(await request.read())
-            if not isinstance(given, dict):
+            params = json.loads(await request.read())
+            if not isinstance(params, dict):
                 raise BadRule("the body must be an object")
-            return web.json_response(await act(given))
+            return web.json_response(await act(params))
         except (BadRule, ValueError, RecursionError) as problem:
             return web.json_response({"error": str(problem)}, status=400)
 

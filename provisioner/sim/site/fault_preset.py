@@ -1,4 +1,4 @@
-"""What a named fault is, and the few ways to make one: rules on the wire, a change of a part."""
+"""The definition of a named fault, and its kinds: rules for requests, a change of a part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from provisioner.sim.site.site import Site
 
 @dataclass(frozen=True)
 class Preset:
-    """A fault by name. `target` says what it is put on: a BMC endpoint, a node or a switch."""
+    """A fault by name. `target` is its kind of subject: a BMC endpoint, a node or a switch."""
 
     name: str
     catalogue: str
@@ -27,34 +27,36 @@ def error_body(message_id: str, text: str, **more: Any) -> dict[str, Any]:
     return {"error": {"code": message_id, "message": text, "@Message.ExtendedInfo": [info]}}
 
 
-def wire(
+def wire_fault(
     name: str, catalogue: str, meaning: str, action: str, value: Any = None, **more: Any
 ) -> Preset:
     return Preset(name, catalogue, meaning, "bmc", (Rule(name, action, value=value, **more),))
 
 
-def answer(name: str, catalogue: str, meaning: str, status: int, body: Any, **more: Any) -> Preset:
+def answer_fault(
+    name: str, catalogue: str, meaning: str, status: int, body: Any, **more: Any
+) -> Preset:
     headers = more.pop("headers", {})
     kind = {"type": "text/html"} if isinstance(body, str) else {}
-    given = {"status": status, "body": body, "headers": headers, **kind}
-    return wire(name, catalogue, meaning, "replace", given, **more)
+    value = {"status": status, "body": body, "headers": headers, **kind}
+    return wire_fault(name, catalogue, meaning, "replace", value, **more)
 
 
-def trouble(name: str, catalogue: str, meaning: str, trouble: str) -> Preset:
+def trouble_fault(name: str, catalogue: str, meaning: str, trouble: str) -> Preset:
     def act(site: Site, node: str, part: str) -> None:
         site.machines[node].bmcs[part or "host"].troubles.add(trouble)
 
     return Preset(name, catalogue, meaning, "bmc", act=act)
 
 
-def machine(name: str, catalogue: str, meaning: str, flag: str = "") -> Preset:
+def machine_fault(name: str, catalogue: str, meaning: str, flag: str = "") -> Preset:
     def act(site: Site, node: str, _part: str) -> None:
         site.machines[node].faults.add(flag or name)
 
     return Preset(name, catalogue, meaning, "node", act=act)
 
 
-def part(name: str, catalogue: str, meaning: str, slot: str, **changes: Any) -> Preset:
+def part_fault(name: str, catalogue: str, meaning: str, slot: str, **changes: Any) -> Preset:
     """Change a part: fields of the device, or else its traits."""
 
     def act(site: Site, node: str, part: str) -> None:
@@ -68,7 +70,7 @@ def part(name: str, catalogue: str, meaning: str, slot: str, **changes: Any) -> 
     return Preset(name, catalogue, meaning, "node", act=act)
 
 
-def switch(name: str, catalogue: str, meaning: str) -> Preset:
+def switch_fault(name: str, catalogue: str, meaning: str) -> Preset:
     def act(site: Site, switch: str, _part: str) -> None:
         site.switches[switch].faults.add(name)
 

@@ -1,7 +1,7 @@
-"""The one door to everything that a simulated site serves: BMCs and switches by name.
+"""The one entry to everything that a simulated site serves: BMCs and switches by name.
 
-Servers of bytes and transports in memory both call `Front.handle`; faults are applied here, so
-that they hurt alike whichever way a request came.
+Network servers and transports in memory both call `Front.handle`; faults are applied here, so that
+they act alike on both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from provisioner.sim.switches.nvue import NvueService
 
 
 class Front:
-    """All services of a site. `fetch` is how BMCs and switches pull images."""
+    """All services of a site. BMCs and switches download images with `fetch`."""
 
     def __init__(
         self, site: Site, fetch: Fetch = no_server, deliver: Deliver | None = None
@@ -34,18 +34,18 @@ class Front:
         site.redfish = dict(self.redfish)
         site.on_fetch(fetch)
 
-    def names(self) -> list[str]:
-        """Everything with an address of its own: "su0-n00/DPU_1", "leaf-su0-r3"."""
+    def list_names(self) -> list[str]:
+        """Every name with its own address: "su0-n00/DPU_1", "leaf-su0-r3"."""
         return [*self.redfish, *self.site.nvue]
 
-    def answers(self, name: str) -> bool:
-        """Whether there is anything at this address now: a connection would be accepted."""
+    def is_reachable(self, name: str) -> bool:
+        """Whether this address accepts connections now."""
         site = self.site
         now = site.advance()
         if name in site.switches:
-            return site.switches[name].up(now)
+            return site.switches[name].is_up(now)
         service = self.redfish.get(name)
-        return service is not None and service.bmc.phase(now) != "gone"
+        return service is not None and service.bmc.get_phase(now) != "gone"
 
     def handle(
         self,
@@ -58,7 +58,7 @@ class Front:
         peer: str = "",
     ) -> Answer:
         """One request to one address; `GONE`: no answer. Header names are lowercase."""
-        if not self.answers(name):
+        if not self.is_reachable(name):
             return GONE
 
         def serve() -> Answer:
@@ -67,4 +67,4 @@ class Front:
                 return service.handle(method, path, query, headers, body, peer)
             return self.site.nvue[name].handle(method, path, query, headers, body)
 
-        return self.site.faults.around(name, method, path, serve, headers)
+        return self.site.faults.apply_rules(name, method, path, serve, headers)

@@ -1,7 +1,7 @@
 """Serves simulated devices over HTTPS: hundreds of endpoints, one process, one event loop.
 
-A BMC that restarts is gone: its socket is closed, its connections are broken off, until it listens
-again. Simulated time is the clock's; only here does it meet the loop's.
+A BMC that restarts is gone: its socket is closed and its connections are cut until it listens
+again. Simulated time is the clock's; only this module relates it to the event loop's.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Handle = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], Answe
 BODY_MAX = 512 * 1024 * 1024  # bytes; a BMC's own limit answers 413 before
 FETCH_MAX = 64 * 1024 * 1024  # bytes of an image that a device pulls
 FETCH_TIMEOUT_S = 30.0
-TICK_S = 0.02  # how late a device may vanish, in wall seconds
+TICK_S = 0.02  # delay until a device vanishes, in wall seconds
 BACKLOG = 128
-STREAM_MAX = 256  # events that wait for a slow listener; more are lost
+STREAM_MAX = 256  # events that wait for a slow listener; more are dropped
 NO_QUERY: dict[str, str] = {}
 
 
@@ -51,7 +51,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Where it is reached."""
+        """Its URL."""
         return f"https://{self.host}:{self.port}"
 
 
@@ -63,7 +63,7 @@ class Addresses:
     port: int = 0
     _given: int = field(default=0, init=False)
 
-    def next(self) -> tuple[str, int]:
+    def next_address(self) -> tuple[str, int]:
         """(host, port); port 0 lets the system choose one."""
         number, self._given = self._given, self._given + 1
         first = ip_address(self.listen)
@@ -89,11 +89,11 @@ class Server:
         _raise_file_limit()
 
     async def add(self, name: str, handle: Handle, bmc: Bmc | None = None) -> str:
-        """Listen for one device; its URL. Raises `OSError` if the address is taken."""
-        host, port = self.addresses.next()
+        """Listen for one device; return its URL. Raises `OSError` if the address is taken."""
+        host, port = self.addresses.next_address()
         tls = server_context(name, host)
-        asked = web.Server(partial(self._asked, name, handle), request_factory=_request)
-        endpoint = Endpoint(name, host, port, handle, asked, tls, bmc=bmc)
+        listener = web.Server(partial(self._asked, name, handle), request_factory=_request)
+        endpoint = Endpoint(name, host, port, handle, listener, tls, bmc=bmc)
         await self._listen(endpoint)
         self.endpoints[name] = endpoint
         if bmc is not None:
@@ -103,7 +103,7 @@ class Server:
         return endpoint.url
 
     async def close(self) -> None:
-        """Stop everything."""
+        """Stop all endpoints."""
         tasks = [*self._tasks, *([self._ticking] if self._ticking else [])]
         for task in tasks:
             task.cancel()
@@ -125,22 +125,22 @@ class Server:
         except web.HTTPRequestEntityTooLarge:
             return web.Response(status=413)
         headers = self._with_connection(name, request) if self.wired() else request.headers
-        told = handle(request.method, path, query, headers, body)
-        if told.delay_s > 0:
-            await asyncio.sleep(told.delay_s / self.speed)
-        if told.status == 0:
+        answer = handle(request.method, path, query, headers, body)
+        if answer.delay_s > 0:
+            await asyncio.sleep(answer.delay_s / self.speed)
+        if answer.status == 0:
             return _cut_off(request)
-        if told.stream is not None:
-            return await _streamed(request, told, told.stream)
-        if told.cut >= 0:
-            await _truncated(request, told)
+        if answer.stream is not None:
+            return await _streamed(request, answer, answer.stream)
+        if answer.cut >= 0:
+            await _truncated(request, answer)
             return _cut_off(request)
-        return web.Response(status=told.status, headers=told.headers, body=told.body)
+        return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
 
     def _with_connection(self, name: str, request: web.BaseRequest) -> Mapping[str, str]:
-        """The headers, with what fault rules may ask of the connection (`Rule.when`)."""
-        who = (name, str(request.get_extra_info("peername")))
-        self._asked_on[who] = number = self._asked_on.get(who, 0) + 1
+        """The headers, with the connection's pseudo-headers for fault rules (`Rule.when`)."""
+        connection = (name, str(request.get_extra_info("peername")))
+        self._asked_on[connection] = number = self._asked_on.get(connection, 0) + 1
         headers = {k.lower(): v for k, v in request.headers.items()}
         opened = len(self.endpoints[name].web.connections)
         return {**headers, ":nth": str(number), ":open": f"{opened:03}"}
@@ -170,7 +170,7 @@ class Server:
 
     def _vanish(self, endpoint: Endpoint) -> None:
         assert endpoint.bmc is not None
-        # not at once: the answer to whoever asked for the restart is still on its way
+        # with a delay: the answer to the restart request is still on its way
         self._spawn(self._away(endpoint, endpoint.bmc.boots))
 
     async def _away(self, endpoint: Endpoint, boots: int) -> None:
@@ -189,7 +189,7 @@ class Server:
             await asyncio.sleep(TICK_S)
             self.schedule.advance(self.clock.now())
 
-    # --- what devices ask of others
+    # --- requests of devices
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -199,12 +199,12 @@ class Server:
     def _client(self) -> ClientSession:
         if self._session is None:
             timeout = ClientTimeout(total=FETCH_TIMEOUT_S)
-            # a BMC checks nobody's certificate unless VerifyRemoteServerCertificate is set
+            # a BMC verifies certificates only if VerifyRemoteServerCertificate is set
             self._session = ClientSession(timeout=timeout, connector=TCPConnector(ssl=False))
         return self._session
 
-    def fetch(self, url: str, back: Callable[[bytes | None], None]) -> None:
-        """Get a file for a device, and call back with it or with None."""
+    def fetch_file(self, url: str, back: Callable[[bytes | None], None]) -> None:
+        """Download a file for a device, and call back with it or with None."""
         self._spawn(self._fetch(url, back))
 
     async def _fetch(self, url: str, back: Callable[[bytes | None], None]) -> None:
@@ -217,8 +217,8 @@ class Server:
                         data += more
         back(data)
 
-    def deliver(self, url: str, event: Json) -> None:
-        """Send an event; nobody learns whether it arrived."""
+    def deliver_event(self, url: str, event: Json) -> None:
+        """Send an event; the outcome is ignored."""
         self._spawn(self._deliver(url, event))
 
     async def _deliver(self, url: str, event: Json) -> None:
@@ -240,8 +240,8 @@ def _cut_off(request: web.BaseRequest) -> web.StreamResponse:
     return web.Response()
 
 
-async def _streamed(request: web.BaseRequest, told: Answer, stream: Listen) -> web.StreamResponse:
-    response = web.StreamResponse(status=told.status, headers=told.headers)
+async def _streamed(request: web.BaseRequest, answer: Answer, stream: Listen) -> web.StreamResponse:
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
     await response.prepare(request)
     pieces: asyncio.Queue[bytes] = asyncio.Queue(STREAM_MAX)
     end = stream(lambda piece: None if pieces.full() else pieces.put_nowait(piece))
@@ -254,16 +254,16 @@ async def _streamed(request: web.BaseRequest, told: Answer, stream: Listen) -> w
     return response
 
 
-async def _truncated(request: web.BaseRequest, told: Answer) -> None:
-    response = web.StreamResponse(status=told.status, headers=told.headers)
-    response.content_length = len(told.body)
+async def _truncated(request: web.BaseRequest, answer: Answer) -> None:
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    response.content_length = len(answer.body)
     with contextlib.suppress(ConnectionError):
         await response.prepare(request)
-        await response.write(told.body[: told.cut])
+        await response.write(answer.body[: answer.cut])
 
 
 def _raise_file_limit() -> None:
-    """Some hundred listeners and their connections are over the usual soft limit of 1,024."""
+    """Some hundred listeners and their connections exceed the usual soft limit of 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""Serves a whole simulated site: every BMC and every switch an HTTPS endpoint of its own."""
+"""Serves a simulated site: every BMC and every switch is an HTTPS endpoint of its own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ async def serve_site(site: Site, listen: str = "127.0.0.1", port: int = 0) -> Se
     """
     server = Server(site.clock, site.schedule, Addresses(listen, port))
     server.wired = lambda: bool(site.faults.rules)
-    front = Front(site, server.fetch, server.deliver)
-    for name in front.names():
+    front = Front(site, server.fetch_file, server.deliver_event)
+    for name in front.list_names():
         service = front.redfish.get(name)
         bmc = service.bmc if service else None
         site.urls[name] = await server.add(name, partial(front.handle, name), bmc)

@@ -1,7 +1,7 @@
-"""A whole simulated site: nodes, leaves, spines and cables, at the Spectrum-X 1.2.0 versions.
+"""A simulated site: nodes, leaves, spines and cables, at the Spectrum-X 1.2.0 versions.
 
-`expected()` and `description()` are what its operator would have written down. Truth is in the
-machines and switches; whoever reads it calls `advance()` first.
+`expected()` and `description()` are its operator's documents. Truth is in the machines and
+switches; every reader of it calls `advance()` first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from provisioner.sim.hardware.cabling import (
     RAILS,
     SPINES,
     Place,
-    places,
-    units,
+    count_units,
+    list_places,
 )
 from provisioner.sim.hardware.clock import FastClock, HandClock, Schedule, SimClock
 from provisioner.sim.hardware.machine import Machine
@@ -30,13 +30,13 @@ from provisioner.sim.outputs.inband import Inband, Sleep
 from provisioner.sim.outputs.outputs_nic import interface_name
 from provisioner.sim.switches.nvue import NvueService
 from provisioner.sim.switches.switch import Neighbour, Switch, SwitchDurations
-from provisioner.sim.switches.switch_fabric import join
+from provisioner.sim.switches.switch_fabric import join_fabric
 
 CUMULUS = "5.11.0.0026"  # of Spectrum-X 1.2.0
 MAINTENANCE_VRF = "MAINT"
 SWITCH_USER, SWITCH_PASSWORD = "cumulus", "Cumulus-of-this-site-1"
 HOST_FACTORY_PASSWORD = "ADMIN-of-this-order-1"  # noqa: S105 (one for a whole order, as sold)
-# shape of a BMC -> name under which an operator lists its factory credential
+# shape of a BMC -> the operator's name for its factory credential
 CREDENTIAL_NAMES = {
     "ami_dgx": "ami_megarac",
     "dell": "dell_idrac",
@@ -46,13 +46,13 @@ CREDENTIAL_NAMES = {
 
 
 class Counts(Protocol):
-    """A service that counts what it answered."""
+    """A service that counts its answers."""
 
     requests: int
 
 
 class Site:
-    """`urls` is filled by whoever serves it: "su0-n00/DPU_1" or "leaf-su0-r3" -> URL."""
+    """The server of the site fills `urls`: "su0-n00/DPU_1" or "leaf-su0-r3" -> URL."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Site:
         self.name, self.seed = name, seed
         self.clock: SimClock = clock or FastClock()
         self.schedule = Schedule()
-        self.places = {place.node: place for place in places(nodes)}
+        self.places = {place.node: place for place in list_places(nodes)}
         macs: set[str] = set()
         self.machines: dict[str, Machine] = {
             node: build_machine(node, self.schedule, seed, vendor, durations, macs)
@@ -81,10 +81,10 @@ class Site:
             if vendor in ("supermicro", "hpe"):
                 machine.bmcs["host"].password = HOST_FACTORY_PASSWORD
         self.switches: dict[str, Switch] = {}
-        self._build_switches(units(nodes), vrfs, switch_durations)
+        self._build_switches(count_units(nodes), vrfs, switch_durations)
         self.hosts = {node: self._wire(place) for node, place in self.places.items()}
         peers = {
-            place.addresses(rail)[0].partition("/")[0]: (self.hosts[node], rail)
+            place.get_addresses(rail)[0].partition("/")[0]: (self.hosts[node], rail)
             for node, place in self.places.items()
             for rail in range(RAILS)
         }
@@ -92,8 +92,8 @@ class Site:
         for host in self.hosts.values():
             host.peers = peers
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
-        join(self.nvue, self.clock.now)
-        self.inband = Inband(self.hosts, self.clock, sleep or sleeping(self.clock))
+        join_fabric(self.nvue, self.clock.now)
+        self.inband = Inband(self.hosts, self.clock, sleep or make_sleep(self.clock))
         self.agents = Agents(self.machines, {n: _address(p) for n, p in self.places.items()})
         self.urls: dict[str, str] = {}
         self.redfish: dict[str, Counts] = {}  # "su0-n00/host" -> its service
@@ -101,13 +101,13 @@ class Site:
         self.injected: list[tuple[str, str]] = []  # ("su0-n00/GPU_SXM_5", preset), in order
 
     def advance(self) -> float:
-        """Let everything happen that is due by now; the time in seconds since the epoch."""
+        """Run everything that is due by now; return the time in seconds since the epoch."""
         now = self.clock.now()
         self.schedule.advance(now)
         return now
 
     def on_fetch(self, fetch: Callable[[str, Callable[[bytes | None], None]], None]) -> None:
-        """How switches and agents get the files they are told to fetch: `fetch(url, done)`."""
+        """Set how switches and agents download files: `fetch(url, done)`."""
         self.agents.fetch = fetch
         for switch in self.switches.values():
             switch.fetch = fetch
@@ -133,7 +133,7 @@ class Site:
             return switch
 
         leaves = [
-            build(Place(unit, 0).leaf(rail), 65100 + unit * RAILS + rail)
+            build(Place(unit, 0).name_leaf(rail), 65100 + unit * RAILS + rail)
             for unit in range(count)
             for rail in range(RAILS)
         ]
@@ -147,32 +147,32 @@ class Site:
     def _wire(self, place: Place) -> HostView:
         machine, cables = self.machines[place.node], []
         for rail in range(RAILS):
-            leaf, card = self.switches[place.leaf(rail)], machine.devices[f"NIC_{rail}"]
+            leaf, card = self.switches[place.name_leaf(rail)], machine.devices[f"NIC_{rail}"]
             leaf.add_port(
                 place.interface,
-                place.addresses(rail)[1],
+                place.get_addresses(rail)[1],
                 Neighbour(place.node, interface_name(card), card.mac, _carrier(machine, card.slot)),
             )
             cables.append(Cable(rail, card.slot, leaf, place.interface))
         return HostView(machine, tuple(cables), f"{self.seed}/{place.node}/inband")
 
-    # --- what an operator wrote down
+    # --- the operator's documents
 
-    def expected(self) -> dict[str, Any]:
-        """The expected-hardware list, as plain data; URLs only where somebody serves them."""
+    def build_expected(self) -> dict[str, Any]:
+        """The expected-hardware list, as plain data; URLs only of served devices."""
         nodes = [self._expected_host(place) for place in self.places.values()]
         nodes += [self._expected_switch(switch) for switch in self.switches.values()]
         return {"site": self.name, "factory_credentials": self._factory(), "nodes": nodes}
 
     def _factory(self) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {}
+        credentials: dict[str, dict[str, str]] = {}
         for machine in self.machines.values():
             for bmc in machine.bmcs.values():
                 name = CREDENTIAL_NAMES.get(bmc.vendor, bmc.vendor)
-                if name not in found:
+                if name not in credentials:
                     factory = FACTORY_PASSWORDS.get(bmc.vendor, HOST_FACTORY_PASSWORD)
-                    found[name] = {"username": bmc.username, "password": factory}
-        return found
+                    credentials[name] = {"username": bmc.username, "password": factory}
+        return credentials
 
     def _expected_host(self, place: Place) -> dict[str, Any]:
         machine = self.machines[place.node]
@@ -200,10 +200,10 @@ class Site:
             "ports": [
                 {
                     "rail": rail,
-                    "switch": place.leaf(rail),
+                    "switch": place.name_leaf(rail),
                     "interface": place.interface,
                     "nic_slot": f"NIC_{rail}",
-                    "address": place.addresses(rail)[1],
+                    "address": place.get_addresses(rail)[1],
                 }
                 for rail in range(RAILS)
             ],
@@ -228,12 +228,12 @@ class Site:
             "password": SWITCH_PASSWORD,
         }
 
-    def description(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The site in numbers and names, as plain data."""
         return {
             "name": self.name,
             "pods": 1,
-            "scalable_units": units(len(self.places)),
+            "scalable_units": count_units(len(self.places)),
             "nodes_per_unit": NODES_PER_UNIT,
             "nodes": len(self.places),
             "rails": RAILS,
@@ -245,12 +245,12 @@ class Site:
             "addressing": "172.(32*rail).(unit).(2*index): host end; the leaf end is one above",
         }
 
-    def endpoints(self) -> dict[str, str]:
-        """URL of everything that is served: "su0-n00/DPU_1" (a BMC), "leaf-su0-r3" (a switch)."""
+    def list_endpoints(self) -> dict[str, str]:
+        """The URL of each served device: "su0-n00/DPU_1" (a BMC), "leaf-su0-r3" (a switch)."""
         return dict(self.urls)
 
 
-# of those shapes whose factory password is printed in the vendor's manual
+# of those shapes whose vendor prints the factory password in its manual
 FACTORY_PASSWORDS = {
     "nvidia_openbmc": "0penBmc",
     "ami_dgx": "admin",
@@ -259,8 +259,8 @@ FACTORY_PASSWORDS = {
 }
 
 
-def sleeping(clock: SimClock) -> Sleep:
-    """How to wait for simulated seconds by this clock: a clock moved by hand is moved."""
+def make_sleep(clock: SimClock) -> Sleep:
+    """A function that waits for simulated seconds; it advances a hand clock."""
 
     async def sleep(seconds: float) -> None:
         if isinstance(clock, HandClock):
@@ -272,17 +272,17 @@ def sleeping(clock: SimClock) -> Sleep:
 
 
 def _address(place: Place) -> str:
-    """In-band address of a host, whatever it has booted."""
+    """In-band address of a host, regardless of its boot source."""
     return f"10.{64 + place.unit // 256}.{place.unit % 256}.{place.number + 10}"
 
 
 def _carrier(machine: Machine, slot: str) -> Callable[[], bool]:
-    def up() -> bool:
+    def has_carrier() -> bool:
         card = machine.devices[slot]
         return machine.host.power == "On" and card.present and not card.traits.get("link_down")
 
-    return up
+    return has_carrier
 
 
 def _towards(switch: Switch, port: str, clock: SimClock) -> Neighbour:
-    return Neighbour(switch.name, port, switch.mac, lambda: switch.up(clock.now()))
+    return Neighbour(switch.name, port, switch.mac, lambda: switch.is_up(clock.now()))

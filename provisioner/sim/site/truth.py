@@ -1,7 +1,7 @@
-"""Ground truth of a simulated site: what really is, and what should never have happened.
+"""Ground truth of a simulated site: the true state, and the violations that must never happen.
 
-Written apart from the simulator's own rules and from what it tests: it reads only the logs of
-machines and switches and the state they are in.
+Written independently of the simulator's own rules and of the code under test: it reads only the
+logs and the state of machines and switches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WRITES = frozenset({"push", "write_start", "nv_config"})
 
 
 class Violation(NamedTuple):
-    """Something that must never happen, at a simulated time (seconds since the epoch)."""
+    """An event that must never happen, at a simulated time (seconds since the epoch)."""
 
     time: float
     node: str
@@ -27,8 +27,8 @@ class Violation(NamedTuple):
     detail: str
 
 
-def truth(site: Site) -> dict[str, Any]:
-    """Everything that is so now, as plain data."""
+def collect_truth(site: Site) -> dict[str, Any]:
+    """The true state now, as plain data."""
     now = site.advance()
     nodes = {name: _node(site, name) for name in site.machines}
     return {
@@ -37,19 +37,19 @@ def truth(site: Site) -> dict[str, Any]:
         "in_customer_vrf": [name for name, node in nodes.items() if node["customer_ports"]],
         "switches": {name: _switch(site, name, now) for name in site.switches},
         "injected": [list(entry) for entry in site.injected],
-        "violations": [v._asdict() for v in violations(site)],
-        "switch_outages": [v._asdict() for v in switch_outages(site)],
+        "violations": [v._asdict() for v in find_violations(site)],
+        "switch_outages": [v._asdict() for v in find_switch_outages(site)],
     }
 
 
 def _node(site: Site, name: str) -> dict[str, Any]:
     machine = site.machines[name]
-    ports = placements(site, name)
+    ports = list_placements(site, name)
     kinds = [_act(e.kind, e.detail) for e in machine.log]
     return {
         "ports": ports,
         "customer_ports": sorted(p for p, vrf in ports.items() if vrf not in NOBODYS),
-        "running": running(machine),
+        "running": list_running(machine),
         "gpu_serials": sorted(
             d.serial for d in machine.devices.values() if d.kind == "gpu" and d.present
         ),
@@ -70,7 +70,7 @@ def _of(subject: str) -> str:
 
 
 def _act(kind: str, detail: str) -> str:
-    """One word for what a log line did to the node; "" if it did nothing to it."""
+    """One word for a log line's effect on the node; "" if it had none."""
     if kind in RESETS:
         return "reset"
     if kind == "power":
@@ -82,7 +82,7 @@ def _switch(site: Site, name: str, now: float) -> dict[str, Any]:
     switch = site.switches[name]
     return {
         "running": switch.version,
-        "up": switch.up(now),
+        "up": switch.is_up(now),
         "saved": switch.startup == switch.applied,
         "reboots": sum(e.kind == "reset" for e in switch.log),
         "moves": sum(e.kind == "vrf" for e in switch.log),
@@ -90,48 +90,50 @@ def _switch(site: Site, name: str, now: float) -> dict[str, Any]:
     }
 
 
-def placements(site: Site, node: str) -> dict[str, str]:
-    """ "leaf/interface" -> the VRF it truly is in, for the ports planned for a node."""
+def list_placements(site: Site, node: str) -> dict[str, str]:
+    """ "leaf/interface" -> its true VRF, for the ports planned for a node."""
     place = site.places[node]
-    leaves = [place.leaf(cable.rail) for cable in site.hosts[node].cables]
+    leaves = [place.name_leaf(cable.rail) for cable in site.hosts[node].cables]
     return {
-        f"{leaf}/{place.interface}": site.switches[leaf].vrf_of(place.interface) for leaf in leaves
+        f"{leaf}/{place.interface}": site.switches[leaf].get_vrf(place.interface) for leaf in leaves
     }
 
 
-def running(machine: Machine) -> dict[str, str]:
+def list_running(machine: Machine) -> dict[str, str]:
     """ "bmc/item" or package -> the version in effect now."""
-    found = {
-        f"{item.bmc}/{item.id}": item.running for bmc in machine.bmcs for item in machine.items(bmc)
+    versions = {
+        f"{item.bmc}/{item.id}": item.running
+        for bmc in machine.bmcs
+        for item in machine.list_items(bmc)
     }
     host = machine.host
     for name, version in host.packages.items():
-        # only a kernel module is in effect later than it is installed
-        found[name] = host.loaded.get(name, "") if name == "host.driver" else version
-    return found
+        # only kernel modules take effect later than their installation
+        versions[name] = host.loaded.get(name, "") if name == "host.driver" else version
+    return versions
 
 
-# --- what must never happen
+# --- violations
 
 
-def violations(site: Site) -> list[Violation]:
+def find_violations(site: Site) -> list[Violation]:
     """All violations so far, in order of node and time."""
-    found: list[Violation] = []
+    all_found: list[Violation] = []
     for name, machine in site.machines.items():
-        found += _in_customer_vrf(site, name, machine)
-        found += _while_writing(name, machine)
-    for name, switch in site.switches.items():  # rebooted before its traffic went elsewhere
-        found += [
+        all_found += _in_customer_vrf(site, name, machine)
+        all_found += _while_writing(name, machine)
+    for name, switch in site.switches.items():  # rebooted before its traffic was redirected
+        all_found += [
             Violation(e.time, name, e.kind, e.detail)
             for e in switch.log
             if e.kind == "traffic_lost"
         ]
-    return found
+    return all_found
 
 
 def _customer_spells(site: Site, node: str) -> list[tuple[float, float]]:
     """When any port of a node was in a customer's VRF: (from, to), seconds since the epoch."""
-    ports = set(placements(site, node))
+    ports = set(list_placements(site, node))
     moves = sorted(
         (e.time, e.subject, e.detail.rpartition(" -> ")[2])
         for leaf in {p.partition("/")[0] for p in ports}
@@ -159,12 +161,12 @@ def _in_customer_vrf(site: Site, name: str, machine: Machine) -> Iterator[Violat
     for event in machine.log:
         touches = event.kind in WRITES or _act(event.kind, event.detail) in ("reset", "power", "ac")
         if touches and any(start <= event.time < end for start, end in spells):
-            what = f"{event.kind} {event.subject} {event.detail}".strip()
-            yield Violation(event.time, name, "in_customer_vrf", what)
+            description = f"{event.kind} {event.subject} {event.detail}".strip()
+            yield Violation(event.time, name, "in_customer_vrf", description)
 
 
 def _while_writing(name: str, machine: Machine) -> Iterator[Violation]:
-    """Overlapping writes, and resets and power acts in the middle of a write or a copy."""
+    """Overlapping writes, and resets and power acts during a write or a copy."""
     writing: set[str] = set()
     copying: set[str] = set()
     for event in machine.log:
@@ -181,15 +183,15 @@ def _while_writing(name: str, machine: Machine) -> Iterator[Violation]:
         if act in ("power", "ac"):
             for during, parts in (("write", writing), ("copy", copying)):
                 if parts:
-                    what = f"{event.kind} {event.detail} during {min(parts)}"
-                    yield Violation(event.time, name, f"power_during_{during}", what)
+                    description = f"{event.kind} {event.detail} during {min(parts)}"
+                    yield Violation(event.time, name, f"power_during_{during}", description)
         elif act == "reset":
-            # a BMC's restart disturbs what is behind that BMC, and nothing else
+            # a BMC's restart disturbs only the devices behind that BMC
             for during, parts in (("write", writing), ("copy", copying)):
                 behind = [p for p in sorted(parts) if _of(p) == event.subject]
                 if behind:
-                    what = f"{event.kind} of {event.subject} during {behind[0]}"
-                    yield Violation(event.time, name, f"reset_during_{during}", what)
+                    description = f"{event.kind} of {event.subject} during {behind[0]}"
+                    yield Violation(event.time, name, f"reset_during_{during}", description)
 
 
 def _component(subject: str) -> str:
@@ -197,9 +199,9 @@ def _component(subject: str) -> str:
     return subject.replace("/DPU_NIC", "/DPU_OS")
 
 
-def switch_outages(site: Site) -> list[Violation]:
-    """Leaves that rebooted while a customer's traffic went through them."""
-    found = []
+def find_switch_outages(site: Site) -> list[Violation]:
+    """Leaves that rebooted while they carried a customer's traffic."""
+    outages = []
     spells = {node: _customer_spells(site, node) for node in site.places}
     for name, switch in site.switches.items():
         for event in switch.log:
@@ -209,23 +211,23 @@ def switch_outages(site: Site) -> list[Violation]:
                 node
                 for node, times in spells.items()
                 if any(a <= event.time < b for a, b in times)
-                and name in {port.partition("/")[0] for port in placements(site, node)}
+                and name in {port.partition("/")[0] for port in list_placements(site, node)}
             ]
             if hit:
-                found.append(Violation(event.time, name, "switch_reset", " ".join(hit)))
-    return found
+                outages.append(Violation(event.time, name, "switch_reset", " ".join(hit)))
+    return outages
 
 
-def uncertified_in_customer_vrf(
+def find_uncertified(
     site_truth: Mapping[str, Any], certificates: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, str]]:
-    """Nodes with a port in a customer VRF and no certificate valid for what is in them now.
+    """Nodes with a port in a customer VRF and no certificate valid for their current state.
 
     `certificates`: those in force, as plain data: node, serials, versions ((kind/slot, version)
     pairs), expires_at. A list of {node, why}.
     """
     held = {str(c["node"]): c for c in certificates}
-    found = []
+    uncertified = []
     for name, node in site_truth["nodes"].items():
         if not node["customer_ports"]:
             continue
@@ -234,15 +236,15 @@ def uncertified_in_customer_vrf(
         if certificate is not None:
             why = _invalid(certificate, node, float(site_truth["time"]))
         if why:
-            found.append({"node": name, "why": why})
-    return found
+            uncertified.append({"node": name, "why": why})
+    return uncertified
 
 
 def _invalid(certificate: Mapping[str, Any], node: Mapping[str, Any], now: float) -> str:
     if float(certificate["expires_at"]) <= now:
         return "the certificate has expired"
-    known = {str(s).rpartition("=")[2] for s in certificate.get("serials", ())}  # "gpu/X=serial"
-    if strangers := [s for s in node["gpu_serials"] if known and s not in known]:
+    serials = {str(s).rpartition("=")[2] for s in certificate.get("serials", ())}  # "gpu/X=serial"
+    if strangers := [s for s in node["gpu_serials"] if serials and s not in serials]:
         return f"GPU {strangers[0]} is not the one that was certified"
     versions = {str(k): str(v) for k, v in certificate.get("versions", ())}
     for key, version in versions.items():
@@ -253,7 +255,7 @@ def _invalid(certificate: Mapping[str, Any], node: Mapping[str, Any], now: float
 
 
 def _truth_key(key: str) -> str:
-    """Where truth keeps the version that a certificate calls "kind/slot"; "" if it is derived."""
+    """The truth's key for the version "kind/slot" of a certificate; "" if it is derived."""
     kind, _, slot = key.partition("/")
     if kind in ("supernic.nic", "bluefield.nic"):
         return f"{slot}/DPU_NIC"

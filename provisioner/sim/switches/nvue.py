@@ -1,7 +1,7 @@
 """NVUE's REST API in front of one simulated switch, without a transport.
 
 Shapes: NVIDIA's Cumulus documents and clients as collected in the facts (health 4.4, 4.5, 5.3).
-Without `?rev=` a GET answers what is *applied*, not what is operational: that is how it is.
+Without `?rev=` a GET answers the *applied* configuration, not the operational state, like NVUE.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BODY_MAX = 1024 * 1024  # bytes; a whole configuration is below 100 KB
 
 
 class NvueService:
-    """Answers one request at a time; nothing here waits."""
+    """Answers one request at a time; nothing in here waits."""
 
     def __init__(self, switch: Switch, clock: SimClock) -> None:
         self.switch, self.clock = switch, clock
@@ -33,7 +33,7 @@ class NvueService:
         self.requests = 0
         self.reachable: Callable[[], bool] = lambda: True  # faults may cut the management link
         self._jobs: dict[str, Tree] = {}
-        self._accepted = ("", b"")  # a good Authorization header and what it was good for
+        self._accepted = ("", b"")  # a valid Authorization header and its password hash
 
     def handle(
         self,
@@ -43,10 +43,10 @@ class NvueService:
         headers: Mapping[str, str],
         body: bytes,
     ) -> Answer:
-        """The answer; `GONE` while nothing answers here. `headers` have lowercase names."""
+        """The answer; `GONE` while the switch does not answer. `headers` have lowercase names."""
         now = self.clock.now()
         self.switch.schedule.advance(now)
-        if not self.switch.up(now) or not self.reachable():
+        if not self.switch.is_up(now) or not self.reachable():
             return GONE
         self.requests += 1
         if not self._authorized(headers.get("authorization", "")):
@@ -75,17 +75,17 @@ class NvueService:
         return _problem(405, "Method Not Allowed", method)
 
     def _authorized(self, header: str) -> bool:
-        wanted = f"{self.switch.username}:{self.switch.password}".encode()
-        if (header, wanted) == self._accepted:
+        expected = f"{self.switch.username}:{self.switch.password}".encode()
+        if (header, expected) == self._accepted:
             return True
         scheme, _, value = header.partition(" ")
         try:
-            given = base64.b64decode(value, validate=True)
+            received = base64.b64decode(value, validate=True)
         except ValueError:
-            given = b""
-        if scheme.lower() != "basic" or not hmac.compare_digest(given, wanted):
+            received = b""
+        if scheme.lower() != "basic" or not hmac.compare_digest(received, expected):
             return False
-        self._accepted = (header, wanted)
+        self._accepted = (header, expected)
         return True
 
     # --- reading
@@ -100,7 +100,7 @@ class NvueService:
                 return _json(200, {r.id: _revision(r) for r in switch.revisions.values()})
             revision = switch.revisions.get(parts[1])
             return _json(200, _revision(revision)) if revision else _not_found(parts)
-        special = self.fabric.look(parts, now)
+        special = self.fabric.read_document(parts, now)
         if special is not None:
             return _json(200, special)
         tree: Tree
@@ -109,32 +109,32 @@ class NvueService:
         elif rev in ("applied", "startup"):
             tree = switch.applied if rev == "applied" else switch.startup
         elif rev in switch.revisions:
-            tree = switch.tree_of(switch.revisions[rev])
+            tree = switch.build_tree(switch.revisions[rev])
         else:
             return _problem(404, "Not Found", f"revision {rev}")
-        found = _walk(tree, parts)
-        if found is None:
+        document = _walk(tree, parts)
+        if document is None:
             return _not_found(parts)
         if rev == "operational" and parts[:1] == ("interface",):
-            found = self._with_link(found, parts, now)
-        return _json(200, found)
+            document = self._with_link(document, parts, now)
+        return _json(200, document)
 
-    def _with_link(self, found: Any, parts: tuple[str, ...], now: float) -> Any:
-        """Operational interfaces show their VRF even if it is the default, and their link."""
+    def _with_link(self, document: Any, parts: tuple[str, ...], now: float) -> Any:
+        """Add the VRF, even the default one, and the link to operational interfaces."""
 
-        def shown(name: str, entry: Tree) -> Tree:
+        def show_interface(name: str, entry: Tree) -> Tree:
             up = self.switch.link_up(name, now)
             ip = {"vrf": "default"} | entry.get("ip", {})
             link = {"state": {"up" if up else "down": {}}, "mtu": 9216, "speed": "400G"}
             return entry | {"ip": ip, "link": link | self.switch.planted.links.get(name, {})}
 
         if len(parts) == 1:
-            return {name: shown(name, entry) for name, entry in found.items()}
+            return {name: show_interface(name, entry) for name, entry in document.items()}
         if len(parts) == 2:
-            return shown(parts[1], found)
+            return show_interface(parts[1], document)
         if parts[2:] == ("ip",):
-            return {"vrf": "default"} | found
-        return found
+            return {"vrf": "default"} | document
+        return document
 
     # --- changing
 
@@ -161,7 +161,7 @@ class NvueService:
         if revision.state != "pending":
             return _problem(400, "Bad Request", f"revision {rev} is {revision.state}")
         if method == "DELETE":
-            if _walk(self.switch.tree_of(revision), parts) is None:
+            if _walk(self.switch.build_tree(revision), parts) is None:
                 return _not_found(parts)
             if not parts:
                 for key in list(self.switch.applied):
@@ -175,17 +175,17 @@ class NvueService:
         return _json(200, document)
 
     def _change_revision(self, parts: tuple[str, ...], document: Any, now: float) -> Answer:
-        wanted = document.get("state") if isinstance(document, dict) else None
+        state = document.get("state") if isinstance(document, dict) else None
         prompt = document.get("auto-prompt") if isinstance(document, dict) else None
         agreed = isinstance(prompt, dict) and prompt.get("ays") == "ays_yes"
-        if parts == ("applied",) and wanted == "save":
+        if parts == ("applied",) and state == "save":
             self.switch.save(now)
             return _json(200, {"state": "applied_and_saved", "transition": {"issue": {}}})
         revision = self.switch.revisions.get(parts[0]) if len(parts) == 1 else None
         if revision is None:
             return _not_found(("revision", *parts))
-        if wanted != "apply":
-            return _problem(400, "Bad Request", f"state {wanted!r:.40} cannot be asked for")
+        if state != "apply":
+            return _problem(400, "Bad Request", f"state {state!r:.40} cannot be asked for")
         if revision.state != "pending":
             return _problem(400, "Bad Request", f"revision {revision.id} is {revision.state}")
         if not agreed:
@@ -197,35 +197,39 @@ class NvueService:
 
     # --- actions
 
-    def _start(self, parts: tuple[str, ...], action: str, given: Tree, now: float) -> str | None:
-        """Begin an action; its job id, or None if there is no such action here."""
+    def _start(
+        self, parts: tuple[str, ...], action: str, parameters: Tree, now: float
+    ) -> str | None:
+        """Start an action; return its job id, or None if there is no such action here."""
         switch, durations = self.switch, self.switch.durations
         if (parts, action) == (("system", "image"), "@fetch"):
-            url = str(given.get("remote-url", ""))
+            url = str(parameters.get("remote-url", ""))
             return self._fetch(url, urlsplit(url).path.rsplit("/", 1)[-1], now)
         if action == "@install" and parts[:2] == ("system", "image"):
             name = parts[3] if parts[2:3] == ("files",) and len(parts) == 4 else ""
-            name = name or str(given.get("image-file", given.get("image", "")))
+            name = name or str(parameters.get("image-file", parameters.get("image", "")))
             return self._job(now, durations.install_s, lambda at: switch.install_image(name, at))
         if (parts, action) == (("system", "image"), "@boot-next"):
-            return self._job(now, 1.0, lambda _at: self._boot_next(given))
+            return self._job(now, 1.0, lambda _at: self._boot_next(parameters))
         if action == "@reboot" and parts in (("system",), ("system", "reboot")):
-            # it says yes, and is gone a moment later
+            # it accepts, and is gone a moment later
             return self._job(now, 2.0, self._reboot)
         return None
 
     def _reboot(self, at: float) -> str:
-        self.fabric.lose(at)
+        self.fabric.lose_traffic(at)
         self.switch.reboot(at)
         return ""
 
-    def _boot_next(self, given: Tree) -> str:
+    def _boot_next(self, parameters: Tree) -> str:
         switch = self.switch
-        wanted = next((str(v) for v in given.values() if isinstance(v, str | int)), "other")
-        other = 2 if switch.current == 1 else 1
-        chosen = {"other": other, "partition1": 1, "partition2": 2, "1": 1, "2": 2}.get(wanted)
+        partition = next((str(v) for v in parameters.values() if isinstance(v, str | int)), "other")
+        inactive = 2 if switch.current == 1 else 1
+        chosen = {"other": inactive, "partition1": 1, "partition2": 2, "1": 1, "2": 2}.get(
+            partition
+        )
         if chosen is None or switch.partitions[chosen] is None:
-            return f"there is no image {wanted}"
+            return f"there is no image {partition}"
         switch.next = chosen
         return ""
 
@@ -237,17 +241,19 @@ class NvueService:
         def finish(at: float) -> None:
             if boots != self.switch.boots:
                 return
-            if not got:  # still on its way: look again a little later
-                self.switch.schedule.at(at + 5.0, finish)
+            if not got:  # still downloading: check again a little later
+                self.switch.schedule.plan_act(at + 5.0, finish)
                 return
             self._end(job, self.switch.store_image(name, got[0], at))
 
         self.switch.fetch(url, got.append)
-        self.switch.schedule.at(now + self.switch.lasting(self.switch.durations.fetch_s), finish)
+        self.switch.schedule.plan_act(
+            now + self.switch.add_jitter(self.switch.durations.fetch_s), finish
+        )
         return job
 
     def _job(self, now: float, seconds: float, act: Callable[[float], str]) -> str:
-        """An action that acts when `seconds` have passed; `act` returns an error text, or ""."""
+        """A job that runs `act` after `seconds`; `act` returns an error text, or ""."""
         job = self._new_job()
         boots = self.switch.boots
 
@@ -255,7 +261,7 @@ class NvueService:
             if boots == self.switch.boots:
                 self._end(job, act(at))
 
-        self.switch.schedule.at(now + self.switch.lasting(seconds), finish)
+        self.switch.schedule.plan_act(now + self.switch.add_jitter(seconds), finish)
         return job
 
     def _new_job(self) -> str:

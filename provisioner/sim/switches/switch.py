@@ -1,8 +1,8 @@
-"""One simulated Cumulus switch as it truly is: configuration, forwarding state, images, power.
+"""The true state of one simulated Cumulus switch: configuration, forwarding, images, power.
 
 The rule that a reader would otherwise break: `applied` is an intention. Only `operational`, which
-follows it after `settle_s`, says where a port really is, and only `startup` survives a reboot
-(facts: health 4.5, 5.3). No protocol in here.
+follows it after `settle_s`, is a port's true state, and only `startup` survives a reboot (facts:
+health 4.5, 5.3). No protocol in here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from provisioner.sim.hardware.parts import Event
 from provisioner.sim.switches.switch_config import (
     Revision,
     Tree,
+    find_problems,
     image_version,
     merge_at,
-    problems,
 )
 from provisioner.sim.switches.switch_faults import Planted
 
@@ -28,23 +28,23 @@ Fetch = Callable[[str, Callable[[bytes | None], None]], None]  # URL, then the b
 
 @dataclass(frozen=True)
 class SwitchDurations:
-    """How long things take on a switch, in seconds; each gets 5 percent of seeded jitter."""
+    """Durations on a switch, in seconds; each gets 5 percent of seeded jitter."""
 
     verify_s: float = 1.5  # from "apply" to verified
     apply_s: float = 2.5  # from verified to applied
     settle_s: float = 1.5  # from applied to operational
     fetch_s: float = 60.0
     install_s: float = 240.0
-    reboot_s: float = 300.0  # nothing answers meanwhile
+    reboot_s: float = 300.0  # no answers meanwhile
 
-    def scaled(self, factor: float) -> SwitchDurations:
+    def scale(self, factor: float) -> SwitchDurations:
         """All durations times `factor`."""
         return replace(self, **{f.name: getattr(self, f.name) * factor for f in fields(self)})
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """What LLDP sees at the other end of a cable."""
+    """The LLDP neighbour at the other end of a cable."""
 
     system: str
     port: str  # "rail3"
@@ -53,7 +53,7 @@ class Neighbour:
 
 
 class Switch:
-    """A leaf or spine. Every method that acts takes the time it happens at."""
+    """A leaf or spine. Every method with an effect takes its time as an argument."""
 
     def __init__(
         self,
@@ -96,42 +96,42 @@ class Switch:
         self.faults: set[str] = set()
         self.leaks: dict[str, str] = {}  # prefix -> VRF that it leaks into
         self.planted = Planted()
-        self.overlay: tuple[Switch, ...] = ()  # other leaves that tell it their routes
-        self.servers: dict[str, str] = {}  # address of something else -> VRF that it is in
+        self.overlay: tuple[Switch, ...] = ()  # other leaves that send it their routes
+        self.servers: dict[str, str] = {}  # address of another device -> its VRF
         self.fetch: Fetch = lambda _url, done: done(None)
         self._applying: list[Revision] = []
         self._numbered = 0
 
-    # --- words for everybody
+    # --- shared helpers
 
     @property
     def version(self) -> str:
-        """The image that runs now."""
+        """The version of the running image."""
         return self.partitions[self.current] or ""
 
-    def up(self, now: float) -> bool:
+    def is_up(self, now: float) -> bool:
         """Whether it forwards and answers."""
         return now >= self.down_until
 
     def link_up(self, interface: str, now: float) -> bool:
-        """Whether there is carrier on a port: this switch and what is cabled to it are up."""
+        """Whether a port has carrier: this switch and the device at its cable are up."""
         neighbour = self.neighbours.get(interface)
         if self.planted.links and self.planted.links.get(interface, {}).get("down"):
             return False
-        return self.up(now) and (neighbour is None or neighbour.up())
+        return self.is_up(now) and (neighbour is None or neighbour.up())
 
-    def lasting(self, seconds: float) -> float:
+    def add_jitter(self, seconds: float) -> float:
         """A duration with its jitter, in seconds."""
         return seconds * self.rng.uniform(0.95, 1.05)
 
-    def note(self, now: float, kind: str, subject: str, detail: str = "") -> None:
-        """Write a line of ground truth."""
+    def log_event(self, now: float, kind: str, subject: str, detail: str = "") -> None:
+        """Append a line to the ground truth."""
         self.log.append(Event(now, kind, subject, detail))
 
     def add_port(
         self, interface: str, address: str = "", neighbour: Neighbour | None = None
     ) -> None:
-        """A front-panel port that is there from the start, in the default VRF."""
+        """Add a front-panel port that exists from the start, in the default VRF."""
         for tree in (self.applied, self.startup, self.operational):
             entry: Tree = {"type": "swp"}
             if address:
@@ -141,12 +141,12 @@ class Switch:
             self.neighbours[interface] = neighbour
 
     def add_vrf(self, name: str, asn: int) -> None:
-        """A VRF with its BGP, configured in advance as the reference design asks."""
+        """Add a VRF with its BGP, preconfigured as the reference design requires."""
         for tree in (self.applied, self.startup, self.operational):
             tree["vrf"][name] = {"router": {"bgp": {"enable": "on", "autonomous-system": asn}}}
 
-    def vrf_of(self, interface: str) -> str:
-        """The VRF that this port is truly in now; "default" if it is in none of its own."""
+    def get_vrf(self, interface: str) -> str:
+        """The true VRF of this port now; "default" if it is in no other."""
         entry = self.operational["interface"].get(interface, {})
         return str(entry.get("ip", {}).get("vrf") or "default")
 
@@ -157,19 +157,19 @@ class Switch:
         self._numbered += 1
         revision = Revision(id=str(self._numbered))
         self.revisions[revision.id] = revision
-        while len(self.revisions) > 100:  # as many as a long demo needs; the oldest goes
+        while len(self.revisions) > 100:  # enough for a long demo; the oldest is removed
             del self.revisions[next(iter(self.revisions))]
         return revision
 
-    def tree_of(self, revision: Revision) -> Tree:
-        """What the configuration would be with this revision."""
+    def build_tree(self, revision: Revision) -> Tree:
+        """The configuration with this revision applied."""
         tree = copy.deepcopy(self.applied)
         for path, value in revision.changes:
             merge_at(tree, path, copy.deepcopy(value))
         return tree
 
     def apply(self, revision: Revision, now: float) -> None:
-        """Begin to apply; one after the other, in the order they were asked for."""
+        """Start to apply; revisions are applied in the order of the requests."""
         revision.state, revision.progress = "verifying", "Verifying config"
         self._applying.append(revision)
         if len(self._applying) == 1:
@@ -178,48 +178,48 @@ class Switch:
     def _verify_next(self, now: float) -> None:
         boots = self.boots
 
-        def verified(at: float) -> None:
+        def verify_revision(at: float) -> None:
             if boots != self.boots:
                 return
             revision = self._applying[0]
-            problem = problems(self.tree_of(revision), self.applied)
+            problem = find_problems(self.build_tree(revision), self.applied)
             if problem or "apply_fails" in self.faults:
                 detail = problem or "switchd did not accept the configuration"
                 revision.state, revision.progress = "invalid", "Invalid config"
                 revision.issue = {"0": {"code": "config_invalid", "message": detail}}
-                self.note(at, "config_invalid", self.name, detail)
+                self.log_event(at, "config_invalid", self.name, detail)
                 self._next_in_line(at)
                 return
             revision.state, revision.progress = "reloading", "Applying config"
             if "apply_hangs" not in self.faults:
-                self.schedule.at(at + self.lasting(self.durations.apply_s), applied)
+                self.schedule.plan_act(at + self.add_jitter(self.durations.apply_s), apply_revision)
 
-        def applied(at: float) -> None:
+        def apply_revision(at: float) -> None:
             if boots != self.boots:
                 return
             revision = self._applying[0]
-            self.applied = self.tree_of(revision)
+            self.applied = self.build_tree(revision)
             self._take_password()
             saving = self.applied["system"].get("config", {}).get("auto-save", {})
             revision.state, revision.progress = "applied", ""
             if saving.get("enable") == "on":
                 revision.state = "applied_and_saved"
                 self.startup = copy.deepcopy(self.applied)
-            self.note(at, "config_applied", self.name, f"revision {revision.id}")
+            self.log_event(at, "config_applied", self.name, f"revision {revision.id}")
             target = copy.deepcopy(self.applied)
-            self.schedule.at(
-                at + self.lasting(self.durations.settle_s), lambda t: settle(target, t)
+            self.schedule.plan_act(
+                at + self.add_jitter(self.durations.settle_s), lambda t: settle_ports(target, t)
             )
             self._next_in_line(at)
 
-        def settle(target: Tree, at: float) -> None:
+        def settle_ports(target: Tree, at: float) -> None:
             if boots == self.boots and "moves_ignored" not in self.faults:
                 self._become(target, at)
 
-        self.schedule.at(now + self.lasting(self.durations.verify_s), verified)
+        self.schedule.plan_act(now + self.add_jitter(self.durations.verify_s), verify_revision)
 
     def _take_password(self) -> None:
-        """A new password of the API's user is in force at once; it is kept hashed, never shown."""
+        """Activate a new password of the API's user at once; only its hash is kept."""
         users = self.applied["system"].get("aaa", {}).get("user", {})
         user = users.get(self.username) if isinstance(users, dict) else None
         if isinstance(user, dict) and isinstance(user.get("password"), str):
@@ -232,47 +232,47 @@ class Switch:
             self._verify_next(now)
 
     def _become(self, target: Tree, now: float) -> None:
-        """Forwarding follows the configuration; every port that changes its VRF is noted."""
-        before = {name: self.vrf_of(name) for name in self.operational["interface"]}
+        """Make forwarding follow the configuration; log every port that changes its VRF."""
+        before = {name: self.get_vrf(name) for name in self.operational["interface"]}
         self.operational = target
         for name in target["interface"]:
-            if before.get(name, "default") != self.vrf_of(name):
-                detail = f"{before.get(name, 'default')} -> {self.vrf_of(name)}"
-                self.note(now, "vrf", f"{self.name}/{name}", detail)
+            if before.get(name, "default") != self.get_vrf(name):
+                detail = f"{before.get(name, 'default')} -> {self.get_vrf(name)}"
+                self.log_event(now, "vrf", f"{self.name}/{name}", detail)
 
     def save(self, now: float) -> None:
-        """Make what is applied survive a reboot."""
+        """Make the applied configuration survive a reboot."""
         if "save_lost" not in self.faults:
             self.startup = copy.deepcopy(self.applied)
-        self.note(now, "config_saved", self.name)
+        self.log_event(now, "config_saved", self.name)
 
     # --- images
 
     def store_image(self, file_name: str, body: bytes | None, now: float) -> str:
-        """Keep a fetched file; an error text, or ""."""
+        """Store a downloaded file; return an error text, or ""."""
         if body is None or "image_fetch_fails" in self.faults:
             return f"could not fetch {file_name}"
         self.files[file_name] = body
-        self.note(now, "image_fetched", self.name, file_name)
+        self.log_event(now, "image_fetched", self.name, file_name)
         return ""
 
     def install_image(self, file_name: str, now: float) -> str:
-        """Write a fetched image into the partition that does not run; an error text, or ""."""
+        """Write a downloaded image into the inactive partition; return an error text, or ""."""
         version = image_version(self.files.get(file_name, b""))
         if version is None:
             return f"{file_name} is not a Cumulus Linux image"
         if "image_install_fails" in self.faults:
             return "not enough space on the other partition"
-        other = 2 if self.current == 1 else 1
-        self.partitions[other] = version
-        self.note(now, "push", f"{self.name}/switch.os", version)
+        inactive = 2 if self.current == 1 else 1
+        self.partitions[inactive] = version
+        self.log_event(now, "push", f"{self.name}/switch.os", version)
         return ""
 
     def reboot(self, now: float) -> None:
-        """Boot the chosen partition with the startup configuration; unsaved changes are lost."""
+        """Boot the next partition with the startup configuration; unsaved changes are lost."""
         self.boots += 1
-        self.down_until = now + self.lasting(self.durations.reboot_s)
-        self.note(now, "reset", self.name, "reboot")
+        self.down_until = now + self.add_jitter(self.durations.reboot_s)
+        self.log_event(now, "reset", self.name, "reboot")
         for revision in self._applying:
             revision.state = "aborted"
         self._applying.clear()
@@ -282,9 +282,9 @@ class Switch:
         self.next = self.current
         boots, target = self.boots, copy.deepcopy(self.startup)
 
-        def back(at: float) -> None:
+        def finish_reboot(at: float) -> None:
             if boots == self.boots:
                 self._become(target, at)
-                self.note(at, "boot", self.name, self.version)
+                self.log_event(at, "boot", self.name, self.version)
 
-        self.schedule.at(self.down_until, back)
+        self.schedule.plan_act(self.down_until, finish_reboot)

@@ -1,4 +1,4 @@
-"""A switch's configuration as a tree: merging changes, revisions, and what NVUE refuses."""
+"""A switch's configuration as a tree: merges, revisions, and NVUE's validation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ Tree = dict[str, Any]
 
 VRF_NAME_MAX = 15  # characters (facts: health 5.2)
 VRFS_MAX = 255
+# Cumulus Linux guide, "Interface Configuration and Management", "Interface Descriptions": at most
+# 256 characters, neither apostrophes nor non-ASCII ones
+DESCRIPTION_MAX = 256
 
 
 @dataclass
 class Revision:
-    """Changes on their way: operations in order, each (path, value); None deletes."""
+    """Pending changes: operations in order, each (path, value); None deletes."""
 
     id: str
     changes: list[tuple[tuple[str, ...], Any]] = field(default_factory=list)
@@ -23,8 +26,8 @@ class Revision:
     progress: str = ""
 
 
-def problems(tree: Tree, applied: Tree) -> str:
-    """Why NVUE would call this configuration invalid; "" if it would not."""
+def find_problems(tree: Tree, applied: Tree) -> str:
+    """NVUE's reason to reject this configuration; "" if it is valid."""
     vrfs, interfaces = tree.get("vrf"), tree.get("interface")
     if not isinstance(vrfs, dict) or not isinstance(interfaces, dict):
         return "the configuration has no interfaces or no VRFs"
@@ -38,11 +41,16 @@ def problems(tree: Tree, applied: Tree) -> str:
         address = entry.get("ip", {}) if isinstance(entry, dict) else {}
         if address.get("vrf", "default") not in vrfs:
             return f"interface {name}: vrf {address['vrf']} does not exist"
+        text = entry.get("description", "") if isinstance(entry, dict) else ""
+        if not isinstance(text, str) or not text.isascii() or "'" in text:
+            return f"interface {name}: the description has characters that are not parsed"
+        if len(text) > DESCRIPTION_MAX:
+            return f"interface {name}: the description is longer than {DESCRIPTION_MAX} characters"
     return ""
 
 
 def image_version(body: bytes) -> str | None:
-    """The version inside a simulated switch image, or None if the file is something else."""
+    """The version inside a simulated switch image, or None for any other file."""
     try:
         image = json.loads(body)
         contents = image["contents"]
@@ -54,7 +62,7 @@ def image_version(body: bytes) -> str | None:
 
 
 def merge_at(tree: Tree, path: tuple[str, ...], value: Any) -> None:
-    """Merge `value` into the tree at `path`; None deletes what is there."""
+    """Merge `value` into the tree at `path`; None deletes the subtree."""
     node = tree
     for key in path[:-1]:
         inner = node.get(key)

@@ -1,8 +1,8 @@
-"""What a simulated switch carries, and whom it speaks BGP with: the truth behind its counters.
+"""The traffic and the BGP neighbours of a simulated switch: the truth behind its counters.
 
-A switch carries traffic between others until it is drained and they had time to go around; where
-they have no other way, it goes on carrying (a drain asks, it does not force). Whatever it carries
-at the moment of a reboot is lost, and written into its log as such.
+A switch carries traffic between others until it is drained and they had time to reroute; without
+another path they keep using it (a drain requests, it does not force). A reboot loses the traffic
+that the switch carries at that moment, and the log records it.
 """
 
 from __future__ import annotations
@@ -12,49 +12,49 @@ from typing import Protocol
 
 from provisioner.sim.switches.switch import Switch
 from provisioner.sim.switches.switch_config import Tree
-from provisioner.sim.switches.switch_state import operational
+from provisioner.sim.switches.switch_state import build_operational
 
-PORT_BPS = 2_000_000_000  # bytes a second through each port of a switch that carries
-KEEPALIVE_BPS = 400  # what is left: BGP, LLDP
+PORT_BPS = 2_000_000_000  # bytes a second through each port of a carrying switch
+KEEPALIVE_BPS = 400  # the remainder: BGP, LLDP
 CONVERGE_S = 15.0  # from the neighbours' new routes to the last packet
 FABRIC_NAMES = ("leaf", "spine")
 ON = ("on", "enabled")
 
 
 class Fabric:
-    """One switch's part in the fabric. `alternative`: whether others have a way around it."""
+    """One switch's part in the fabric. `alternative`: whether others have a path around it."""
 
     def __init__(self, switch: Switch) -> None:
         self.switch = switch
         self.alternative: Callable[[], bool] = lambda: True
-        self.busy = switch.name.startswith("spine")  # a leaf carries what its hosts send
+        self.busy = switch.name.startswith("spine")  # a leaf carries its hosts' traffic
         self._since: float | None = None  # when the drain was first in force
         self._at = 0.0
         self._bytes: dict[str, float] = {}
 
-    def drained(self) -> bool:
-        """Whether it asks its neighbours to go around, as it is in force now."""
+    def is_drained(self) -> bool:
+        """Whether the configuration in force asks its neighbours to avoid it."""
         bgp = self.switch.operational.get("router", {}).get("bgp", {})
         return bgp.get("graceful-shutdown") in ON
 
-    def carrying(self, now: float) -> bool:
-        """Whether anything but keepalives goes through it."""
-        if not self.drained():
+    def is_carrying(self, now: float) -> bool:
+        """Whether it carries more than keepalives."""
+        if not self.is_drained():
             self._since = None
         elif self._since is None:
             self._since = now
-        gone = self._since is not None and now - self._since >= CONVERGE_S
-        return self.busy and self.switch.up(now) and not (gone and self.alternative())
+        rerouted = self._since is not None and now - self._since >= CONVERGE_S
+        return self.busy and self.switch.is_up(now) and not (rerouted and self.alternative())
 
-    def lose(self, now: float) -> None:
-        """It goes down now: what it carries is lost, and that is written down."""
-        if self.carrying(now):
-            self.switch.note(now, "traffic_lost", self.switch.name, "rebooted while carrying")
+    def lose_traffic(self, now: float) -> None:
+        """Go down now: the traffic that it carries is lost, and the log records it."""
+        if self.is_carrying(now):
+            self.switch.log_event(now, "traffic_lost", self.switch.name, "rebooted while carrying")
 
-    def look(self, parts: tuple[str, ...], now: float) -> Tree | None:
-        """What is operational only, at this path; None: the configuration tells it."""
-        found = operational(self.switch, parts, now)
-        return self._document(parts, now) if found is None else found
+    def read_document(self, parts: tuple[str, ...], now: float) -> Tree | None:
+        """The document at this path if it is operational only; else None."""
+        document = build_operational(self.switch, parts, now)
+        return self._document(parts, now) if document is None else document
 
     def _document(self, parts: tuple[str, ...], now: float) -> Tree | None:
         match parts:
@@ -78,7 +78,7 @@ class Fabric:
                 yield name, "established" if up else "idle"
 
     def _stats(self, name: str, now: float) -> Tree:
-        rate = PORT_BPS if self.carrying(now) else KEEPALIVE_BPS
+        rate = PORT_BPS if self.is_carrying(now) else KEEPALIVE_BPS
         busy = self.switch.planted.busy
         passed = max(0.0, now - self._at) if self._at else 0.0
         for port in self.switch.neighbours:
@@ -100,19 +100,19 @@ class HasFabric(Protocol):
     fabric: Fabric
 
 
-def join(services: Mapping[str, HasFabric], now: Callable[[], float]) -> None:
-    """Tell each spine of the others: they are the way around it."""
+def join_fabric(services: Mapping[str, HasFabric], now: Callable[[], float]) -> None:
+    """Connect the spines: each is a path around the others."""
 
-    def around(name: str) -> Callable[[], bool]:
+    def make_alternative(name: str) -> Callable[[], bool]:
         return lambda: any(
-            other.fabric.switch.up(now()) and not other.fabric.drained()
-            for n, other in services.items()
+            peer.fabric.switch.is_up(now()) and not peer.fabric.is_drained()
+            for n, peer in services.items()
             if n.startswith("spine") and n != name
         )
 
     leaves = [s.fabric.switch for n, s in services.items() if not n.startswith("spine")]
     for leaf in leaves:
-        leaf.overlay = tuple(other for other in leaves if other is not leaf)
+        leaf.overlay = tuple(peer for peer in leaves if peer is not leaf)
     for name, service in services.items():
         if name.startswith("spine"):
-            service.fabric.alternative = around(name)
+            service.fabric.alternative = make_alternative(name)

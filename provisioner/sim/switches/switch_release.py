@@ -1,4 +1,4 @@
-"""The operational documents of a simulated switch that the judge of a release reads."""
+"""The operational documents of a simulated switch that the release decision reads."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PORT_QOS: Tree = {
 ADAPTIVE: Tree = {"enable": "on"}
 
 
-def document(switch: Switch, parts: tuple[str, ...], now: float) -> Tree | None:
-    """The operational document at this path; None if it is not one of these."""
+def build_document(switch: Switch, parts: tuple[str, ...], now: float) -> Tree | None:
+    """The operational document at this path; None for any other path."""
     match parts:
         case ("vrf", vrf, "router", "rib", "ipv6", "route") if vrf in switch.operational["vrf"]:
-            return routes(switch, vrf, now, version=6)
+            return list_routes(switch, vrf, now, version=6)
         case ("vrf", vrf, "router", "bgp", "neighbor") if vrf in switch.operational["vrf"]:
-            return None if vrf == "default" else sessions(switch, vrf)
+            return None if vrf == "default" else list_sessions(switch, vrf)
         case ("evpn", "vni", vni, "bgp-info"):
             return target_info(switch, vni)
         case ("bridge", "domain"):
@@ -42,30 +42,30 @@ def document(switch: Switch, parts: tuple[str, ...], now: float) -> Tree | None:
             return None
 
 
-def routes(switch: Switch, vrf: str, now: float, version: int = 4) -> Tree:
+def list_routes(switch: Switch, vrf: str, now: float, version: int = 4) -> Tree:
     """Routes of one VRF by prefix: connected and up, from the overlay, leaked, planted."""
-    found: Tree = {}
+    entries: Tree = {}
     planted = switch.planted
-    for name, there, prefix in connected(switch, now, version):
-        if there == vrf:
-            found[prefix] = _route("connected", name, vrf, soft=prefix in planted.soft)
+    for name, port_vrf, prefix in iterate_connected(switch, now, version):
+        if port_vrf == vrf:
+            entries[prefix] = _route("connected", name, vrf, soft=prefix in planted.soft)
         elif switch.leaks.get(prefix) == vrf:
-            found[prefix] = _route("bgp", name, vrf)
-    takes = imported(switch, vrf)
-    for other in switch.overlay if takes else ():
-        if not other.up(now):
+            entries[prefix] = _route("bgp", name, vrf)
+    takes = list_imports(switch, vrf)
+    for leaf in switch.overlay if takes else ():
+        if not leaf.is_up(now):
             continue
-        sending = {v for v in other.operational["vrf"] if exported(other, v) & takes}
-        for _, there, prefix in connected(other, now, version):
-            if there in sending:
-                found.setdefault(prefix, _route("bgp", "vxlan48", vrf))
-    for there, prefix, protocol, via in planted.routes:
-        if there == vrf and ipaddress.ip_network(prefix).version == version:
-            found[prefix] = _route(protocol, "planted", via)
-    return {p: entry for p, entry in found.items() if p not in planted.missing}
+        sending = {v for v in leaf.operational["vrf"] if list_exports(leaf, v) & takes}
+        for _, port_vrf, prefix in iterate_connected(leaf, now, version):
+            if port_vrf in sending:
+                entries.setdefault(prefix, _route("bgp", "vxlan48", vrf))
+    for port_vrf, prefix, protocol, via in planted.routes:
+        if port_vrf == vrf and ipaddress.ip_network(prefix).version == version:
+            entries[prefix] = _route(protocol, "planted", via)
+    return {p: entry for p, entry in entries.items() if p not in planted.missing}
 
 
-def connected(switch: Switch, now: float, version: int) -> Iterator[tuple[str, str, str]]:
+def iterate_connected(switch: Switch, now: float, version: int) -> Iterator[tuple[str, str, str]]:
     """(interface, VRF, prefix) of every address on a port that is up."""
     for name, entry in switch.operational["interface"].items():
         ip = entry.get("ip", {})
@@ -73,20 +73,20 @@ def connected(switch: Switch, now: float, version: int) -> Iterator[tuple[str, s
             continue
         for address in ip["address"]:
             if (":" in address) == (version == 6):
-                yield name, ip.get("vrf") or "default", network(address)
+                yield name, ip.get("vrf") or "default", parse_network(address)
 
 
 _networks: dict[str, str] = {}
 
 
-def network(address: str) -> str:
-    """The network of an interface's address; parsing takes longer than anything else here."""
-    found = _networks.get(address)
-    if found is None:
-        found = _networks[address] = str(ipaddress.ip_interface(address).network)
+def parse_network(address: str) -> str:
+    """The network of an interface's address; cached, because parsing dominates the run time."""
+    known_network = _networks.get(address)
+    if known_network is None:
+        known_network = _networks[address] = str(ipaddress.ip_interface(address).network)
         if len(_networks) > 100_000:
             _networks.clear()
-    return found
+    return known_network
 
 
 def _vni(switch: Switch, vrf: str) -> str:
@@ -101,8 +101,8 @@ def _configured(switch: Switch, vrf: str, way: str, table: str) -> set[str]:
     return targets or ({f"{bgp.get('autonomous-system', 0)}:{vni}"} if vni else set())
 
 
-def imported(switch: Switch, vrf: str) -> set[str]:
-    """Route targets that a VRF takes in; none without an overlay."""
+def list_imports(switch: Switch, vrf: str) -> set[str]:
+    """Route targets that a VRF imports; none without an overlay."""
     vni = _vni(switch, vrf)
     if not vni:
         return set()
@@ -110,8 +110,8 @@ def imported(switch: Switch, vrf: str) -> set[str]:
     return _configured(switch, vrf, "route-import", "from-evpn") | more
 
 
-def exported(switch: Switch, vrf: str) -> set[str]:
-    """Route targets that a VRF sends; none without an overlay."""
+def list_exports(switch: Switch, vrf: str) -> set[str]:
+    """Route targets that a VRF exports; none without an overlay."""
     return _configured(switch, vrf, "route-export", "to-evpn") if _vni(switch, vrf) else set()
 
 
@@ -124,29 +124,29 @@ def target_info(switch: Switch, vni: str) -> Tree | None:
         "rd": "10.10.10.1:6",
         "type": "L3",
         "in-kernel": "on",
-        "import-route-target": {t: {} for t in sorted(imported(switch, vrf))},
-        "export-route-target": {t: {} for t in sorted(exported(switch, vrf))},
+        "import-route-target": {t: {} for t in sorted(list_imports(switch, vrf))},
+        "export-route-target": {t: {} for t in sorted(list_exports(switch, vrf))},
     }
 
 
-def sessions(switch: Switch, vrf: str) -> Tree:
-    """BGP sessions of one VRF: those configured are established, planted ones are as planted."""
+def list_sessions(switch: Switch, vrf: str) -> Tree:
+    """BGP sessions of one VRF: configured ones are established, planted ones are as planted."""
     bgp = switch.operational["vrf"][vrf].get("router", {}).get("bgp", {})
-    found: Tree = {peer: {"state": "established"} for peer in bgp.get("neighbor", {})}
-    return found | {p: e for (v, p), e in switch.planted.peers.items() if v == vrf}
+    entries: Tree = {peer: {"state": "established"} for peer in bgp.get("neighbor", {})}
+    return entries | {p: e for (v, p), e in switch.planted.peers.items() if v == vrf}
 
 
 def neighbour_tables(switch: Switch, now: float) -> Tree:
-    """`nv show interface neighbor`: who was seen at each port, and what was planted."""
-    found: Tree = {}
-    for name, _, _ in connected(switch, now, 4):
-        there = switch.neighbours.get(name)
+    """`nv show interface neighbor`: each port's neighbours, and the planted ones."""
+    tables: Tree = {}
+    for name, _, _ in iterate_connected(switch, now, 4):
+        neighbour = switch.neighbours.get(name)
         for address in switch.operational["interface"][name]["ip"]["address"]:
-            if there is not None and ":" not in address:
-                _entry(found, name, other_end(address), there.mac)
+            if neighbour is not None and ":" not in address:
+                _entry(tables, name, other_end(address), neighbour.mac)
     for name, address, mac in switch.planted.neighbours:
-        _entry(found, name, address, mac)
-    return found
+        _entry(tables, name, address, mac)
+    return tables
 
 
 def other_end(address: str) -> str:
@@ -155,9 +155,9 @@ def other_end(address: str) -> str:
     return next((str(h) for h in ip.network.hosts() if h != ip.ip), str(ip.ip))
 
 
-def _entry(found: Tree, interface: str, address: str, mac: str) -> None:
+def _entry(entries: Tree, interface: str, address: str, mac: str) -> None:
     family = "ipv6" if ":" in address else "ipv4"
-    tables = found.setdefault(interface, {"ip": {"neighbor": {}}})["ip"]["neighbor"]
+    tables = entries.setdefault(interface, {"ip": {"neighbor": {}}})["ip"]["neighbor"]
     tables.setdefault(family, {})[address] = {"lladdr": mac, "state": {"reachable": {}}}
 
 

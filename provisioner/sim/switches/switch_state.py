@@ -1,19 +1,19 @@
-"""What a simulated switch shows only as operational state: routes, neighbours, images, health."""
+"""The documents of a simulated switch that are only operational: routes, images, health."""
 
 from __future__ import annotations
 
 from provisioner.sim.switches.switch import Switch
 from provisioner.sim.switches.switch_config import Tree
-from provisioner.sim.switches.switch_release import document, routes
+from provisioner.sim.switches.switch_release import build_document, list_routes
 
 MODEL = "SN5600"
 
 
-def operational(switch: Switch, parts: tuple[str, ...], now: float) -> Tree | None:
-    """The document at this path, or None if it is not one of these paths."""
+def build_operational(switch: Switch, parts: tuple[str, ...], now: float) -> Tree | None:
+    """The document at this path; None for any other path."""
     match parts:
         case ("system", "image"):
-            return images(switch)
+            return list_images(switch)
         case ("system", "image", "files"):
             return {name: {"path": f"/var/images/{name}"} for name in switch.files}
         case ("system", "version"):
@@ -24,7 +24,7 @@ def operational(switch: Switch, parts: tuple[str, ...], now: float) -> Tree | No
                 "kernel": "6.1.0-cl-1-amd64",
             }
         case ("system", "health"):
-            return health(switch)
+            return report_health(switch)
         case ("platform",):
             return {
                 "product-name": MODEL,
@@ -34,19 +34,19 @@ def operational(switch: Switch, parts: tuple[str, ...], now: float) -> Tree | No
                 "manufacturer": "NVIDIA",
             }
         case ("vrf", vrf, "router", "rib", "ipv4", "route"):
-            return routes(switch, vrf, now) if vrf in switch.operational["vrf"] else None
+            return list_routes(switch, vrf, now) if vrf in switch.operational["vrf"] else None
         case ("vrf", vrf, "router", "rib", "ipv4"):
-            known = vrf in switch.operational["vrf"]
-            return {"route": routes(switch, vrf, now)} if known else None
+            exists = vrf in switch.operational["vrf"]
+            return {"route": list_routes(switch, vrf, now)} if exists else None
         case ("interface", name, "lldp"):
-            return {"neighbor": neighbours(switch, name, now)}
+            return {"neighbor": list_neighbours(switch, name, now)}
         case ("interface", name, "lldp", "neighbor"):
-            return neighbours(switch, name, now)
+            return list_neighbours(switch, name, now)
         case _:
-            return document(switch, parts, now)
+            return build_document(switch, parts, now)
 
 
-def images(switch: Switch) -> Tree:
+def list_images(switch: Switch) -> Tree:
     """Both partitions with their build ids, the running one and the next one to boot."""
     shown: Tree = {"current": str(switch.current), "next": str(switch.next)}
     for number, version in switch.partitions.items():
@@ -60,20 +60,20 @@ def images(switch: Switch) -> Tree:
     return shown
 
 
-def health(switch: Switch) -> Tree:
+def report_health(switch: Switch) -> Tree:
     """`OK`, or the issues of the faults in force."""
     issues = {}
     if "psu_failed" in switch.faults:
         issues["PSU1"] = {"issue": "not OK"}
     if "fan_missing" in switch.faults:
         issues["FAN2/1"] = {"issue": "missing"}
-    issues |= {part: {"issue": words} for part, words in switch.planted.issues.items()}
+    issues |= {part: {"issue": text} for part, text in switch.planted.issues.items()}
     led = "amber" if issues else "green"
     return {"status": "Not OK" if issues else "OK", "status-led": led, "issues": issues}
 
 
-def neighbours(switch: Switch, interface: str, now: float) -> Tree:
-    """What LLDP hears on an interface, by the neighbour's system name."""
+def list_neighbours(switch: Switch, interface: str, now: float) -> Tree:
+    """The LLDP neighbours of an interface, by the neighbour's system name."""
     neighbour = switch.neighbours.get(interface)
     if neighbour is None or not switch.link_up(interface, now):
         return {}

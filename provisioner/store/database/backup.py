@@ -42,7 +42,7 @@ from provisioner.store.database.postgres import (
     shown,
 )
 from provisioner.store.rows import journal
-from provisioner.store.rows.journal import GENESIS, ChainCheck
+from provisioner.store.rows.journal import ChainCheck
 
 MANIFEST = "manifest.json"
 FILE_MEMBER = "provisioner.db"
@@ -246,7 +246,8 @@ def _reading(file: Path) -> Engine:
 
 def _read_state(connection: Connection) -> tuple[str, ChainCheck]:
     revision = MigrationContext.configure(connection).get_current_revision() or ""
-    chain, more = ChainCheck(0, GENESIS), True
+    chain = journal.check_beginning(connection)
+    more = chain.intact
     while more:  # ends with the table: each page begins after the last
         chain, more = journal.check_page(connection, chain)
     return revision, chain

@@ -18,7 +18,6 @@ from types import TracebackType
 from provisioner.model.input_error import InputError
 
 LOCK_FILE = "lock"
-API_LOCK_FILE = "api-lock"
 PLACE_FILE = "place"
 
 
@@ -45,26 +44,6 @@ class DataLock:
         trace: TracebackType | None,
     ) -> None:
         self.release()
-
-
-def lock_api(file: Path) -> DataLock:
-    """Hold the right to serve the API of the database in `file`.
-
-    One process has it, beside a daemon or in it: a second one would take the changes that the first
-    carries out for lost. Raises `InputError` if another process has it.
-    """
-    directory = file.resolve().parent
-    descriptor = _open_lock(directory / API_LOCK_FILE, os.O_CREAT | os.O_NOFOLLOW)
-    if not _take(descriptor):
-        os.close(descriptor)
-        raise InputError(
-            str(directory),
-            "",
-            "another process serves the API of this database already",
-            "`provisioner serve` serves it by itself (api_serve, api_port): ask there, or stop "
-            "that process first. Several processes serve one API on PostgreSQL only.",
-        )
-    return DataLock(directory, descriptor)
 
 
 def lock_data_directory(path: str | Path) -> DataLock:

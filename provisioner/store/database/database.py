@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -23,12 +24,22 @@ from provisioner.store.database.data_directory import (
     prepare_directory,
     write_private,
 )
-from provisioner.store.database.migrating import Copier, migrate, prepare_schema
+from provisioner.store.database.migrating import Copier, check_schema, migrate, prepare_schema
 
 MEMORY = ":memory:"
 
 # A backup or a person's sqlite3 shell may hold the file for a moment; longer is a mistake.
 BUSY_TIMEOUT_MS = 5000
+READING = (
+    "query_only = ON",
+    "trusted_schema = OFF",  # a doctored file gets no functions to call
+)
+WRITING = (
+    "journal_mode = WAL",
+    "synchronous = FULL",  # a commit survives loss of power, not only of the process
+    "foreign_keys = ON",
+    "trusted_schema = OFF",
+)
 
 
 def open_database(path: str | Path, copy_first: Copier | None = None) -> Engine:
@@ -50,11 +61,28 @@ def open_database(path: str | Path, copy_first: Copier | None = None) -> Engine:
         prepare_schema(engine, str(file), copy_first)
     except DBAPIError as error:
         engine.dispose()
-        if "locked" in str(error.orig) or "busy" in str(error.orig):
-            remedy = f"Wait until it is done (`fuser -v {file}` names it), then try again."
-            problem = "another process is writing to the database; nothing is wrong with it"
-            raise InputError(str(file), "", problem, remedy) from None
-        raise _unusable(file, str(error.orig)) from None
+        raise _refused(file, str(error.orig)) from None
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def open_reading(file: Path) -> Engine:
+    """Return an engine that only reads a database of this version's schema.
+
+    Raises `InputError` if the file cannot be read, or is of another version: it is not migrated.
+    """
+    if not file.is_file():
+        raise _unusable(file, "there is no such file")
+    address = quote(str(file.absolute()))
+    engine = _engine(f"sqlite:///file:{address}?mode=ro&uri=true", NullPool, READING)
+    try:
+        with read_connection(engine)() as connection, connection.begin():
+            check_schema(connection, str(file))
+    except DBAPIError as error:
+        engine.dispose()
+        raise _refused(file, str(error.orig)) from None
     except BaseException:
         engine.dispose()
         raise
@@ -97,7 +125,9 @@ def read_connection(engine: Engine) -> Callable[[], Connection]:
     return lambda: engine.connect().execution_options(provisioner_begin="BEGIN")
 
 
-def _engine(url: str, pool: type[NullPool] | type[StaticPool]) -> Engine:
+def _engine(
+    url: str, pool: type[NullPool] | type[StaticPool], pragmas: Sequence[str] = ()
+) -> Engine:
     # A connection is made in one thread and used in another, but never in two at a time: a lane.
     engine = create_engine(url, poolclass=pool, connect_args={"check_same_thread": False})
 
@@ -106,13 +136,7 @@ def _engine(url: str, pool: type[NullPool] | type[StaticPool]) -> Engine:
         # The sqlite3 module begins and commits on its own terms unless told not to; savepoints
         # need ours (SQLAlchemy, "SQLite: enabling non-legacy transactional modes").
         connection.isolation_level = None
-        for pragma in (
-            "journal_mode = WAL",
-            "synchronous = FULL",  # a commit survives loss of power, not only of the process
-            "foreign_keys = ON",
-            f"busy_timeout = {BUSY_TIMEOUT_MS}",
-            "trusted_schema = OFF",  # a doctored file gets no functions to call
-        ):
+        for pragma in (*(pragmas or WRITING), f"busy_timeout = {BUSY_TIMEOUT_MS}"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
@@ -162,6 +186,15 @@ def _check_whole(engine: Engine, file: Path) -> None:
         connection.rollback()
     if answer != "ok":
         raise _unusable(file, f"it is damaged: {answer}")
+
+
+def _refused(file: Path, said: str) -> InputError:
+    """Return what SQLite's own refusal means for a person."""
+    if "locked" in said or "busy" in said:
+        remedy = f"Wait until it is done (`fuser -v {file}` names it), then try again."
+        problem = "another process is writing to the database; nothing is wrong with it"
+        return InputError(str(file), "", problem, remedy)
+    return _unusable(file, said)
 
 
 def _unusable(file: Path, problem: str) -> InputError:

@@ -23,6 +23,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     bindparam,
+    delete,
     false,
     func,
     insert,
@@ -31,12 +32,13 @@ from sqlalchemy import (
     update,
 )
 
+from provisioner.model.events.fleet_events import LookOnlyBegun
 from provisioner.model.input_error import InputError
-from provisioner.model.recovery import DatabaseLook, HighWater
+from provisioner.model.recovery import DatabasePosition, HighWater
 from provisioner.store.database.data_directory import write_private
 from provisioner.store.rows import journal as chain
-from provisioner.store.rows.journal import GENESIS
-from provisioner.store.schema.recovery_schema import marks, site_state
+from provisioner.store.rows.journal_base import GENESIS, is_pruned
+from provisioner.store.schema.recovery_schema import differences, marks, site_state
 from provisioner.store.schema.schema import journal
 
 log = logging.getLogger(__name__)
@@ -141,11 +143,11 @@ class Marking:
         self._file.close()
 
 
-def look(connection: Connection, place: str, kept: HighWater | None) -> DatabaseLook:
+def look(connection: Connection, place: str, kept: HighWater | None) -> DatabasePosition:
     """What the database says of itself, beside what this directory remembers of it."""
     state = connection.execute(select(site_state)).first()
     server, timeline = identify_server(connection)
-    return DatabaseLook(
+    return DatabasePosition(
         site=state.site if state else "",
         recorded_server=state.server if state else "",
         recorded_timeline=state.timeline if state else 0,
@@ -158,9 +160,20 @@ def look(connection: Connection, place: str, kept: HighWater | None) -> Database
         )
         or 0,
         unconfirmed=_unconfirmed(connection, place, timeline),
-        head="" if kept is None else chain.digest_at(connection, kept.journal_rows),
+        head="" if kept is None else _known_head(connection, kept),
         journal_rows=connection.scalar(select(_LAST_SEQ)) or 0,
     )
+
+
+def _known_head(connection: Connection, kept: HighWater) -> str:
+    """Return the digest of the row that is remembered.
+
+    A row that was archived and removed cannot be compared: the database has it and more, so that
+    the count of transactions alone decides.
+    """
+    if is_pruned(connection, kept.journal_rows):
+        return kept.journal_head
+    return chain.digest_at(connection, kept.journal_rows)
 
 
 def _unconfirmed(connection: Connection, place: str, timeline: int) -> tuple[str, ...]:
@@ -203,7 +216,8 @@ def settle_mark(
         changed = {"look_only": look_only, "surveyed_at": 0.0} if look_only else {}
         connection.execute(update(site_state).values(**values, **changed))
     if look_only and (state is None or not state.look_only):
-        chain.append(connection, "look_only", "", {"why": look_only}, now)
+        connection.execute(delete(differences))  # words on ports, given after an earlier restore
+        chain.append(connection, LookOnlyBegun(why=look_only), now)
     count = connection.scalar(select(marks.c.count).where(marks.c.place == place))
     last = max(count or 0, kept.count if kept is not None else 0) + 1
     if count is None:

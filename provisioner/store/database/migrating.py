@@ -35,15 +35,26 @@ def prepare_schema(engine: Engine, source: str, copy_first: Copier | None) -> No
         return
     if current is not None:
         if copy_first is None:
-            raise InputError(
-                source,
-                f"schema {current}",
-                f"is older than the schema of this version ({revisions()[-1]})",
-                "Run `provisioner db upgrade`, or start the daemon: each copies it, then migrates.",
-            )
+            raise _outdated(source, current)
         # Outside of the transaction: a large copy takes minutes, and a server ends idle ones.
         copy_first(current)
     migrate(engine, source)
+
+
+def check_schema(connection: Connection, source: str) -> None:
+    """Raise `InputError` unless the database has exactly the schema of this version."""
+    current = _check_revision(connection, source)
+    if current != revisions()[-1]:
+        raise _outdated(source, current)
+
+
+def _outdated(source: str, current: str | None) -> InputError:
+    return InputError(
+        source,
+        f"schema {current or 'none'}",
+        f"is older than the schema of this version ({revisions()[-1]})",
+        "Run `provisioner db upgrade`, or start the daemon: each copies it, then migrates.",
+    )
 
 
 def migrate(engine: Engine, source: str, *, revision: str = "head") -> None:

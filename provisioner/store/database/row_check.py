@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from sqlalchemy import Connection, Row, Table, select
 from sqlalchemy.exc import DBAPIError
 
-from provisioner.model.access import ChangeRequest, Token
+from provisioner.model.access import ChangeRequest, Session, Token
 from provisioner.model.agent import AgentSession
 from provisioner.model.alert import Alert, Override, Subscription
-from provisioner.model.campaign import Campaign, Notice
+from provisioner.model.campaign import Campaign, CampaignNotice
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
 from provisioner.model.case import Case
 from provisioner.model.certificate import Certificate
@@ -57,10 +57,11 @@ BODIES: Sequence[tuple[Table, type[BaseModel]]] = (
     (campaign_schema.campaigns, Campaign),
     (campaign_schema.campaign_nodes, CampaignRow),
     (campaign_schema.release_pins, ReleasePin),
-    (campaign_schema.notices, Notice),
+    (campaign_schema.notices, CampaignNotice),
     (case_schema.cases, Case),
     (webhook_schema.webhooks, Webhook),
     (access_schema.tokens, Token),
+    (access_schema.console_sessions, Session),
     (access_schema.requests, ChangeRequest),
 )
 Read = Callable[[Row[tuple[object, ...]], str], object]

@@ -29,7 +29,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.operation import OperationStatus
 from provisioner.planning.watch import membership
 from provisioner.planning.watch.membership import Joined, WorksBy
-from provisioner.runtime.database_clock import Reading, since_boot, take_reading
+from provisioner.runtime.database_clock import Reading, read_boot_clock, take_reading
 from provisioner.store.database import waits
 from provisioner.store.database.postgres import CONNECT, LOCK_SPACE, postgres_url
 
@@ -101,7 +101,7 @@ class Seat:
         Raises `psycopg.Error` if that is not possible, `InputError` if living peers work by
         something else and no change is declared.
         """
-        before = since_boot()
+        before = read_boot_clock()
         self._session = self._connect("provisioner seat", int(self.lease_s * 1000))
         self._desk = self._connect("provisioner desk", 0)
         # nobody sees the row before its lock is taken
@@ -131,7 +131,7 @@ class Seat:
 
     def beat(self) -> None:
         """Say that we live, read the database's clock, and ask for the lead if nobody has it."""
-        before = since_boot()
+        before = read_boot_clock()
         if not self.leads:
             self.leads = self._lock(LOCK_SPACE, LEADER)
         self.reading = take_reading(self._time, wall=self._wall)

@@ -16,19 +16,21 @@ from sqlalchemy import Engine
 from provisioner.model.agent import AgentSession
 from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.cohort import Baseline, Sample
+from provisioner.model.events.event import Event
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.outcome import Blocker
-from provisioner.model.standing import Standing
+from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import ReleaseProof, Tenant
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.database import database, postgres
 from provisioner.store.database.database import MEMORY
 from provisioner.store.database.lanes import InlineLane, Lane, Result, ThreadLane, Work
 from provisioner.store.database.migrating import Copier
+from provisioner.store.database.setting_aside import Aside
 from provisioner.store.rows import (
     agent_rows,
     clock_rows,
@@ -48,12 +50,17 @@ from provisioner.store.signing import verify
 
 
 def open_store(
-    path: str | Path, *, inline: bool = False, copy_first: Copier | None = None
+    path: str | Path,
+    *,
+    inline: bool = False,
+    copy_first: Copier | None = None,
+    reads_only: bool = False,
 ) -> SqlStore:
     """A store on the database file at `path`, in memory at ":memory:", or at a PostgreSQL URL.
 
     `inline`: run in the calling thread, for simulation under virtual time. `copy_first` copies a
     database of an older version before it is migrated; without it such a database is refused.
+    `reads_only`: nothing can be written, and a database of another version is refused.
     Blocks while the database is checked. Raises `InputError` if it cannot be used. The caller
     holds `lock_data_directory` first if it is going to migrate.
     """
@@ -61,6 +68,10 @@ def open_store(
         engine = postgres.open_postgres(str(path), copy_first)
         to_write, to_read = postgres.write_connection(engine), postgres.read_connection(engine)
     else:
+        if reads_only:
+            engine = database.open_reading(Path(path))
+            only = ThreadLane(database.read_connection(engine), "store-reader", reads=True)
+            return SqlStore(engine, only, only)
         engine = database.open_database(path, copy_first)
         to_write, to_read = database.write_connection(engine), database.read_connection(engine)
     if inline:
@@ -78,8 +89,7 @@ class SqlStore:
     def __init__(self, engine: Engine, writer: Lane, reader: Lane) -> None:
         self.writer, self.reader = writer, reader
         self._engine, self._fleet = engine, Fleet()
-        self._kept: tuple[Node, ...] = ()  # nodes without damaged rows
-        self._kept_of: tuple[tuple[Node, ...], int] = (), 0
+        self._aside = Aside(engine)
 
     @property
     def shared(self) -> bool:
@@ -126,21 +136,15 @@ class SqlStore:
         return await self.read(lambda c: node_rows.read_node(c, node_id))
 
     async def nodes(self) -> Sequence[Node]:
-        everything = await self._fleet.nodes(self.read)
-        damaged = damage.by_node(self._engine)
-        if not damaged:
-            return everything
-        if (everything, len(damaged)) != self._kept_of:  # as long as it is the same, the same
-            self._kept_of = everything, len(damaged)
-            self._kept = tuple(n for n in everything if n.id not in damaged)
-        return self._kept
+        return self._aside.leave_out(await self._fleet.nodes(self.read))
 
     def damaged(self) -> Mapping[str, Blocker]:
-        return damage.by_node(self._engine)
+        return self._aside.damaged()
 
     async def set_aside(self) -> Sequence[Node]:
         readable = await self._fleet.nodes(self.read)
-        damaged = damage.by_node(self._engine)
+        self._aside.take(readable)
+        damaged = self._aside.damaged()
         return *self._fleet.damaged, *(n for n in readable if n.id in damaged)
 
     async def nodes_named(self, names: Collection[str]) -> Mapping[str, Node]:
@@ -172,16 +176,16 @@ class SqlStore:
         report: HealthReport | None = None,
         certificate: Certificate | None = None,
         proof: ReleaseProof | None = None,
-        journal: Sequence[tuple[str, Mapping[str, Any]]] = (),
-        standing: Standing | None = None,
+        events: Sequence[Event] = (),
+        standing: ReleaseConditions | None = None,
         now: float,
     ) -> tuple[Operation, Node | None]:
         parts = (inventory, report, certificate, proof)
         assert node is None or node.id == operation.node, "a driver writes its own node only"
         assert all(p is None or p.node == operation.node for p in parts), "of its own node only"
-        rows = tuple(journal)
+        kept = tuple(events)
         return await self.write(
-            lambda c: turn_rows.record(c, operation, node, parts, rows, now, standing)
+            lambda c: turn_rows.record(c, operation, node, parts, kept, now, standing)
         )
 
     async def end_operation(
@@ -316,10 +320,8 @@ class SqlStore:
         by: str = "",
         now: float,
     ) -> Tenant:
-        why = {"request": request, "by": by} if by else {"request": request}
-        return await self.write(
-            partial(tenant_rows.keep, tenant=tenant, new=new, nodes=nodes, why=why, now=now)
-        )
+        keep = partial(tenant_rows.keep, tenant=tenant, new=new, nodes=nodes)
+        return await self.write(partial(keep, request=request, by=by, now=now))
 
     async def remove_tenant(self, tenant: Tenant, now: float) -> None:
         await self.write(lambda c: tenant_rows.forget(c, tenant, now))
@@ -327,8 +329,8 @@ class SqlStore:
     async def tenants(self) -> Sequence[Tenant]:
         return await self.read(tenant_rows.read_tenants)
 
-    async def journal(self, kind: str, node: str, detail: Mapping[str, Any], now: float) -> None:
-        await self.write(lambda c: chain.append(c, kind, node, detail, now))
+    async def journal(self, event: Event, now: float) -> None:
+        await self.write(lambda c: chain.append(c, event, now))
 
     async def journal_rows(self, after: int = 0, limit: int = 1000) -> Sequence[Mapping[str, Any]]:
         return await self.read(lambda c: chain.read(c, after, limit))

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
-from provisioner.runtime.database_clock import since_boot
+from provisioner.runtime.database_clock import read_boot_clock
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _numbers = count()
 def on(what: str, *, limited: bool = True) -> Iterator[None]:
     """While inside, this thread waits for the database."""
     number = next(_numbers)
-    _waits[number] = Wait(what, since_boot(), limited)
+    _waits[number] = Wait(what, read_boot_clock(), limited)
     try:
         yield
     finally:
@@ -54,12 +54,12 @@ def longest() -> tuple[str, float]:
     if not waits:
         return "", 0.0
     first = min(waits, key=lambda w: w.since_s)
-    return first.what, since_boot() - first.since_s
+    return first.what, read_boot_clock() - first.since_s
 
 
 def too_long(limit_s: float) -> tuple[str, float] | None:
     """Return the limited wait that is over its limit, and its seconds; None if there is none."""
-    now = since_boot()
+    now = read_boot_clock()
     over = [(w.what, now - w.since_s) for w in list(_waits.values()) if w.limited]
     return max((o for o in over if o[1] >= limit_s), key=lambda o: o[1], default=None)
 
@@ -101,7 +101,7 @@ class WaitWatch:
                 log.warning("the database answers again")
             self._reported = False
             return
-        now = since_boot()
+        now = read_boot_clock()
         if not self._reported or now - self._reported_at >= AGAIN_S:
             self._reported, self._reported_at = True, now
             log.warning("%s has waited %.0f s for the database%s", what, waited_s, self._reason())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from provisioner.model.alert import Alert, Override, Subscription
+from provisioner.model.events.event import Event
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.damage import parse_each
@@ -35,10 +36,10 @@ class AlertRows:
     async def put_alerts(
         self,
         changed: Sequence[Alert],
-        journal: Sequence[tuple[str, str, Mapping[str, Any]]],
+        events: Sequence[Event],
         now: float,
     ) -> None:
-        await self._store.write(lambda c: put_alerts(c, changed, journal, now))
+        await self._store.write(lambda c: put_alerts(c, changed, events, now))
 
     async def overrides(self, node: str = "") -> Sequence[Override]:
         return await self._store.read(lambda c: read_overrides(c, node))
@@ -71,7 +72,7 @@ class AlertRows:
 def put_alerts(
     connection: Connection,
     changed: Sequence[Alert],
-    journal: Sequence[tuple[str, str, Mapping[str, Any]]],
+    events: Sequence[Event],
     now: float,
 ) -> None:
     """All of it or nothing. The oldest cleared alerts of a node are let go beyond KEPT_MAX."""
@@ -93,8 +94,8 @@ def put_alerts(
         for row in connection.execute(old.offset(KEPT_MAX)).all():
             gone = mine & (alerts.c.id == row.id) & (alerts.c.target == row.target)
             connection.execute(delete(alerts).where(gone))
-    for kind, node, detail in journal:
-        chain.append(connection, kind, node, detail, now)
+    for event in events:
+        chain.append(connection, event, now)
 
 
 def read_alerts(connection: Connection, node: str) -> tuple[Alert, ...]:

@@ -6,20 +6,21 @@ as it was when that was decided: a crash leaves both or neither, and a pause is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from provisioner.model.campaign import Campaign, CampaignState, Progress
-from provisioner.model.campaign_row import CampaignRow, ReleasePin
-from provisioner.model.case import Notice
+from provisioner.model.campaign_row import CampaignRow, PinScope, ReleasePin
+from provisioner.model.case import TenantNotice
+from provisioner.model.events.fleet_events import CampaignChanged, CampaignNodeChanged, PinChanged
 from provisioner.model.node import Node
-from provisioner.ports.errors import StaleWrite
+from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import evidence_rows, node_rows
 from provisioner.store.rows import journal as chain
-from provisioner.store.rows.damage import parse_each
+from provisioner.store.rows.damage import parse_each, record_owner
 from provisioner.store.rows.notice_rows import put_notice
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.campaign_schema import (
@@ -55,11 +56,11 @@ class CampaignRows:
     async def save_campaign(
         self,
         campaign: Campaign,
-        detail: Mapping[str, Any],
+        event: CampaignChanged,
         now: float,
         rows: Sequence[CampaignRow] | None = None,
     ) -> Campaign:
-        return await self._store.write(lambda c: save_campaign(c, campaign, detail, now, rows))
+        return await self._store.write(lambda c: save_campaign(c, campaign, event, now, rows))
 
     async def campaign_rows(self, campaign_id: str) -> Sequence[CampaignRow]:
         return await self._store.read(lambda c: read_rows(c, campaign_id))
@@ -72,7 +73,7 @@ class CampaignRows:
         campaign: Campaign,
         rows: Sequence[CampaignRow],
         now: float,
-        notices: Sequence[Notice] = (),
+        notices: Sequence[TenantNotice] = (),
     ) -> None:
         await self._store.write(lambda c: put_rows(c, campaign, rows, now, notices))
 
@@ -90,10 +91,10 @@ class CampaignRows:
     async def drop_pin(self, pin: ReleasePin, now: float) -> None:
         await self._store.write(lambda c: drop_pin(c, pin, now))
 
-    async def notices(self, tenant: str = "") -> Sequence[Notice]:
+    async def notices(self, tenant: str = "") -> Sequence[TenantNotice]:
         return await self._store.read(lambda c: read_notices(c, tenant))
 
-    async def put_notice(self, notice: Notice) -> None:
+    async def put_notice(self, notice: TenantNotice) -> None:
         await self._store.write(lambda c: put_notice(c, notice, replace=True))
 
 
@@ -102,15 +103,21 @@ def add_campaign(connection: Connection, campaign: Campaign, by: str, now: float
     if read_campaign(connection, campaign.id) is not None:
         raise StaleWrite(f"there is a campaign {campaign.id} already")
     connection.execute(insert(campaigns).values(id=campaign.id, **_columns(campaign)))
-    detail = {"campaign": campaign.id, "state": campaign.state, "release": campaign.release}
-    told = {**detail, "select": campaign.select, "by": by, "policy": campaign.policy.digest()}
-    chain.append(connection, "campaign", "", told, now)
+    event = CampaignChanged(
+        campaign=campaign.id,
+        state=campaign.state,
+        release=campaign.release,
+        select=campaign.select,
+        by=by,
+        policy=campaign.policy.digest(),
+    )
+    chain.append(connection, event, now)
 
 
 def save_campaign(
     connection: Connection,
     campaign: Campaign,
-    detail: Mapping[str, Any],
+    event: CampaignChanged,
     now: float,
     rows: Sequence[CampaignRow] | None,
 ) -> Campaign:
@@ -120,8 +127,7 @@ def save_campaign(
     if connection.execute(update(campaigns).where(same).values(**_columns(saved))).rowcount != 1:
         raise StaleWrite(f"campaign {campaign.id} is no longer at generation {campaign.generation}")
     _put_all(connection, campaign.id, rows or ())
-    told = {"campaign": campaign.id, "state": campaign.state, "reason": campaign.reason, **detail}
-    chain.append(connection, "campaign", "", told, now)
+    chain.append(connection, event, now)
     return saved
 
 
@@ -130,15 +136,17 @@ def put_rows(
     campaign: Campaign,
     rows: Sequence[CampaignRow],
     now: float,
-    told: Sequence[Notice],
+    told: Sequence[TenantNotice],
 ) -> None:
     """What became of nodes, with a row of the journal for each that changed its state."""
     _fence(connection, campaign)
     for row in rows:
         p = row.progress
         if _put_row(connection, row) not in ("", p.state):
-            detail = {"campaign": campaign.id, "progress": p.state, "reason": p.reason}
-            chain.append(connection, "campaign_node", row.node, detail, now)
+            event = CampaignNodeChanged(
+                about=row.node, campaign=campaign.id, progress=p.state, reason=p.reason
+            )
+            chain.append(connection, event, now)
     for notice in told:
         put_notice(connection, notice, replace=False)
 
@@ -158,9 +166,15 @@ def admit(
         evidence_rows.revoke(connection, node.certificate, why, now)
     if row is not None and (was := _put_row(connection, row)) not in BEFORE:
         raise StaleWrite(f"{node.id} is {was} in campaign {campaign.id} already")
-    detail = {"campaign": campaign.id, "release": node.release, "to": node.state, "why": why}
-    told = {**detail, "progress": row.progress.state if row is not None else "displaced"}
-    chain.append(connection, "campaign_node", node.id, told, now)
+    event = CampaignNodeChanged(
+        about=node.id,
+        campaign=campaign.id,
+        progress=row.progress.state if row is not None else "displaced",
+        release=node.release,
+        to_state=node.state,
+        why=why,
+    )
+    chain.append(connection, event, now)
     return saved
 
 
@@ -196,30 +210,48 @@ def read_active(connection: Connection) -> tuple[CampaignRow, ...]:
 
 def read_pins(connection: Connection) -> tuple[ReleasePin, ...]:
     """All pins, by what they are about."""
-    rows = connection.execute(select(release_pins).order_by(release_pins.c.key))
-    return tuple(parse(ReleasePin, row.body, f"release_pins, {row.key}") for row in rows)
+    rows = connection.execute(select(release_pins).order_by(release_pins.c.key)).all()
+    pins = (_read_pin(connection, row.key, row.body) for row in rows)
+    return tuple(pin for pin in pins if pin is not None)
+
+
+def _read_pin(connection: Connection, key: str, body: str) -> ReleasePin | None:
+    """Return a pin; of a damaged row, one to no release, which keeps its nodes out of campaigns.
+
+    The nodes are set aside as well. A damaged pin of the whole fleet, which holds no node back, is
+    only reported.
+    """
+    try:
+        return parse(ReleasePin, body, f"release_pins, {key}")
+    except DamagedRow as error:
+        scope, _, name = key.partition(":")
+        record_owner(connection.engine, scope, name, error)
+    if scope not in (PinScope.NODE, PinScope.RACK):
+        return None
+    reason = "its row is damaged: see `provisioner doctor`"
+    return ReleasePin(scope=PinScope(scope), name=name, release="", reason=reason)
 
 
 def put_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
     """Make or replace a pin."""
     connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
     connection.execute(insert(release_pins).values(key=pin.key, body=pin.model_dump_json()))
-    chain.append(connection, "pin", "", {"pin": pin}, now)
+    chain.append(connection, PinChanged(pin=pin), now)
 
 
 def drop_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
     """No pin any more."""
     connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
-    chain.append(connection, "pin", "", {"dropped": pin}, now)
+    chain.append(connection, PinChanged(dropped=pin), now)
 
 
-def read_notices(connection: Connection, tenant: str) -> tuple[Notice, ...]:
+def read_notices(connection: Connection, tenant: str) -> tuple[TenantNotice, ...]:
     """What tenants were told or are to be told, the oldest first; of one tenant, or of all."""
     query = select(notices.c.id, notices.c.body).order_by(notices.c.at, notices.c.id)
     if tenant:
         query = query.where(notices.c.tenant == tenant)
     rows = ((r.id, "", r.body) for r in connection.execute(query))
-    return parse_each(connection, Notice, "notices", rows)
+    return parse_each(connection, TenantNotice, "notices", rows)
 
 
 def _by_node(rows: Iterable[Any]) -> Iterator[tuple[str, str, str]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, update
 
-from provisioner.model.case import Case, Notice
-from provisioner.ports.cases import Row
+from provisioner.model.case import Case, TenantNotice
+from provisioner.model.events import Event, EventKind
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import journal as chain
@@ -20,7 +20,7 @@ from provisioner.store.schema.campaign_schema import notices
 from provisioner.store.schema.case_schema import cases
 
 # kinds of the journal's rows that say whom a node served
-TENANCY = frozenset({"released", "request", "retired", "replaced"})
+TENANCY = frozenset({EventKind.RELEASED, EventKind.REQUEST, EventKind.RETIRED, EventKind.REPLACED})
 # made once: a turn of a node asks whether it has a case
 _NEWEST_FIRST = select(cases.c.id, cases.c.node, cases.c.body).order_by(
     cases.c.opened_at.desc(), cases.c.id.desc()
@@ -53,14 +53,24 @@ class CaseRows:
         return await self._store.read(lambda c: _read(c, where, limit))
 
     async def add_case(
-        self, case: Case, *, notices: Sequence[Notice] = (), journal: Sequence[Row] = (), now: float
+        self,
+        case: Case,
+        *,
+        notices: Sequence[TenantNotice] = (),
+        events: Sequence[Event] = (),
+        now: float,
     ) -> Case | None:
-        return await self._store.write(lambda c: _add(c, case, notices, journal, now))
+        return await self._store.write(lambda c: _add(c, case, notices, events, now))
 
     async def save_case(
-        self, case: Case, *, notices: Sequence[Notice] = (), journal: Sequence[Row] = (), now: float
+        self,
+        case: Case,
+        *,
+        notices: Sequence[TenantNotice] = (),
+        events: Sequence[Event] = (),
+        now: float,
     ) -> Case:
-        return await self._store.write(lambda c: _save(c, case, notices, journal, now))
+        return await self._store.write(lambda c: _save(c, case, notices, events, now))
 
     async def story(self, node: str, since: float, limit: int) -> Sequence[Mapping[str, Any]]:
         return await self._store.read(lambda c: chain.of_node(c, node, since, limit))
@@ -68,42 +78,50 @@ class CaseRows:
     async def tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
         return await self._store.read(lambda c: chain.of_kinds(c, TENANCY, after, limit))
 
-    async def notices(self, tenant: str = "", *, unsent: bool = False) -> Sequence[Notice]:
+    async def notices(self, tenant: str = "", *, unsent: bool = False) -> Sequence[TenantNotice]:
         return await self._store.read(lambda c: _notices(c, tenant, unsent=unsent))
 
-    async def put_notice(self, notice: Notice) -> None:
+    async def put_notice(self, notice: TenantNotice) -> None:
         await self._store.write(lambda c: put_notice(c, notice, replace=True))
 
 
 def _add(
-    connection: Connection, case: Case, told: Sequence[Notice], rows: Sequence[Row], now: float
+    connection: Connection,
+    case: Case,
+    told: Sequence[TenantNotice],
+    events: Sequence[Event],
+    now: float,
 ) -> Case | None:
     open_one = (cases.c.node == case.node) & (cases.c.closed_at == 0.0)
     if connection.scalar(select(cases.c.id).where(open_one).limit(1)) is not None:
         return None
     connection.execute(insert(cases).values(id=case.id, **_columns(case)))
-    _beside(connection, told, rows, now)
+    _beside(connection, told, events, now)
     return case
 
 
 def _save(
-    connection: Connection, case: Case, told: Sequence[Notice], rows: Sequence[Row], now: float
+    connection: Connection,
+    case: Case,
+    told: Sequence[TenantNotice],
+    events: Sequence[Event],
+    now: float,
 ) -> Case:
     saved = case.model_copy(update={"generation": case.generation + 1})
     mine = (cases.c.id == case.id) & (cases.c.generation == case.generation)
     if connection.execute(update(cases).where(mine).values(**_columns(saved))).rowcount != 1:
         raise StaleWrite(f"case {case.id} is no longer at generation {case.generation}")
-    _beside(connection, told, rows, now)
+    _beside(connection, told, events, now)
     return saved
 
 
 def _beside(
-    connection: Connection, told: Sequence[Notice], rows: Sequence[Row], now: float
+    connection: Connection, told: Sequence[TenantNotice], events: Sequence[Event], now: float
 ) -> None:
     for notice in told:
         put_notice(connection, notice, replace=True)
-    for kind, node, detail in rows:
-        chain.append(connection, kind, node, detail, now)
+    for event in events:
+        chain.append(connection, event, now)
 
 
 def _read(connection: Connection, where: ColumnElement[bool], limit: int) -> tuple[Case, ...]:
@@ -139,7 +157,7 @@ def cases_page(
 
 def notices_page(
     connection: Connection, *, before: tuple[float, str] | None, limit: int, tenant: str, kind: str
-) -> tuple[Notice, ...]:
+) -> tuple[TenantNotice, ...]:
     """Notices, the newest first; `tenant`, `kind` "": of all."""
     query = select(notices.c.id, notices.c.body)
     if before is not None:
@@ -150,15 +168,15 @@ def notices_page(
     if kind:
         query = query.where(json_text(notices.c.body, "kind") == kind)
     rows = connection.execute(query.order_by(notices.c.at.desc(), notices.c.id.desc()).limit(limit))
-    return parse_each(connection, Notice, "notices", ((r.id, "", r.body) for r in rows))
+    return parse_each(connection, TenantNotice, "notices", ((r.id, "", r.body) for r in rows))
 
 
-def _notices(connection: Connection, tenant: str, *, unsent: bool) -> tuple[Notice, ...]:
+def _notices(connection: Connection, tenant: str, *, unsent: bool) -> tuple[TenantNotice, ...]:
     query = select(notices.c.id, notices.c.body)
     query = query.where(notices.c.tenant == tenant) if tenant else query
     query = query.where(notices.c.sent_at == 0.0) if unsent else query
     rows = connection.execute(query.order_by(notices.c.at, notices.c.id))
-    return parse_each(connection, Notice, "notices", ((r.id, "", r.body) for r in rows))
+    return parse_each(connection, TenantNotice, "notices", ((r.id, "", r.body) for r in rows))
 
 
 def _columns(case: Case) -> dict[str, object]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from provisioner.model.events.fleet_events import (
+    AdoptedPortLeft,
+    DifferenceSettled,
+    LookOnlyBegun,
+    RestoreSettled,
+)
 from provisioner.model.node import Node
-from provisioner.model.recovery import Difference
+from provisioner.model.port_label import DatabaseMark
+from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.sql_store import SqlStore
@@ -47,10 +54,35 @@ class RecoveryRows:
     async def finish(self, by: str, now: float) -> None:
         await self._store.write(partial(finish, by=by, now=now))
 
+    async def database_mark(self) -> DatabaseMark | None:
+        return await self._store.read(read_database_mark)
+
+    async def only_look(self, why: str, now: float) -> None:
+        await self._store.write(partial(only_look, why=why, now=now))
+
+    async def adopted_ports(self) -> Mapping[str, str]:
+        return await self._store.read(read_adopted_ports)
+
+    async def drop_adopted(self, name: str, now: float) -> None:
+        await self._store.write(partial(drop_adopted, name=name, now=now))
+
 
 def read_look_only(connection: Connection) -> str:
     """Why nothing may be written to devices; "" if it may."""
     return connection.scalar(select(site_state.c.look_only)) or ""
+
+
+def read_database_mark(connection: Connection) -> DatabaseMark | None:
+    """Return the database's identity and how many of its restores were settled."""
+    row = connection.execute(select(site_state.c.site, site_state.c.life)).first()
+    return None if row is None else DatabaseMark(row.site, row.life)
+
+
+def only_look(connection: Connection, why: str, now: float) -> None:
+    """Let nothing be written to devices until what differs is settled."""
+    connection.execute(delete(differences))
+    connection.execute(update(site_state).values(look_only=why, surveyed_at=0.0))
+    chain.append(connection, LookOnlyBegun(why=why), now)
 
 
 def read_surveyed_at(connection: Connection) -> float:
@@ -67,17 +99,39 @@ def read_differences(connection: Connection) -> Sequence[Difference]:
 
 
 def put_survey(connection: Connection, found: Sequence[Difference], now: float) -> None:
-    """Replace what waits for a word by what was found now; what was settled stays settled."""
+    """Replace what waits for a word by what was found now; what was settled stays settled.
+
+    A port that was settled in one network and stands in another one by now is not settled.
+    """
     connection.execute(delete(differences).where(differences.c.settled == ""))
-    settled = set(connection.scalars(select(differences.c.subject)))
+    settled = {d.subject: d for d in read_differences(connection)}
     for one in found:
-        if one.subject not in settled:
-            connection.execute(
-                insert(differences).values(
-                    subject=one.subject, settled="", body=one.model_dump_json()
-                )
-            )
+        word = settled.get(one.subject)
+        if word is not None:
+            if one.kind is not DifferenceKind.STRANGER or one.world == word.world:
+                continue
+            connection.execute(delete(differences).where(differences.c.subject == one.subject))
+        connection.execute(
+            insert(differences).values(subject=one.subject, settled="", body=one.model_dump_json())
+        )
     connection.execute(update(site_state).values(surveyed_at=now))
+
+
+def read_adopted_ports(connection: Connection) -> Mapping[str, str]:
+    """Return the ports without a node that a person left in a VRF: "leaf/interface" -> VRF."""
+    rows = connection.execute(
+        select(differences).where(differences.c.settled == Settlement.ADOPT.value)
+    )
+    found = (parse(Difference, r.body, f"differences, {r.subject}") for r in rows)
+    return {d.subject: d.vrf for d in found if d.kind is DifferenceKind.STRANGER}
+
+
+def drop_adopted(connection: Connection, name: str, now: float) -> None:
+    """Drop the word on a port that has left the VRF in which it was adopted."""
+    if name not in read_adopted_ports(connection):
+        return
+    connection.execute(delete(differences).where(differences.c.subject == name))
+    chain.append(connection, AdoptedPortLeft(about=name.partition("/")[0], port=name), now)
 
 
 def settle(
@@ -106,11 +160,23 @@ def settle(
         node_rows.save_node(connection, node)
     if proof is not None:
         evidence_rows.put_proof(connection, proof)
-    detail = difference.model_dump(mode="json", exclude={"subject", "generation"})
+    event = DifferenceSettled(
+        difference=difference.kind,
+        row=difference.row,
+        world=difference.world,
+        vrf=difference.vrf,
+        tenant=difference.tenant if node is None else node.tenant,
+        seen_at=difference.seen_at,
+        settled=difference.settled,
+        settled_by=difference.settled_by,
+        settled_at=difference.settled_at,
+    )
     if node is not None:
-        detail |= {"state": node.state.value, "tenant": node.tenant}
-    subject = difference.subject if node is not None else ""
-    chain.append(connection, "restored", subject, detail, difference.settled_at)
+        event = event.model_copy(update={"about": node.id, "state": node.state})
+    if difference.leaf:
+        port = {"about": difference.leaf, "leaf": difference.leaf, "port": difference.subject}
+        event = event.model_copy(update=port)
+    chain.append(connection, event, difference.settled_at)
 
 
 def finish(connection: Connection, by: str, now: float) -> None:
@@ -123,6 +189,8 @@ def finish(connection: Connection, by: str, now: float) -> None:
     if not read_surveyed_at(connection):
         raise StaleWrite("rows and ports were not compared yet")
     why = read_look_only(connection)
-    connection.execute(delete(differences))
-    connection.execute(update(site_state).values(look_only="", surveyed_at=0.0))
-    chain.append(connection, "restore_settled", "", {"by": by, "why": why}, now)
+    kept = list(read_adopted_ports(connection))  # the watch of leaves goes by them
+    connection.execute(delete(differences).where(differences.c.subject.not_in(kept)))
+    settled = {"look_only": "", "surveyed_at": 0.0, "life": site_state.c.life + 1}
+    connection.execute(update(site_state).values(settled))
+    chain.append(connection, RestoreSettled(by=by, why=why), now)

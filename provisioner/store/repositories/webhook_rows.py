@@ -12,8 +12,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
-from provisioner.model.webhook import Delivery, DeliveryState, Happened, Standing, Webhook
-from provisioner.planning.watch.webhooks import NOTICE, OWN, wanted
+from provisioner.model.events.fleet_events import WebhookChanged
+from provisioner.model.webhook import Delivery, DeliveryState, JournalRow, Webhook, WebhookStatus
+from provisioner.planning.watch.webhooks import NOTICE, wanted
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import journal as chain
@@ -33,7 +34,7 @@ class WebhookRows:
     def __init__(self, store: SqlStore) -> None:
         self._store = store
 
-    async def webhooks(self) -> Sequence[Standing]:
+    async def webhooks(self) -> Sequence[WebhookStatus]:
         return await self._store.read(read_webhooks)
 
     async def add(self, webhook: Webhook, after: int | None, by: str) -> None:
@@ -49,7 +50,7 @@ class WebhookRows:
     async def spread(self, name: str, room: int) -> int:
         return await self._store.write(lambda c: spread(c, name, room))
 
-    async def due(self, name: str, now: float, most: int) -> Sequence[tuple[Delivery, Happened]]:
+    async def due(self, name: str, now: float, most: int) -> Sequence[tuple[Delivery, JournalRow]]:
         return await self._store.read(lambda c: due(c, name, now, most))
 
     async def delivered(self, delivery: Delivery, now: float) -> bool:
@@ -58,7 +59,7 @@ class WebhookRows:
     async def failed(self, delivery: Delivery, now: float) -> None:
         await self._store.write(lambda c: failed(c, delivery, now))
 
-    async def dead(self, name: str) -> Sequence[tuple[Delivery, Happened]]:
+    async def dead(self, name: str) -> Sequence[tuple[Delivery, JournalRow]]:
         """What could not be delivered, the oldest first; 1,000 at most."""
         return await self._store.read(lambda c: dead(c, name))
 
@@ -71,7 +72,7 @@ class WebhookRows:
         return await self._store.write(lambda c: bury(c, name, seq, by, now))
 
 
-def read_webhooks(connection: Connection) -> tuple[Standing, ...]:
+def read_webhooks(connection: Connection) -> tuple[WebhookStatus, ...]:
     """All, by name, with what waits for each."""
     counted = select(rows.c.webhook, rows.c.state, func.count()).group_by(
         rows.c.webhook, rows.c.state
@@ -81,7 +82,7 @@ def read_webhooks(connection: Connection) -> tuple[Standing, ...]:
     rows_of = {row.name: row for row in kept}
     read = parse_each(connection, Webhook, "webhooks", ((r.name, "", r.body) for r in kept))
     return tuple(
-        Standing(
+        WebhookStatus(
             webhook=webhook,
             position=row.position,
             pending=counts.get((row.name, DeliveryState.PENDING), 0),
@@ -97,8 +98,8 @@ def add_webhook(connection: Connection, webhook: Webhook, after: int | None, by:
     """`StaleWrite` if there is one of this name."""
     if connection.scalar(select(webhooks.c.name).where(webhooks.c.name == webhook.name)):
         raise StaleWrite(f"there is a webhook {webhook.name} already")
-    detail = {"webhook": webhook.name, "url": webhook.url, "made_by": by}
-    chain.append(connection, OWN, "", detail, webhook.made_at)
+    event = WebhookChanged(webhook=webhook.name, url=webhook.url, made_by=by)
+    chain.append(connection, event, webhook.made_at)
     head = connection.scalar(select(func.max(journal.c.seq))) or 0
     values = {
         "name": webhook.name,
@@ -115,7 +116,7 @@ def remove_webhook(connection: Connection, name: str, by: str, now: float) -> bo
     gone = connection.execute(delete(webhooks).where(webhooks.c.name == name)).rowcount == 1
     if gone:
         connection.execute(delete(rows).where(rows.c.webhook == name))
-        chain.append(connection, OWN, "", {"webhook": name, "removed_by": by}, now)
+        chain.append(connection, WebhookChanged(webhook=name, removed_by=by), now)
     return gone
 
 
@@ -127,7 +128,7 @@ def pause(connection: Connection, name: str, why: str, now: float) -> None:
         return
     changed = parse(Webhook, body, f"webhooks, {name}").model_copy(update={"paused_why": why})
     connection.execute(update(webhooks).where(mine).values(body=changed.model_dump_json()))
-    chain.append(connection, OWN, "", {"webhook": name, "paused": why}, now)
+    chain.append(connection, WebhookChanged(webhook=name, paused=why), now)
 
 
 def spread(connection: Connection, name: str, room: int) -> int:
@@ -156,7 +157,7 @@ def spread(connection: Connection, name: str, room: int) -> int:
 
 def due(
     connection: Connection, name: str, now: float, most: int
-) -> tuple[tuple[Delivery, Happened], ...]:
+) -> tuple[tuple[Delivery, JournalRow], ...]:
     """The oldest pending event of each node, if its time has come; the oldest first."""
     heads = (
         select(func.min(rows.c.seq))
@@ -167,14 +168,14 @@ def due(
     return _with_rows(connection, mine, most)
 
 
-def dead(connection: Connection, name: str) -> tuple[tuple[Delivery, Happened], ...]:
+def dead(connection: Connection, name: str) -> tuple[tuple[Delivery, JournalRow], ...]:
     """What nobody took."""
     return _with_rows(connection, _dead(name, None), 1000)
 
 
 def _with_rows(
     connection: Connection, which: ColumnElement[bool], most: int
-) -> tuple[tuple[Delivery, Happened], ...]:
+) -> tuple[tuple[Delivery, JournalRow], ...]:
     columns = (rows.c.webhook, rows.c.state, rows.c.tries, rows.c.next_at, rows.c.error, journal)
     query = select(*columns).join(journal, journal.c.seq == rows.c.seq).where(which)
     found = []
@@ -208,8 +209,14 @@ def failed(connection: Connection, delivery: Delivery, now: float) -> None:
     }
     written = connection.execute(update(rows).where(_same(delivery)).values(**values))
     if written.rowcount and delivery.state is DeliveryState.DEAD:
-        detail = {"webhook": delivery.webhook, "dead": delivery.seq, "error": delivery.error}
-        chain.append(connection, OWN, delivery.node, {**detail, "tries": delivery.tries}, now)
+        event = WebhookChanged(
+            about=delivery.node,
+            webhook=delivery.webhook,
+            dead=delivery.seq,
+            error=delivery.error,
+            tries=delivery.tries,
+        )
+        chain.append(connection, event, now)
 
 
 def revive(connection: Connection, name: str, seq: int | None, now: float) -> int:
@@ -222,8 +229,7 @@ def bury(connection: Connection, name: str, seq: int | None, by: str, now: float
     """Dead events are let go; the journal has them still."""
     count = connection.execute(delete(rows).where(_dead(name, seq))).rowcount
     if count:
-        detail = {"webhook": name, "dropped": count, "seq": seq, "by": by}
-        chain.append(connection, OWN, "", detail, now)
+        chain.append(connection, WebhookChanged(webhook=name, dropped=count, seq=seq, by=by), now)
     return count
 
 
@@ -236,8 +242,8 @@ def _same(delivery: Delivery) -> ColumnElement[bool]:
     return (rows.c.webhook == delivery.webhook) & (rows.c.seq == delivery.seq)
 
 
-def _happened(row: Row[Any]) -> Happened:
+def _happened(row: Row[Any]) -> JournalRow:
     detail = parse_object(row.detail, f"journal, {row.seq}")
-    return Happened(
+    return JournalRow(
         seq=row.seq, at=row.at, kind=row.kind, node=row.node, detail=detail, sha256=row.digest
     )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from provisioner.store.rows.records import clean, parse_object
 from provisioner.store.schema.access_schema import answers
@@ -28,10 +28,27 @@ class KeptAnswer:
     body: str
 
 
+class TooManyKeys(Exception):
+    """A caller has as many keys as are kept for one. `free_in_s`: until its oldest is dropped."""
+
+    def __init__(self, free_in_s: float) -> None:
+        super().__init__(f"the oldest is dropped in {free_in_s:.0f} s")
+        self.free_in_s = free_in_s
+
+
 def begin(
-    connection: Connection, caller: str, key: str, fingerprint: str, now: float, keep_s: float
+    connection: Connection,
+    caller: str,
+    key: str,
+    fingerprint: str,
+    now: float,
+    keep_s: float,
+    keys_max: int,
 ) -> KeptAnswer | None:
-    """What is kept under this key; None: it is new, and from now on it is taken."""
+    """What is kept under this key; None: it is new, and from now on it is taken.
+
+    Raises `TooManyKeys` for a new key of a caller that has `keys_max` of them.
+    """
     old = select(answers.c.caller, answers.c.key).where(answers.c.asked_at < now - keep_s)
     for row in connection.execute(old.limit(DELETED_MAX)).all():
         connection.execute(delete(answers).where(_is(row.caller, row.key)))
@@ -39,6 +56,10 @@ def begin(
     if kept is not None:
         headers = {str(k): str(v) for k, v in parse_object(kept.headers, "answers").items()}
         return KeptAnswer(kept.fingerprint, kept.status, headers, kept.body)
+    counted = select(func.count(), func.min(answers.c.asked_at)).where(answers.c.caller == caller)
+    count, oldest_at = connection.execute(counted).one()
+    if count >= keys_max:
+        raise TooManyKeys(max(1.0, oldest_at + keep_s - now))
     connection.execute(
         insert(answers).values(
             caller=caller,

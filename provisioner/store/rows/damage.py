@@ -30,6 +30,7 @@ ROWS_MAX = 10_000  # that are recorded; a database with more of them is beyond u
 _COLUMNS = ("kind", "state", "tenant", "release", "profile")
 
 _damage: WeakKeyDictionary[Engine, dict[str, tuple[str, str]]] = WeakKeyDictionary()
+_owners: WeakKeyDictionary[Engine, dict[tuple[str, str], DamagedRow]] = WeakKeyDictionary()
 
 
 def parse_each(
@@ -85,3 +86,34 @@ def stand_in(columns: Mapping[str, Any], error: DamagedRow) -> Node:
     return node.model_copy(
         update={"generation": STAND_IN, "blockers": (no,), "note": f"parked: {no.detail}"}
     )
+
+
+def record_owner(engine: Engine, scope: str, name: str, error: DamagedRow) -> None:
+    """Remember a damaged row that nodes depend on, and report it once.
+
+    `scope` says how they are found: the "tenant" that has them, their "rack", or the "node" itself.
+    """
+    record(engine, "", error)
+    owners = _owners.setdefault(engine, {})
+    if len(owners) < ROWS_MAX:
+        owners.setdefault((scope, name), error)
+
+
+def find_dependents(engine: Engine, nodes: Iterable[Node]) -> Mapping[str, Blocker]:
+    """Return, for each of these nodes that depends on a damaged row, what parks it."""
+    owners = dict(_owners.get(engine, {}))
+    if not owners:
+        return {}
+    parked = {}
+    for node in nodes:
+        tenants = {node.tenant, *node.served.split(", ")} - {""}
+        keys = [("node", node.id), ("rack", node.location.rack), *(("tenant", t) for t in tenants)]
+        error = next((owners[key] for key in keys if key in owners), None)
+        if error is not None:
+            parked[node.id] = error.blocker()
+    return parked
+
+
+def count_owners(engine: Engine) -> int:
+    """Return how many damaged rows that nodes depend on were met."""
+    return len(_owners.get(engine, {}))

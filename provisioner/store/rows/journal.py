@@ -15,11 +15,18 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
+from provisioner.model.events import Event
 from provisioner.ports.errors import StoreFailed
+from provisioner.store.rows.journal_base import (
+    GENESIS,
+    check_signature,
+    is_pruned,
+    read_base,
+    read_kept,
+)
 from provisioner.store.rows.records import canonical, clean, parse_object
 from provisioner.store.schema.schema import journal
 
-GENESIS = "0" * 64
 # made once: each row needs the one before
 _LAST = select(journal.c.seq, journal.c.digest).order_by(journal.c.seq.desc()).limit(1)
 
@@ -41,18 +48,19 @@ class ChainCheck:
         return self.broken_at is None
 
 
-def append(
-    connection: Connection, kind: str, node: str, detail: Mapping[str, Any], now: float
-) -> None:
-    """One more row. The caller's transaction is the only writer, so that the numbers are dense."""
+def append(connection: Connection, event: Event, now: float, node: str = "") -> None:
+    """Append an event; `node` is what it is about where the event itself names nothing.
+
+    The caller's transaction is the only writer, so that the numbers are dense.
+    """
     last = connection.execute(_LAST).first()
     seq, previous = (last.seq + 1, last.digest) if last else (1, GENESIS)
     row = {
         "seq": seq,
         "at": float(now),
-        "kind": clean(kind),
-        "node": clean(node),
-        "detail": canonical(detail),
+        "kind": str(event.KIND),
+        "node": clean(event.about or node),
+        "detail": canonical(event.to_detail()),
     }
     connection.execute(insert(journal).values(**row, digest=chain(previous, row)))
 
@@ -67,9 +75,13 @@ async def verify(
     """
     if known is not None:
         rows, head = known
+        if await look(lambda c: is_pruned(c, rows)):
+            problem = "it is in an archive: give the archives to compare it"
+            return ChainCheck(0, GENESIS, rows, problem)
         if await look(lambda c: digest_at(c, rows)) != head:
             return ChainCheck(0, GENESIS, rows, "not the known journal")
-    check, more = ChainCheck(0, GENESIS), True
+    check: ChainCheck = await look(check_beginning)
+    more = check.intact
     while more:  # ends with the table: each page begins after the last
         check, more = await look(partial(check_page, so_far=check))
     return check
@@ -116,6 +128,30 @@ def of_kinds(
 def _with_detail(row: Row[Any]) -> Mapping[str, Any]:
     fields = dict(row._mapping)
     return fields | {"detail": parse_object(fields["detail"], f"journal, {row.seq}")}
+
+
+def check_beginning(connection: Connection) -> ChainCheck:
+    """Return where the chain begins: at row 1, or after rows that were archived and removed.
+
+    Of those, the signed record is checked, and each row that stayed.
+    """
+    base = read_base(connection)
+    if not base.through:
+        return ChainCheck(0, GENESIS)
+    if why := check_signature(connection, base):
+        problem = (
+            f"the record of the rows that were removed up to here is not to be believed: {why}"
+        )
+        return ChainCheck(0, GENESIS, base.through, problem)
+    before = 0, GENESIS
+    for row in read_kept(connection, base):
+        follows = row.seq != before[0] + 1 or row.previous == before[1]
+        intact = row.previous is not None and chain(row.previous, dict(row._mapping)) == row.digest
+        if not (follows and intact):
+            problem = f"row {row.seq}, which was kept from an archive, is not what was written"
+            return ChainCheck(0, GENESIS, row.seq, problem)
+        before = row.seq, row.digest
+    return ChainCheck(base.through, base.head)
 
 
 def check_page(connection: Connection, so_far: ChainCheck) -> tuple[ChainCheck, bool]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from provisioner.model.node import Node
+from provisioner.planning.lifecycle.transition import describe_transition
 from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.rows import damage
+from provisioner.store.rows import journal as chain
 from provisioner.store.rows.records import parse_node
 from provisioner.store.schema.schema import nodes
 
@@ -44,15 +46,20 @@ def parse_or_stand_in(connection: Connection, node_id: str, body: str) -> Node:
 def save_node(connection: Connection, node: Node) -> Node:
     """The node with its generation raised; `StaleWrite` if it changed since it was read.
 
-    Also for a stand-in: nothing is written over a damaged row, so that it can be repaired.
+    A changed state is an event of the journal in the same transaction. `StaleWrite` also for a
+    stand-in: nothing is written over a damaged row, so that it can be repaired.
     """
     if node.generation == damage.STAND_IN:
         raise StaleWrite(f"the row of {node.id} is damaged, and nothing is written over it")
     saved = node.model_copy(update={"generation": node.generation + 1})
+    mine = (nodes.c.id == node.id) & (nodes.c.generation == node.generation)
+    stored = connection.execute(select(nodes.c.state, nodes.c.body).where(mine)).first()
+    if stored is not None and stored.state != node.state:
+        event = describe_transition(parse_node(stored.body), saved)
+        assert event is not None
+        chain.append(connection, event, saved.entered_at)
     done = connection.execute(
-        update(nodes)
-        .where(nodes.c.id == node.id, nodes.c.generation == node.generation)
-        .values(**_columns(saved), changed=_next_change(connection))
+        update(nodes).where(mine).values(**_columns(saved), changed=_next_change(connection))
     )
     if done.rowcount != 1:
         raise StaleWrite(f"node {node.id} is no longer at generation {node.generation}")

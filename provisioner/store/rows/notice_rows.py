@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from provisioner.model.case import Notice
-from provisioner.model.webhook import Happened, Webhook
+from provisioner.model.case import TenantNotice
+from provisioner.model.events.event import EventKind
+from provisioner.model.events.fleet_events import NoticeWritten
+from provisioner.model.webhook import JournalRow, Webhook
 from provisioner.planning.watch.webhooks import wanted
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.records import clean, parse
 from provisioner.store.schema.campaign_schema import notices
 from provisioner.store.schema.webhook_schema import webhooks
 
-KIND = "notice"
+KIND = EventKind.NOTICE
 
 
-def put_notice(connection: Connection, notice: Notice, *, replace: bool) -> None:
+def put_notice(connection: Connection, notice: TenantNotice, *, replace: bool) -> None:
     """Write a notice; one that is there stays, unless it is to be replaced.
 
     A notice that is new becomes a row of the journal, by which webhooks are told of it.
@@ -38,15 +40,22 @@ def put_notice(connection: Connection, notice: Notice, *, replace: bool) -> None
         )
     )
     if not there:
-        told = {"id", "tenant", "case", "kind", "text", "effective_at"}
-        detail = notice.model_dump(mode="json", include=told)
-        chain.append(connection, KIND, notice.node, detail, notice.at)
+        event = NoticeWritten(
+            about=notice.node,
+            id=notice.id,
+            tenant=notice.tenant,
+            case=notice.case,
+            notice_kind=notice.kind,
+            text=notice.text,
+            effective_at=notice.effective_at,
+        )
+        chain.append(connection, event, notice.at)
 
 
-def _count_channels(connection: Connection, notice: Notice) -> int:
+def _count_channels(connection: Connection, notice: TenantNotice) -> int:
     """Return how many webhooks are told of this notice; 0: it is only recorded."""
-    detail = {"tenant": notice.tenant}
-    row = Happened(seq=0, at=notice.at, kind=KIND, node=notice.node, detail=detail, sha256="")
+    detail: dict[str, object] = {"tenant": notice.tenant}
+    row = JournalRow(seq=0, at=notice.at, kind=KIND, node=notice.node, detail=detail, sha256="")
     listed = connection.execute(select(webhooks.c.name, webhooks.c.body))
     receivers = (parse(Webhook, body, f"webhooks, {name}") for name, body in listed)
     return sum(not r.paused_why and wanted(r, row) for r in receivers)
@@ -56,7 +65,7 @@ def sent(connection: Connection, notice_id: str, now: float) -> None:
     """Somebody was told of it; the first time stays."""
     mine = notices.c.id == notice_id
     body = connection.scalar(select(notices.c.body).where(mine))
-    notice = None if body is None else parse(Notice, body, f"notices, {notice_id}")
+    notice = None if body is None else parse(TenantNotice, body, f"notices, {notice_id}")
     if notice is None or notice.sent_at:
         return
     told = notice.model_copy(update={"sent_at": now})

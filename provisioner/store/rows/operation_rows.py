@@ -24,6 +24,8 @@ SETTLED = frozenset(
     {ActionStatus.CONFIRMED, ActionStatus.ABSENT, ActionStatus.FAILED, ActionStatus.UNCLEAR}
 )
 
+_SETTLEMENT = {"status", "task", "outcome", "settled_at", "settled_epoch"}  # columns it writes
+
 # made once: every turn of every operation runs these
 _ONE = select(operations).where(operations.c.id == bindparam("wanted"))
 _ACTIVE = (
@@ -177,6 +179,7 @@ def intend(
         attempt=1 if last is None else last.attempt + 1,
         status=ActionStatus.INTENDED,
         intended_at=now,
+        epoch=operation.epoch,
         before=parse_object(stored, "ledger"),  # what a reader will get, not what was handed in
     )
     connection.execute(
@@ -208,6 +211,7 @@ def settle(
             "task": clean(task) or entry.task,
             "outcome": clean(outcome) or entry.outcome,
             "settled_at": now if status in SETTLED else 0.0,
+            "settled_epoch": operation.epoch if status in SETTLED else None,
         }
     )
     done = connection.execute(
@@ -218,9 +222,7 @@ def settle(
             ledger.c.attempt == entry.attempt,
             ledger.c.status == str(entry.status),
         )
-        .values(
-            **settled.model_dump(mode="json", include={"status", "task", "outcome", "settled_at"})
-        )
+        .values(**settled.model_dump(mode="json", include=_SETTLEMENT))
     )
     if done.rowcount != 1:
         raise StaleWrite(f"{entry.action}, attempt {entry.attempt}, is no longer {entry.status}")

@@ -7,12 +7,14 @@ from collections.abc import Collection
 from sqlalchemy import Connection, func, insert, select, update
 
 from provisioner.model.access import ChangeRequest, RequestState
+from provisioner.model.events.request_events import ChangeAsked
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.damage import parse_each
 from provisioner.store.rows.records import canonical, clean, parse
 from provisioner.store.schema.access_schema import requests
 
+WAITING_MAX = 5000  # rows that are looked at: each person has a hundred at most
 OPEN = frozenset({RequestState.WAITING, RequestState.RUNNING})
 
 
@@ -64,6 +66,12 @@ def read_requests(
     return parse_each(connection, ChangeRequest, "requests", rows)
 
 
+def count_waiting(connection: Connection, asked_by: str, asked_after: float) -> int:
+    """Return how many changes of one person wait for an approval; of the newest that do."""
+    waiting = read_requests(connection, limit=WAITING_MAX, states=[RequestState.WAITING])
+    return sum(r.asked_by == asked_by and r.asked_at > asked_after for r in waiting)
+
+
 def give_up(
     connection: Connection, now: float, *, asked_before: float = float("inf")
 ) -> tuple[ChangeRequest, ...]:
@@ -96,15 +104,15 @@ def _columns(asked: ChangeRequest) -> dict[str, object]:
 
 def _note(connection: Connection, asked: ChangeRequest, by: str, now: float) -> None:
     """Who, what, and what became of it: the audit's row."""
-    detail = {
-        "id": asked.id,
-        "kind": asked.kind.value,
-        "subject": asked.subject,
-        "state": asked.state.value,
-        "by": by,
-        "asked_by": asked.asked_by,
-        "arguments": asked.arguments,
-        "blockers": [str(b) for b in asked.blockers],
-    }
-    node = asked.subject if asked.kind.startswith(("node.", "alert.", "case.")) else ""
-    chain.append(connection, "asked", node, detail, now)
+    event = ChangeAsked(
+        about=asked.subject if asked.kind.startswith(("node.", "alert.", "case.")) else "",
+        id=asked.id,
+        change=asked.kind.value,
+        subject=asked.subject,
+        state=asked.state,
+        by=by,
+        asked_by=asked.asked_by,
+        arguments=asked.arguments,
+        blockers=tuple(str(b) for b in asked.blockers),
+    )
+    chain.append(connection, event, now)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sqlalchemy import Connection
 
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
 from provisioner.store.rows import evidence_rows, node_rows
 from provisioner.store.rows import journal as chain
 
 
 def write_node_request(
-    connection: Connection, node: Node, detail: Mapping[str, Any], now: float
+    connection: Connection, node: Node, event: RequestCarriedOut, now: float
 ) -> Node:
     """Save a node as a person asked for it. `StaleWrite` if it changed since it was read."""
     saved = node_rows.save_node(connection, node)
-    chain.append(connection, "request", node.id, detail, now)
+    chain.append(connection, event, now, node.id)
     return saved
 
 
@@ -26,10 +24,15 @@ def write_revocation(
     certificate: str,
     node: str,
     reason: str,
-    detail: Mapping[str, Any],
+    by: str,
     now: float,
+    change: int | None = None,
 ) -> None:
-    """Revoke a certificate for good, by a person's word."""
+    """Revoke a certificate for good as a person asked; `change` is the API's number of it."""
     evidence_rows.revoke(connection, certificate, reason, now)
-    row = {"request": "revoke", "certificate": certificate, "reason": reason, **detail}
-    chain.append(connection, "request", node, row, now)
+    event = RequestCarriedOut(
+        about=node, request="revoke", certificate=certificate, reason=reason, by=by
+    )
+    if change is not None:
+        event = event.model_copy(update={"id": change})
+    chain.append(connection, event, now)

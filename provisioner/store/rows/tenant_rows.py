@@ -6,19 +6,25 @@ for two people who ask at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from provisioner.model.events.fleet_events import TenantChanged
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
-from provisioner.ports.errors import StaleWrite
+from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows import node_rows
+from provisioner.store.rows.damage import STAND_IN, record_owner
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.schema import tenants
 
-_ALL = select(tenants.c.name, tenants.c.body).order_by(tenants.c.name)  # made once
+_ALL = select(  # made once
+    tenants.c.name, tenants.c.body, tenants.c.vrf, tenants.c.number
+).order_by(tenants.c.name)
 
 
 def put_tenant(connection: Connection, tenant: Tenant) -> None:
@@ -70,22 +76,24 @@ def keep(
     tenant: Tenant,
     new: bool,
     nodes: Sequence[Node],
-    why: Mapping[str, str],
+    request: str,
+    by: str,
     now: float,
 ) -> Tenant:
-    """Save a tenant and the nodes that leave it; `why` is in the journal: all of it or nothing."""
+    """Save a tenant and the nodes that leave it, with their events: all of it or nothing."""
     saved = save_tenant(connection, tenant, new=new)
+    actor: dict[str, Any] = {"by": by} if by else {}
     for node in nodes:
         node_rows.save_node(connection, node)
-        chain.append(connection, "request", node.id, why, now)
-    chain.append(connection, "tenant", "", {**why, "tenant": saved}, now)
+        chain.append(connection, RequestCarriedOut(about=node.id, request=request, **actor), now)
+    chain.append(connection, TenantChanged(request=request, tenant=saved, **actor), now)
     return saved
 
 
 def forget(connection: Connection, tenant: Tenant, now: float) -> None:
     """No tenant any more, and a row of the journal that says so."""
     remove_tenant(connection, tenant)
-    chain.append(connection, "tenant", "", {"request": "gone", "tenant": tenant}, now)
+    chain.append(connection, TenantChanged(request="gone", tenant=tenant), now)
 
 
 def read_tenant(connection: Connection, name: str) -> Tenant | None:
@@ -95,9 +103,22 @@ def read_tenant(connection: Connection, name: str) -> Tenant | None:
 
 
 def read_tenants(connection: Connection) -> Sequence[Tenant]:
-    """Every tenant, by name."""
-    rows = connection.execute(_ALL)
-    return tuple(parse(Tenant, row.body, f"tenants, {row.name}") for row in rows)
+    """Return every tenant, by name; of one whose row is damaged, what its columns say.
+
+    Such a tenant still has its VRF, so that nobody takes its ports for strangers'; its nodes are
+    set aside, and it waits for none.
+    """
+    rows = connection.execute(_ALL).all()
+    return tuple(_read_or_stand_in(connection, row) for row in rows)
+
+
+def _read_or_stand_in(connection: Connection, row: Row[Any, Any, Any, Any]) -> Tenant:
+    try:
+        return parse(Tenant, row.body, f"tenants, {row.name}")
+    except DamagedRow as error:
+        record_owner(connection.engine, "tenant", row.name, error)
+    columns = {"name": row.name, "vrf": row.vrf, "number": row.number, "generation": STAND_IN}
+    return Tenant.model_construct(**columns)  # columns that rotted, too, shall stop nothing
 
 
 def _check_unique(connection: Connection, tenant: Tenant) -> None:

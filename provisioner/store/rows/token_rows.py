@@ -5,10 +5,12 @@ from __future__ import annotations
 from sqlalchemy import Connection, insert, select, update
 
 from provisioner.model.access import Token
+from provisioner.model.events.request_events import TokenChanged, TokenFacts
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.damage import parse_each
 from provisioner.store.rows.records import parse
+from provisioner.store.rows.session_rows import end_sessions_of_token
 from provisioner.store.schema.access_schema import tokens
 
 
@@ -24,13 +26,19 @@ def add_token(connection: Connection, token: Token, now: float) -> None:
             body=token.model_dump_json(),
         )
     )
-    chain.append(connection, "token", "", {"made": _told(token)}, now)
+    chain.append(connection, TokenChanged(made=_describe(token)), now)
 
 
 def find_token(connection: Connection, digest: str) -> Token | None:
     """The token with this digest, good or not."""
     body = connection.scalar(select(tokens.c.body).where(tokens.c.digest == digest))
     return None if body is None else parse(Token, body, "tokens")
+
+
+def read_token(connection: Connection, token_id: str) -> Token | None:
+    """Return the token with this id, good or not."""
+    body = connection.scalar(select(tokens.c.body).where(tokens.c.id == token_id))
+    return None if body is None else parse(Token, body, f"tokens, {token_id}")
 
 
 def read_tokens(connection: Connection) -> tuple[Token, ...]:
@@ -41,19 +49,20 @@ def read_tokens(connection: Connection) -> tuple[Token, ...]:
 
 
 def revoke_token(connection: Connection, token_id: str, now: float) -> Token | None:
-    """From now on it lets nobody in; None if there is no such token. The first time stays."""
-    body = connection.scalar(select(tokens.c.body).where(tokens.c.id == token_id))
-    if body is None:
-        return None
-    token = parse(Token, body, f"tokens, {token_id}")
-    if token.revoked_at:
+    """From now on it lets nobody in; None if there is no such token. The first time stays.
+
+    The browser sessions that it began end in the same transaction.
+    """
+    token = read_token(connection, token_id)
+    if token is None or token.revoked_at:
         return token
     revoked = token.model_copy(update={"revoked_at": now})
     written = update(tokens).where(tokens.c.id == token_id)
     connection.execute(written.values(body=revoked.model_dump_json()))
-    chain.append(connection, "token", "", {"revoked": _told(revoked)}, now)
+    chain.append(connection, TokenChanged(revoked=_describe(revoked)), now)
+    end_sessions_of_token(connection, token_id, "its token was revoked", now)
     return revoked
 
 
-def _told(token: Token) -> dict[str, object]:
-    return token.model_dump(mode="json", include={"id", "subject", "role", "tenant", "expires_at"})
+def _describe(token: Token) -> TokenFacts:
+    return TokenFacts(**token.model_dump(include=set(TokenFacts.model_fields)))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
 from provisioner.model.certificate import Certificate
+from provisioner.model.events.event import Event
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import Operation
-from provisioner.model.standing import Standing
+from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import ReleaseProof
-from provisioner.planning.certification.certification import expired, identity
+from provisioner.planning.certification.certification import find_expiry, identify_installation
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.rows import evidence_rows, node_rows, operation_rows, tenant_rows
 from provisioner.store.rows import journal as chain
@@ -25,9 +25,9 @@ def record(
     operation: Operation,
     node: Node | None,
     parts: tuple[Inventory | None, HealthReport | None, Certificate | None, ReleaseProof | None],
-    rows: Sequence[tuple[str, Mapping[str, Any]]],
+    events: Sequence[Event],
     now: float,
-    standing: Standing | None = None,
+    standing: ReleaseConditions | None = None,
 ) -> tuple[Operation, Node | None]:
     """The outcome of one turn: all of it or nothing. `StaleWrite` if `standing` does not hold."""
     inventory, report, certificate, proof = parts
@@ -43,21 +43,23 @@ def record(
         evidence_rows.put_certificate(connection, certificate)
     if proof is not None:
         evidence_rows.put_proof(connection, proof)
-    for kind, detail in rows:
-        chain.append(connection, kind, operation.node, detail, now)
+    for event in events:
+        chain.append(connection, event, now, operation.node)
     return fenced, saved
 
 
-def _check_standing(connection: Connection, node: str, standing: Standing, now: float) -> None:
+def _check_standing(
+    connection: Connection, node: str, standing: ReleaseConditions, now: float
+) -> None:
     """Raise `StaleWrite` with the first condition that no longer holds for this node."""
     name = standing.certificate
     certificate = evidence_rows.read_certificate(connection, name)
     if certificate is None or evidence_rows.revoked(connection, name):
         raise StaleWrite(f"certificate {name} was revoked")
-    if expired(certificate, now):
+    if find_expiry(certificate, now):
         raise StaleWrite(f"certificate {name} has expired")
     inventory = evidence_rows.read_inventory(connection, node)
-    if inventory is None or identity(inventory) != standing.inventory:
+    if inventory is None or identify_installation(inventory) != standing.inventory:
         raise StaleWrite(f"the parts or versions of {node} have changed")
     tenant = tenant_rows.read_tenant(connection, standing.tenant)
     if tenant is None or tenant.vrf != standing.vrf:

@@ -15,6 +15,19 @@ tokens = Table(
     Column("body", Text, nullable=False),
 )
 
+console_sessions = Table(
+    "console_sessions",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("digest", String, nullable=False, unique=True),
+    Column("person", String, nullable=False, index=True),
+    Column("token", String, nullable=False, index=True),  # id of the local token; "": a provider's
+    Column("made_at", Double, nullable=False),
+    Column("used_at", Double, nullable=False),
+    Column("ended_at", Double, nullable=False),  # 0: it was not
+    Column("body", Text, nullable=False),  # the rest of the record, as it began
+)
+
 requests = Table(
     "requests",
     metadata,

@@ -15,6 +15,8 @@ site_state = Table(
     Column("timeline", Integer, nullable=False),
     Column("look_only", Text, nullable=False),  # why nothing is written; "": it is
     Column("surveyed_at", Double, nullable=False),  # when rows and world were compared last; 0
+    # restores that were settled; leaves' port descriptions name it
+    Column("life", Integer, nullable=False, server_default="0"),
 )
 marks = Table(
     "marks",

@@ -91,6 +91,8 @@ ledger = Table(
     Column("task", Text, nullable=False),
     Column("outcome", Text, nullable=False),
     Column("settled_at", Double, nullable=False),
+    Column("epoch", Integer),  # of the operation at the intent; NULL: an older version wrote it
+    Column("settled_epoch", Integer),
     UniqueConstraint("operation", "action", "attempt"),
 )
 

@@ -21,7 +21,7 @@ from proxy import Cable
 
 from provisioner.daemon.cluster import LOST
 from provisioner.model.node import Node, State
-from provisioner.model.recovery import DifferenceKind, Word
+from provisioner.model.recovery import DifferenceKind, Settlement
 from provisioner.planning.watch.recovery import settle_by_word
 from provisioner.store.repositories.recovery_rows import RecoveryRows
 
@@ -265,13 +265,16 @@ def test_whatever_may_happen_to_daemons_in_one_intake_repeats_nothing(server, tm
 async def keep_all(there: Fleet, book: RecoveryRows) -> None:
     """A person's word on leaves that cannot be read: they were not taken over at the backup."""
     now = there.clock.now()
-    word = {"settled": Word.KEEP, "settled_by": "a person", "settled_at": now}
+    word = {"settled": Settlement.KEEP, "settled_by": "a person", "settled_at": now}
     for one in await book.differences():
         if one.settled is None:
             assert one.kind is DifferenceKind.UNREAD
+            if one.leaf:
+                await book.settle(one.model_copy(update=word))
+                continue
             node = await there.store.node(one.subject)
             assert node is not None
-            kept = settle_by_word(node, one, Word.KEEP, now)
+            kept = settle_by_word(node, one, Settlement.KEEP, now)
             assert isinstance(kept, Node)
             await book.settle(one.model_copy(update=word), kept)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from given_events import event_of
 from postgres_server import Server, free_port
 
 from provisioner.daemon.recovery import counted_writes
@@ -56,7 +57,7 @@ def served(directory: Path, database: str, *works: Work) -> str:
 
 
 async def write(store: SqlStore) -> None:
-    await store.journal("x", "", {}, NOW)
+    await store.journal(event_of("x"), NOW)
 
 
 @dataclass

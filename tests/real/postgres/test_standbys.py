@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from given_events import event_of
 from postgres_server import Server, unprivileged
 
 from provisioner.daemon.cluster import LOST
@@ -73,18 +75,23 @@ def trio() -> Iterator[tuple[Server, Standby, Standby, str]]:
 
 
 def test_one_standby_may_die_and_a_wait_for_both_is_reported_and_over_when_one_is_back(
-    trio, caplog
+    trio, caplog, request
 ):
     primary, first, second, database = trio
     url, over = primary.url(database), threading.Event()
+    # another test of this process may have set the program's own logging up
+    log = logging.getLogger("provisioner.store.database.waits")
+    log.disabled = False
+    log.addHandler(caplog.handler)
+    request.addfinalizer(partial(log.removeHandler, caplog.handler))
 
     async def scenario() -> tuple[bool, int]:
         store = open_store(url)
         first.stop()
-        await asyncio.wait_for(store.journal("one is enough", "", {}, 1.0), LIMIT_S)
+        await asyncio.wait_for(store.journal(event_of("one is enough"), 1.0), LIMIT_S)
         second.stop()
         with WaitWatch(3.0, partial(wait_reason, url), lambda _why: over.set(), 0.5):
-            waiting = asyncio.ensure_future(store.journal("both are gone", "", {}, 2.0))
+            waiting = asyncio.ensure_future(store.journal(event_of("both are gone"), 2.0))
             await asyncio.to_thread(over.wait, LIMIT_S)
             waits = not waiting.done()
             first.start()

@@ -60,7 +60,7 @@ class SonicTransport:
                 known = state.revisions
                 return _reply(known if len(path) == 1 else known.get(path[1]))
             reading = SonicReading(self._shell, switch.url)
-            with permit.reading():
+            with permit.allow_reads():
                 return _reply(await reading.get(path, revision, query.get("view", "")))
         async with state.write:
             if call.method == "POST" and path == ("revision",):

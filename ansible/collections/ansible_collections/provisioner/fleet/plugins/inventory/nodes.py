@@ -1,4 +1,4 @@
-"""Ansible inventory plugin: the nodes that the provisioner knows, grouped by what they are."""
+"""Ansible inventory plugin: the provisioner's nodes, grouped by their facts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ version_added: "0.1.0"
 description:
   - Reads nodes from the provisioner's REST API. With the token of a tenant, only its own.
   - Each host is in groups by state, release, profile, tenant, rack, scalable unit and leaf, and has
-    what the API tells of it in variables that begin with C(provisioner_).
+    the API's facts of it in variables that begin with C(provisioner_).
 extends_documentation_fragment: [constructed]
 options:
   plugin:
@@ -57,12 +57,12 @@ FIELDS += ("location", "ports", "note", "blockers", "entered_at")
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable):
-    """See the documentation above."""
+    """The inventory plugin; see the documentation above."""
 
     NAME = "provisioner.fleet.nodes"
 
     def verify_file(self, path):
-        """Only files that say by their name that they are ours."""
+        """Accept only files whose name marks them as ours."""
         return super().verify_file(path) and path.endswith(("provisioner.yml", "provisioner.yaml"))
 
     def parse(self, inventory, loader, path, cache=True):
@@ -72,7 +72,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         try:
             names = ("url", "token_file", "ca_path")
             api = provisioner_api.Api(*(self.get_option(name) for name in names))
-            for node in api.nodes(self.get_option("where")):
+            for node in api.read_nodes(self.get_option("where")):
                 self._add(node)
         except tools.Refused as refused:
             raise AnsibleParserError(str(refused)) from None
@@ -80,14 +80,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
     def _add(self, node):
         name = node.get("id")
         if not isinstance(name, str) or not name or not name.isprintable():
-            raise tools.Refused("a node has no name that can be read")
+            raise tools.Refused("a node has no readable name")
         self.inventory.add_host(name)
         values = {f"provisioner_{field}": node.get(field) for field in FIELDS}
         for key, value in values.items():
             self.inventory.set_variable(name, key, value)
         if node.get("address"):
             self.inventory.set_variable(name, "ansible_host", node["address"])
-        for group in groups_of(node):
+        for group in list_groups(node):
             safe = self.inventory.add_group(self._sanitize_group_name(group))
             self.inventory.add_child(safe, name)
         strict = self.get_option("strict")
@@ -96,12 +96,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), values, name, strict=strict)
 
 
-def groups_of(node):
-    """The groups of a node."""
+def list_groups(node):
+    """Return the names of a node's groups."""
     place = node.get("location") if isinstance(node.get("location"), dict) else {}
     ports = node.get("ports") if isinstance(node.get("ports"), list) else []
     named = [(field, node.get(field)) for field in ("state", "release", "profile", "tenant")]
     named += [("rack", place.get("rack")), ("su", place.get("scalable_unit"))]
     named += [("leaf", port.get("switch")) for port in ports if isinstance(port, dict)]
-    found = {f"{field}_{value}" for field, value in named if value not in ("", None)}
-    return sorted({"provisioner"} | found)
+    groups = {f"{field}_{value}" for field, value in named if value not in ("", None)}
+    return sorted({"provisioner"} | groups)

@@ -1,7 +1,7 @@
-"""What apt and dpkg print, and which of several packages a pin means.
+"""Parses the output of apt and dpkg, and selects the package that a pin means.
 
-A pin is a version as the matrix writes it: "550.90.07" stands for "550.90.07-0ubuntu1" too. Where
-it could stand for two different packages, nobody but a person can choose.
+A pin is a version as the matrix writes it: "550.90.07" also matches "550.90.07-0ubuntu1". Where it
+matches two different packages, a person must choose.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ _SIMULATED = re.compile(
 )
 
 
-def satisfies(version, pin):
-    """Equal, up to a Debian epoch and a packaging revision that the pin does not name."""
+def satisfies_pin(version, pin):
+    """Return whether a version equals a pin, up to an epoch and a revision that the pin omits."""
     bare = version.split(":", 1)[-1]
     return pin in (version, bare) or bare.startswith((pin + "-", pin + "+", pin + "~"))
 
 
-def upstream(version):
-    """Without a Debian epoch and the packaging revision."""
+def strip_packaging(version):
+    """Return the version without a Debian epoch and without the packaging revision."""
     return version.split(":", 1)[-1].rpartition("-")[0] or version.split(":", 1)[-1]
 
 
-def installed(text):
-    """Package to version of what is fully installed, from `dpkg-query -W -f FORMAT`."""
-    found = {}
+def parse_installed(text):
+    """Return package -> version of fully installed packages, from `dpkg-query -W -f FORMAT`."""
+    versions = {}
     for line in text.splitlines():
         cells = line.split()
         if len(cells) == 3 and cells[2].startswith("ii"):
-            found[cells[0].split(":", 1)[0]] = cells[1]
-    return found
+            versions[cells[0].split(":", 1)[0]] = cells[1]
+    return versions
 
 
-def available(text, name):
-    """Versions that `apt-cache madison NAME` offers, newest first."""
-    found = []
+def parse_available(text, name):
+    """Return the versions that `apt-cache madison NAME` offers, newest first."""
+    versions = []
     for line in text.splitlines():
         cells = [c.strip() for c in line.split("|")]
-        if len(cells) == 3 and cells[0] == name and cells[1] not in found:
-            found.append(cells[1])
-    return found
+        if len(cells) == 3 and cells[0] == name and cells[1] not in versions:
+            versions.append(cells[1])
+    return versions
 
 
-def chosen(name, pin, versions):
-    """The one version that a pin means; `Refused` for none and for several."""
-    fitting = [v for v in versions if pin == "*" or satisfies(v, pin)]
+def select_version(name, pin, versions):
+    """Return the one version that a pin means. Raises `Refused` for none and for several."""
+    fitting = [v for v in versions if pin == "*" or satisfies_pin(v, pin)]
     exact = [v for v in fitting if v == pin]
     if pin == "*" or exact:
         fitting = (exact or fitting)[:1]
@@ -61,8 +61,8 @@ def chosen(name, pin, versions):
     return fitting[0]
 
 
-def simulated(text):
-    """What apt would do: ({name: new version}, {name: old version}) to install and to remove."""
+def parse_simulation(text):
+    """Parse apt's simulation: ({name: new version} to install, {name: old version} to remove)."""
     install, remove = {}, {}
     for line in text.splitlines():
         match = _SIMULATED.match(line)

@@ -1,7 +1,7 @@
-"""Run-time settings of a NIC through DOCA's management service: dmsd on this host, dmsc asks it.
+"""Run-time settings of a NIC through DOCA's management service: dmsd serves, dmsc is its client.
 
 Paths, argument forms and JSON are those of NVIDIA's nic-configuration-operator (pkg/dms/client.go).
-The service listens on the loopback only, and only while a play runs: it has no password.
+The service listens on the loopback only, and only while a play runs, because it has no password.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ _VALUE = re.compile(r"^[A-Za-z0-9_.-]{1,64}$")
 TYPES = ("string", "bool", "int")
 
 
-def check(settings):
+def require_settings(settings):
     """Refuse settings that are not a path, a plain value and a known type."""
     for setting in settings:
         good = _PATH.match(setting["path"]) and _VALUE.match(setting["value"])
         if not good or setting["type"] not in TYPES:
-            raise Refused(f"{setting!r} is no run-time setting"[:200])
+            raise Refused(f"{setting!r} is not a run-time setting"[:200])
 
 
-def addressed(path, interface):
-    """The paths that a setting of an interface stands for: one, or one for each priority."""
+def expand_paths(path, interface):
+    """Return the paths of a setting on an interface: one, or one for each priority."""
     named = path.replace("/interface/", f"/interface[name={interface}]/", 1)
     if "/priority/" not in named:
         return [named]
     return [named.replace("/priority/", f"/priority[id={i}]/", 1) for i in PRIORITIES]
 
 
-def same(setting, value):
-    """Whether a value that was read is the wanted one: true and 1 are the same to the service."""
-    wanted = setting["value"].lower()
+def is_same_value(setting, value):
+    """Return whether a value matches a setting; the service treats true and 1 as equal."""
+    expected = setting["value"].lower()
     if setting["type"] == "bool":
-        return (value.lower() in TRUE) == (wanted in TRUE)
-    return value.lower() in (wanted, setting.get("also", "").lower() or wanted)
+        return (value.lower() in TRUE) == (expected in TRUE)
+    return value.lower() in (expected, setting.get("also", "").lower() or expected)
 
 
-def parse(text):
-    """Path without a leading "/" to value, from `dmsc get`; raises `Unreadable`."""
-    found = {}
+def parse_values(text):
+    """Return path (without a leading "/") -> value, from `dmsc get`. Raises `Unreadable`."""
+    values = {}
     try:
         for item in json.loads(text[text.index("[") :]):
             for update in item["updates"]:
                 (value,) = update["values"].values()
-                found[str(update["Path"]).lstrip("/")] = str(value)
+                values[str(update["Path"]).lstrip("/")] = str(value)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Unreadable("dmsc prints no values") from None
-    return found
+        raise Unreadable("dmsc printed no values") from None
+    return values
 
 
 class Service:
-    """dmsd for some cards while the block runs; `address` is where dmsc finds it."""
+    """Runs dmsd for some cards while the block runs; dmsc connects to `address`."""
 
     def __init__(self, devices, folder=FOLDER):
         self._devices = devices
@@ -94,13 +94,13 @@ class Service:
         except OSError:
             raise Missing(f"{argv[0]} is not installed") from None
         try:
-            self._wait()
+            self._wait_until_ready()
         except Refused:
             self.__exit__()
             raise
         return self
 
-    def _wait(self):
+    def _wait_until_ready(self):
         port = int(self.address.rpartition(":")[2])
         until = time.monotonic() + START_LIMIT_S
         while time.monotonic() < until:
@@ -120,23 +120,31 @@ class Service:
             self._process.wait()
 
     def _client(self, device):
-        return [self._folder + "/dmsc", "-a", self.address, "--insecure", "--target", device,
-                "--timeout", "300s"]  # fmt: skip
+        return [
+            self._folder + "/dmsc",
+            "-a",
+            self.address,
+            "--insecure",
+            "--target",
+            device,
+            "--timeout",
+            "300s",
+        ]
 
     def get(self, device, interface, settings):
-        """(setting, path, value) of every path that the settings stand for."""
-        wanted = [(s, path) for s in settings for path in addressed(s["path"], interface)]
+        """Return (setting, path, value) of every path of the settings."""
+        queries = [(s, path) for s in settings for path in expand_paths(s["path"], interface)]
         argv = [*self._client(device), "get"]
-        for _, path in wanted:
+        for _, path in queries:
             argv += ["--path", path]
-        values = parse(read(argv, limit_s=320.0))
-        missing = [path for _, path in wanted if path.lstrip("/") not in values]
+        values = parse_values(read(argv, limit_s=320.0))
+        missing = [path for _, path in queries if path.lstrip("/") not in values]
         if missing:
-            raise Unreadable(f"dmsc gives no value of {missing[0]}")
-        return [(setting, path, values[path.lstrip("/")]) for setting, path in wanted]
+            raise Unreadable(f"dmsc returned no value of {missing[0]}")
+        return [(setting, path, values[path.lstrip("/")]) for setting, path in queries]
 
     def set(self, device, updates, lock):
-        """Write (path, type, value) in this order."""
+        """Write updates of (path, type, value) in this order."""
         argv = [*self._client(device), "set"]
         for path, kind, value in updates:
             argv += ["--update", f"{path}:::{kind}:::{value}"]

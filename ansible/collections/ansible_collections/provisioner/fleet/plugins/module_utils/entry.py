@@ -1,7 +1,7 @@
-"""How every module of this collection begins and ends.
+"""The common entry point of this collection's modules.
 
-Rule: what a module refuses is a failure with a sentence for a person; nothing else is caught, so
-that our own mistake shows as a traceback.
+A refusal of a module becomes a failure with a sentence for a person. Nothing else is caught, so
+that our own mistakes show as a traceback.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.provisioner.fleet.plugins.module_utils import tools
 
 
-def run(argument_spec, apply, **more):
-    """Parse arguments, call `apply(module)`, tell what it returns; `more` is AnsibleModule's."""
+def run_module(argument_spec, apply, **more):
+    """Parse arguments, call `apply(module)` and return its result; `more` goes to AnsibleModule."""
     module = AnsibleModule(argument_spec=argument_spec, supports_check_mode=True, **more)
     try:
         module.exit_json(**apply(module))

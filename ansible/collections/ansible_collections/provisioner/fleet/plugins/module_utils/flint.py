@@ -1,7 +1,7 @@
-"""What `flint -d DEVICE q` and `flint -i IMAGE q` print about firmware.
+"""Parses the firmware facts that `flint -d DEVICE q` and `flint -i IMAGE q` print.
 
-Format: mstflint, flint/subcommands.cpp. "FW Version(Running)" is there only if another version
-runs than the flash holds.
+Format: mstflint, flint/subcommands.cpp. "FW Version(Running)" is printed only if the running
+version differs from the one in flash.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _VERSION = re.compile(r"^\d{1,4}(\.\d{1,5}){2}$")
 _PSID = re.compile(r"^[A-Z0-9_]{3,16}$")
 
 
-def parse(text, what):
-    """{"burned": ..., "running": ..., "psid": ...}; raises `Unreadable`."""
+def parse_firmware(text, subject):
+    """Return {"burned": ..., "running": ..., "psid": ...}. Raises `Unreadable`."""
     values = {}
     for line in text.splitlines():
         match = _LINE.match(line)
@@ -31,5 +31,5 @@ def parse(text, what):
         ("PSID", psid, _PSID),
     ):
         if not shape.match(value):
-            raise Unreadable(f"flint names no {name} of {what}")
+            raise Unreadable(f"flint printed no {name} of {subject}")
     return {"burned": burned, "running": running, "psid": psid}

@@ -1,8 +1,8 @@
-"""Speaks NVUE, the REST API of Cumulus Linux: revisions, actions, what is applied.
+"""A client of NVUE, the REST API of Cumulus Linux: revisions, actions, the applied configuration.
 
-Rule: nothing is written that is there already, and what was written is read back. A revision that
-the switch refuses is a failure with the switch's own words, never "ok, changed".
-Sources: NVIDIA's Cumulus Linux guide, "NVUE API"; states as its own clients know them.
+It writes nothing that is already there, and reads back everything that it wrote. A revision that
+the switch refuses is a failure with the switch's own message, never "ok, changed".
+Sources: NVIDIA's Cumulus Linux guide, "NVUE API"; the states that NVIDIA's own clients handle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANSWER_MAX = 32 * 1024 * 1024  # bytes; a leaf's whole configuration is below 1 
 REQUEST_S = 60.0  # nginx on the switch waits about as long for the NVUE daemon
 POLL_S = 1.0
 APPLIED = ("applied", "applied_and_saved")
-# every other state is an end without effect (ays_fail, invalid, verify_fail, ...)
+# every other state is a failed end (ays_fail, invalid, verify_fail, ...)
 UNDER_WAY = ("pending", "apply", "verifying", "verified", "ready", "preparing", "reloading")
 UNDER_WAY += ("saving",)
 
@@ -42,11 +42,11 @@ class Switch:
         self._ca_path = params["ca_path"]
         self.limit_s = params["limit_s"]
         parts = urlsplit(self.url)
-        if parts.scheme != "https" and not _loopback(parts.hostname):
-            raise tools.Refused(f"{self.url}: a password goes over https only")
+        if parts.scheme != "https" and not _is_loopback(parts.hostname):
+            raise tools.Refused(f"{self.url}: a password is sent over https only")
 
-    def ask(self, method, path, body=None):
-        """One request; its JSON."""
+    def request(self, method, path, body=None):
+        """Send one request and return its JSON."""
         text = None if body is None else json.dumps(body)
         try:
             answer = open_url(
@@ -63,125 +63,133 @@ class Switch:
             )
             read = answer.read(ANSWER_MAX + 1)
         except HTTPError as error:
-            words = error.read(2000).decode("utf-8", errors="replace")
+            text_of_error = error.read(2000).decode("utf-8", errors="replace")
             if error.code == 403:
-                words = "the factory's password must be changed first. " + words
-            raise tools.Refused(_said(method, path, f"status {error.code}: {words}")) from None
+                text_of_error = "the factory password must be changed first. " + text_of_error
+            raise tools.Refused(
+                _format_problem(method, path, f"status {error.code}: {text_of_error}")
+            ) from None
         except (OSError, ValueError) as error:
-            raise tools.Refused(_said(method, path, str(error))) from None
+            raise tools.Refused(_format_problem(method, path, str(error))) from None
         if len(read) > ANSWER_MAX:
-            raise tools.Unreadable(_said(method, path, "the answer is too long"))
+            raise tools.Unreadable(_format_problem(method, path, "the answer is too long"))
         if not read:
             return {}
         try:
             return json.loads(read)
         except (ValueError, RecursionError):
-            raise tools.Unreadable(_said(method, path, "the answer is not JSON")) from None
+            raise tools.Unreadable(
+                _format_problem(method, path, "the answer is not JSON")
+            ) from None
 
-    def tree(self, path="/", revision="applied"):
-        """Part of the configuration; {} where there is none."""
+    def read_tree(self, path="/", revision="applied"):
+        """Return a part of the configuration; {} where there is none."""
         try:
-            found = self.ask("GET", f"{path}?rev={quote(revision, safe='')}")
+            tree = self.request("GET", f"{path}?rev={quote(revision, safe='')}")
         except tools.Refused as refused:
             if "status 404" in str(refused) and path != "/":
                 return {}
             raise
-        if not isinstance(found, dict):
-            raise tools.Unreadable(_said("GET", path, "the answer is no object"))
-        return found
+        if not isinstance(tree, dict):
+            raise tools.Unreadable(_format_problem("GET", path, "the answer is not an object"))
+        return tree
 
-    def running(self):
-        """Version of the image that runs."""
-        return images(self.tree("/system/image", "operational"))["running"]
+    def read_running_version(self):
+        """Return the version of the running image."""
+        return parse_images(self.read_tree("/system/image", "operational"))["running"]
 
-    def revise(self, change):
-        """One revision with this change, applied; its name."""
-        opened = self.ask("POST", "/revision", {})
+    def apply_revision(self, change):
+        """Apply one revision with this change and return its name."""
+        opened = self.request("POST", "/revision", {})
         if not isinstance(opened, dict) or len(opened) != 1:
-            raise tools.Unreadable("a new revision without a name")
+            raise tools.Unreadable("the new revision has no name")
         name = str(next(iter(opened)))
         place = "/revision/" + quote(name, safe="")
-        self.ask("PATCH", f"/?rev={quote(name, safe='')}", change)
-        self.ask("PATCH", place, {"state": "apply", "auto-prompt": {"ays": "ays_yes"}})
+        self.request("PATCH", f"/?rev={quote(name, safe='')}", change)
+        self.request("PATCH", place, {"state": "apply", "auto-prompt": {"ays": "ays_yes"}})
 
         def state():
-            found = self.ask("GET", place)
-            if not isinstance(found, dict) or not isinstance(found.get("state"), str):
+            document = self.request("GET", place)
+            if not isinstance(document, dict) or not isinstance(document.get("state"), str):
                 raise tools.Unreadable(f"revision {name} has no readable state")
-            return found
+            return document
 
-        seen = self._until(state, lambda s: s["state"] not in UNDER_WAY, f"revision {name}")
-        if seen["state"] not in APPLIED:
-            words = tools.printable(f"revision {name} is {seen['state']}: {_issue(seen)}")
-            raise tools.Refused(words[:600])
+        ended = self._wait_until(state, lambda s: s["state"] not in UNDER_WAY, f"revision {name}")
+        if ended["state"] not in APPLIED:
+            message = tools.replace_control_characters(
+                f"revision {name} is {ended['state']}: {_format_issues(ended)}"
+            )
+            raise tools.Refused(message[:600])
         return name
 
     def save(self):
-        """What is applied survives a reboot."""
+        """Save the applied configuration, so that it survives a reboot."""
         body = {"state": "save", "auto-prompt": {"ays": "ays_yes"}}
-        self.ask("PATCH", "/revision/applied", body)
-        self._until(
-            lambda: self.tree() == self.tree(revision="startup"), bool, "saving the configuration"
+        self.request("PATCH", "/revision/applied", body)
+        self._wait_until(
+            lambda: self.read_tree() == self.read_tree(revision="startup"),
+            bool,
+            "saving the configuration",
         )
 
-    def act(self, path, action, parameters):
-        """An action, to its end."""
-        job = self.ask("POST", path, {action: {"state": "start", "parameters": parameters}})
+    def run_action(self, path, action, parameters):
+        """Run an action to its end."""
+        job = self.request("POST", path, {action: {"state": "start", "parameters": parameters}})
         if isinstance(job, bool) or not str(job).isalnum():
-            raise tools.Unreadable(f"{action}: an answer without a job")
+            raise tools.Unreadable(f"{action}: the answer names no job")
 
         def state():
-            found = self.ask("GET", f"/action/{job}")
-            if not isinstance(found, dict) or not isinstance(found.get("state"), str):
-                raise tools.Unreadable(f"{action}: a job without a readable state")
-            return found
+            job_document = self.request("GET", f"/action/{job}")
+            if not isinstance(job_document, dict) or not isinstance(job_document.get("state"), str):
+                raise tools.Unreadable(f"{action}: the job has no readable state")
+            return job_document
 
-        ended = self._until(state, lambda s: s["state"] not in ("start", "running"), action)
+        ended = self._wait_until(state, lambda s: s["state"] not in ("start", "running"), action)
         if ended["state"] != "action_success":
-            words = str(ended.get("detail") or ended.get("status") or ended["state"])
-            raise tools.Refused(tools.printable(f"{action}: {words}")[:600])
+            message = str(ended.get("detail") or ended.get("status") or ended["state"])
+            raise tools.Refused(tools.replace_control_characters(f"{action}: {message}")[:600])
 
-    def _until(self, look, good, what):
+    def _wait_until(self, read, is_good, subject):
         until = time.monotonic() + self.limit_s
         while True:
-            seen = look()
-            if good(seen):
-                return seen
+            state = read()
+            if is_good(state):
+                return state
             if time.monotonic() > until:
-                raise tools.Refused(f"{what} does not end within {self.limit_s} s")
+                raise tools.Refused(f"{subject} did not end within {self.limit_s} s")
             time.sleep(POLL_S)
 
 
-def differing(have, want):
-    """The part of `want` that `have` lacks; {} if it holds all. A null means: not there."""
+def find_missing(have, want):
+    """Return the part of `want` that is missing in `have`; a null means that the key is absent."""
     change = {}
     for key, value in want.items():
-        there = have.get(key) if isinstance(have, dict) else None
+        current = have.get(key) if isinstance(have, dict) else None
         if isinstance(value, dict):
-            # an empty object asks that the key exists
-            inner = differing(there, value)
-            if inner or not isinstance(there, dict):
-                change[key] = inner if isinstance(there, dict) else value
+            # an empty object requires that the key exists
+            inner = find_missing(current, value)
+            if inner or not isinstance(current, dict):
+                change[key] = inner if isinstance(current, dict) else value
         elif value is None:
             if isinstance(have, dict) and key in have:
                 change[key] = None
-        elif isinstance(there, (dict, list)) or there is None or str(there) != str(value):
+        elif isinstance(current, (dict, list)) or current is None or str(current) != str(value):
             change[key] = value
     return change
 
 
-def chosen(have, change):
-    """What `have` says at the places of `change`, for a person's eyes."""
-    found = {}
+def select_values(have, change):
+    """Return the values of `have` at the places of `change`, for display."""
+    selected = {}
     for key, value in change.items():
-        there = have.get(key) if isinstance(have, dict) else None
-        deeper = isinstance(value, dict) and isinstance(there, dict)
-        found[key] = chosen(there, value) if deeper else there
-    return found
+        current = have.get(key) if isinstance(have, dict) else None
+        deeper = isinstance(value, dict) and isinstance(current, dict)
+        selected[key] = select_values(current, value) if deeper else current
+    return selected
 
 
-def images(answer):
-    """Running version, version that boots next, and version by partition."""
+def parse_images(answer):
+    """Return the running version, the version that boots next, and the installed versions."""
     held = {}
     for number in ("1", "2"):
         part = answer.get("partition" + number)
@@ -199,29 +207,31 @@ def images(answer):
     }
 
 
-def older(version, limit):
-    """Whether a version is below another; one that cannot be read is refused."""
+def is_older(version, limit):
+    """Return whether a version is below another. Raises `Unreadable` for another form."""
     try:
         pair = [tuple(int(p) for p in v.split(".")) for v in (version, limit)]
     except ValueError:
-        raise tools.Unreadable(tools.printable(f"{version[:40]} is no version")) from None
+        raise tools.Unreadable(
+            tools.replace_control_characters(f"{version[:40]} is not a version")
+        ) from None
     return pair[0] < pair[1]
 
 
-def _issue(state):
+def _format_issues(state):
     transition = state.get("transition")
     issues = transition.get("issue") if isinstance(transition, dict) else None
     listed = list(issues.values())[:5] if isinstance(issues, dict) else []
-    words = [str(i.get("message", i) if isinstance(i, dict) else i) for i in listed]
-    return "; ".join(words) or "no reason given"
+    messages = [str(i.get("message", i) if isinstance(i, dict) else i) for i in listed]
+    return "; ".join(messages) or "no reason given"
 
 
-def _loopback(host):
+def _is_loopback(host):
     try:
         return ipaddress.ip_address(host or "").is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _said(method, path, words):
-    return tools.printable(f"{method} {path}: {words}")[:600]
+def _format_problem(method, path, text):
+    return tools.replace_control_characters(f"{method} {path}: {text}")[:600]

@@ -1,6 +1,6 @@
-"""Speaks the provisioner's REST API: pages, one node, changes that are asked for once.
+"""A client of the provisioner's REST API: pages, one node, and idempotent change requests.
 
-Rule: the token comes from a file that only its owner may read, and goes over https only.
+The token comes from a file that only its owner may read, and is sent over https only.
 """
 
 from __future__ import annotations
@@ -39,66 +39,66 @@ class Api:
         self.url = url.rstrip("/")
         self._ca_path = ca_path
         parts = urlsplit(self.url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and loopback(parts.hostname)):
-            raise tools.Refused(f"{self.url}: a token goes over https only")
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+            raise tools.Refused(f"{self.url}: a token is sent over https only")
         self._token = read_token(token_file)
 
     def get(self, path, **query):
-        """(JSON, ETag) of a GET; None for what is not there."""
-        given = {k: v for k, v in query.items() if v not in ("", None)}
-        suffix = "?" + urlencode(given) if given else ""
-        return self._ask("GET", path + suffix)
+        """Return (JSON, ETag) of a GET; (None, "") for an absent resource."""
+        parameters = {k: v for k, v in query.items() if v not in ("", None)}
+        suffix = "?" + urlencode(parameters) if parameters else ""
+        return self._request("GET", path + suffix)
 
-    def nodes(self, where):
-        """Every node that the expression picks."""
-        found, cursor = [], ""
+    def read_nodes(self, where):
+        """Return every node that matches the expression."""
+        nodes, cursor = [], ""
         for _page in range(PAGES_MAX):
             page, _tag = self.get("/nodes", where=where, limit=PAGE, cursor=cursor)
             items = page.get("items") if isinstance(page, dict) else None
             if not isinstance(items, list):
-                raise tools.Refused(f"{self.url}: its list of nodes cannot be read")
-            found += [item for item in items if isinstance(item, dict)]
+                raise tools.Refused(f"{self.url}: the list of nodes cannot be read")
+            nodes += [item for item in items if isinstance(item, dict)]
             cursor = page.get("next", "")
             if not cursor:
-                return found
+                return nodes
         raise tools.Refused(f"{self.url}: more than {PAGES_MAX} pages of nodes")
 
-    def node(self, name):
-        """(the node, its ETag)."""
+    def read_node(self, name):
+        """Return (the node, its ETag)."""
         node, tag = self.get(f"/nodes/{quote(name, safe='')}")
         if not isinstance(node, dict):
-            raise tools.Refused(f"{name}: there is no such node, or it is not ours to see")
+            raise tools.Refused(f"{name}: there is no such node, or the token may not read it")
         return node, tag
 
-    def change(self, path, body, tag, seed):
-        """Ask for a change of what was seen; the operation. The same `seed` is asked once."""
+    def request_change(self, path, body, tag, seed):
+        """Request a change of the version read, and return the operation; a seed counts once."""
         key = hashlib.sha256(f"{path}\n{tag}\n{seed}".encode()).hexdigest()
         headers = {"If-Match": tag, "Idempotency-Key": key}
-        answer, _tag = self._ask("POST", path, body, headers)
+        answer, _tag = self._request("POST", path, body, headers)
         if not isinstance(answer, dict) or "state" not in answer:
-            raise tools.Refused(f"{path}: the answer is no operation")
+            raise tools.Refused(f"{path}: the answer is not an operation")
         return answer
 
-    def settled(self, operation, limit_s):
-        """The operation once it is over, or as it is when the time is."""
+    def wait_until_settled(self, operation, limit_s):
+        """Return the operation when it has ended, or as it is after `limit_s` seconds."""
         until = time.monotonic() + limit_s
         while operation["state"] in UNDER_WAY and time.monotonic() < until:
             time.sleep(POLL_S)
-            found, _tag = self.get(f"/operations/{quote(str(operation['id']), safe='')}")
-            operation = found if isinstance(found, dict) else operation
+            document, _tag = self.get(f"/operations/{quote(str(operation['id']), safe='')}")
+            operation = document if isinstance(document, dict) else operation
         return operation
 
-    def _ask(self, method, path, body=None, headers=None):
+    def _request(self, method, path, body=None, headers=None):
         text = None if body is None else json.dumps(body)
-        given = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        all_headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         if body is not None:
-            given["Content-Type"] = "application/json"
+            all_headers["Content-Type"] = "application/json"
         try:
             answer = open_url(
                 f"{self.url}/v1{path}",
                 method=method,
                 data=text,
-                headers={**given, **(headers or {})},
+                headers={**all_headers, **(headers or {})},
                 ca_path=self._ca_path,
                 timeout=REQUEST_S,
                 follow_redirects="none",
@@ -109,9 +109,11 @@ class Api:
         except HTTPError as error:
             if error.code == 404:
                 return None, ""
-            raise tools.Refused(f"{path}: {problem(error)}") from None
+            raise tools.Refused(f"{path}: {read_problem(error)}") from None
         except (OSError, ValueError) as error:
-            raise tools.Refused(f"{self.url}{path}: {tools.printable(str(error))[:300]}") from None
+            raise tools.Refused(
+                f"{self.url}{path}: {tools.replace_control_characters(str(error))[:300]}"
+            ) from None
         if len(content) > ANSWER_MAX:
             raise tools.Refused(f"{path}: the answer is over {ANSWER_MAX} bytes")
         try:
@@ -120,18 +122,20 @@ class Api:
             raise tools.Refused(f"{path}: the answer is not JSON") from None
 
 
-def problem(error):
-    """What an answer that is a no says (RFC 9457), and what would help."""
+def read_problem(error):
+    """Return the text of a refusal (RFC 9457), with its remedy."""
     try:
-        told = json.loads(error.read(65536))
-        words = [str(told.get(k, "")) for k in ("title", "detail", "unblock")]
+        document = json.loads(error.read(65536))
+        texts = [str(document.get(k, "")) for k in ("title", "detail", "unblock")]
     except (OSError, ValueError, AttributeError, RecursionError):
-        words = []
-    return tools.printable(f"HTTP {error.code}: " + " - ".join(w for w in words if w))[:600]
+        texts = []
+    return tools.replace_control_characters(
+        f"HTTP {error.code}: " + " - ".join(w for w in texts if w)
+    )[:600]
 
 
 def read_token(path):
-    """The token of a file that nobody else may read."""
+    """Return the token of a file that only its owner may read."""
     try:
         with open(path, encoding="ascii") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -139,14 +143,16 @@ def read_token(path):
     except (OSError, UnicodeDecodeError) as error:
         raise tools.Refused(f"{path}: {getattr(error, 'strerror', None) or 'not text'}") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise tools.Refused(f"{path}: others may read it; chmod 600 it, and make a new token")
+        raise tools.Refused(
+            f"{path}: other users may read it; run chmod 600 on it, and create a new token"
+        )
     if not token or len(token) > TOKEN_MAX or not token.isprintable() or " " in token:
-        raise tools.Refused(f"{path}: there is no token in it")
+        raise tools.Refused(f"{path}: it contains no token")
     return token
 
 
-def loopback(host):
-    """Whether a request to it stays on this machine."""
+def is_loopback(host):
+    """Return whether a request to a host stays on this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a BlueField's rshim device tells: which card it belongs to, and how far its boot came.
+"""Reads a BlueField's rshim device: the card that it belongs to, and how far its boot came.
 
 Format of `/dev/rshim<N>/misc`: github.com/Mellanox/rshim-user-space, README. "DPU is ready" in its
 log means that the system on the Arm cores is up (NVIDIA, "Deploying BlueField Software Using BFB").
@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import re
 
-from ansible_collections.provisioner.fleet.plugins.module_utils.tools import Refused, printable
+from ansible_collections.provisioner.fleet.plugins.module_utils.tools import (
+    Refused,
+    replace_control_characters,
+)
 
 READY = "DPU is ready"
 _NAME = re.compile(
@@ -19,38 +22,38 @@ _LOG = re.compile(r"^\s*(?P<level>INFO|WARN|ERR)\[(?P<who>\w+)\]: (?P<text>.+?)\
 MISC_MAX = 64 * 1024
 
 
-def card(misc):
-    """ "0000:1a:00": the card without its function; "" for one that is not on PCIe."""
+def parse_card(misc):
+    """Return the card without its function ("0000:1a:00"); "" for one that is not on PCIe."""
     match = _NAME.search(misc)
     return match["pci"] if match else ""
 
 
-def log(misc):
-    """(level, text) of the log messages, oldest first."""
-    return [(m["level"], printable(m["text"])) for m in _LOG.finditer(misc)]
+def parse_log(misc):
+    """Return (level, text) of the log messages, oldest first."""
+    return [(m["level"], replace_control_characters(m["text"])) for m in _LOG.finditer(misc)]
 
 
-def find(device, folder="/dev"):
-    """The rshim device of a card ("rshim0"); `Refused` if there is none or there are two."""
-    wanted = device.lower().rsplit(".", 1)[0]
-    found = [
+def find_device(device, folder="/dev"):
+    """Return the rshim device of a card ("rshim0"). Raises `Refused` for none or several."""
+    address = device.lower().rsplit(".", 1)[0]
+    names = [
         name
         for name in sorted(os.listdir(folder))
-        if re.match(r"^rshim\d+$", name) and card(misc_of(name, folder)) == wanted
+        if re.match(r"^rshim\d+$", name) and parse_card(read_misc(name, folder)) == address
     ]
-    if len(found) != 1:
-        raise Refused("{} rshim devices belong to {}".format(len(found) or "no", device))
-    return found[0]
+    if len(names) != 1:
+        raise Refused("{} rshim devices belong to {}".format(len(names) or "no", device))
+    return names[0]
 
 
-def misc_of(name, folder="/dev"):
-    """Content of its misc file, with the log."""
+def read_misc(name, folder="/dev"):
+    """Return the content of a device's misc file, with the log."""
     path = os.path.join(folder, name, "misc")
     try:
         with open(path, "r+") as file:
             file.write("DISPLAY_LEVEL 2\n")
     except OSError:
-        pass  # without the log; a device that another driver holds (DROP_MODE) takes no write
+        pass  # without the log; a device that another driver holds (DROP_MODE) refuses writes
     try:
         with open(path, errors="replace") as file:
             return file.read(MISC_MAX)

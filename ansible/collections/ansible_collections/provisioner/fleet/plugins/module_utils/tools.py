@@ -1,8 +1,8 @@
-"""Runs vendors' tools on a host: one at a time, with a bounded output, without a shell.
+"""Runs vendors' tools on a host: one at a time, with bounded output, without a shell.
 
-Rule: a tool that writes gets no time limit. Cutting a burn in half is worse than waiting; the
-daemon has a limit of its own, and the lock, which the tool inherits, tells it whether the tool
-still runs (`flock -n /run/lock/provisioner-tools true`).
+A tool that writes gets no time limit, because an interrupted burn is worse than a long wait. The
+daemon has its own limit. The tool inherits the lock, by which the daemon finds out whether it still
+runs (`flock -n /run/lock/provisioner-tools true`).
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import tempfile
 import time
 
 LOCK = "/run/lock/provisioner-tools"
-LOCK_WAIT_S = 30.0  # two plays on one host are the daemon's mistake; a read before us ends sooner
+LOCK_WAIT_S = 30.0  # only a fault of the daemon runs two plays on a host; a read ends sooner
 READ_LIMIT_S = 300.0  # a query of eight cards takes seconds; a hung card must not hang the play
-OUTPUT_MAX = 4 * 1024 * 1024  # bytes; mlxconfig prints some 100 KB a card
-DETAIL_MAX = 400  # characters of a tool's own words in a message
+OUTPUT_MAX = 4 * 1024 * 1024  # bytes; mlxconfig prints some 100 KB per card
+DETAIL_MAX = 400  # characters of a tool's output in a message
 
 
 class Refused(Exception):
-    """What was asked for must not or cannot be done on this host; the message is for a person."""
+    """Raised when a request must not or cannot be met on this host; the message is for a person."""
 
 
 class Unreadable(Refused):
-    """A tool printed what it never prints: garbled, cut short, or nothing."""
+    """Raised when a tool's output is not in its format: garbled, cut short, or empty."""
 
 
 class Missing(Refused):
-    """The tool is not installed."""
+    """Raised when the tool is not installed."""
 
 
 @contextlib.contextmanager
-def one_at_a_time(path=LOCK, wait_s=LOCK_WAIT_S):
-    """Hold the host's lock; yields its descriptor for tools to inherit. Raises `Refused`."""
+def hold_lock(path=LOCK, wait_s=LOCK_WAIT_S):
+    """Hold the host's lock; yield its descriptor for tools to inherit. Raises `Refused`."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -46,7 +46,7 @@ def one_at_a_time(path=LOCK, wait_s=LOCK_WAIT_S):
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise Refused(f"another tool is still at work: {path} is held") from None
+                    raise Refused(f"another tool is still running: {path} is held") from None
                 time.sleep(0.2)
         yield descriptor
     finally:
@@ -54,19 +54,19 @@ def one_at_a_time(path=LOCK, wait_s=LOCK_WAIT_S):
 
 
 def read(argv, limit_s=READ_LIMIT_S, any_exit=False):
-    """What a query prints; raises `Missing`, `Refused`."""
+    """Run a query and return its output. Raises `Missing`, `Refused`."""
     return _run(argv, limit_s, any_exit, None)
 
 
 def write(argv, lock, environment=None):
-    """Run a tool that changes something to its end; what it printed; raises as `read`."""
+    """Run a tool that changes something to its end and return its output. Raises as `read`."""
     return _run(argv, None, False, lock, environment)
 
 
 def _run(argv, limit_s, any_exit, lock, environment=None):
     with tempfile.TemporaryFile() as out:
         try:
-            done = subprocess.run(
+            ended = subprocess.run(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -79,17 +79,17 @@ def _run(argv, limit_s, any_exit, lock, environment=None):
         except FileNotFoundError:
             raise Missing(f"{argv[0]} is not installed") from None
         except PermissionError:
-            raise Refused(f"{argv[0]} must not be run") from None
+            raise Refused(f"{argv[0]} may not be run") from None
         except subprocess.TimeoutExpired:
             raise Refused(f"{argv[0]} did not end within {limit_s:.0f} s") from None
         out.seek(0)
         text = out.read(OUTPUT_MAX).decode("utf-8", errors="replace")
-    if done.returncode and not any_exit:
-        words = printable(" ".join(text.split())[-DETAIL_MAX:]) or "no message"
-        raise Refused(f"{argv[0]} ended with {done.returncode}: {words}")
+    if ended.returncode and not any_exit:
+        message = replace_control_characters(" ".join(text.split())[-DETAIL_MAX:]) or "no message"
+        raise Refused(f"{argv[0]} ended with {ended.returncode}: {message}")
     return text
 
 
-def printable(text):
-    """No control characters: a device must not write to a person's terminal."""
+def replace_control_characters(text):
+    """Replace control characters, so that a device cannot write to a person's terminal."""
     return "".join(c if c.isprintable() else " " for c in text)

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: one software bundle (BFB) on a BlueField, pushed over its rshim device."""
+"""Ansible module: installs one software bundle (BFB) on a BlueField over its rshim device."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ short_description: Pushes a BFB to a BlueField over rshim
 version_added: "0.1.0"
 description:
   - Pushes the bundle if the card does not hold it. Its NIC firmware runs after a power cycle of
-    the host, which is not done here.
-  - Whether the card holds it is read from the card. Its NIC firmware in flash must be the one that
-    the bundle brings; in DPU mode its own system, where it can be asked, must name the bundle.
+    the host, which this module does not do.
+  - The module reads from the card whether it holds the bundle. The NIC firmware in flash must be
+    that of the bundle; in DPU mode its own system, where it answers, must name the bundle.
 options:
   device:
     description: PCI address of the card.
@@ -26,7 +26,7 @@ options:
     type: str
     required: true
   nic_version:
-    description: NIC firmware that the bundle brings.
+    description: NIC firmware that the bundle contains.
     type: str
     required: true
   config:
@@ -60,7 +60,7 @@ nic:
   returned: always
   type: dict
 release:
-  description: What the card's own system calls its bundle; "" if it was not asked.
+  description: Name of the bundle as the card's own system reports it; "" without a query.
   returned: always
   type: str
 log:
@@ -79,59 +79,59 @@ LOG_LINES = 10
 _BUNDLE = re.compile(r"^[A-Za-z0-9._-]{3,80}$")
 
 
-def state(params):
-    """What the card holds now: NIC firmware and the bundle's name."""
+def read_state(params):
+    """Return the card's NIC firmware and the name of its bundle."""
     device = params["device"]
-    nic = flint.parse(tools.read(["flint", "-d", device, "q"]), device)
+    nic = flint.parse_firmware(tools.read(["flint", "-d", device, "q"]), device)
     release = ""
     if params["release_command"]:
         text = tools.read(params["release_command"], limit_s=60.0)
-        release = tools.printable(text.strip())[:120]
+        release = tools.replace_control_characters(text.strip())[:120]
     return nic, release
 
 
-def holds(params, nic, release):
-    """Whether that is the bundle."""
+def holds_bundle(params, nic, release):
+    """Return whether these facts match the bundle."""
     name = r"^bf-(fw)?bundle-{}(_|$)".format(re.escape(params["bundle"]))
     named = not params["release_command"] or re.match(name, release) is not None
     return named and nic["burned"] == params["nic_version"]
 
 
-def push(params, device, lock):
-    """Push it, and see that the card's boot reported no error."""
+def push_bundle(params, device, lock):
+    """Push the bundle, and verify that the card's boot reported no error."""
     if not os.path.isfile(params["image"]):
         raise tools.Refused("there is no {}".format(params["image"]))
     line = ["bfb-install", "--rshim", device, "--bfb", params["image"]]
     if params["config"]:
         line += ["--config", params["config"]]
     tools.write(line, lock)
-    errors = [text for level, text in rshim.log(rshim.misc_of(device)) if level == "ERR"]
+    errors = [text for level, text in rshim.parse_log(rshim.read_misc(device)) if level == "ERR"]
     if errors:
         raise tools.Refused("the card reports: {}".format("; ".join(errors[:3])))
 
 
 def apply(module):
-    """Push it if the card holds another; what is to be told."""
+    """Push the bundle if the card holds another one; return the module's result."""
     params = module.params
     if not _BUNDLE.match(params["bundle"]):
-        raise tools.Refused("{!r} is no bundle".format(params["bundle"])[:100])
-    with tools.one_at_a_time() as lock:
-        device = rshim.find(params["device"])
-        nic, release = state(params)
-        changed = not holds(params, nic, release)
+        raise tools.Refused("{!r} is not a bundle".format(params["bundle"])[:100])
+    with tools.hold_lock() as lock:
+        device = rshim.find_device(params["device"])
+        nic, release = read_state(params)
+        changed = not holds_bundle(params, nic, release)
         if changed and not module.check_mode:
-            push(params, device, lock)
-            nic, release = state(params)
-            if not holds(params, nic, release):
+            push_bundle(params, device, lock)
+            nic, release = read_state(params)
+            if not holds_bundle(params, nic, release):
                 text = "the bundle was pushed, but the card holds {} {}"
                 raise tools.Refused(text.format(nic["burned"], release).rstrip())
-        log = [text for _, text in rshim.log(rshim.misc_of(device))][-LOG_LINES:]
+        log = [text for _, text in rshim.parse_log(rshim.read_misc(device))][-LOG_LINES:]
     return {"changed": changed, "nic": nic, "release": release, "log": log}
 
 
 def main():
-    """Ansible's entry point."""
-    entry.run(
+    """Run the module for Ansible."""
+    entry.run_module(
         {
             "device": {"type": "str", "required": True},
             "image": {"type": "path", "required": True},

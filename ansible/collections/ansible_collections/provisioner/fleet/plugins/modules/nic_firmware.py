@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: one firmware version in the flash of these network cards."""
+"""Ansible module: burns one firmware version into the flash of network cards."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ options:
     type: path
     required: true
   psids:
-    description: PSIDs that the cards may have; none means any that the image is for.
+    description: PSIDs that the cards may have; an empty list allows any that the image is for.
     type: list
     elements: str
     default: []
   again:
-    description: Burn the cards that hold the version too; what is in flash may be damaged.
+    description: Also burn the cards that hold the version, because their flash may be damaged.
     type: bool
     default: false
 attributes:
@@ -65,16 +65,16 @@ from ansible_collections.provisioner.fleet.plugins.module_utils import entry, fl
 PCI = re.compile(r"^([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 
 
-def card(device):
-    """What a card holds and runs."""
+def read_card(device):
+    """Return a card's burned and running firmware."""
     if not PCI.match(device):
-        raise tools.Refused(f"{device!r} is no PCI address"[:100])
-    return flint.parse(tools.read(["flint", "-d", device, "q"]), device)
+        raise tools.Refused(f"{device!r} is not a PCI address"[:100])
+    return flint.parse_firmware(tools.read(["flint", "-d", device, "q"]), device)
 
 
 def refuse_wrong_image(params, cards):
-    """The image must hold the version, and be for every card that it is burned into."""
-    image = flint.parse(tools.read(["flint", "-i", params["image"], "q"]), "the image")
+    """Refuse an image of another version, or for other cards than those to burn."""
+    image = flint.parse_firmware(tools.read(["flint", "-i", params["image"], "q"]), "the image")
     if image["burned"] != params["version"]:
         text = "the image holds {}, not {}"
         raise tools.Refused(text.format(image["burned"], params["version"]))
@@ -85,10 +85,10 @@ def refuse_wrong_image(params, cards):
 
 
 def apply(module):
-    """Burn what differs; what is to be told."""
+    """Burn the cards that differ; return the module's result."""
     params = module.params
-    with tools.one_at_a_time() as lock:
-        cards = {device: card(device) for device in params["devices"]}
+    with tools.hold_lock() as lock:
+        cards = {device: read_card(device) for device in params["devices"]}
         for device, facts in cards.items():
             if params["psids"] and facts["psid"] not in params["psids"]:
                 raise tools.Refused("{} has an unknown PSID {}".format(device, facts["psid"]))
@@ -98,7 +98,7 @@ def apply(module):
             refuse_wrong_image(params, old)
         for device in () if module.check_mode else old:
             tools.write(["flint", "-d", device, "-i", params["image"], "-y", "burn"], lock)
-            cards[device] = card(device)
+            cards[device] = read_card(device)
             if cards[device]["burned"] != version:
                 text = "{} was burned, but holds {}"
                 raise tools.Refused(text.format(device, cards[device]["burned"]))
@@ -106,8 +106,8 @@ def apply(module):
 
 
 def main():
-    """Ansible's entry point."""
-    entry.run(
+    """Run the module for Ansible."""
+    entry.run_module(
         {
             "devices": {"type": "list", "elements": "str", "required": True},
             "version": {"type": "str", "required": True},

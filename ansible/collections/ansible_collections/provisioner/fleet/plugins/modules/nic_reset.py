@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: mlxfwreset of these network cards, where something waits for it."""
+"""Ansible module: resets network cards on which a change waits for mlxfwreset."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ short_description: Resets network cards on which firmware or configuration waits
 version_added: "0.1.0"
 description:
   - Runs mlxfwreset on the cards whose flash holds other firmware than runs, or whose NV-config at
-    the next boot differs from the current one; the others are left alone.
-  - Whether a reset is enough is not decided here. A card that still waits afterwards is told.
+    the next boot differs from the current one; other cards are left alone.
+  - The module does not decide whether a reset is sufficient. It returns cards that still wait.
 options:
   devices:
     description: PCI addresses of the cards.
@@ -40,12 +40,12 @@ reset:
   type: list
   elements: str
 waiting:
-  description: Cards on which something waits for a stronger reset.
+  description: Cards on which a change waits for a stronger reset.
   returned: always
   type: list
   elements: str
 running:
-  description: PCI address to the firmware that runs now.
+  description: PCI address to the running firmware.
   returned: always
   type: dict
 burned:
@@ -57,26 +57,26 @@ burned:
 from ansible_collections.provisioner.fleet.plugins.module_utils import entry, flint, nvconfig, tools
 
 
-def waits(device):
-    """(firmware of a card, whether anything waits for a reset)."""
-    firmware = flint.parse(tools.read(["flint", "-d", device, "q"]), device)
+def read_card(device):
+    """Return (firmware of a card, whether a change waits for a reset)."""
+    firmware = flint.parse_firmware(tools.read(["flint", "-d", device, "q"]), device)
     line = ["mlxconfig", "-d", device, "-e", "-j", "/dev/stdout", "q"]
-    table = nvconfig.parse(tools.read(line), device)["table"]
+    table = nvconfig.parse_config(tools.read(line), device)["table"]
     differs = any(entry["current"] != entry["next"] for entry in table.values())
     return firmware, firmware["burned"] != firmware["running"] or differs
 
 
 def apply(module):
-    """Reset the cards that wait; what is to be told."""
+    """Reset the cards on which a change waits; return the module's result."""
     params = module.params
-    with tools.one_at_a_time() as lock:
-        before = {device: waits(device) for device in params["devices"]}
+    with tools.hold_lock() as lock:
+        before = {device: read_card(device) for device in params["devices"]}
         due = sorted(device for device, (_, waiting) in before.items() if waiting)
         after = dict(before)
         for device in () if module.check_mode else due:
             line = ["mlxfwreset", "-d", device, "--level", str(params["level"]), "-y", "reset"]
             tools.write(line, lock)
-            after[device] = waits(device)
+            after[device] = read_card(device)
     return {
         "changed": bool(due),
         "reset": due,
@@ -87,8 +87,8 @@ def apply(module):
 
 
 def main():
-    """Ansible's entry point."""
-    entry.run(
+    """Run the module for Ansible."""
+    entry.run_module(
         {
             "devices": {"type": "list", "elements": "str", "required": True},
             "level": {"type": "int", "choices": [0, 3, 4], "default": 3},

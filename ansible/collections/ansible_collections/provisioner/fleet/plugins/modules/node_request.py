@@ -1,16 +1,16 @@
 #!/usr/bin/python
-"""Ansible module: asks the provisioner for a change of one node: try again, take back, repair."""
+"""Ansible module: requests a change of one node from the provisioner: retry, reclaim, repair."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_request
-short_description: Asks the provisioner for a change of a node
+short_description: Requests a change of a node from the provisioner
 version_added: "0.1.0"
 description:
-  - Asks once. A node that is where the request leads to already is left alone, and so is one whose
-    request is under way.
-  - Where policy asks for a second person, the request waits for that person.
+  - The request is sent once. A node that is already in the requested state is left alone, and so is
+    one whose request is in progress.
+  - Where policy requires a second person, the request waits for that person's approval.
 options:
   url:
     description: The provisioner; only a loopback address may be plain http.
@@ -31,16 +31,16 @@ options:
     description:
       - V(retry) lets a quarantined node try again.
       - V(reclaim) takes a released node back from its tenant.
-      - V(repair) reports a fault; what becomes of the node then is the site's policy.
+      - V(repair) reports a fault; the site's policy decides about the node.
     type: str
     required: true
     choices: [retry, reclaim, repair]
   for_repair:
-    description: With V(reclaim), whether it goes back to the same tenant when it is well.
+    description: With V(reclaim), whether the node returns to the same tenant after the repair.
     type: bool
     default: false
   reason:
-    description: With V(repair), what is wrong, in a sentence.
+    description: With V(repair), the fault in a sentence.
     type: str
     default: ""
   wait_s:
@@ -53,7 +53,7 @@ author: [The authors of gpu-provisioner (@gpu-provisioner)]
 """
 
 EXAMPLES = r"""
-- name: Report what the scheduler's health check found
+- name: Report the finding of the scheduler's health check
   provisioner.fleet.node_request:
     url: https://provisioner.example:8443
     token_file: /etc/provisioner/token
@@ -65,15 +65,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 state:
-  description: The node's state when it was looked at.
+  description: The node's state when it was read.
   returned: always
   type: str
 operation:
-  description: What follows the request, as the API tells it; empty if nothing was asked for.
+  description: The operation of the request, as in the API; empty if no request was sent.
   returned: always
   type: dict
 why:
-  description: Why nothing was asked for.
+  description: Why no request was sent.
   returned: always
   type: str
 """
@@ -89,8 +89,8 @@ from ansible_collections.provisioner.fleet.plugins.module_utils import (
 BAD_ENDS = ("failed", "refused", "expired", "lost", "parked")
 
 
-def needless(api, node, request):
-    """Why nothing is to be asked for; "" if it is."""
+def find_reason_to_skip(api, node, request):
+    """Return why no request is necessary; "" if one is."""
     state = node.get("state")
     if request == "retry" and state != "quarantined":
         return f"it is {state}, not quarantined"
@@ -106,33 +106,35 @@ def needless(api, node, request):
 
 
 def apply(module):
-    """Look, ask if there is anything to ask for, and wait; what is to be told."""
-    given = module.params
-    if given["request"] == "repair" and not given["reason"].strip():
-        raise tools.Refused("say the reason: what is wrong with the node")
-    api = provisioner_api.Api(given["url"], given["token_file"], given["ca_path"])
-    node, tag = api.node(given["node"])
-    why = needless(api, node, given["request"])
-    told = {"state": str(node.get("state")), "operation": {}, "why": why, "changed": not why}
+    """Read the node, send the request if necessary, and wait; return the module's result."""
+    options = module.params
+    if options["request"] == "repair" and not options["reason"].strip():
+        raise tools.Refused("give a reason: describe the fault of the node")
+    api = provisioner_api.Api(options["url"], options["token_file"], options["ca_path"])
+    node, tag = api.read_node(options["node"])
+    why = find_reason_to_skip(api, node, options["request"])
+    result = {"state": str(node.get("state")), "operation": {}, "why": why, "changed": not why}
     if why or module.check_mode:
-        return told
+        return result
     body = {
         "retry": None,
-        "reclaim": {"for_repair": given["for_repair"]},
-        "repair": {"reason": given["reason"].strip()},
-    }[given["request"]]
-    path = "cases" if given["request"] == "repair" else given["request"]
-    where = f"/nodes/{quote(given['node'], safe='')}/{path}"
-    operation = api.change(where, body, tag, body)
-    operation = api.settled(operation, given["wait_s"])
+        "reclaim": {"for_repair": options["for_repair"]},
+        "repair": {"reason": options["reason"].strip()},
+    }[options["request"]]
+    path = "cases" if options["request"] == "repair" else options["request"]
+    where = f"/nodes/{quote(options['node'], safe='')}/{path}"
+    operation = api.request_change(where, body, tag, body)
+    operation = api.wait_until_settled(operation, options["wait_s"])
     if operation["state"] in BAD_ENDS:
-        words = tools.printable(str(operation.get("blockers") or operation["state"]))[:600]
-        raise tools.Refused(f"{given['node']}: the request {operation['state']}: {words}")
-    return {**told, "operation": operation}
+        message = tools.replace_control_characters(
+            str(operation.get("blockers") or operation["state"])
+        )[:600]
+        raise tools.Refused(f"{options['node']}: the request {operation['state']}: {message}")
+    return {**result, "operation": operation}
 
 
 def main():
-    """Entry point."""
+    """Run the module for Ansible."""
     spec = {
         **provisioner_api.ARGUMENTS,
         "node": {"type": "str", "required": True},
@@ -141,7 +143,7 @@ def main():
         "reason": {"type": "str", "default": ""},
         "wait_s": {"type": "int", "default": 0},
     }
-    entry.run(spec, apply)
+    entry.run_module(spec, apply)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: merges configuration into a Cumulus switch, and only what is not there yet."""
+"""Ansible module: merges configuration into a Cumulus switch where it differs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ module: nvue_config
 short_description: Merges configuration into a switch through NVUE, idempotently
 version_added: "0.1.0"
 description:
-  - Compares with the applied configuration. What differs goes into one revision, which is applied,
-    read back and saved; a switch that has it all gets no revision.
-  - A revision that the switch refuses is a failure, with the switch's own words.
+  - Compares with the applied configuration. The difference goes into one revision, which is
+    applied, read back and saved; without a difference the switch gets no revision.
+  - A revision that the switch refuses is a failure, with the switch's own message.
   - Nothing outside O(config) is touched.
 options:
   url:
@@ -33,17 +33,17 @@ options:
     type: int
     default: 600
   config:
-    description: The tree to merge; a null takes a key away, an empty object asks that it exists.
+    description: The tree to merge; a null removes a key, an empty object requires that it exists.
     type: dict
     required: true
   save:
-    description: Whether it must survive a reboot.
+    description: Whether the change must survive a reboot.
     type: bool
     default: true
   drained_before:
     description:
       - Under a release older than this one the change interrupts forwarding, and is made only on a
-        switch that is drained (BGP graceful shutdown, as it is applied). Empty for never.
+        drained switch (BGP graceful shutdown, as applied). Empty for never.
     type: str
     default: ""
 attributes:
@@ -66,57 +66,57 @@ revision:
   returned: always
   type: str
 written:
-  description: What was not there yet.
+  description: The part that was missing.
   returned: always
   type: dict
 """
 
 from ansible_collections.provisioner.fleet.plugins.module_utils import entry, nvue, tools
 
-ON = ("on", "enabled", "true")  # the word changed between releases
+ON = ("on", "enabled", "true")  # the value changed between releases
 
 
-def drained(switch):
-    """Whether the switch asks its neighbours to go around it."""
-    bgp = switch.tree("/router/bgp")
+def is_drained(switch):
+    """Return whether the switch asks its neighbours to route around it."""
+    bgp = switch.read_tree("/router/bgp")
     return str(bgp.get("graceful-shutdown", "")).lower() in ON
 
 
 def check_drained(switch, limit):
     """Refuse an interrupting change on a switch that carries traffic."""
-    running = switch.running()
-    if nvue.older(running, limit) and not drained(switch):
+    running = switch.read_running_version()
+    if nvue.is_older(running, limit) and not is_drained(switch):
         text = "under {} (before {}) this change restarts switchd: drain the switch first"
         raise tools.Refused(text.format(running, limit))
 
 
 def apply(module):
-    """Merge what is not there; what is to be told."""
+    """Merge the missing part; return the module's result."""
     params = module.params
     switch = nvue.Switch(params)
-    before = switch.tree()
-    change = nvue.differing(before, params["config"])
-    told = {"changed": bool(change), "revision": "", "written": change}
-    told["diff"] = {"before": nvue.chosen(before, change), "after": change}
+    before = switch.read_tree()
+    change = nvue.find_missing(before, params["config"])
+    result = {"changed": bool(change), "revision": "", "written": change}
+    result["diff"] = {"before": nvue.select_values(before, change), "after": change}
     if change and params["drained_before"]:
         check_drained(switch, params["drained_before"])
     if module.check_mode:
-        return told
+        return result
     if change:
-        told["revision"] = switch.revise(change)
-        left = nvue.differing(switch.tree(), params["config"])
-        if left:
-            keys = ", ".join(sorted(left))
-            raise tools.Refused(f"applied, but these are not as they were asked for: {keys}")
-    if params["save"] and switch.tree() != switch.tree(revision="startup"):
+        result["revision"] = switch.apply_revision(change)
+        missing = nvue.find_missing(switch.read_tree(), params["config"])
+        if missing:
+            keys = ", ".join(sorted(missing))
+            raise tools.Refused(f"applied, but these differ from the request: {keys}")
+    if params["save"] and switch.read_tree() != switch.read_tree(revision="startup"):
         switch.save()
-        told["changed"] = True
-    return told
+        result["changed"] = True
+    return result
 
 
 def main():
-    """Ansible's entry point."""
-    entry.run(
+    """Run the module for Ansible."""
+    entry.run_module(
         {
             **nvue.ARGUMENTS,
             "config": {"type": "dict", "required": True},

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: this Cumulus image in the partition that does not run, to be booted next."""
+"""Ansible module: installs a Cumulus image in the other partition, to be booted next."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ module: nvue_image
 short_description: Fetches and installs a switch image beside the running one
 version_added: "0.1.0"
 description:
-  - The optimized way, which keeps the configuration. The reboot is not done here.
-  - An image that is installed already is not fetched again; without O(source) nothing is fetched.
+  - Uses the optimized way, which keeps the configuration. This module does not reboot the switch.
+  - An image that is already installed is not fetched again; without O(source) nothing is fetched.
 options:
   url:
     description: Base of the API; only a loopback address may be plain http.
@@ -39,7 +39,7 @@ options:
     type: str
     default: ""
   boot_next:
-    description: Whether it is to be booted next.
+    description: Whether the image is to boot next.
     type: bool
     default: true
 attributes:
@@ -58,7 +58,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 running:
-  description: Version that runs.
+  description: The running version.
   returned: always
   type: str
 next:
@@ -81,49 +81,51 @@ from urllib.parse import quote, urlsplit
 from ansible_collections.provisioner.fleet.plugins.module_utils import entry, nvue, tools
 
 
-def install(switch, source):
-    """Fetch the file and install it into the other partition."""
+def install_image(switch, source):
+    """Fetch the file and install it in the other partition."""
     name = urlsplit(source).path.rsplit("/", 1)[-1]
     if not name:
-        raise tools.Refused(f"{source} names no file")
-    switch.act("/system/image", "@fetch", {"remote-url": source})
-    switch.act(f"/system/image/files/{quote(name, safe='')}", "@install", {})
+        raise tools.Refused(f"{source} contains no file name")
+    switch.run_action("/system/image", "@fetch", {"remote-url": source})
+    switch.run_action(f"/system/image/files/{quote(name, safe='')}", "@install", {})
 
 
 def apply(module):
-    """Install and choose what is not there; what is to be told."""
+    """Install and select the image where necessary; return the module's result."""
     params = module.params
     switch = nvue.Switch(params)
 
-    def look():
-        return nvue.images(switch.tree("/system/image", "operational"))
+    def read_images():
+        return nvue.parse_images(switch.read_tree("/system/image", "operational"))
 
-    seen = look()
-    wanted = params["version"]
-    absent = bool(wanted) and wanted not in seen["held"]
-    other = bool(wanted) and params["boot_next"] and seen["next"] != wanted
+    images = read_images()
+    version = params["version"]
+    absent = bool(version) and version not in images["held"]
+    selects_other = bool(version) and params["boot_next"] and images["next"] != version
     if absent and not params["source"]:
-        raise tools.Refused(f"{wanted} is not installed, and no source is given")
+        raise tools.Refused(f"{version} is not installed, and no source is given")
     if not module.check_mode and absent:
-        install(switch, params["source"])
-        seen = look()
-        if wanted not in seen["held"]:
-            held = " and ".join(seen["held"])
-            raise tools.Refused(f"installed, but the partitions hold {held}, not {wanted}")
-    if not module.check_mode and other and look()["next"] != wanted:
-        if seen["running"] == wanted:
-            raise tools.Refused(f"{wanted} runs, but another image boots next: undo that by hand")
-        switch.act("/system/image", "@boot-next", {"partition": "other"})
-        seen = look()
-        if seen["next"] != wanted:
-            raise tools.Refused(f"{seen['next']} boots next, not {wanted}")
-    waiting = bool(wanted) and seen["running"] != wanted
-    return {"changed": absent or other, "waiting": waiting, **seen}
+        install_image(switch, params["source"])
+        images = read_images()
+        if version not in images["held"]:
+            held = " and ".join(images["held"])
+            raise tools.Refused(f"installed, but the partitions hold {held}, not {version}")
+    if not module.check_mode and selects_other and read_images()["next"] != version:
+        if images["running"] == version:
+            raise tools.Refused(
+                f"{version} runs, but another image boots next: correct that manually"
+            )
+        switch.run_action("/system/image", "@boot-next", {"partition": "other"})
+        images = read_images()
+        if images["next"] != version:
+            raise tools.Refused(f"{images['next']} boots next, not {version}")
+    waiting = bool(version) and images["running"] != version
+    return {"changed": absent or selects_other, "waiting": waiting, **images}
 
 
 def main():
-    """Ansible's entry point."""
-    entry.run(
+    """Run the module for Ansible."""
+    entry.run_module(
         {
             **nvue.ARGUMENTS,
             "version": {"type": "str", "default": ""},

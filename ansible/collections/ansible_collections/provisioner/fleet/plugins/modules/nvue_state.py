@@ -1,14 +1,14 @@
 #!/usr/bin/python
-"""Ansible module: what a Cumulus switch says of itself: health, BGP sessions, EVPN, images."""
+"""Ansible module: reads a Cumulus switch's health, BGP sessions, EVPN and images."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvue_state
-short_description: Reads the operational state of a switch and names what is wrong
+short_description: Reads the operational state of a switch and names its faults
 version_added: "0.1.0"
 description:
-  - Reads only. What cannot be read is a failure, never a good state.
+  - Reads only. A state that cannot be read is a failure, never good.
 options:
   url:
     description: Base of the API; only a loopback address may be plain http.
@@ -26,7 +26,7 @@ options:
     description: Certificates to trust instead of the system's.
     type: path
   limit_s:
-    description: Seconds to wait until nothing is wrong any more; 0 looks once.
+    description: Seconds to wait until there is no fault any more; 0 reads once.
     type: int
     default: 0
   vrfs:
@@ -35,7 +35,7 @@ options:
     elements: str
     default: []
   peers_min:
-    description: Sessions that there must be at least, over all of these VRFs.
+    description: Least number of sessions over all of these VRFs.
     type: int
     default: 0
   evpn:
@@ -48,7 +48,7 @@ author: [The authors of gpu-provisioner (@gpu-provisioner)]
 """
 
 EXAMPLES = r"""
-- name: See that the switch is well
+- name: Verify the switch's health
   provisioner.fleet.nvue_state:
     username: cumulus
     password: "{{ secret }}"
@@ -58,7 +58,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 health:
-  description: What the switch says of its own health.
+  description: The switch's own health.
   returned: always
   type: str
 sessions:
@@ -66,11 +66,11 @@ sessions:
   returned: always
   type: dict
 running:
-  description: Version of the image that runs.
+  description: Version of the running image.
   returned: always
   type: str
 wrong:
-  description: What is wrong, one sentence each.
+  description: The faults, one sentence each.
   returned: always
   type: list
   elements: str
@@ -82,55 +82,55 @@ from urllib.parse import quote
 from ansible_collections.provisioner.fleet.plugins.module_utils import entry, nvue, tools
 
 
-def sessions(switch, vrf):
-    """Neighbour to state, in lower case."""
+def read_sessions(switch, vrf):
+    """Return neighbour -> state, in lower case."""
     path = f"/vrf/{quote(vrf, safe='')}/router/bgp/neighbor"
-    found = {}
-    for name, told in switch.tree(path, "operational").items():
-        state = told.get("state") if isinstance(told, dict) else None
-        found[name] = state.lower() if isinstance(state, str) else "unreadable"
-    return found
+    states = {}
+    for name, facts in switch.read_tree(path, "operational").items():
+        state = facts.get("state") if isinstance(facts, dict) else None
+        states[name] = state.lower() if isinstance(state, str) else "unreadable"
+    return states
 
 
-def look(switch, params):
-    """The state, and what is wrong with it."""
+def read_state(switch, params):
+    """Return the state with its faults."""
     wrong = []
-    health = switch.tree("/system/health", "operational")
+    health = switch.read_tree("/system/health", "operational")
     status = str(health.get("status", "unreadable"))
     if status != "OK":
         issues = health.get("issues")
         names = ", ".join(sorted(issues)) if isinstance(issues, dict) else "no issue named"
         wrong.append(f"health is {status}: {names}")
-    seen = {vrf: sessions(switch, vrf) for vrf in params["vrfs"]}
-    for vrf, peers in seen.items():
+    session_states = {vrf: read_sessions(switch, vrf) for vrf in params["vrfs"]}
+    for vrf, peers in session_states.items():
         wrong += [f"{vrf}: {n} is {s}" for n, s in peers.items() if s != "established"]
-    count = sum(len(peers) for peers in seen.values())
+    count = sum(len(peers) for peers in session_states.values())
     if count < params["peers_min"]:
         wrong.append("{} BGP sessions, {} expected".format(count, params["peers_min"]))
-    if params["evpn"] and not switch.tree("/evpn/vni", "operational"):
+    if params["evpn"] and not switch.read_tree("/evpn/vni", "operational"):
         wrong.append("EVPN has no VNI")
     return {
-        "health": tools.printable(status),
-        "sessions": seen,
-        "running": switch.running(),
-        "wrong": [tools.printable(w)[:200] for w in wrong[:50]],
+        "health": tools.replace_control_characters(status),
+        "sessions": session_states,
+        "running": switch.read_running_version(),
+        "wrong": [tools.replace_control_characters(w)[:200] for w in wrong[:50]],
     }
 
 
 def apply(module):
-    """Look until nothing is wrong, or the time is over; what is to be told."""
+    """Read until there is no fault or the time is over; return the module's result."""
     switch = nvue.Switch(module.params)
     until = time.monotonic() + module.params["limit_s"]
     while True:
-        told = look(switch, module.params)
-        if not told["wrong"] or time.monotonic() >= until:
-            return {"changed": False, **told}
+        state = read_state(switch, module.params)
+        if not state["wrong"] or time.monotonic() >= until:
+            return {"changed": False, **state}
         time.sleep(nvue.POLL_S)
 
 
 def main():
-    """Ansible's entry point."""
-    entry.run(
+    """Run the module for Ansible."""
+    entry.run_module(
         {
             **nvue.ARGUMENTS,
             "limit_s": {"type": "int", "default": 0},

@@ -1,20 +1,20 @@
 #!/usr/bin/python
-"""Ansible module: exactly these Debian packages in exactly these versions."""
+"""Ansible module: installs exact versions of Debian packages."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: package_set
-short_description: Installs exact versions of Debian packages, and nothing that was not asked for
+short_description: Installs exact versions of Debian packages, and nothing that is not listed
 version_added: "0.1.0"
 description:
   - Installs and removes a set of packages in one transaction of apt.
-  - A pin stands for the package's upstream version; a pin that could stand for two packages is
-    refused, and so is a transaction that would remove anything that was not named.
+  - A pin stands for the package's upstream version; a pin that matches two packages is refused, and
+    so is a transaction that would remove a package that is not named.
   - A second run changes nothing; in check mode apt only simulates.
 options:
   packages:
-    description: Package to pinned version. "*" means whatever the repositories offer.
+    description: Package to pinned version. "*" means the version that the repositories offer.
     type: dict
     required: true
   replaces:
@@ -39,7 +39,7 @@ options:
     type: bool
     default: false
   update_cache:
-    description: Whether to fetch the repositories' lists before; in check mode to another folder.
+    description: Whether to fetch the repositories' lists first; in check mode to another folder.
     type: bool
     default: true
 attributes:
@@ -57,7 +57,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: Package to version, read back after the transaction; "" is not installed.
+  description: Package to version, read back after the transaction; "" if not installed.
   returned: always
   type: dict
 removed:
@@ -73,25 +73,32 @@ import tempfile
 
 from ansible_collections.provisioner.fleet.plugins.module_utils import debian, entry, tools
 
-_APT = ["apt-get", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=60",
-        "-o", "Dpkg::Options::=--force-confold"]  # fmt: skip
+_APT = [
+    "apt-get",
+    "-y",
+    "--no-install-recommends",
+    "-o",
+    "DPkg::Lock::Timeout=60",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+]
 _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
 
 
-def query():
-    """Package to version of everything that is installed."""
+def read_installed():
+    """Return package -> version of all installed packages."""
     line = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\n"]
-    return debian.installed(tools.read(line, any_exit=True))
+    return debian.parse_installed(tools.read(line, any_exit=True))
 
 
-def any_of(name, globs):
-    """Whether a name fits one of the globs."""
+def matches_any(name, globs):
+    """Return whether a name matches one of the globs."""
     return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
 
 @contextlib.contextmanager
-def lists(module, lock):
-    """Options under which apt knows what the repositories offer now."""
+def refresh_lists(module, lock):
+    """Yield options with which apt uses the repositories' current lists."""
     update = ["apt-get", "-qq", "update"]
     if not module.params["update_cache"]:
         yield []
@@ -106,56 +113,60 @@ def lists(module, lock):
             yield own
 
 
-def wanted_versions(pins, before, options):
-    """Package to the one version that its pin means; what is installed and fits, stays."""
+def select_versions(pins, before, options):
+    """Return package -> the one version of its pin; an installed version that matches stays."""
     for name, pin in pins.items():
         if not debian.NAME.match(name) or (pin != "*" and not debian.VERSION.match(pin)):
-            raise tools.Refused(f"{name}={pin} is no package"[:200])
-    wanted = {}
+            raise tools.Refused(f"{name}={pin} is not a package"[:200])
+    versions = {}
     for name, pin in pins.items():
-        if pin != "*" and name in before and debian.satisfies(before[name], pin):
-            wanted[name] = before[name]
+        if pin != "*" and name in before and debian.satisfies_pin(before[name], pin):
+            versions[name] = before[name]
         else:
-            offered = debian.available(tools.read(["apt-cache", *options, "madison", name]), name)
-            wanted[name] = debian.chosen(name, pin, offered)
-    return wanted
+            offered = debian.parse_available(
+                tools.read(["apt-cache", *options, "madison", name]), name
+            )
+            versions[name] = debian.select_version(name, pin, offered)
+    return versions
 
 
 def plan(params, before, options):
-    """(changes for apt's command line, names to remove)."""
-    wanted = wanted_versions({k: str(v) for k, v in params["packages"].items()}, before, options)
-    install = [f"{n}={v}" for n, v in wanted.items() if before.get(n) != v]
-    remove = [n for n in sorted(before) if n not in wanted and any_of(n, params["replaces"])]
+    """Return (packages to install for apt's command line, names to remove)."""
+    versions = select_versions({k: str(v) for k, v in params["packages"].items()}, before, options)
+    install = [f"{n}={v}" for n, v in versions.items() if before.get(n) != v]
+    remove = [n for n in sorted(before) if n not in versions and matches_any(n, params["replaces"])]
     refuse_mixture(
-        params["same_version"], {n: v for n, v in before.items() if n not in remove}, wanted
+        params["same_version"], {n: v for n, v in before.items() if n not in remove}, versions
     )
     return install, remove
 
 
-def refuse_mixture(globs, kept, wanted):
-    """Packages that work only together must have one version when all is done."""
-    after = {n: v for n, v in dict(kept, **wanted).items() if any_of(n, globs)}
-    if len({debian.upstream(version) for version in after.values()}) > 1:
-        words = ", ".join(f"{n} {v}" for n, v in sorted(after.items()))
-        raise tools.Refused(f"these must have one version: {words}")
+def refuse_mixture(globs, staying, versions):
+    """Refuse different versions of packages that work only together."""
+    after = {n: v for n, v in dict(staying, **versions).items() if matches_any(n, globs)}
+    if len({debian.strip_packaging(version) for version in after.values()}) > 1:
+        listing = ", ".join(f"{n} {v}" for n, v in sorted(after.items()))
+        raise tools.Refused(f"these must have one version: {listing}")
 
 
 def refuse_surprises(line, params, before, remove):
-    """Look at what apt would do before it does it."""
-    new, gone = debian.simulated(tools.read(["apt-get", "--simulate", *line[1:]]))
-    surprise = [n for n in gone if n not in remove and not any_of(n, params["allow_removal"])]
+    """Simulate apt's transaction, refuse unexpected changes, and return the removed packages."""
+    new, removed = debian.parse_simulation(tools.read(["apt-get", "--simulate", *line[1:]]))
+    surprise = [
+        n for n in removed if n not in remove and not matches_any(n, params["allow_removal"])
+    ]
     if surprise:
         raise tools.Refused("apt would remove {}".format(", ".join(sorted(surprise)[:10])))
     for name, version in new.items():
         older = ["dpkg", "--compare-versions", version, "lt", before.get(name, "")]
-        if name in before and not params["allow_downgrade"] and succeeds(older):
-            text = "{} would go back from {} to {}"
+        if name in before and not params["allow_downgrade"] and is_successful(older):
+            text = "{} would be downgraded from {} to {}"
             raise tools.Refused(text.format(name, before[name], version))
-    return gone
+    return removed
 
 
-def succeeds(argv):
-    """Whether a query ends with 0."""
+def is_successful(argv):
+    """Return whether a query ends with 0."""
     try:
         tools.read(argv)
     except tools.Missing:
@@ -166,10 +177,10 @@ def succeeds(argv):
 
 
 def apply(module):
-    """Bring the packages to their pins; what is to be told."""
+    """Bring the packages to their pins; return the module's result."""
     params = module.params
-    before = query()
-    with tools.one_at_a_time() as lock, lists(module, lock) as options:
+    before = read_installed()
+    with tools.hold_lock() as lock, refresh_lists(module, lock) as options:
         install, remove = plan(params, before, options)
         removed = list(remove)
         if install or remove:
@@ -179,7 +190,7 @@ def apply(module):
             removed = sorted(refuse_surprises(line, params, before, remove))
             if not module.check_mode:
                 tools.write(line, lock, _QUIET)
-    after = query()
+    after = read_installed()
     return {
         "changed": bool(install or remove),
         "installed": {name: after.get(name, "") for name in params["packages"]},
@@ -188,9 +199,9 @@ def apply(module):
 
 
 def main():
-    """Ansible's entry point."""
+    """Run the module for Ansible."""
     globs = {"type": "list", "elements": "str", "default": []}
-    entry.run(
+    entry.run_module(
         {
             "packages": {"type": "dict", "required": True},
             "replaces": dict(globs),

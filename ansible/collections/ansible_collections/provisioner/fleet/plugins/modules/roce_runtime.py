@@ -1,15 +1,15 @@
 #!/usr/bin/python
-"""Ansible module: the run-time settings of RoCE, adaptive routing and congestion control."""
+"""Ansible module: sets the run-time settings of RoCE, adaptive routing and congestion control."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_runtime
-short_description: Applies the settings of a NIC that are lost at every boot, and reads them back
+short_description: Applies the settings that a NIC loses at every boot, and reads them back
 version_added: "0.1.0"
 description:
-  - Sets what differs, in the order given, through DOCA's management service (dmsd, dmsc), which
-    runs only meanwhile, and reads everything back.
+  - Sets the values that differ, in the listed order, through DOCA's management service (dmsd,
+    dmsc), which runs only for that time, and reads everything back.
 options:
   devices:
     description: PCI addresses of the cards; their interfaces are found in /sys.
@@ -17,7 +17,7 @@ options:
     elements: str
     required: true
   settings:
-    description: What must hold on every interface of the cards, in this order.
+    description: Settings of every interface of the cards, in this order.
     type: list
     elements: dict
     required: true
@@ -36,11 +36,11 @@ options:
         choices: [string, bool, int]
         default: string
       also:
-        description: Another word that the service uses for the same value.
+        description: Another value that the service prints for the same setting.
         type: str
         default: ""
       restart_interface:
-        description: Whether it counts only after the interface was down and up again.
+        description: Whether it takes effect only after the interface went down and up.
         type: bool
         default: false
 attributes:
@@ -80,56 +80,56 @@ _ENABLED = "/interfaces/interface/config/enabled"
 PCI = "/sys/bus/pci/devices"
 
 
-def names(device, what):
-    """Names under a card's "net" or "infiniband" in /sys, in order; refuses a card without one."""
+def list_names(device, kind):
+    """List a card's entries under "net" or "infiniband" in /sys; refuse a card without any."""
     try:
-        found = sorted(os.listdir(os.path.join(PCI, os.path.basename(device), what)))
+        entries = sorted(os.listdir(os.path.join(PCI, os.path.basename(device), kind)))
     except OSError:
-        found = []
-    if not found:
-        raise tools.Refused(f"{device} has nothing under {what}")
-    return found
+        entries = []
+    if not entries:
+        raise tools.Refused(f"{device} has nothing under {kind}")
+    return entries
 
 
-def restart(service, device, interface, lock):
-    """Down and up: some settings count only then (the operator does the same)."""
-    (path,) = dms.addressed(_ENABLED, interface)
+def restart_interface(service, device, interface, lock):
+    """Set an interface down and up, which some settings need (the operator does the same)."""
+    (path,) = dms.expand_paths(_ENABLED, interface)
     for value in ("false", "true"):
         service.set(device, [(path, "bool", value)], lock)
 
 
-def settle(module, service, device, interface, lock):
-    """Set what differs on one interface; (paths that were set, all values read back)."""
+def set_interface(module, service, device, interface, lock):
+    """Set the differing values of one interface; return (paths set, all values read back)."""
     settings = module.params["settings"]
-    found = service.get(device, interface, settings)
-    wrong = [(s, path) for s, path, value in found if not dms.same(s, value)]
+    values = service.get(device, interface, settings)
+    wrong = [(s, path) for s, path, value in values if not dms.is_same_value(s, value)]
     if wrong and not module.check_mode:
         service.set(device, [(path, s["type"], s["value"]) for s, path in wrong], lock)
         if any(s["restart_interface"] for s, _ in wrong):
-            restart(service, device, interface, lock)
-        found = service.get(device, interface, settings)
-        left = [(path, value) for s, path, value in found if not dms.same(s, value)]
-        if left:
-            raise tools.Refused("{}: {} is still {}".format(interface, *left[0])[:300])
-    return [path for _, path in wrong], {path: value for _, path, value in found}
+            restart_interface(service, device, interface, lock)
+        values = service.get(device, interface, settings)
+        remaining = [(path, value) for s, path, value in values if not dms.is_same_value(s, value)]
+        if remaining:
+            raise tools.Refused("{}: {} is still {}".format(interface, *remaining[0])[:300])
+    return [path for _, path in wrong], {path: value for _, path, value in values}
 
 
 def apply(module):
-    """Settle every interface of every card; what is to be told."""
+    """Set every interface of every card; return the module's result."""
     params = module.params
-    dms.check(params["settings"])
-    places = [(device, name) for device in params["devices"] for name in names(device, "net")]
-    rdma = [name for device in params["devices"] for name in names(device, "infiniband")]
-    done, values = {}, {}
-    with tools.one_at_a_time() as lock, dms.Service(params["devices"]) as service:
+    dms.require_settings(params["settings"])
+    places = [(device, name) for device in params["devices"] for name in list_names(device, "net")]
+    rdma = [name for device in params["devices"] for name in list_names(device, "infiniband")]
+    paths_set, values = {}, {}
+    with tools.hold_lock() as lock, dms.Service(params["devices"]) as service:
         for device, name in places:
-            done[name], values[name] = settle(module, service, device, name, lock)
-    changed = {name: paths for name, paths in done.items() if paths}
+            paths_set[name], values[name] = set_interface(module, service, device, name, lock)
+    changed = {name: paths for name, paths in paths_set.items() if paths}
     return {"changed": bool(changed), "interfaces": values, "rdma": rdma, "set": changed}
 
 
 def main():
-    """Ansible's entry point."""
+    """Run the module for Ansible."""
     setting = {
         "path": {"type": "str", "required": True},
         "value": {"type": "str", "required": True},
@@ -137,7 +137,7 @@ def main():
         "also": {"type": "str", "default": ""},
         "restart_interface": {"type": "bool", "default": False},
     }
-    entry.run(
+    entry.run_module(
         {
             "devices": {"type": "list", "elements": "str", "required": True},
             "settings": {

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: merges tables into a SONiC switch's CONFIG_DB, and only what is not there yet."""
+"""Ansible module: merges tables into a SONiC switch's CONFIG_DB where they differ."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ module: sonic_config
 short_description: Merges configuration into CONFIG_DB as one patch, and saves it
 version_added: "0.1.0"
 description:
-  - What differs becomes one JSON patch, which SONiC checks and applies whole or not at all; then
+  - The difference becomes one JSON patch, which SONiC checks and applies whole or not at all; then
     everything is read back and saved.
-  - VRF names without the prefix that SONiC asks for are refused before anything is written.
+  - VRF names without the prefix that SONiC requires are refused before anything is written.
 options:
   config:
-    description: Table to key to fields; a null takes away.
+    description: Table to key to fields; a null removes.
     type: dict
     required: true
   save:
-    description: Whether it must survive a reboot.
+    description: Whether the change must survive a reboot.
     type: bool
     default: true
 attributes:
@@ -44,31 +44,33 @@ from ansible_collections.provisioner.fleet.plugins.module_utils import entry, so
 
 
 def apply(module):
-    """Merge what is not there; what is to be told."""
+    """Merge the missing part; return the module's result."""
     config = module.params["config"]
-    sonic.check(config)
-    with tools.one_at_a_time() as lock:
-        have = sonic.configuration()
-        steps = sonic.patch(have, config)
-        told = {"changed": bool(steps), "patch": steps}
-        told["diff"] = {"before": {t: have.get(t) for t in config}, "after": steps}
+    sonic.require_tables(config)
+    with tools.hold_lock() as lock:
+        have = sonic.read_configuration()
+        steps = sonic.build_patch(have, config)
+        result = {"changed": bool(steps), "patch": steps}
+        result["diff"] = {"before": {t: have.get(t) for t in config}, "after": steps}
         if module.check_mode:
-            return told
+            return result
         if steps:
             sonic.apply_patch(steps, lock)
-            have = sonic.configuration()
-            left = sonic.patch(have, config)
-            if left:
-                raise tools.Refused("applied, but {} is not as asked".format(left[0]["path"]))
-        if module.params["save"] and sonic.patch(sonic.startup(), config):
+            have = sonic.read_configuration()
+            remaining = sonic.build_patch(have, config)
+            if remaining:
+                raise tools.Refused(
+                    "applied, but {} differs from the request".format(remaining[0]["path"])
+                )
+        if module.params["save"] and sonic.build_patch(sonic.read_startup(), config):
             tools.write(["config", "save", "-y"], lock)
-            told["changed"] = True
-    return told
+            result["changed"] = True
+    return result
 
 
 def main():
-    """Ansible's entry point."""
-    entry.run(
+    """Run the module for Ansible."""
+    entry.run_module(
         {
             "config": {"type": "dict", "required": True},
             "save": {"type": "bool", "default": True},

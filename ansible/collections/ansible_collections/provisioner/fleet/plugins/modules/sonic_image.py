@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: this SONiC image installed and booted next."""
+"""Ansible module: installs a SONiC image and selects it for the next boot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ module: sonic_image
 short_description: Installs a SONiC image beside the running one, by sonic-installer
 version_added: "0.1.0"
 description:
-  - An image that is installed already is not installed again. The reboot is not done here.
+  - An image that is already installed is not installed again. This module does not reboot.
 options:
   version:
     description: Image as the switch lists it; empty only reads.
@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 running:
-  description: Image that runs.
+  description: The running image.
   returned: always
   type: str
 next:
@@ -40,7 +40,7 @@ next:
   returned: always
   type: str
 held:
-  description: Images that are installed.
+  description: The installed images.
   returned: always
   type: list
   elements: str
@@ -53,37 +53,37 @@ waiting:
 from ansible_collections.provisioner.fleet.plugins.module_utils import entry, sonic, tools
 
 
-def look():
-    """What is installed."""
-    return sonic.images(tools.read(["sonic-installer", "list"]))
+def read_images():
+    """Return the switch's installed images."""
+    return sonic.parse_images(tools.read(["sonic-installer", "list"]))
 
 
 def apply(module):
-    """Install and choose what is not there; what is to be told."""
-    wanted, source = module.params["version"], module.params["source"]
-    with tools.one_at_a_time() as lock:
-        seen = look()
-        absent = bool(wanted) and wanted not in seen["held"]
-        other = bool(wanted) and seen["next"] != wanted
+    """Install and select the image where necessary; return the module's result."""
+    version, source = module.params["version"], module.params["source"]
+    with tools.hold_lock() as lock:
+        images = read_images()
+        absent = bool(version) and version not in images["held"]
+        selects_other = bool(version) and images["next"] != version
         if absent and not source:
-            raise tools.Refused(f"{wanted} is not installed, and no source is given")
+            raise tools.Refused(f"{version} is not installed, and no source is given")
         if not module.check_mode and absent:
             tools.write(["sonic-installer", "install", "-y", source], lock)
-            seen = look()
-            if wanted not in seen["held"]:
-                raise tools.Refused(f"installed, but {', '.join(seen['held'])} are held")
-        if not module.check_mode and seen["next"] != wanted and wanted:
-            tools.write(["sonic-installer", "set-default", wanted], lock)
-            seen = look()
-            if seen["next"] != wanted:
-                raise tools.Refused(f"{seen['next']} boots next, not {wanted}")
-    waiting = bool(wanted) and seen["running"] != wanted
-    return {"changed": absent or other, "waiting": waiting, **seen}
+            images = read_images()
+            if version not in images["held"]:
+                raise tools.Refused(f"installed, but {', '.join(images['held'])} are held")
+        if not module.check_mode and images["next"] != version and version:
+            tools.write(["sonic-installer", "set-default", version], lock)
+            images = read_images()
+            if images["next"] != version:
+                raise tools.Refused(f"{images['next']} boots next, not {version}")
+    waiting = bool(version) and images["running"] != version
+    return {"changed": absent or selects_other, "waiting": waiting, **images}
 
 
 def main():
-    """Ansible's entry point."""
-    entry.run(
+    """Run the module for Ansible."""
+    entry.run_module(
         {
             "version": {"type": "str", "default": ""},
             "source": {"type": "str", "default": ""},

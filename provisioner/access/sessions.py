@@ -1,0 +1,86 @@
+"""Sessions of browsers: begun with a token, known by a secret that only the browser keeps.
+
+Rule: a session opens less than the token that began it. It ends with the token, after a while
+without use, and when its holder signs out; and it makes no destructive change unless the token was
+shown shortly before.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Protocol
+
+from provisioner.access.tokens import sha256_of
+from provisioner.model.access import Caller, Session, SessionLimits, Token
+
+PREFIX = "prs_"  # recognised in a log or a repository; never good as a bearer token
+SECRET = re.compile(r"prs_[A-Za-z0-9_-]{43}")
+USED_LATE_S = 60.0  # how late a use is written: one write a minute, not one a request
+
+
+class SessionBook(Protocol):
+    """Where sessions are kept: all daemons of a site read and write the same."""
+
+    async def find_session(self, digest: str) -> tuple[Session, Token | None] | None: ...
+
+    async def use_session(self, session_id: str, now: float) -> None: ...
+
+
+def new_session(caller: Caller, limits: SessionLimits, now: float) -> tuple[str, Session]:
+    """Return the secret, to be given to the browser once, and the row."""
+    assert not caller.session, "a session begins no session"
+    secret = PREFIX + secrets.token_urlsafe(32)
+    end = now + limits.whole_s
+    session = Session(
+        id=secrets.token_hex(4),
+        sha256=sha256_of(secret),
+        subject=caller.subject,
+        roles=caller.roles,
+        tenant=caller.tenant,
+        token=caller.token,
+        issuer=caller.issuer,
+        made_at=now,
+        used_at=now,
+        expires_at=min(end, caller.expires_at) if caller.expires_at else end,
+    )
+    return secret, session
+
+
+def caller_of_session(
+    session: Session, token: Token | None, limits: SessionLimits, issuer: str, now: float
+) -> Caller | None:
+    """Return the session's holder as it may act now, or None.
+
+    `token` is the row of the local token that began it. `issuer` is the provider that the site
+    believes now; sessions of another one are over.
+    """
+    if not session.is_valid(limits, now):
+        return None
+    roles, tenant = session.roles, session.tenant
+    if session.token:
+        if token is None or token.id != session.token or not token.is_valid(now):
+            return None
+        roles, tenant = frozenset({token.role}), token.tenant
+    elif not issuer or session.issuer != issuer:
+        return None
+    return Caller(
+        subject=session.subject,
+        roles=roles,
+        tenant=tenant,
+        via=f"session {session.id}",
+        token=session.token,
+        issuer=session.issuer,
+        session=session.id,
+        signed_in_at=session.made_at,
+    )
+
+
+def is_fresh(caller: Caller, limits: SessionLimits, now: float) -> bool:
+    """Return whether a token was shown with the request, or shortly before it."""
+    return not caller.session or 0.0 <= now - caller.signed_in_at <= limits.proof_s
+
+
+def use_is_due(session: Session, limits: SessionLimits, now: float) -> bool:
+    """Return whether this use has to be written down."""
+    return now - session.used_at >= min(USED_LATE_S, limits.idle_s / 10)

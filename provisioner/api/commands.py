@@ -1,0 +1,306 @@
+"""Which command of the command line each route is, and the description that the program loads.
+
+The command line is a client: it knows routes by a file that is made of the table here, so that it
+starts without loading a server. `python -m pytest tests/cli/test_surface.py` holds the two equal;
+with RECORD_GOLDEN=1 it writes the file anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from provisioner.api.openapi import WORDS
+from provisioner.api.route import Dry, Route
+
+SCALARS: Mapping[type, str] = {str: "text", int: "integer", float: "number", bool: "flag"}
+# fields whose text is in a file, and the options that name it
+FILES = {
+    "thresholds": "--thresholds",
+    "ca": "--ca-file",
+    "expected": "--file",
+    "secret": "--secret-file",
+}
+# options that are given several times are named for one of their values
+SINGULAR = {"kinds": "--kind", "nodes": "--node", "cards": "--card", "networks": "--range"}
+PAGED = ("limit", "cursor", "where")  # every list command has its own options for these
+EXAMPLES: Mapping[str, str] = {
+    "node": "su0-n03",
+    "switch": "leaf-su0-r0",
+    "tenant": "red",
+    "certificate": "su0-n03",
+    "campaign": "c0001",
+    "case": "su0-n03-c0001",
+    "rack": "su0-rack1",
+    "release": "spectrum-x-1.2.0",
+    "newer": "spectrum-x-1.3.0",
+    "operation": "r12",
+    "request": "r12",
+    "token": "3f2a9c01",
+    "session": "81c2d07e",
+    "webhook": "pager",
+}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A route as a command. `words`: fields of the body that follow the path's as arguments."""
+
+    name: str  # "node reclaim"
+    words: tuple[str, ...] = ()
+    destructive: bool = False  # it shows what it would do, and asks
+    destructive_with: str = ""  # the option with which alone it is
+    example: str = ""  # what follows the name; "": made of the path and the route's example
+
+
+C = Command
+COMMANDS: Mapping[str, Command] = {
+    "list_nodes": C("node list", example="--where 'state=quarantined and rack=su0-*' --sort state"),
+    "show_node": C("node show"),
+    "retry_node": C("node retry"),
+    "reclaim_node": C("node reclaim", destructive=True, example="su0-n03 --for-repair"),
+    "summarise": C("node summary"),
+    "show_parts": C("node parts"),
+    "show_plan": C("node plan"),
+    "show_report": C("node report"),
+    "list_actions": C("node actions", example="su0-n03 --limit 20"),
+    "explain_node": C("explain"),
+    "show_inventory": C("node inventory", example="su0-n03 -o yaml"),
+    "show_erasure": C("node erasure"),
+    "show_proof": C("node proof"),
+    "rejudge_nodes": C("node rejudge", ("node",), example="su0-n03 --thresholds new.yaml"),
+    "take_node_ports": C("node take", destructive=True),
+    "show_node_certificate": C("node certificate"),
+    "list_switches": C("switch list"),
+    "show_switch": C("switch show"),
+    "list_drift": C("drift", example="--select 'rack=su0-*'"),
+    "list_debt": C("debt"),
+    "show_cohorts": C("cohort show"),
+    "compare_cohorts": C("cohort compare", example="--before 3f2a9c --after 81c2d0"),
+    "list_tenants": C("tenant list"),
+    "show_tenant": C("tenant show"),
+    "put_tenant": C("tenant apply", example="red --nodes 4 --dry-run"),
+    "shrink_tenant": C("tenant shrink", destructive=True, example="red --to 2 --node su0-n03"),
+    "settle_tenant": C("tenant settle"),
+    "audit_tenants": C("tenant audit"),
+    "delete_tenant": C("tenant delete", destructive=True),
+    "list_certificates": C("certificate list", example="--node su0-n03"),
+    "show_certificate": C("certificate show"),
+    "show_attestation": C("certificate export", example="su0-n03 --out su0-n03.json"),
+    "revoke_certificate": C(
+        "certificate revoke", destructive=True, example="su0-n03 --reason 'the wrong cable'"
+    ),
+    "list_revocations": C("certificate revocations", example="--out revocations.json"),
+    "list_keys": C("certificate keys", example="--pem"),
+    "rotate_key": C("certificate rotate", destructive=True, example="--compromised"),
+    "list_campaigns": C("campaign list"),
+    "create_campaign": C(
+        "campaign create",
+        example="--release spectrum-x-1.3.0 --select kind=host --policy slow.yaml",
+    ),
+    "show_campaign": C("campaign show"),
+    "preview_campaign": C("campaign preview"),
+    "preview_campaign_rollback": C("campaign preview-rollback"),
+    "start_campaign": C("campaign start", example="c0001 --confirm 'host.bios 2.1'"),
+    "pause_campaign": C("campaign pause", example="c0001 --reason 'the fabric is busy'"),
+    "resume_campaign": C("campaign resume"),
+    "abort_campaign": C("campaign abort", destructive=True, example="c0001 --reason 'later'"),
+    "rollback_campaign": C("campaign rollback", destructive=True),
+    "show_campaign_report": C("campaign report"),
+    "rehearse_campaign": C("campaign rehearse", example="c0001 --nodes 4"),
+    "accept_campaign_metric": C("campaign accept", ("metric",), example="c0001 nccl_all_reduce"),
+    "defer_campaign_node": C("campaign defer", example="c0001 su0-n03 --until 2026-12-24T18:00"),
+    "skip_campaign_node": C("campaign skip", example="c0001 su0-n03 --reason 'it is on loan'"),
+    "again_campaign_node": C("campaign again"),
+    "list_pins": C("pin list"),
+    "set_pin": C(
+        "pin set",
+        ("scope", "name"),
+        example="rack su0-rack1 --release spectrum-x-1.2.0 --reason 'a pilot' --until 2026-12-24",
+    ),
+    "remove_pin": C("pin remove", ("scope", "name"), destructive=True, example="rack su0-rack1"),
+    "list_cases": C("case list", example="--open --node su0-n03"),
+    "show_case": C("case show"),
+    "open_case": C("case open", example="su0-n03 --reason 'GPU 5 fell off the bus'"),
+    "open_rack": C("case open-rack", destructive=True, example="su0-rack1 --reason 'a leak below'"),
+    "accept_case": C("case accept"),
+    "defer_case": C("case defer", example="su0-n03-c0001 --until 2026-12-24T18:00"),
+    "returned_case": C("case returned", example="su0-n03-c0001 --work 'GPU_SXM_5 replaced'"),
+    "replace_case": C("case replace", destructive=True),
+    "retire_case": C("case retire", destructive=True, example="su0-n03-c0001 --why 'too old'"),
+    "close_case": C("case close", example="su0-n03-c0001 --why 'nothing was wrong'"),
+    "rma_case": C("case rma", ("number",), example="su0-n03-c0001 RMA-4711"),
+    "spare_case": C("case spare", example="su0-n03-c0001 --kind gpu --serial 1650000000042"),
+    "tell_case": C("case tell"),
+    "show_case_bundle": C("case bundle", example="su0-n03-c0001 --out case.tar.gz"),
+    "list_notices": C("notice list", example="--kind failure"),
+    "show_repairs": C("case report", example="--days 90"),
+    "list_alerts": C("alert list", example="--node su0-n03"),
+    "override_alert": C(
+        "alert override", ("id",), example="su0-n03 FanFailed --hours 24 --why 'a fan is ordered'"
+    ),
+    "clear_alert": C("alert clear", ("id",), example="su0-n03 FanFailed --why 'it was replaced'"),
+    "list_releases": C("release list"),
+    "show_release": C("release show"),
+    "show_moves": C("release compare"),
+    "list_artifacts": C("artifact list"),
+    "show_health": C("health"),
+    "show_me": C("whoami"),
+    "list_operations": C("operation list", example="--status active"),
+    "show_operation": C("operation show"),
+    "list_requests": C("request list", example="--waiting"),
+    "approve_request": C("request approve", example="r12 --note 'agreed with the tenant'"),
+    "refuse_request": C("request refuse", example="r12 --note 'not this week'"),
+    "list_events": C("event list", example="--node su0-n03 --limit 20"),
+    "stream_events": C("event watch", example="--kind state"),
+    "list_audit": C("audit list", example="--limit 20"),
+    "show_audit_head": C("audit head"),
+    "list_webhooks": C("webhook list"),
+    "list_dead_letters": C("webhook dead"),
+    "add_webhook": C("webhook add", example="pager --url https://hooks.example/x --kind 'alert*'"),
+    "remove_webhook": C("webhook remove", destructive=True),
+    "resend_dead_letters": C("webhook again", example="pager --seq 4711"),
+    "drop_dead_letters": C("webhook drop", destructive=True, example="pager --seq 4711"),
+    "pause_webhook": C("webhook pause", example="pager --why 'its server moves'"),
+    "resume_webhook": C("webhook resume"),
+    "rotate_webhook_secret": C("webhook rotate", example="pager --done"),
+    "list_differences": C("recovery list"),
+    "settle_difference": C(
+        "recovery settle", ("subject", "word"), destructive=True, example="su0-n03 keep"
+    ),
+    "finish_recovery": C("recovery finish"),
+    "list_agents": C("agents list"),
+    "show_authority": C("agents ca", example="--kernel https://10.0.0.1:6385"),
+    "show_watch": C("watch status", ("node",)),
+    "accept_clock": C("clock accept", destructive=True),
+    "keep_factory_logins": C("case factory", example="--file expected.yaml"),
+    "take_nodes_in": C(
+        "intake",
+        destructive_with="take",
+        example="--file expected.yaml --range 10.0.0.0/24 --dry-run",
+    ),
+    "list_sessions": C("session list"),
+    "end_other_session": C("session end", destructive=True),
+    "end_sessions": C("session end-all", ("subject",), destructive=True, example="ada"),
+    "list_tokens": C("token list"),
+    "create_token": C("token create", example="--subject ada --role operator --days 90"),
+    "revoke_token": C("token revoke", destructive=True),
+}
+# pages and pictures for a browser, its cookie, and what a local command shows better
+WITHOUT_COMMAND = frozenset(
+    {
+        "show_docs",
+        "show_docs_file",
+        "show_openapi",
+        "begin_session",
+        "end_session",
+        "show_fleet",
+        "show_fleet_map",
+        "list_checks",
+    }
+)
+
+
+def describe(routes: Sequence[Route]) -> dict[str, dict[str, Any]]:
+    """Return what the command line needs to know of each command, as JSON's values."""
+    described = {}
+    for route in routes:
+        if route.name not in WITHOUT_COMMAND:
+            command = COMMANDS[route.name]
+            described[command.name] = _describe(route, command)
+    return described
+
+
+def _describe(route: Route, command: Command) -> dict[str, Any]:
+    answer = next(iter(route.answers.values()))
+    items = answer.model_fields.get("items")
+    query = {n: f for n, f in route.query.model_fields.items() if route.query is not Dry}
+    fields = route.query.model_fields
+    told: dict[str, Any] = {
+        "name": route.name,
+        "verb": route.verb,
+        "path": route.path,
+        "summary": route.summary,
+        "roles": sorted(r.value for r in route.roles),
+        "words": [(w, WORDS[w], True) for w in re.findall(r"\{(\w+)\}", route.path)],
+        "query": [_option(n, f) for n, f in query.items() if n not in PAGED],
+        "example": f"{command.name} {command.example or _example(route)}".strip(),
+    }
+    body = {} if route.body is None else dict(route.body.model_fields)
+    named = {**query, **body}
+    told["words"] += [
+        (n, named[n].description or "", named[n].is_required()) for n in command.words
+    ]
+    if route.body is not None:
+        told["body"] = [_option(n, f) for n, f in body.items()]
+    if items is not None and route.verb == "GET":
+        told["list"] = _row_fields(items)
+        told["paged"] = "cursor" in fields
+        told["filters"] = "where" in fields
+        told["limits"] = "limit" in fields
+    for name, holds in (
+        ("changes", route.changes),
+        ("recorded", route.recorded),
+        ("destructive", command.destructive),
+        ("entity", route.entity and route.changes),
+    ):
+        if holds:
+            told[name] = True
+    if command.destructive_with:
+        told["destructive_with"] = command.destructive_with
+    if route.media != "application/json":
+        told["media"] = route.media
+    return told
+
+
+def _example(route: Route) -> str:
+    return " ".join(EXAMPLES[w] for w in re.findall(r"\{(\w+)\}", route.path))
+
+
+def _row_fields(items: FieldInfo) -> list[str]:
+    """Return the names of a list's columns, in the order of the record."""
+    (row, *_) = get_args(items.annotation)
+    return list(row.model_fields) if isinstance(row, type) and issubclass(row, BaseModel) else []
+
+
+def _option(name: str, field: FieldInfo) -> dict[str, Any]:
+    kind, many, choices = _kind(field.annotation)
+    told: dict[str, Any] = {"name": name, "kind": kind, "help": field.description or ""}
+    if many:
+        told["many"] = True
+        if name in SINGULAR:
+            told["flag"] = SINGULAR[name]
+    if choices:
+        told["choices"] = choices
+    if field.is_required():
+        told["required"] = True
+    if name in FILES:
+        told |= {"kind": "file", "flag": FILES[name]}
+    if choices == ["true", "false"]:
+        told["kind"] = "flag"
+        del told["choices"]
+    if name in ("until", "begins_at", "ends_at"):
+        told["kind"] = "time"
+    return told
+
+
+def _kind(annotation: Any) -> tuple[str, bool, list[str]]:
+    """Return how a value is given on the command line, whether several are, and the choices."""
+    origin = get_origin(annotation)
+    parts = [a for a in get_args(annotation) if a is not NoneType]
+    if origin in (Union, UnionType) and len(parts) == 1:
+        return _kind(parts[0])
+    if origin in (tuple, list) and _kind(parts[0])[0] == "text":
+        return "text", True, []
+    if origin is Literal:
+        return "text", False, [str(word) for word in get_args(annotation) if word]
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return "text", False, [word.value for word in annotation]
+    return SCALARS.get(annotation, "document"), False, []

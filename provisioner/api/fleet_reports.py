@@ -1,0 +1,184 @@
+"""Routes that compare nodes with what they should be and with one another: drift, pending resets,
+cohorts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from provisioner.api.parts import Ask, Reply
+from provisioner.api.problem import missing, no
+from provisioner.api.route import VIEWERS, Route
+from provisioner.model.base import Record
+from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.cohort import Baseline, Sample
+from provisioner.model.input_error import InputError
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node, State
+from provisioner.planning.campaigns import release_drift
+from provisioner.planning.campaigns.release_drift import DebtLine, DriftLine
+from provisioner.planning.campaigns.select_expression import select
+from provisioner.planning.certification.cohort import Outlier, Policy, find_outliers
+from provisioner.planning.certification.regression import (
+    Comparison,
+    RegressionPolicy,
+    compare_metrics,
+)
+from provisioner.planning.path.history import build_history
+from provisioner.store.repositories.campaign_rows import CampaignRows
+
+TAG = "fleet"
+SAMPLES_MAX = 200_000
+DIGITS_SHOWN = 12  # of a version set's digest: what a person types
+
+
+class Chosen(Record):
+    """Which nodes."""
+
+    select: str = Field("all", max_length=2000, description="An expression: rack=su0-*.")
+
+
+class DriftList(Record):
+    """Nodes that do not run what they are to run."""
+
+    items: tuple[DriftLine, ...]
+
+
+class DebtList(Record):
+    """What is written and does not run yet, and certificates of serving nodes that ended."""
+
+    items: tuple[DebtLine, ...]
+
+
+class CohortQuery(Record):
+    """Which nodes are compared."""
+
+    profile: str = Field("", max_length=128, description="Only nodes of this profile.")
+
+
+class ComparisonQuery(CohortQuery):
+    """Which version sets are compared, by the beginning of their digests."""
+
+    before: str = Field("", max_length=64, description="Version set, as cohorts are listed.")
+    after: str = Field("", max_length=64, description="Version set, as cohorts are listed.")
+
+
+class Cohort(Record):
+    """Nodes that are alike: one profile and one set of versions."""
+
+    profile: str
+    versions: str
+    nodes: int
+    sound: int = Field(description="Nodes without a fault: only they teach.")
+
+
+class Cohorts(Record):
+    """The fleet's comparison."""
+
+    cohorts: tuple[Cohort, ...]
+    baselines: tuple[Baseline, ...]
+    outliers: tuple[Outlier, ...]
+
+
+class Comparisons(Record):
+    """Each metric before and after a change of versions."""
+
+    items: tuple[Comparison, ...]
+
+
+async def list_drift(ask: Ask) -> Reply:
+    """Return the nodes whose release or versions are not those of their target."""
+    nodes, inventories = await _read_chosen(ask)
+    book = CampaignRows(ask.parts.store)
+    targets = {c.id: c.target for c in await book.campaigns()}
+    under_way: Mapping[str, tuple[CampaignRow, str]] = {
+        r.node: (r, targets[r.campaign]) for r in await book.active_rows()
+    }
+    pins = await book.pins()
+    matrix = ask.parts.matrix
+    lines = release_drift.find_drift(nodes, inventories, matrix, pins, under_way, ask.now)
+    return Reply(DriftList(items=lines))
+
+
+async def list_debt(ask: Ask) -> Reply:
+    """Return staged versions with the reset that activates them, and certificates that lapsed."""
+    store = ask.parts.store
+    nodes, inventories = await _read_chosen(ask)
+    staged = {n.id: build_history(await store.entries(n.id), "").staged for n in nodes}
+    serving = [n for n in nodes if n.state is State.RELEASED]
+    held = {n.id: await store.certificate(n.certificate) for n in serving}
+    revoked = {r.certificate for r in await store.revocations()}
+    certificates = {n: c for n, c in held.items() if c is not None}
+    lapsed = release_drift.find_lapsed_certificates(serving, certificates, revoked, ask.now)
+    return Reply(DebtList(items=(*release_drift.find_debt(inventories, staged), *lapsed)))
+
+
+async def _read_chosen(ask: Ask) -> tuple[tuple[Node, ...], dict[str, Inventory]]:
+    store = ask.parts.store
+    try:
+        nodes = select(ask.query.select, await store.nodes(), "select")
+    except InputError as error:
+        detail = f"{error.where}: {error.problem}"
+        raise no(400, "select", "The expression cannot be read", error.remedy, detail) from None
+    seen = {n.id: await store.inventory(n.id) for n in nodes}
+    return nodes, {name: found for name, found in seen.items() if found is not None}
+
+
+async def show_cohorts(ask: Ask) -> Reply:
+    """Return cohorts, the floors that were learned, and nodes that are unlike their own."""
+    samples, learned = await _read_samples(ask)
+    every = Counter((s.profile, s.versions[:DIGITS_SHOWN]) for s in samples)
+    sound = Counter((s.profile, s.versions[:DIGITS_SHOWN]) for s in samples if s.sound)
+    cohorts = tuple(
+        Cohort(profile=key[0], versions=key[1], nodes=every[key], sound=sound[key])
+        for key in sorted(every)
+    )
+    worst = tuple(find_outliers([s for s in samples if s.sound], Policy()))
+    return Reply(Cohorts(cohorts=cohorts, baselines=tuple(learned), outliers=worst))
+
+
+async def compare_cohorts(ask: Ask) -> Reply:
+    """Return whether a change of versions made nodes worse, each node against itself."""
+    samples, _ = await _read_samples(ask)
+    sides = [_measured(samples, side) for side in (ask.query.before, ask.query.after)]
+    return Reply(Comparisons(items=compare_metrics(sides[0], sides[1], RegressionPolicy())))
+
+
+def _measured(samples: Sequence[Sample], versions: str) -> dict[str, dict[str, float]]:
+    mine = [s for s in samples if s.versions.startswith(versions)]
+    if not mine or len({s.versions for s in mine}) > 1:
+        problem = "No version set begins so" if not mine else "Several version sets begin so"
+        raise no(400, "versions", problem, "See `provisioner cohort show`.", versions)
+    return {s.node: dict(s.measured) for s in mine}
+
+
+async def _read_samples(ask: Ask) -> tuple[list[Sample], Sequence[Baseline]]:
+    store, profile = ask.parts.store, ask.query.profile
+    profiles = {n.profile for n in await store.nodes() if n.profile}
+    if profile and profile not in profiles:
+        raise missing("profile among the nodes")
+    samples: list[Sample] = []
+    for name in [profile] if profile else sorted(profiles):
+        samples += await store.samples(name, None, SAMPLES_MAX)
+    return samples, await store.baselines(profile)
+
+
+ROUTES = (
+    Route("GET", "/drift", "list_drift", TAG,
+          "Nodes that do not run what they are to run: by campaign, pin, or the fleet's release.",
+          VIEWERS, list_drift, {200: DriftList}, query=Chosen, heavy=True),
+    Route("GET", "/debt", "list_debt", TAG,
+          "What is written and does not run yet, and which reset it waits for.", VIEWERS,
+          list_debt, {200: DebtList}, query=Chosen, heavy=True),
+    Route("GET", "/cohorts", "show_cohorts", TAG,
+          "Cohorts, floors that were learned, and nodes that are unlike their own.", VIEWERS,
+          show_cohorts, {200: Cohorts}, query=CohortQuery, heavy=True,
+          refusals={404: "No node has this profile."}),
+    Route("GET", "/cohorts/comparison", "compare_cohorts", TAG,
+          "Whether a change of versions made nodes worse, each node against itself.", VIEWERS,
+          compare_cohorts, {200: Comparisons}, query=ComparisonQuery, heavy=True,
+          refusals={404: "No node has this profile."}),
+)  # fmt: skip

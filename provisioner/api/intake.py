@@ -1,0 +1,286 @@
+"""The route by which racked nodes are taken in: BMCs are found, recognised on the list, stored.
+
+The list brings factory passwords. They go sealed into the vault before the request is written down,
+so that its row names them only; whoever approves it later needs no list.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field
+from sqlalchemy import Connection
+
+from provisioner.adapters.redfish.discovery import (
+    ADDRESSES_MAX,
+    Network,
+    Probe,
+    probe_all,
+    scan,
+    ssdp,
+)
+from provisioner.api.changes import Forecast, Outcome, failed, objection
+from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.problem import no
+from provisioner.api.route import OPERATORS, Route
+from provisioner.execution.observe.intake import Secrets, Taken, complete, find, take_in
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.base import Record
+from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.expected import Expected
+from provisioner.model.input_error import InputError
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Gap
+from provisioner.planning.intake import expected_text
+from provisioner.planning.intake.pairing import name_causes
+from provisioner.planning.lifecycle.operator_requests import take_ports
+from provisioner.ports import BmcTransport, Credentials, Secret
+from provisioner.store.rows.request_writes import write_node_request
+
+TAG = "intake"
+SEALED = "intake"  # beginning of the vault's names of lists that wait
+BODY_MAX = 32 * 1024 * 1024  # bytes; a list of 65,536 nodes with ten cards each is some 25 MB
+BMCS_MAX = 100_000
+NETWORKS_MAX = 64
+
+
+class IntakeList(Record):
+    """The body of an intake: the expected-hardware list, and where BMCs are looked for."""
+
+    expected: str = Field(
+        min_length=1, max_length=BODY_MAX, repr=False,
+        description="The expected-hardware list as YAML or JSON, with its passwords in it.",
+    )  # fmt: skip
+    bmc: tuple[str, ...] = Field((), max_length=BMCS_MAX, description="URLs of further BMCs.")
+    networks: tuple[str, ...] = Field(
+        (), max_length=NETWORKS_MAX, description="Networks whose addresses are probed: 10.0.0.0/24."
+    )
+    port: int = Field(443, ge=1, le=65535, description="The port that is probed in networks.")
+    ssdp: bool = Field(default=False, description="Ask by multicast too.")
+    take: tuple[str, ...] = Field(
+        (), max_length=10_000,
+        description="Nodes whose ports may be moved out of the network they are in now.",
+    )  # fmt: skip
+
+
+async def ask_intake(ask: Ask) -> Reply:
+    """Ask for an intake."""
+    body: IntakeList = ask.body
+    if ask.parts.vault is None or ask.parts.transport is None:
+        raise no(409, "intake", "This process reaches no BMC", "Ask the daemon.")
+    try:
+        expected = expected_text.parse("expected", body.expected)
+        _secrets(expected)
+        networks = [_network(text) for text in body.networks]
+        for url in body.bmc:
+            _check_url(url)
+    except InputError as error:
+        detail = f"{error.where}: {error.problem}"
+        raise no(400, "expected", "The list cannot be used", error.remedy, detail) from None
+    told: dict[str, Any] = body.model_dump(mode="json", exclude={"expected"})
+    told |= {"site": expected.site, "nodes": len(expected.nodes)}
+    if ask.dry_run:
+        return await _forecast(ask, expected, networks)
+    told["sealed"] = f"{SEALED}/{uuid.uuid4().hex}"
+    await ask.parts.vault.put(told["sealed"], "list", Secret(body.expected))
+    return await ask.parts.works.ask(ask, ChangeKind.NODE_INTAKE, expected.site, "", told)
+
+
+async def _forecast(ask: Ask, expected: Expected, networks: Sequence[Network]) -> Reply:
+    """Answer what would be taken in: addresses are probed, no password is changed."""
+    taken, silent = await _run(ask.parts, expected, ask.body, networks, keep=False)
+    result = _result(expected, taken, silent)
+    lines = [f"{len(taken.new)} nodes would be taken in, {len(taken.known)} are known already."]
+    lines += [
+        f"{name}: its ports are moved into the maintenance network from the network they are in, "
+        "which cuts off its user there; then its disks are erased."
+        for name in ask.body.take
+    ]
+    shown = OperationView(
+        id="", kind=ChangeKind.NODE_INTAKE.value, subject=expected.site, state="dry_run",
+        opened_at=ask.now, result={"lines": lines, **result},
+    )  # fmt: skip
+    return Reply(shown)
+
+
+async def change_intake(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry it out; each node is stored with its logins, and the daemon goes on from there."""
+    told = asked.arguments
+    if asked.kind is ChangeKind.NODE_TAKE:
+        against = await _take(parts, [asked.subject], asked.asked_by)
+        return failed(*against) if against else Outcome(RequestState.DONE, {"node": asked.subject})
+    assert parts.vault is not None
+    sealed = await parts.vault.current(str(told["sealed"]))
+    if sealed is None:
+        return objection(asked.subject, "its list is gone", "Send the list again.")
+    expected = expected_text.parse("expected", sealed[1].reveal())
+    fields = {k: told[k] for k in ("bmc", "networks", "port", "ssdp", "take")}
+    body = IntakeList.model_validate({"expected": "sealed", **fields}, strict=False)
+    networks = [_network(text) for text in body.networks]
+    taken, silent = await _run(parts, expected, body, networks, keep=True)
+    refused = await _take(parts, body.take, asked.asked_by)
+    await parts.vault.remove(str(told["sealed"]))
+    result = _result(expected, taken, (*silent, *refused))
+    return Outcome(RequestState.DONE, result)
+
+
+async def _run(
+    parts: ApiParts,
+    expected: Expected,
+    body: IntakeList,
+    networks: Sequence[Network],
+    *,
+    keep: bool,
+) -> tuple[Taken, tuple[Blocker, ...]]:
+    """Find and pair BMCs, and store what is complete if `keep`; with what did not answer."""
+    assert parts.transport is not None
+    assert parts.vault is not None
+    gaps: list[Gap] = []
+    urls = [*body.bmc, *(n.bmc.url for n in expected.nodes if n.bmc.url)]
+    probes = await _probes(parts.transport, urls, networks, body, gaps)
+    secrets, now = _secrets(expected), parts.clock.now()
+    vault: Credentials | None = parts.vault if keep else None
+    assembly, found, silent = await find(
+        parts.transport, parts.store, vault, expected, secrets, probes, now
+    )
+    unanswered = (*silent, *map(_unanswered, gaps))
+    if not keep:
+        known = {n.id for n in await parts.store.nodes()}
+        new = complete(expected, assembly)
+        return Taken(new, tuple(sorted(known)), assembly.blockers), unanswered
+    taken = await take_in(parts.store, parts.vault, expected, secrets, assembly, found, now)
+    return taken, unanswered
+
+
+async def _probes(
+    transport: BmcTransport,
+    urls: Sequence[str],
+    networks: Sequence[Network],
+    body: IntakeList,
+    gaps: list[Gap],
+) -> list[Probe]:
+    """Return every address that answers: named ones, those of networks, and by multicast."""
+    found = {p.url: p for p in await probe_all(transport, urls, gap_seen=gaps.append)}
+    for network in networks:
+        for probe in await scan(transport, network, body.port, lambda _done, _all: None):
+            found.setdefault(probe.url, probe)
+    if body.ssdp:
+        for probe in await probe_all(transport, await ssdp()):
+            found.setdefault(probe.url, probe)
+    return list(found.values())
+
+
+def _unanswered(gap: Gap) -> Blocker:
+    """A named address behind which no Redfish service answered."""
+    unblock = f"Check address, cable and power; look at it with `provisioner inspect {gap.source}`."
+    return Blocker(reason=gap.reason, subject=gap.source, detail=gap.detail, unblock=unblock)
+
+
+def _result(expected: Expected, taken: Taken, silent: Sequence[Blocker]) -> dict[str, Any]:
+    blockers = name_causes(expected, taken.blockers, tuple(silent))
+    return {
+        "taken_in": [n.id for n in taken.new],
+        "known": list(taken.known),
+        "blockers": [b.model_dump(mode="json") for b in blockers],
+    }
+
+
+def _secrets(expected: Expected) -> Secrets:
+    """Return the list's passwords. Raises InputError for one that is not in the list itself."""
+    factory, switches = {}, {}
+    for vendor, login in expected.factory_credentials.items():
+        if not login.password:
+            raise _absent(f"factory_credentials.{vendor}")
+        factory[vendor] = (login.username, Secret(login.password))
+    for node in (n for n in expected.nodes if n.username):
+        if not node.password:
+            raise _absent(node.name)
+        switches[node.name] = (node.username, Secret(node.password))
+    return Secrets(factory=factory, switches=switches)
+
+
+def _absent(where: str) -> InputError:
+    remedy = "Send the passwords themselves: the daemon reads neither your environment nor files."
+    return InputError("expected", where, "it has no password", remedy)
+
+
+def _network(text: str) -> Network:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        raise InputError("networks", text[:80], str(error)[:200], "Write 10.0.0.0/24.") from None
+    if network.num_addresses > ADDRESSES_MAX:
+        problem = f"{network.num_addresses} addresses are too many to probe"
+        raise InputError("networks", text, problem, "Name a /16 or smaller, such as one pod's.")
+    return network
+
+
+def _check_url(url: str) -> None:
+    """Raise InputError unless it is the origin of a Redfish service, without credentials."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise InputError("bmc", url[:80], "not an http(s) address", "Write https://HOST:PORT.")
+    if parts.username or parts.password:
+        remedy = "Factory credentials stand on the expected-hardware list."
+        raise InputError("bmc", parts.hostname or "", "it must not hold credentials", remedy)
+
+
+async def ask_take(ask: Ask) -> Reply:
+    """Ask that the daemon may move a node's ports."""
+    node = await ask.node()
+    return await ask.parts.works.ask(ask, ChangeKind.NODE_TAKE, node.id, "", {})
+
+
+async def foresee_take(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return what is done to a node whose ports are given to the daemon."""
+    node = await parts.store.node(asked.subject)
+    changed = "there is no such node" if node is None else take_ports(node, parts.clock.now())
+    if isinstance(changed, str):
+        return Forecast(blockers=objection(asked.subject, changed, "Leave it.").blockers)
+    line = (
+        f"{asked.subject}: its ports are moved into the maintenance network from the network they "
+        "are in, which cuts off its user there; then its disks are erased."
+    )
+    return Forecast((line,))
+
+
+async def _take(parts: ApiParts, names: Sequence[str], by: str) -> tuple[Blocker, ...]:
+    """Give nodes' ports to the daemon, all of those named or none; return what is in the way."""
+    now, given, refused = parts.clock.now(), list[Node](), list[Blocker]()
+    for name in dict.fromkeys(names):
+        node = await parts.store.node(name)
+        changed = "no node of this name was taken in" if node is None else take_ports(node, now)
+        if isinstance(changed, str):
+            refused += objection(name, changed, "Leave it out of --take.").blockers
+        else:
+            given.append(changed)
+    if given and not refused:
+        await parts.store.write(partial(_write_taken, nodes=given, by=by, now=now))
+    return tuple(refused)
+
+
+def _write_taken(connection: Connection, nodes: Sequence[Node], by: str, now: float) -> None:
+    for node in nodes:
+        write_node_request(connection, node, RequestCarriedOut(request="take", by=by), now)
+
+
+_ASKED = {200: OperationView, 202: OperationView}
+ROUTES = (
+    Route("POST", "/intake", "take_nodes_in", TAG,
+          "Take racked nodes in: they are stored, and the daemon goes on from there.", OPERATORS,
+          ask_intake, _ASKED, body=IntakeList, body_max=BODY_MAX,
+          example={"expected": "site: x\nnodes: []\n"}),
+    Route("POST", "/nodes/{node}/take", "take_node_ports", TAG,
+          "Let the daemon move a stranger's ports from the network they are in, and erase it.",
+          OPERATORS, ask_take, _ASKED, refusals={409: "Its ports are the daemon's already."}),
+)  # fmt: skip

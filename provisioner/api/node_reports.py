@@ -1,0 +1,196 @@
+"""Routes that report on nodes: in plain words, inventory, erasure, release proof, and what stored
+evidence would be judged to be now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from provisioner import checks
+from provisioner.api.parts import Ask, Reply
+from provisioner.api.problem import missing, no
+from provisioner.api.route import VIEWERS, Route
+from provisioner.checks.threshold_data import Limits
+from provisioner.control.node.explaining import situation
+from provisioner.execution.validate.judging import judging_context
+from provisioner.model.base import Record
+from provisioner.model.erasure import ErasureReport
+from provisioner.model.health import CheckResult
+from provisioner.model.input_error import InputError
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.tenant import ReleaseProof
+from provisioner.planning.certification.rejudging import Rejudgement, rejudge_report
+from provisioner.planning.erasure.erasure import PAYLOAD_TYPE, certificate, certificate_text
+from provisioner.planning.lifecycle.explain import Explanation, explain
+from provisioner.planning.matrix import thresholds_text
+from provisioner.planning.release.release_proof import objections
+
+TAG = "nodes"
+THRESHOLDS_MAX = 200_000  # characters; a site's own thresholds are some hundred lines
+
+
+class NodeExplanation(Explanation):
+    """A node in plain words: what it is, why it is there, what comes next, what unblocks it."""
+
+
+class ErasureView(Record):
+    """The last erasure of a node: as text, and as a signed DSSE envelope."""
+
+    text: str
+    envelope: dict[str, Any]
+
+
+class ProofView(Record):
+    """The proof of a node's last release, and what speaks against it."""
+
+    proof: ReleaseProof
+    valid: bool
+    objections: tuple[str, ...]
+
+
+class RejudgeQuestion(Record):
+    """The body of a judgement: of which node, and under which thresholds."""
+
+    node: str = Field("", max_length=128, description="Of this node only; empty: of every node.")
+    thresholds: str | None = Field(
+        None,
+        max_length=THRESHOLDS_MAX,
+        description="Thresholds to judge by, YAML (docs/thresholds.md); else the daemon's own.",
+    )
+
+
+class RejudgedResult(Record):
+    """One result, as it was and as it would be now."""
+
+    check: str
+    was: str
+    now: CheckResult
+
+
+class RejudgedNode(Record):
+    """The results of one node's last validation, judged again."""
+
+    node: str
+    reported_at: float
+    judged: int
+    changed: int
+    worse: int
+    results: tuple[RejudgedResult, ...]
+
+
+class RejudgementReport(Record):
+    """Everything that was judged again. Nothing was changed by it."""
+
+    changed: int
+    worse: int = Field(description="Results that passed and would not pass now.")
+    nodes: tuple[RejudgedNode, ...]
+
+
+async def show_explanation(ask: Ask) -> Reply:
+    """Return what a person wants to know of a node, in sentences."""
+    node = await ask.node()
+    found = explain(await situation(ask.parts.store, node, ask.parts.plans, ask.now))
+    return Reply(NodeExplanation(**dict(found)))
+
+
+async def show_inventory(ask: Ask) -> Reply:
+    """Return what was last read of a node."""
+    node = await ask.node()
+    seen = await ask.parts.store.inventory(node.id)
+    if seen is None:
+        raise missing("inventory of this node yet")
+    return Reply(seen)
+
+
+async def show_erasure(ask: Ask) -> Reply:
+    """Return the node's last erasure report, signed."""
+    node, signer = await ask.node(), ask.parts.signer
+    text = await ask.parts.store.evidence(node.erasure) if node.erasure else None
+    if text is None or signer is None:
+        raise missing("erasure report of this node")
+    report = ErasureReport.model_validate_json(text)
+    sealed = signer.seal(PAYLOAD_TYPE, certificate(report).encode())
+    return Reply(ErasureView(text=certificate_text(report).rstrip(), envelope=json.loads(sealed)))
+
+
+async def show_proof(ask: Ask) -> Reply:
+    """Return the proof of the node's last release."""
+    node = await ask.node()
+    proof = await ask.parts.store.proof(node.id)
+    if proof is None:
+        raise missing("release of this node")
+    against = objections(proof, await ask.parts.store.certificate(proof.certificate))
+    return Reply(ProofView(proof=proof, valid=not against, objections=against))
+
+
+async def show_rejudgement(ask: Ask) -> Reply:
+    """Return what stored evidence would be judged to be by today's judges and thresholds."""
+    thresholds = ask.parts.thresholds
+    if ask.body.thresholds is not None:
+        try:
+            thresholds = thresholds_text.parse("thresholds", ask.body.thresholds)
+        except InputError as error:
+            raise no(400, "thresholds", error.problem, error.remedy, error.where) from None
+    one = [await ask.node(ask.body.node)] if ask.body.node else None
+    nodes = []
+    for node in one or await ask.parts.store.nodes():
+        judged = await _judge_again(ask, node, thresholds)
+        if judged is not None:
+            nodes.append(judged)
+    if one and not nodes:
+        raise missing("report of this node yet")
+    changed, worse = sum(n.changed for n in nodes), sum(n.worse for n in nodes)
+    return Reply(RejudgementReport(changed=changed, worse=worse, nodes=tuple(nodes)))
+
+
+async def _judge_again(
+    ask: Ask, node: Node, thresholds: Mapping[str, Limits]
+) -> RejudgedNode | None:
+    parts = ask.parts
+    report = await parts.store.report(node.id)
+    inventory = await parts.store.inventory(node.id)
+    if report is None or inventory is None:
+        return None
+    context = await judging_context(
+        parts.store, parts.matrix, parts.settings, thresholds, node, inventory
+    )
+    digests = {r.evidence for r in report.results if r.evidence}
+    raw = {digest: await parts.store.evidence(digest) or "" for digest in digests}
+    results = list(rejudge_report(report, raw, checks.ALL, context))
+    return RejudgedNode(
+        node=node.id,
+        reported_at=report.ended_at,
+        judged=len(results),
+        changed=sum(r.changed for r in results),
+        worse=sum(r.worse for r in results),
+        results=tuple(_result(r) for r in results if r.changed),
+    )
+
+
+def _result(one: Rejudgement) -> RejudgedResult:
+    return RejudgedResult(check=one.check, was=one.was.value, now=one.now)
+
+
+ROUTES = (
+    Route("GET", "/nodes/{node}/explanation", "explain_node", TAG,
+          "What a node is, why it is there, what comes next, and what unblocks it.", VIEWERS,
+          show_explanation, {200: NodeExplanation}, heavy=True),
+    Route("GET", "/nodes/{node}/inventory", "show_inventory", TAG,
+          "Everything that was last read of a node.", VIEWERS, show_inventory, {200: Inventory}),
+    Route("GET", "/nodes/{node}/erasure", "show_erasure", TAG,
+          "What was erased of a node after its last tenant, device by device, signed.", VIEWERS,
+          show_erasure, {200: ErasureView}),
+    Route("GET", "/nodes/{node}/proof", "show_proof", TAG,
+          "What was seen when a node was last released to a tenant, and whether it is valid.",
+          VIEWERS, show_proof, {200: ProofView}),
+    Route("POST", "/rejudgement", "rejudge_nodes", TAG,
+          "Judge the stored evidence of a node, or of all, again. It changes nothing.", VIEWERS,
+          show_rejudgement, {200: RejudgementReport}, body=RejudgeQuestion, reads=True,
+          example={"node": "su0-n01"}, heavy=True,
+          refusals={404: "There is no such node, or no report of it."}),
+)  # fmt: skip

@@ -1,0 +1,147 @@
+"""Routes of a restore that is being settled: what differs between rows and leaves, a person's word
+on each difference, and the end of it, from which on the daemons act again.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from provisioner.api.changes import Forecast, Outcome, objection
+from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.problem import missing
+from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.base import Record
+from provisioner.model.node import State
+from provisioner.model.recovery import Difference, Settlement
+from provisioner.model.tenant import PortPlacement
+from provisioner.planning.watch.recovery import adopted_proof, settle_by_word, settle_port_by_word
+from provisioner.ports import StaleWrite
+from provisioner.store.repositories.recovery_rows import RecoveryRows
+
+TAG = "recovery"
+OTHER_WORD = "Give the other word, or put it right first."
+
+
+class RecoveryView(Record):
+    """A restore that waits to be settled. `look_only` empty: the daemons act."""
+
+    look_only: str = Field(description="Why nothing is written to any device.")
+    surveyed_at: float
+    adopted_ports: dict[str, str] = Field(
+        description='Ports without a node that a person left in a VRF: "leaf/interface".'
+    )
+    items: tuple[Difference, ...]
+
+
+class PersonsWord(Record):
+    """The body of a settlement."""
+
+    subject: str = Field(min_length=1, max_length=200, description="As the list names it.")
+    word: Settlement = Field(description="adopt: the leaves are right; keep: the row is.")
+
+
+async def list_all(ask: Ask) -> Reply:
+    """Return every difference, those that wait for a word first."""
+    book = RecoveryRows(ask.parts.store)
+    shown = RecoveryView(
+        look_only=await book.look_only(),
+        surveyed_at=await book.surveyed_at(),
+        adopted_ports=dict(await book.adopted_ports()),
+        items=tuple(await book.differences()),
+    )
+    return Reply(shown)
+
+
+async def settle(ask: Ask) -> Reply:
+    """Ask for a settlement."""
+    if await _find(ask.parts, ask.body.subject) is None:
+        raise missing("difference that waits for a word")
+    told = ask.body.model_dump(mode="json")
+    kind = ChangeKind.RECOVERY_SETTLE
+    return await ask.parts.works.ask(ask, kind, ask.body.subject, "", told)
+
+
+async def finish(ask: Ask) -> Reply:
+    """Ask for the end."""
+    return await ask.parts.works.ask(ask, ChangeKind.RECOVERY_FINISH, "site", "", {})
+
+
+async def change_recovery(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry it out: the word and the node's row that follows from it are one transaction."""
+    book, now = RecoveryRows(parts.store), parts.clock.now()
+    if asked.kind is ChangeKind.RECOVERY_FINISH:
+        if not await book.look_only():
+            return objection("site", "no restore waits to be settled", "Nothing is to do.")
+        try:
+            await book.finish(asked.asked_by, now)
+        except StaleWrite as stale:
+            unblock = "See `provisioner recovery list`; `provisioner serve` compares."
+            return objection("site", str(stale), unblock)
+        return Outcome(RequestState.DONE, {"note": "the daemons act again"})
+    word, difference = Settlement(asked.arguments["word"]), await _find(parts, asked.subject)
+    if word is Settlement.RULE:
+        return objection(asked.subject, "rule is no person's word", "Give adopt or keep.")
+    if difference is None:
+        return objection(asked.subject, "it waits for no word", "See `provisioner recovery list`.")
+    settled = {"settled": word, "settled_by": asked.asked_by, "settled_at": now}
+    if difference.leaf:
+        if against := settle_port_by_word(difference, word):
+            return objection(asked.subject, against, OTHER_WORD)
+        await book.settle(difference.model_copy(update=settled))
+        note = "it stays where it is" if word is Settlement.ADOPT else "it is fenced after `finish`"
+        return Outcome(RequestState.DONE, {"note": note})
+    node = await parts.store.node(asked.subject)
+    if node is None:
+        return objection(asked.subject, "there is no such node", "See `provisioner node list`.")
+    changed = settle_by_word(node, difference, word, now)
+    if isinstance(changed, str):
+        return objection(asked.subject, changed, OTHER_WORD)
+    read = [
+        PortPlacement(switch=p.switch, interface=p.interface, vrf=difference.vrf)
+        for p in changed.ports
+    ]
+    adopted = word is Settlement.ADOPT and changed.state is State.RELEASED
+    proof = adopted_proof(changed, read, now) if adopted else None
+    await book.settle(difference.model_copy(update=settled), changed, proof)
+    return Outcome(RequestState.DONE, {"state": changed.state.value, "tenant": changed.tenant})
+
+
+async def foresee_settlement(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return what both sides report, and what the word does to the node."""
+    difference = await _find(parts, asked.subject)
+    if difference is None:
+        return Forecast()
+    first = f"{asked.subject}: the row says {difference.row}; the leaves say {difference.world}."
+    then = {
+        Settlement.ADOPT: (
+            "The row becomes what the leaves say; a node that left its tenant is erased."
+        ),
+        Settlement.KEEP: "The row stays; a node that serves beside it is fenced and erased.",
+    }
+    return Forecast(
+        (first, then.get(Settlement(asked.arguments["word"]), "This is no person's word."))
+    )
+
+
+async def _find(parts: ApiParts, subject: str) -> Difference | None:
+    for one in await RecoveryRows(parts.store).differences():
+        if one.subject == subject and one.settled is None:
+            return one
+    return None
+
+
+_ASKED = {200: OperationView, 202: OperationView}
+ROUTES = (
+    Route("GET", "/recovery", "list_differences", TAG,
+          "What differs between rows and leaves after a restore, and what waits for a word.",
+          VIEWERS, list_all, {200: RecoveryView}),
+    Route("POST", "/recovery/settle", "settle_difference", TAG,
+          "Settle one difference by a person's word. No port moves before the end.", OPERATORS,
+          settle, _ASKED, body=PersonsWord, example={"subject": "su0-n01", "word": "keep"},
+          refusals={404: "No such difference waits for a word."}),
+    Route("POST", "/recovery/finish", "finish_recovery", TAG,
+          "End a restore once every difference is settled: the daemons act again.", OPERATORS,
+          finish, _ASKED),
+)  # fmt: skip

@@ -1,0 +1,146 @@
+"""Tests among nodes (gate C) as data: members, the commands of each, and how outputs are judged.
+
+Pure: this module runs nothing. `servers` are started first and end by themselves when their client
+has finished; the executor waits for `clients` and judges their outputs. All traffic stays in the
+maintenance VRF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pydantic import Field
+
+from provisioner.checks.check import CheckContext, Command
+from provisioner.checks.fabric.rail_port import Member, RailPort
+from provisioner.checks.gdr_loopback import MESSAGE_BYTES
+from provisioner.model.base import Record
+
+PORT = 18515  # perftest's default; rail n uses this port plus n
+RAIL_MESSAGE_GIB = 1.0  # of a run on one rail: one GPU at 50 GB/s takes some seconds
+_NCCL_ENV = "-x NCCL_IB_GID_INDEX=3 -x CUDA_DEVICE_ORDER=PCI_BUS_ID"
+_MPI = "mpirun --allow-run-as-root --bind-to none"
+
+
+class FabricKind(StrEnum):
+    """The quantity that a test measures; also the name of the check that judges it."""
+
+    NCCL_PAIR = "nccl_pair"  # two nodes, all GPUs
+    NCCL_RAIL = "nccl_rail"  # two or more nodes, one rail
+    NCCL_GROUP = "nccl_group"  # k nodes, all GPUs, all-reduce
+    NCCL_GROUP_ALLTOALL = "nccl_group_alltoall"
+    RDMA_PAIR = "rdma_pair"  # two nodes, one rail, both directions, from GPU memory
+    RDMA_LATENCY = "rdma_latency"
+
+
+class FabricTest(Record):
+    """One test among nodes. `fabric_checks.judge_test` judges the outputs of `clients`."""
+
+    kind: FabricKind
+    nodes: tuple[str, ...] = Field(min_length=2, max_length=4096)
+    rail: int | None = None  # None: all rails
+    servers: Mapping[str, Command] = Field(default_factory=dict)  # node -> the serving command
+    clients: Mapping[str, Command]  # node -> the measuring command
+    ranks: int = 0  # of a collective
+
+    @property
+    def part(self) -> str:
+        """The name of this test in findings: its nodes, and the rail if it uses one rail."""
+        names = " ".join(self.nodes)
+        if len(self.nodes) > 2:
+            names = f"{len(self.nodes)} nodes {self.nodes[0]}..{self.nodes[-1]}"
+        return names if self.rail is None else f"{names} rail{self.rail}"
+
+
+def build_nccl_pair_test(a: Member, b: Member) -> FabricTest:
+    """Return an all-reduce over all GPUs of two nodes."""
+    return _build_collective_test(FabricKind.NCCL_PAIR, (a, b), "all_reduce")
+
+
+def build_nccl_group_test(members: tuple[Member, ...], *, alltoall: bool = False) -> FabricTest:
+    """Return a collective over all GPUs of several nodes."""
+    if alltoall:
+        return _build_collective_test(FabricKind.NCCL_GROUP_ALLTOALL, members, "alltoall")
+    return _build_collective_test(FabricKind.NCCL_GROUP, members, "all_reduce")
+
+
+def build_nccl_rail_test(members: tuple[Member, ...], rail: int) -> FabricTest:
+    """Return an all-reduce over one rail: one GPU and one NIC of each node, only the network.
+
+    The eight rails may run at once. `NCCL_TESTS_SPLIT` would do that in one run, but it prints the
+    figures of one rail only.
+    """
+    size = f"{RAIL_MESSAGE_GIB:.0f}G"
+    contexts = " : ".join(
+        f"-np 1 -H {m.address}:1 {_NCCL_ENV} -x CUDA_VISIBLE_DEVICES={port.gpu}"
+        f" -x NCCL_IB_HCA=={port.device} all_reduce_perf -b {size} -e {size} -f 2 -g 1 -c 1"
+        for m in members
+        for port in (m.find_port(rail),)
+    )
+    command = Command(name="nccl_rail", line=f"{_MPI} {contexts}", limit_s=300.0)
+    return FabricTest(
+        kind=FabricKind.NCCL_RAIL,
+        nodes=tuple(m.node for m in members),
+        rail=rail,
+        clients={members[0].node: command},
+        ranks=len(members),
+    )
+
+
+def build_rdma_pair_test(server: Member, client: Member, rail: int) -> FabricTest:
+    """Return a bandwidth test of one rail in both directions at once, from and to GPU memory."""
+    options = f"-s {MESSAGE_BYTES} -n 5000 -b -F --report_gbits --perform_warm_up"
+    return _build_perftest(FabricKind.RDMA_PAIR, f"ib_write_bw {options}", server, client, rail)
+
+
+def build_rdma_latency_test(server: Member, client: Member, rail: int) -> FabricTest:
+    """Return a latency test of one rail with small reads."""
+    return _build_perftest(FabricKind.RDMA_LATENCY, "ib_read_lat -n 5000 -F", server, client, rail)
+
+
+def _build_collective_test(kind: FabricKind, members: tuple[Member, ...], name: str) -> FabricTest:
+    gpus = members[0].gpus
+    hosts = ",".join(f"{m.address}:{m.gpus}" for m in members)
+    line = (
+        f"{_MPI} -np {sum(m.gpus for m in members)} --map-by ppr:{gpus}:node -H {hosts}"
+        f" {_NCCL_ENV} {name}_perf -b 8M -e 16G -f 2 -g 1 -c 1"
+    )
+    return FabricTest(
+        kind=kind,
+        nodes=tuple(m.node for m in members),
+        clients={members[0].node: Command(name=kind.value, line=line, limit_s=900.0)},
+        ranks=sum(m.gpus for m in members),
+    )
+
+
+def _build_perftest(
+    kind: FabricKind, test: str, server: Member, client: Member, rail: int
+) -> FabricTest:
+    server_port, client_port = server.find_port(rail), client.find_port(rail)
+    command_of = {
+        m.node: _build_command(kind, test, p, rail)
+        for m, p in ((server, server_port), (client, client_port))
+    }
+    server_address = server_port.address or server.address
+    client_command = command_of[client.node].model_copy(
+        update={"line": f"{command_of[client.node].line} {server_address}"}
+    )
+    return FabricTest(
+        kind=kind,
+        nodes=(server.node, client.node),
+        rail=rail,
+        servers={server.node: command_of[server.node]},
+        clients={client.node: client_command},
+    )
+
+
+def _build_command(kind: FabricKind, test: str, port: RailPort, rail: int) -> Command:
+    memory = f" --use_cuda={port.gpu}" if kind is FabricKind.RDMA_PAIR else ""
+    line = f"CUDA_DEVICE_ORDER=PCI_BUS_ID timeout 90 {test} -d {port.device} -x 3 -p {PORT + rail}"
+    return Command(name=kind.value, line=line + memory, limit_s=120.0)
+
+
+def adapt_context(test: FabricTest, context: CheckContext) -> CheckContext:
+    """Return the context of a test among nodes: their common GPU model, profile and thresholds."""
+    return context.model_copy(update={"rails": 0 if test.rail is None else 1})

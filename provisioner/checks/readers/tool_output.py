@@ -1,0 +1,158 @@
+"""Reads the outputs of tools, all of them hostile input: bounded and typed, or `Unreadable`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from provisioner.checks.check import Command, Unreadable
+from provisioner.model.health import Evidence
+
+ROWS_MAX = 100_000  # lines of one output; a kernel log of a month has fewer
+DOCUMENTS_MAX = 512  # JSON documents in one output: one per drive or card
+END_WORDS = "end-of-output"
+# ends a command line whose output could otherwise be cut short without notice
+END = f"echo {END_WORDS}"
+
+
+def read_output(
+    evidence: Mapping[str, Evidence], command: Command, *, any_exit: bool = False
+) -> str:
+    """Return the whole output of a command that succeeded.
+
+    `any_exit` accepts every exit code, where only the content counts (DCGM, mlxfwmanager).
+    """
+    output = evidence.get(command.name)
+    if output is None:
+        raise Unreadable(f"{command.name}: it was not run")
+    if output.exit_code is None:
+        raise Unreadable(f"{command.name}: it did not end within {command.limit_s:.0f} s")
+    if output.truncated:
+        raise Unreadable(f"{command.name}: its output was cut off")
+    if output.exit_code != 0 and not any_exit:
+        start = " ".join(output.text[:200].split())
+        raise Unreadable(f"{command.name}: exit code {output.exit_code}: {start}")
+    if not output.text.strip():
+        raise Unreadable(f"{command.name}: it printed nothing")
+    return _strip_end_mark(output, command)
+
+
+def _strip_end_mark(output: Evidence, command: Command) -> str:
+    """Return the text without its end mark, which the output of a command with a mark must have."""
+    body, mark, trailing = output.text.rpartition(END_WORDS)
+    if mark and not trailing.strip() and (not body or body.endswith("\n")):
+        return body
+    if command.line.endswith(END) and output.source == command.line:
+        raise Unreadable(f"{command.name}: its output is cut short")
+    return output.text
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines that are not empty. Raises `Unreadable` for more than `ROWS_MAX`."""
+    rows = [line.rstrip("\r") for line in text.split("\n") if line.strip()]
+    if len(rows) > ROWS_MAX:
+        raise Unreadable(f"{len(rows)} lines")
+    return rows
+
+
+def split_csv_rows(text: str, columns: int, subject: str) -> list[list[str]]:
+    """Return rows of `nvidia-smi --format=csv,noheader`, each with `columns` non-empty cells."""
+    rows = []
+    for number, line in enumerate(split_lines(text), start=1):
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != columns or not all(cells):
+            raise Unreadable(f"{subject}: line {number} does not have {columns} columns")
+        rows.append(cells)
+    return rows
+
+
+def parse_whole(cell: str, subject: str) -> int:
+    """Return a whole number of at most 18 digits; "[N/A]", "ERR!" and the like are unreadable."""
+    if not (cell.isascii() and cell.isdecimal() and len(cell) <= 18):
+        raise Unreadable(f"{subject}: {cell[:40]!r} is not a whole number")
+    return int(cell)
+
+
+def parse_number(cell: Any, subject: str) -> float:
+    """Return a finite number, given as a number or as text; booleans are unreadable."""
+    if isinstance(cell, bool) or not isinstance(cell, int | float | str):
+        raise Unreadable(f"{subject}: not a number")
+    try:
+        value = float(cell)
+    except (ValueError, OverflowError):
+        raise Unreadable(f"{subject}: {str(cell)[:40]!r} is not a number") from None
+    if not math.isfinite(value):
+        raise Unreadable(f"{subject}: {value} is not a finite number")
+    return value
+
+
+def parse_json(text: str, subject: str) -> Any:
+    """Return the JSON document of an output that may begin with warnings in plain text."""
+    begin = text.find("{")
+    if begin < 0:
+        raise Unreadable(f"{subject}: no JSON in it")
+    try:
+        return json.loads(text[begin:])
+    except (ValueError, RecursionError):
+        raise Unreadable(f"{subject}: not JSON, or cut short") from None
+
+
+def parse_documents(
+    text: str, subject: str, *, pairs: Callable[[Sequence[tuple[str, Any]]], Any] | None = None
+) -> list[tuple[str, Any]]:
+    """Return every JSON document of an output, each with the line of plain text above it.
+
+    `pairs` builds an object from its pairs, for tools that write one key twice.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=pairs)
+    documents: list[tuple[str, Any]] = []
+    above, at = "", 0
+    while at < len(text):
+        if text[at] in "{[":
+            try:
+                document, at = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                raise Unreadable(f"{subject}: not JSON, or cut short") from None
+            documents.append((above, document))
+            above = ""
+            if len(documents) > DOCUMENTS_MAX:
+                raise Unreadable(f"{subject}: more than {DOCUMENTS_MAX} documents")
+            continue
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        above = text[at:end].strip() or above
+        at = end + 1
+    return documents
+
+
+def require_object(value: Any, subject: str) -> Mapping[str, Any]:
+    """Return a JSON object. Raises `Unreadable` for any other value."""
+    if not isinstance(value, dict):
+        raise Unreadable(f"{subject}: not an object")
+    return value
+
+
+def require_list(value: Any, subject: str) -> Sequence[Any]:
+    """Return a JSON array. Raises `Unreadable` for any other value."""
+    if not isinstance(value, list):
+        raise Unreadable(f"{subject}: not a list")
+    return value
+
+
+def require_text(value: Any, subject: str) -> str:
+    """Return a JSON string. Raises `Unreadable` for any other value."""
+    if not isinstance(value, str):
+        raise Unreadable(f"{subject}: not a text")
+    return value
+
+
+def normalize_pci(address: str) -> str:
+    """Return a PCI address in one form: "0000:1b:00.0" for "1b:00.0" and "00000000:1B:00.0"."""
+    parts = address.strip().lower().split(":")
+    if len(parts) == 2:
+        parts = ["0", *parts]
+    if len(parts) != 3:
+        return address.strip().lower()
+    return f"{parts[0][-4:].rjust(4, '0')}:{parts[1]}:{parts[2]}"

@@ -1,0 +1,334 @@
+"""Carries out one command: from its options to requests, and from answers to an exit code.
+
+Exit codes are the same everywhere: 0 done, 1 refused or failed, 2 wrong input, 3 written down and
+waiting for another person's approval.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import typer
+
+from provisioner.cli.client.bodies import Given, Spec, body_of, text_of
+from provisioner.cli.client.connection import Answer, Connection, connect
+from provisioner.cli.client.contexts import find_place
+from provisioner.cli.client.output import (
+    lines_of,
+    plain,
+    show_blockers,
+    show_document,
+    show_event,
+    show_problem,
+    show_rows,
+)
+from provisioner.cli.client.row_order import filter_rows, sort_rows
+from provisioner.model.input_error import InputError
+
+WAITS = 3  # exit code: written down, another person has to approve it
+FAILED, WRONG = 1, 2
+PAGE = 500  # rows of one request for a list
+ROWS_MAX = 100_000  # rows that a list is read to, to be filtered or sorted here
+ENDLESS = ("event list",)  # its cursor is where it goes on, also when nothing came
+WORD = re.compile(r"{(\w+)}")
+OVER = ("done", "running", "dry_run")
+# commands whose answers are shown by a function of their own: `module.function`
+VIEWS: Mapping[str, str] = {
+    "explain": "views.show_explanation",
+    "node show": "views.show_node",
+    "node parts": "views.show_parts",
+    "node plan": "views.show_plan",
+    "node erasure": "views.show_erasure",
+    "node proof": "views.show_proof",
+    "node rejudge": "views.show_rejudgement",
+    "node summary": "views.show_summary",
+    "intake": "views.show_intake",
+    "certificate show": "views.show_certificate",
+    "node certificate": "views.show_certificate",
+    "certificate keys": "views.show_keys",
+    "agents ca": "views.show_authority",
+    "cohort show": "views.show_cohorts",
+    "recovery list": "views.show_recovery",
+    "tenant apply": "views.show_tenant_change",
+    "tenant shrink": "views.show_tenant_change",
+    "tenant delete": "views.show_tenant_change",
+    "tenant audit": "views.show_tenant_audit",
+    "watch status": "watch_views.show_watch",
+    "campaign show": "campaign_views.show_campaign",
+    "campaign preview": "campaign_views.show_preview",
+    "campaign report": "campaign_views.show_report",
+    "campaign rehearse": "campaign_views.show_rehearsal",
+    "case show": "case_views.show_case",
+    "case report": "case_views.show_repairs",
+}
+# fields of the answer that are the file, where --out or a pipe asks for one
+FILED: Mapping[str, str] = {
+    "certificate export": "envelope",
+    "certificate revocations": "envelope",
+    "node erasure": "envelope",
+}
+
+
+def call(command: str, spec: Spec, given: Given) -> None:
+    """Carry out a command. Ends with typer.Exit where the exit code is not 0."""
+    form = "json" if given.get("as_json") else str(given.get("output") or "table")
+    if form not in ("table", "wide", "json", "yaml"):
+        raise InputError("--output", form[:20], "no such form", "Say table, wide, json or yaml.")
+    prepare = PREPARED.get(command)
+    after = None if prepare is None else _load(prepare)(given)
+    reach = _reach(given)
+    names = [name for name, _, _ in spec["words"]]
+    path = WORD.sub(lambda match: quote(str(given[match[1]]), safe=":"), spec["path"])
+    query = {
+        o["name"]: text_of(o, given) for o in spec["query"] if given.get(o["name"]) is not None
+    }
+    if spec.get("media") == "text/event-stream":
+        for event in reach.stream(path, query):
+            show_event(event, form)
+        return
+    body = None if "body" not in spec else body_of(command, spec, given)
+    if "list" in spec:
+        _show_list(command, spec, given, reach, path, query, form)
+        return
+    if spec.get("changes"):
+        answer = _change(spec, given, reach, path, query, body, form, [given.get(n) for n in names])
+    else:
+        answer = reach.ask(spec["verb"], path, query, body)
+    _finish(command, answer, given, form, after)
+
+
+def _reach(given: Given) -> Connection:
+    place = find_place(given)
+    if given.get("offline"):
+        if place.server:
+            raise InputError("--offline", place.server, "it reads a data directory", "Give --data.")
+        offline = import_module("provisioner.cli.serve.reading").OfflineConnection
+        # imported only for --offline, by name, so that its type is not known here
+        return offline(place, given.get("matrix") or ())  # type: ignore[no-any-return]
+    return connect(place)
+
+
+def _load(name: str) -> Callable[..., Any]:
+    module, function = name.split(".")
+    found: Callable[..., Any] = getattr(import_module(f"provisioner.cli.client.{module}"), function)
+    return found
+
+
+def _show_list(
+    command: str,
+    spec: Spec,
+    given: Given,
+    reach: Connection,
+    path: str,
+    query: dict[str, str],
+    form: str,
+) -> None:
+    """Read a list's pages, filter and sort its rows, and print them."""
+    where, sort, limit = given.get("where"), given.get("sort"), given.get("limit")
+    if where and spec["filters"]:
+        query["where"] = where
+    here = bool(where) and not spec["filters"]
+    enough = ROWS_MAX if sort or here or not limit else int(limit)
+    rows: list[dict[str, Any]] = []
+    answer = Answer(0, None)
+    cursor = ""
+    while not answer.status or (cursor and len(rows) < enough):
+        page = {"limit": str(min(PAGE, enough - len(rows)))} if spec["limits"] else {}
+        more = {"cursor": cursor} if cursor else {}
+        answer = reach.ask("GET", path, {**query, **page, **more})
+        if not answer.good:
+            _finish(command, answer, given, form, None)
+        got = answer.document["items"]
+        rows += got
+        moved = answer.document.get("next", "") if spec["paged"] else ""
+        cursor = moved if moved != cursor and (got or moved) else ""
+        if not got and command in ENDLESS:
+            break
+    if where and here:
+        rows = filter_rows(rows, where, spec["list"])
+    if sort:
+        rows = sort_rows(rows, sort, spec["list"])
+    shown = rows[: int(limit)] if limit else rows
+    rest = {k: v for k, v in answer.document.items() if k not in ("items", "next")}
+
+    def write() -> None:
+        if command in VIEWS:
+            _load(VIEWS[command])({**rest, "items": shown}, given)
+        else:
+            show_rows(command, shown, spec["list"], form)
+        if cursor or len(shown) < len(rows):
+            typer.echo(f"There are more rows than these {len(shown)}: --limit.", err=True)
+
+    show_document(shown if not rest else {**rest, "items": shown}, form, write)
+    failing = FAILS.get(command)
+    if failing is not None and failing({**rest, "items": shown}):
+        raise typer.Exit(FAILED)
+
+
+def _change(
+    spec: Spec,
+    given: Given,
+    reach: Connection,
+    path: str,
+    query: dict[str, str],
+    body: Any,
+    form: str,
+    words: list[Any],
+) -> Answer:
+    """Send a change; what takes something away is shown first, and agreed to."""
+    headers = {"If-Match": given["if_match"]} if given.get("if_match") else {}
+    dry = bool(given.get("dry_run"))
+    asks = spec.get("destructive") or given.get(spec.get("destructive_with", ""))
+    if spec.get("recorded") and (dry or (asks and not given.get("yes"))):
+        shown = reach.ask(spec["verb"], path, {**query, "dry_run": "true"}, body, headers)
+        if dry or not shown.good or (shown.document or {}).get("blockers"):
+            return shown
+        machine = form in ("json", "yaml")
+        sentence = f"{spec['summary']} ({' '.join(str(w) for w in words if w)})"
+        for line in _forecast(shown.document) or [sentence]:
+            typer.echo(plain(line), err=machine)
+        if not sys.stdin.isatty():
+            problem = "it is not given, and there is no terminal to ask on"
+            raise InputError("--yes", "", problem, "Look with --dry-run, then give --yes.")
+        typer.confirm("Is that meant?", abort=True, err=machine)
+        if spec.get("entity") and shown.etag.startswith('"g'):  # counts changes
+            headers.setdefault("If-Match", shown.etag)
+    answer = reach.ask(spec["verb"], path, query, body, headers, changes=True)
+    if answer.status == 202 and _state(answer) == "running":
+        answer = _load("following.follow")(reach, answer, to_the_end=bool(given.get("wait")))
+    return answer
+
+
+def _forecast(document: Any) -> list[str]:
+    """Return what a dry run says would be done."""
+    result = document.get("result") or {} if isinstance(document, dict) else {}
+    lines = [str(line) for line in result.get("lines") or ()]
+    for step in result.get("steps") or ():
+        lines.append(f"{step['device']} would be sent:")
+        lines += [f"  {line}" for line in step["lines"] or ("(nothing: it is proved and saved)",)]
+    lines += [f"{node} would leave: it is drained, fenced and erased." for node in
+              result.get("leaving") or ()]  # fmt: skip
+    return lines
+
+
+def _state(answer: Answer) -> str:
+    return str(answer.document.get("state", "")) if isinstance(answer.document, dict) else ""
+
+
+def _finish(
+    command: str, answer: Answer, given: Given, form: str, after: Callable[[Any], None] | None
+) -> None:
+    """Print an answer and end with its exit code."""
+    document = answer.document
+    if not answer.good:
+        show_problem(document, answer.status, form)
+        blocked = isinstance(document, dict) and document.get("blockers")
+        wrong = answer.status in (400, 404, 413, 422) and not blocked
+        raise typer.Exit(WRONG if wrong else FAILED)
+    out = given.get("out")
+    if command in FILED and (out is not None or (form == "table" and command != "node erasure")):
+        _write_text(json.dumps(document[FILED[command]]), out)
+        return
+    if document is None:
+        _write(answer.content, out)
+        return
+    state = _state(answer) if "state" in (document or {}) and "kind" in document else ""
+    is_operation = bool(state) and "subject" in document and "asked_by" in document
+
+    def write() -> None:
+        if command in VIEWS and not (is_operation and state == "dry_run" and command != "intake"):
+            _load(VIEWS[command])(document, given)
+        elif is_operation:
+            _show_operation(document, dry_run=bool(given.get("dry_run")))
+        else:
+            for line in lines_of(document):
+                typer.echo(line)
+
+    if after is not None and not is_dry(document):
+        after(document)
+        if form == "table":
+            return
+    show_document(document, form, write)
+    if is_operation:
+        _exit_by(document)
+    failing = FAILS.get(command)
+    if failing is not None and failing(document):
+        raise typer.Exit(FAILED)
+
+
+def is_dry(document: Any) -> bool:
+    """Return whether an answer is that of a dry run."""
+    return isinstance(document, dict) and document.get("state") == "dry_run"
+
+
+def _show_operation(document: Mapping[str, Any], *, dry_run: bool) -> None:
+    if is_dry(document):
+        for line in _forecast(document) or [f"{document['kind']} {document['subject']}"]:
+            typer.echo(plain(line))
+        show_blockers(document.get("blockers") or ())
+        typer.echo("Nothing was done: --dry-run." if dry_run else "Nothing was done.")
+        return
+    head = f"{document['id']} {document['kind']} {document['subject']}: {document['state']}"
+    note = f" ({document['note']})" if document.get("note") else ""
+    typer.echo(plain(head + note))
+    for name, value in (document.get("result") or {}).items():
+        if isinstance(value, str | int | float) and value != "":
+            typer.echo(plain(f"  {name.replace('_', ' ')}: {value}"))
+    show_blockers(document.get("blockers") or ())
+
+
+def _exit_by(document: Mapping[str, Any]) -> None:
+    if document["state"] == "waiting":
+        raise typer.Exit(WAITS)
+    result = document.get("result") or {}
+    if document["state"] not in OVER or document.get("blockers") or result.get("blockers"):
+        raise typer.Exit(FAILED)
+
+
+FAILS: Mapping[str, Callable[[Any], bool]] = {
+    "node proof": lambda d: not d["valid"],
+    "node rejudge": lambda d: bool(d["worse"]),
+    "webhook dead": lambda d: bool(d["items"]),
+    "tenant audit": lambda d: bool(d["blockers"]),
+    "watch status": lambda d: d["stale"] or bool(d["unwatched"]),
+    "cohort compare": lambda d: any(c["effect"] == "worse" for c in d["items"]),
+}
+# commands that make something of their options before they ask: `module.function`
+PREPARED: Mapping[str, str] = {
+    "token create": "preparing.make_token",
+    "webhook add": "preparing.make_webhook_secret",
+    "webhook rotate": "preparing.make_next_secret",
+    "campaign create": "preparing.read_policy",
+    "intake": "preparing.read_list",
+    "case factory": "preparing.read_factory_logins",
+}
+
+
+def _write_text(text: str, out: Path | None) -> None:
+    if out is None:
+        typer.echo(text)
+    else:
+        _write(text.encode() + b"\n", out)
+
+
+def _write(content: bytes, out: Path | None) -> None:
+    """Write to a file that only its owner can read, or to the standard output."""
+    if out is None:
+        sys.stdout.buffer.write(content)
+        return
+    new = out.with_name(f".{out.name}.new")
+    try:
+        new.touch(mode=0o600)
+        new.write_bytes(content)
+        new.replace(out)
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+        raise InputError("--out", str(out), problem, "Check the path.") from None
+    typer.echo(f"{out}: {len(content)} bytes")

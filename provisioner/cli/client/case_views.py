@@ -1,0 +1,141 @@
+"""Cases, and the report on repairs, in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.cli.client.output import lines_of
+from provisioner.cli.options.showing import console
+from provisioner.model.case import Case, PartsDifference, Ticket
+from provisioner.planning.repair.repair_report import Figure, RepairReport
+
+Document = Mapping[str, Any]
+
+
+def minute(at: float) -> str:
+    """A time in UTC; a dash for none."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") if at else "–"
+
+
+def shown(said: str) -> Text:
+    """What was told from outside, without what moves a terminal's cursor."""
+    return Text("".join(c if c.isprintable() else "\ufffd" for c in said))
+
+
+def show_case(document: Document, _given: Document) -> None:
+    """Print one case: stages, suspects with evidence, what was tried, parts."""
+    if document["case"] is None:  # a tenant sees it in short
+        for line in lines_of(document["line"]):
+            typer.echo(line)
+        return
+    case = Case.model_validate(document["case"], strict=False)
+    for line in lines(case):
+        console().print(shown(line))
+
+
+def show_repairs(document: Document, _given: Document) -> None:
+    """Print mean times to repair, and availability."""
+    for table in report_tables(RepairReport.model_validate(document, strict=False)):
+        console().print(table)
+
+
+def lines(case: Case) -> Iterator[str]:
+    """Everything of one case."""
+    yield f"{case.id} · {case.stage.value} · {case.service.value} · tenant {case.tenant or '–'}"
+    yield f"{case.origin.value} by {case.by or 'nobody named'}: {case.reason}"
+    if case.drain_at:
+        yield f"taken back at {minute(case.drain_at)}"
+    if case.score:
+        yield f"score of its history {case.score:g}{' · everything is tested' * case.deeper}"
+    yield "stages: " + " → ".join(f"{s.stage.value} {minute(s.at)}" for s in case.stages)
+    for suspect in case.suspects:
+        serial = f" (serial {suspect.serial})" if suspect.serial else ""
+        yield f"suspect {suspect.kind} {suspect.part}{serial} {suspect.confidence:.0%}: "
+        yield f"  {suspect.why}"
+        yield from (f"    {line}" for line in suspect.evidence)
+    for tried in case.tries:
+        yield f"tried {tried.remedy.value} on {tried.part}: {tried.outcome.value} {tried.detail}"
+        yield f"  before: {', '.join(tried.before) or 'nothing measured'}"
+        if tried.measured_at:
+            yield f"  after:  {', '.join(tried.after) or 'nothing'}"
+    for name, digest in sorted(case.evidence.items()):
+        yield f"evidence {name}: {digest}"
+    yield from (f"not to be had: {gap}" for gap in case.gaps)
+    if case.ticket is not None:
+        yield from work(case.ticket)
+    if case.spare is not None:
+        spare = case.spare
+        yield f"spare: {spare.kind.value} {spare.part_number or '–'} serial {spare.serial or '–'}"
+    if case.difference is not None:
+        yield from difference(case.difference)
+    if case.note:
+        yield f"note: {case.note}"
+
+
+def work(ticket: Ticket) -> Iterator[str]:
+    """What people were asked, and how far their system knows of it."""
+    yield f"work: {ticket.work}"
+    known = f"{ticket.system} {ticket.id}" if ticket.id else "told to no system"
+    yield f"  ticket {known} {ticket.url}".rstrip() + f", RMA {ticket.rma or 'none'}"
+    if ticket.problem:
+        yield f"  not told yet, {ticket.tries} tries: {ticket.problem}"
+    led = "on" if ticket.led else "off"
+    yield f"  identify LED {led}{f' ({ticket.led_problem})' * bool(ticket.led_problem)}"
+    if ticket.bundle:
+        yield f"  evidence archive: SHA-256 {ticket.bundle}"
+
+
+def difference(found: PartsDifference) -> Iterator[str]:
+    """What was exchanged, before and after."""
+    for change in found.changes:
+        moved = f" (was in {change.moved_from})" if change.moved_from else ""
+        before, after = change.before or "empty", change.after or "empty"
+        yield f"part {change.kind.value}/{change.slot}: {before} → {after}{moved}"
+    for word, names in (
+        ("not asked for", found.unexpected),
+        ("not exchanged", found.missing),
+        ("wrong", found.wrong),
+        ("without a serial", found.unknown),
+    ):
+        if names:
+            yield f"{word}: {', '.join(names)}"
+    if found.system_changed:
+        yield "the host itself is another one"
+
+
+def report_tables(report: RepairReport) -> Iterator[Table]:
+    """The report as tables."""
+    whole = Table("cases", "open now", "endings", title="Repairs")
+    ends = ", ".join(f"{name} {count}" for name, count in report.endings.items()) or "–"
+    whole.add_row(str(report.opened), str(report.open_now), ends)
+    yield whole
+    times = Table("of", "which", "cases", "mean", "median", "longest", title="Time to repair")
+    groups: Iterable[tuple[str, Iterable[Figure]]] = (
+        ("all", (report.total,) if report.total is not None else ()),
+        ("stage", report.by_stage),
+        ("part", report.by_part),
+        ("vendor", report.by_vendor),
+    )
+    for of, figures in groups:
+        for f in figures:
+            spans = (_hours(f.mean_s), _hours(f.median_s), _hours(f.longest_s))
+            times.add_row(of, f.name, str(f.cases), *spans)
+    yield times
+    tried = Table("remedy", "outcomes", title="Remedies")
+    for name, outcomes in report.by_remedy.items():
+        tried.add_row(name, ", ".join(f"{o} {n}" for o, n in sorted(outcomes.items())))
+    yield tried
+    tenants = Table("tenant", "nodes", "availability", title="Availability")
+    for t in report.tenants:
+        tenants.add_row(t.tenant, str(t.nodes), f"{t.availability:.4%}")
+    yield tenants
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,263 @@
+"""One request to a daemon and its answer: through its unix socket, or over verified TLS.
+
+It is made of the standard library alone, so that a command starts fast. A change carries an
+idempotency key: one whose answer was lost is sent again with the same key, and is made once.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from provisioner.cli.client.contexts import Place
+from provisioner.model.input_error import InputError
+
+SOCKET = "api.sock"  # in the data directory; `provisioner/daemon/api.py` has it too
+PREFIX = "/v1"
+TRIES = 3  # of one request, where the answer was lost
+WAIT_S = 0.5  # before the second; doubles
+LIMIT_S = 150.0  # of one request; a scan before an intake takes longest
+SIZE_MAX = 256 * 1024 * 1024  # bytes; a case's archive may be large, everything else is small
+LINE_MAX = 1024 * 1024  # bytes of one line of a stream
+LIMITED = 429  # the caller asked too often: always tried again, after Retry-After
+PATIENCE_S = 300.0  # of one request, for all that it is asked to wait
+STEADY = frozenset({502, 503, 504})  # of a balancer or a full daemon: it may pass
+PATH_MAX = 100  # bytes of a socket's path (unix(7) has 108)
+
+
+class NoAnswer(Exception):
+    """No daemon answered, or what answered is none. The command line exits with code 1."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer. `document` is its JSON; None where it is none, and then `content` counts."""
+
+    status: int
+    document: Any
+    content: bytes = b""
+    location: str = ""
+    etag: str = ""
+    retry_after_s: float = 0.0  # 0: the server did not say
+
+    @property
+    def good(self) -> bool:
+        """Whether it is what was asked for."""
+        return self.status < 400
+
+
+Connect = Callable[[float | None], http.client.HTTPConnection]
+
+
+class Connection:
+    """Requests to one daemon; each has a connection of its own."""
+
+    def __init__(self, connect: Connect, place: Place, headers: Mapping[str, str]) -> None:
+        self._connect, self.place, self._headers = connect, place, headers
+
+    def ask(
+        self,
+        verb: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        changes: bool = False,
+    ) -> Answer:
+        """Send one request, up to TRIES times; an answer's Retry-After is obeyed, for PATIENCE_S.
+
+        Raises NoAnswer.
+        """
+        named = {**self._headers, **(headers or {})}
+        if changes:
+            named.setdefault("Idempotency-Key", str(uuid.uuid4()))
+        waited_s, attempt = 0.0, 0
+        while True:
+            attempt += 1
+            wait_s = WAIT_S * 2 ** (min(attempt, TRIES) - 1)
+            try:
+                answer = self._once(verb, path, query, body, named)
+                if answer.status == LIMITED or answer.status in STEADY:
+                    wait_s = answer.retry_after_s or wait_s
+                over = answer.status != LIMITED and attempt >= TRIES
+                good = answer.status != LIMITED and answer.status not in STEADY
+                if good or over or waited_s + wait_s > PATIENCE_S:
+                    return answer
+            except http.client.InvalidURL as error:
+                raise NoAnswer(f"{path[:80]!r}: {error}") from None
+            except (OSError, http.client.HTTPException) as error:
+                if attempt >= TRIES:
+                    raise NoAnswer(f"{self.place}: {_words(error)}") from None
+            time.sleep(wait_s)
+            waited_s += wait_s
+
+    def _once(
+        self,
+        verb: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        headers: Mapping[str, str],
+    ) -> Answer:
+        raw = None if body is None else json.dumps(body).encode()
+        sent = {**headers, "Content-Type": "application/json"} if raw is not None else dict(headers)
+        with closing(self._connect(LIMIT_S)) as connection:
+            connection.request(verb, _target(path, query), raw, sent)
+            answer = connection.getresponse()
+            content = answer.read(SIZE_MAX + 1)
+        if len(content) > SIZE_MAX:
+            raise NoAnswer(f"{path}: the answer is larger than {SIZE_MAX} bytes")
+        kind = answer.headers.get_content_type()
+        location, etag = answer.headers.get("Location", ""), answer.headers.get("ETag", "")
+        waits_s = _retry_after_s(answer)
+        return Answer(answer.status, _document(kind, content), content, location, etag, waits_s)
+
+    def stream(self, path: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        """Yield events as they come, and go on where it broke off. Raises NoAnswer."""
+        asked, attempt = dict(query), 0
+        while True:
+            attempt, wait_s, broken = attempt + 1, WAIT_S, "the stream ended"
+            try:
+                with closing(self._connect(None)) as connection:
+                    connection.request("GET", _target(path, asked), headers=dict(self._headers))
+                    answer = connection.getresponse()
+                    if answer.status in (LIMITED, *STEADY):
+                        wait_s = min(_retry_after_s(answer) or WAIT_S, PATIENCE_S)
+                        broken = f"status {answer.status}"
+                    elif answer.status != 200:
+                        raise NoAnswer(f"{path}: status {answer.status}")
+                    else:
+                        for number, event in _events(answer):
+                            attempt = 0  # it goes on: the server ends a stream now and then
+                            asked["after"] = number or asked.get("after", "-1")
+                            yield event
+            except (OSError, http.client.HTTPException) as error:
+                broken = _words(error)
+            if attempt >= TRIES:
+                raise NoAnswer(f"{self.place}: {broken}")
+            time.sleep(wait_s)
+
+
+def connect(place: Place) -> Connection:
+    """Return the way to a daemon. Raises InputError for a place that cannot be used."""
+    if not place.server:
+        file = Path(place.data) / SOCKET
+        return Connection(lambda limit_s: _LocalConnection(file, limit_s), place, {})
+    parts = urlsplit(place.server)
+    if parts.scheme != "https" or not parts.hostname:
+        remedy = "Write https://HOST:PORT; a token is never sent in clear."
+        raise InputError("--server", place.server[:80], "not an https address", remedy)
+    host, port = parts.hostname, parts.port or 443
+    trust = ssl.create_default_context(cafile=place.ca or None)
+    headers = {"Authorization": f"Bearer {_read_token(place.token_file)}"}
+
+    def over_tls(limit_s: float | None) -> http.client.HTTPConnection:
+        return http.client.HTTPSConnection(host, port, timeout=limit_s, context=trust)
+
+    return Connection(over_tls, place, headers)
+
+
+class _LocalConnection(http.client.HTTPConnection):
+    """HTTP through a unix socket."""
+
+    def __init__(self, file: Path, limit_s: float | None) -> None:
+        super().__init__("localhost", timeout=limit_s)
+        self._file = file
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        try:
+            if len(os.fsencode(self._file)) <= PATH_MAX:
+                self.sock.connect(str(self._file))
+                return
+            directory = os.open(self._file.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                self.sock.connect(f"/proc/self/fd/{directory}/{self._file.name}")
+            finally:
+                os.close(directory)
+        except OSError as error:
+            raise _no_daemon(self._file, error) from None
+
+
+def _no_daemon(file: Path, error: OSError) -> NoAnswer:
+    if isinstance(error, PermissionError):
+        remedy = "The daemon's own user and root may ask here; others name a --server and a token."
+        return NoAnswer(f"{file}: it is another user's. {remedy}")
+    remedy = (
+        "Start `provisioner serve`, name its directory with --data or a server with --server, or "
+        "read the directory itself with --offline."
+    )
+    return NoAnswer(f"{file}: no daemon answers here. {remedy}")
+
+
+def _read_token(name: str) -> str:
+    """Return the token of a file. Raises InputError if it holds none."""
+    if not name:
+        remedy = "Give --token-file FILE, set PROVISIONER_TOKEN_FILE, or add it to the context."
+        raise InputError("--token-file", "", "it is not given", remedy)
+    try:
+        with Path(name).expanduser().open(encoding="ascii") as file:
+            token = file.read(8192).strip()
+    except (OSError, ValueError) as error:
+        problem = f"it cannot be read ({type(error).__name__})"
+        raise InputError("--token-file", name, problem, "Check its path, owner and mode.") from None
+    if not token or not token.isprintable():
+        remedy = "Write one token of `provisioner token create` into it."
+        raise InputError("--token-file", name, "it holds no token", remedy)
+    return token
+
+
+def _target(path: str, query: Mapping[str, str] | None) -> str:
+    asked = quote(path, safe="/%:@!$&'()*+,;=~?")  # names are quoted already, links may not be
+    return PREFIX + asked + (f"?{urlencode(query)}" if query else "")
+
+
+def _retry_after_s(answer: http.client.HTTPResponse) -> float:
+    """Return the seconds of Retry-After (RFC 9110 section 10.2.3), 0.0 without a readable one."""
+    text = answer.headers.get("Retry-After", "").strip()
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0.0
+
+
+def _document(kind: str, content: bytes) -> Any:
+    if not kind.endswith("json"):
+        return None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise NoAnswer("the answer is no JSON, though it says so") from None
+
+
+def _events(answer: http.client.HTTPResponse) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield (number, event) of server-sent events (WHATWG HTML, section 9.2)."""
+    number, data = "", ""
+    while line := answer.readline(LINE_MAX):
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        name, _, value = text.partition(": ")
+        if name == "id":
+            number = value
+        elif name == "data":
+            data += value
+        elif not text and data:
+            event = json.loads(data)
+            if isinstance(event, dict):
+                yield number, event
+            data = ""
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}. Name its CA with --ca."
+    return str(error) or type(error).__name__

@@ -1,0 +1,215 @@
+"""Follows an operation until it is over, the fleet or a campaign until it rests.
+
+A look is one request, or one for each page of nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.cli.client.connection import PREFIX, Answer, Connection, connect
+from provisioner.cli.client.contexts import find_place
+from provisioner.cli.client.output import plain, show_problem
+from provisioner.cli.options.showing import JsonOption, console
+from provisioner.model.input_error import InputError
+
+LOOK_S = 0.5  # between two looks; grows to LOOK_MAX_S for what takes hours
+LOOK_MAX_S = 10.0
+RESTING = ("certified", "released", "retired", "quarantined")
+STATES = ("discovered", "intake", "converging", "validating", "certified", "released", "draining",
+          "quarantined", "repairing", "retired")  # fmt: skip
+GOING = ("started", "rolling_back", "paused")
+ROWS_MAX = 30  # nodes under way that are shown; the bars count all
+PAGE = 500
+
+ContextOption = Annotated[str, typer.Option("--context", help="A daemon by its name.")]
+DataOption = Annotated[Path | None, typer.Option("--data", help="Data directory of a daemon.")]
+ServerOption = Annotated[str, typer.Option("--server", help="https://HOST:PORT of a daemon.")]
+TokenOption = Annotated[Path | None, typer.Option("--token-file", help="File with a token.")]
+CaOption = Annotated[Path | None, typer.Option("--ca", help="CA of its certificate.")]
+
+
+def follow(reach: Connection, answer: Answer, *, to_the_end: bool) -> Answer:
+    """Return an operation's last answer. What waits for another person is not waited for.
+
+    Unless `to_the_end`, it ends once the request was carried out, though the node is on its way.
+    """
+    place = answer.location.removeprefix(PREFIX)
+    if not place.startswith("/operations/"):
+        return answer
+    wait_s = LOOK_S
+    with Console(stderr=True).status(Text(_words(answer)), spinner="dots") as status:
+        while answer.good and _field(answer, "state") == "running":
+            if not to_the_end and answer.document.get("result") is not None:
+                break
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 1.5, LOOK_MAX_S)
+            answer = reach.ask("GET", place)
+            status.update(Text(_words(answer)))
+    return answer
+
+
+def _field(answer: Answer, name: str) -> str:
+    return str(answer.document.get(name, "")) if isinstance(answer.document, dict) else ""
+
+
+def _words(answer: Answer) -> str:
+    names = ("id", "kind", "subject", "state", "note")
+    return plain(" ".join(word for name in names if (word := _field(answer, name))))
+
+
+def watch_nodes(
+    every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between looks.")] = 2,
+    once: Annotated[bool, typer.Option("--once", help="One look, then end.")] = False,
+    as_json: JsonOption = False,
+    context: ContextOption = "",
+    data: DataOption = None,
+    server: ServerOption = "",
+    token_file: TokenOption = None,
+    ca_file: CaOption = None,
+) -> None:
+    """Follow the fleet: how many nodes are in each state, and what those under way do.
+
+    It ends when every node rests, or with Ctrl-C; with --json each look is one object on a line.
+
+    Example: provisioner node watch --every 10
+    """
+    reach = connect(find_place({"context": context, "data": data, "server": server,
+                                "token_file": token_file, "ca_file": ca_file}))  # fmt: skip
+    nodes = read_nodes(reach)
+    if as_json:
+        while True:
+            typer.echo(json.dumps(count(nodes)))
+            if once or at_rest(nodes):
+                return
+            time.sleep(every_s)
+            nodes = read_nodes(reach)
+    with Live(view(nodes, _now(reach)), console=console(100), auto_refresh=False) as live:
+        while not once and not at_rest(nodes):
+            time.sleep(every_s)
+            nodes = read_nodes(reach)
+            live.update(view(nodes, _now(reach)), refresh=True)
+
+
+def _now(reach: Connection) -> float:
+    return float(_asked(reach, "/me")["now"])
+
+
+def read_nodes(reach: Connection) -> list[dict[str, Any]]:
+    """Return every node of a daemon, page by page."""
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while True:  # ends with the last page: each begins after the one before
+        query = {"limit": str(PAGE), **({"cursor": cursor} if cursor else {})}
+        document = _asked(reach, "/nodes", query)
+        found += document["items"]
+        cursor = document["next"]
+        if not cursor:
+            return found
+
+
+def _asked(reach: Connection, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+    answer = reach.ask("GET", path, query)
+    if not answer.good:
+        show_problem(answer.document, answer.status, "table")
+        raise typer.Exit(2 if answer.status in (400, 404) else 1)
+    return dict(answer.document)
+
+
+def at_rest(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether nothing is under way."""
+    return all(n["state"] in RESTING for n in nodes)
+
+
+def count(nodes: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+    """Return nodes by state, and those under way with what they do."""
+    moving = [
+        {"node": n["id"], "state": n["state"], "note": n["note"], "since": n["entered_at"]}
+        for n in nodes
+        if n["state"] not in RESTING
+    ]
+    states = dict(Counter(n["state"] for n in nodes))
+    return {"nodes": len(nodes), "states": states, "under_way": moving}
+
+
+def view(nodes: Sequence[Mapping[str, Any]], now: float) -> Group:
+    """Return the bars, then the nodes under way, those that have been longest first."""
+    bars = Table.grid(padding=(0, 1))
+    states = Counter(n["state"] for n in nodes)
+    for state in STATES:
+        if states[state]:
+            bar = ProgressBar(total=len(nodes), completed=states[state], width=40)
+            bars.add_row(state, bar, Text(f"{states[state]} of {len(nodes)}"))
+    moving = sorted(
+        (n for n in nodes if n["state"] not in RESTING), key=lambda n: float(n["entered_at"])
+    )
+    table = Table("node", "state", "for", "doing")
+    for node in moving[:ROWS_MAX]:
+        age = _age(now - node["entered_at"])
+        table.add_row(node["id"], node["state"], age, Text(plain(node["note"])))
+    more = len(moving) - ROWS_MAX
+    rest = [Text(f"and {more} more")] if more > 0 else []
+    return Group(bars, *([table, *rest] if moving else [Text("every node rests")]))
+
+
+def _age(seconds: float) -> str:
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours} h {minute:02d} min" if hours else f"{minute} min {second:02d} s"
+
+
+def watch_campaign(
+    name: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="As listed: c0001.")],
+    as_json: JsonOption = False,
+    context: ContextOption = "",
+    data: DataOption = None,
+    server: ServerOption = "",
+    token_file: TokenOption = None,
+    ca_file: CaOption = None,
+) -> None:
+    """Follow a campaign until it rests. Exit code 1: it was stopped or aborted.
+
+    Example: provisioner campaign watch c0001
+    """
+    if not name.strip():
+        raise InputError("CAMPAIGN", "", "it is empty", "See `provisioner campaign list`.")
+    reach = connect(find_place({"context": context, "data": data, "server": server,
+                                "token_file": token_file, "ca_file": ca_file}))  # fmt: skip
+    last: dict[str, Any] = {}
+    with Live(console=console(), refresh_per_second=4, auto_refresh=not as_json) as live:
+        while True:
+            report = _asked(reach, f"/campaigns/{name}/report")
+            if as_json and report != last:
+                live.stop()
+                typer.echo(json.dumps(report))
+            elif not as_json:
+                live.update(_bars(report))
+            if report["state"] not in GOING:
+                raise typer.Exit(0 if report["state"] == "done" else 1)
+            last = report
+            time.sleep(LOOK_S * 4)
+
+
+def _bars(report: Mapping[str, Any]) -> Group:
+    """Return a bar for each wave."""
+    grid = Table.grid(padding=(0, 1))
+    for wave in report["waves"]:
+        ended = sum(wave["states"].get(s, 0) for s in ("done", "failed", "skipped"))
+        bar = ProgressBar(total=max(wave["nodes"], 1), completed=ended, width=40)
+        states = ", ".join(f"{count_} {state}" for state, count_ in wave["states"].items())
+        grid.add_row(wave["name"], bar, Text(states))
+    reason = f" ({report['reason']})" if report["reason"] else ""
+    head = f"{report['campaign']} to {report['release']}: {report['state']}{reason}"
+    return Group(Text(plain(head)), grid)

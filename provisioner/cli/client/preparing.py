@@ -1,0 +1,118 @@
+"""What a command makes of its options before it asks: secrets are made here and shown once.
+
+A token never leaves this program; the daemon gets its SHA-256. A function may return what is done
+once the daemon agreed: it shows the secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from provisioner.model.input_error import InputError
+
+TOKEN_PREFIX, SECRET_PREFIX = "prv_", "whsec_"
+TOKEN_BYTES, SECRET_BYTES = 32, 32
+Given = dict[str, Any]
+After = Callable[[Any], None]
+
+
+def make_token(given: Given) -> After:
+    """Make a token and send its digest; show it once it is good."""
+    token = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+    given["sha256"] = hashlib.sha256(token.encode()).hexdigest()
+
+    def show(document: Any) -> None:
+        told = document.get("result") or {}
+        if given.get("as_json") or given.get("output") in ("json", "yaml"):
+            document["token"] = token
+            return
+        typer.echo(token)
+        words = f"{told.get('token', document['id'])}: {given['role']} {given['subject']}"
+        waits = ", once another person approved it" if document["state"] == "waiting" else ""
+        typer.echo(words + waits, err=True)
+
+    return show
+
+
+def make_webhook_secret(given: Given) -> After | None:
+    """Make a webhook's secret where no file has one; show it once it signs."""
+    if given.get("secret") is not None:
+        given["secret"] = _read_secret(given["secret"])
+        return None
+    secret = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    given["secret"] = secret
+
+    def show(document: Any) -> None:
+        if given.get("as_json") or given.get("output") in ("json", "yaml"):
+            document["secret"] = secret
+        else:
+            typer.echo(secret)
+
+    return show
+
+
+def make_next_secret(given: Given) -> After | None:
+    """Make the next secret of a webhook, unless the receiver has it already."""
+    return None if given.get("done") else make_webhook_secret(given)
+
+
+def _read_secret(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        problem = f"it cannot be read ({type(error).__name__})"
+        raise InputError("--secret-file", str(file), problem, "Check the path.") from None
+
+
+def read_policy(given: Given) -> None:
+    """Read a campaign's policy file, with the shorthands that it may have."""
+    path = given.get("policy")
+    if path is None:
+        return
+    from provisioner.daemon.data import read_text
+    from provisioner.planning.campaigns.campaign_policy_text import parse_policy
+
+    given["policy"] = parse_policy(str(path), read_text(path)).model_dump(mode="json")
+
+
+def read_list(given: Given) -> None:
+    """Read the expected-hardware list, with the passwords that it points to put into it."""
+    if given.get("expected") is None:
+        raise InputError("--file", "", "it is not given", "Name the expected-hardware list.")
+    given["expected"] = json.dumps(_resolved(given["expected"]))
+
+
+def read_factory_logins(given: Given) -> None:
+    """Read the factory logins of a list."""
+    tree, forget = _resolved(given["file"]), given.get("forget")
+    logins = {
+        vendor: None if forget else {"username": c["username"], "password": c["password"]}
+        for vendor, c in (tree.get("factory_credentials") or {}).items()
+    }
+    if not logins:
+        raise InputError("--file", str(given["file"]), "it has no factory credentials", "Add them.")
+    given["logins"] = logins
+
+
+def _resolved(path: Path) -> dict[str, Any]:
+    """Return a list's document with every password in it. Raises InputError."""
+    from provisioner.daemon.data import read_expected, read_secrets
+
+    expected = read_expected(path)
+    found = read_secrets(expected, os.environ)
+    tree: dict[str, Any] = expected.model_dump(mode="json")
+    logins = [(tree["factory_credentials"][v], s) for v, (_, s) in found.factory.items()]
+    named = {n["name"]: n for n in tree["nodes"]}
+    logins += [(named[n], s) for n, (_, s) in found.switches.items()]
+    for place, secret in logins:
+        place |= {"password": secret.reveal(), "password_env": "", "password_file": ""}
+    return tree

@@ -1,0 +1,254 @@
+"""The commands of a noun, made of the table of routes; each is built when it is asked for."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from provisioner.cli.client.bodies import FILE_IS_A_LIST
+
+FILE = Path(__file__).with_name("routes.json")
+KINDS: Mapping[str, Any] = {
+    "text": str, "integer": int, "number": float, "flag": bool, "time": str,
+    "file": Path, "document": Path,
+}  # fmt: skip
+PLACE = "Where it goes"
+# verbs that are more than one request, or none: `module:function` of this package
+LOCAL: Mapping[str, tuple[str, str]] = {
+    "node watch": ("client.following:watch_nodes", "Follow the fleet until every node rests."),
+    "campaign watch": ("client.following:watch_campaign", "Follow a campaign until it rests."),
+    "certificate verify": (
+        "offline.attestation:verify", "Check an exported certificate without a daemon."),
+    "case verify-bundle": (
+        "offline.attestation:verify_bundle", "Check a case's archive without a daemon."),
+    "audit verify": ("serve.audit:verify", "Follow the whole chain of the audit log."),
+    "audit archive": ("serve.audit_archive:archive", "Write older rows into signed files."),
+    "audit check-archive": ("serve.audit_archive:check_archive", "Verify archives alone."),
+    "audit prune": ("serve.audit_archive:prune_rows", "Remove rows that archives hold."),
+}  # fmt: skip
+HIDDEN: Mapping[str, tuple[str, ...]] = {
+    "token create": ("sha256",),
+    "case factory": ("logins",),
+}
+MORE: Mapping[str, tuple[tuple[str, Any, Any, str], ...]] = {
+    "case factory": (
+        ("file", Path, ..., "Expected-hardware list with factory logins."),
+        ("forget", bool, False, "Forget those of the list."),
+    ),
+    "certificate keys": (("pem", bool, False, "PEM, for --key of verify."),),
+    "watch status": (("all", bool, False, "Every node, however many."),),
+    "recovery list": (("all", bool, False, "Settled ones, too."),),
+    "node proof": (("all", bool, False, "Every row, also those that passed."),),
+}
+
+
+@cache
+def specs() -> Mapping[str, Any]:
+    """Return every command that is a route."""
+    return dict(json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def verbs_of(noun: str) -> Iterator[tuple[str, str]]:
+    """Yield (verb, what it is about) of a noun, in their order."""
+    for name, spec in specs().items():
+        first, _, verb = name.partition(" ")
+        if first == noun and verb:
+            yield verb, spec["summary"]
+    for name, (_, about) in LOCAL.items():
+        first, _, verb = name.partition(" ")
+        if first == noun:
+            yield verb, about
+
+
+class Verbs(MutableMapping[str, Any]):
+    """The verbs of one noun by name; each is built when it is taken out."""
+
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, verb: str) -> Any:
+        name = f"{self._noun} {verb}"
+        if verb not in self._built:
+            if name not in specs() and name not in LOCAL:
+                raise KeyError(verb)
+            self._built[verb] = build(name)
+        return self._built[verb]
+
+    def __setitem__(self, verb: str, command: Any) -> None:
+        self._built[verb] = command
+
+    def __delitem__(self, verb: str) -> None:
+        del self._built[verb]
+
+    def __iter__(self) -> Iterator[str]:
+        return (verb for verb, _ in verbs_of(self._noun))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Noun(TyperGroup):
+    """All verbs of one noun: listed without building any, built when one is run."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = Verbs(self.name or "")
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the verbs, in the order of the help."""
+        return [verb for verb, _ in verbs_of(self.name or "")]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the verb's command, or None; while verbs are listed, its help alone."""
+        if getattr(self, "_lists", False):
+            return TyperCommand(cmd_name, help=dict(verbs_of(self.name or ""))[cmd_name])
+        return self.commands.get(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write `--help` of the noun."""
+        self._lists = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._lists = False
+
+
+def load(name: str, about: str) -> Any:
+    """Return a noun with its verbs, or a command that is one word."""
+    if name in specs():
+        return build(name)
+    return Noun(name=name, help=about, no_args_is_help=True)
+
+
+def build(name: str) -> Any:
+    """Return one command, as typer makes it of a function."""
+    verb = name.rpartition(" ")[2]
+    around = typer.Typer()
+    if name in LOCAL:
+        module, function = LOCAL[name][0].split(":")
+        run = getattr(import_module(f"provisioner.cli.{module}"), function)
+        around.command(verb)(run)
+    else:
+        around.command(verb, help=_help(specs()[name]))(_function(name, specs()[name]))
+    around.callback()(lambda: None)  # one verb is still a group
+    return typer.main.get_group(around).commands[verb]
+
+
+def _help(spec: Mapping[str, Any]) -> str:
+    roles = " or ".join(spec["roles"])
+    return f"{spec['summary']}\n\nExample: provisioner {spec['example']}\n\nFor: {roles}."
+
+
+def _function(name: str, spec: Mapping[str, Any]) -> Callable[..., None]:
+    """Return the function whose signature is the command's options."""
+
+    def run(**given: Any) -> None:
+        from provisioner.cli.client.calls import call
+
+        call(name, spec, given)
+
+    shape = list(_parameters(name, spec))
+    run.__signature__ = inspect.Signature(shape)  # type: ignore[attr-defined]  # typer reads it
+    run.__annotations__ = {p.name: p.annotation for p in shape}
+    return run
+
+
+def _parameters(name: str, spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
+    taken = set(HIDDEN.get(name, ()))
+    for word, about, required in spec["words"]:
+        said = typer.Argument(metavar=word.upper() if required else f"[{word.upper()}]", help=about)
+        yield _parameter(word, str, said, ... if required else None)
+        taken.add(word)
+    for option in (*spec["query"], *spec.get("body", ())):
+        if option["name"] not in taken:
+            taken.add(option["name"])
+            yield _option(option)
+    for field, kind, default, about in MORE.get(name, ()):
+        said = typer.Option("--" + field.replace("_", "-"), help=about)
+        yield _parameter(field, kind, said, default)
+    yield from _common(name, spec)
+
+
+def _option(option: Mapping[str, Any]) -> inspect.Parameter:
+    kind = KINDS[option["kind"]]
+    about = option["help"]
+    if option["kind"] == "time":
+        about += " A time of UTC: 2026-12-24T18:00."
+    if option.get("choices"):
+        about += f" One of: {', '.join(option['choices'])}."
+    flag = option.get("flag") or "--" + option["name"].replace("_", "-")
+    said = typer.Option(flag, help=about.strip() or None, show_default=False)
+    kind = list[str] if option.get("many") else kind
+    return _parameter(option["name"], kind | None, said, None)
+
+
+def _common(name: str, spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
+    if "list" in spec:
+        fields = ", ".join(spec["list"][:6])
+        about = "Only rows that match: state=released and not tenant=red."
+        yield _parameter("where", str | None, typer.Option(help=about), None)
+        about = f"By this field ({fields}, ...); -FIELD: the greatest first."
+        yield _parameter("sort", str | None, typer.Option(help=about), None)
+        most = typer.Option(min=1, help="Rows that are shown.")
+        yield _parameter("limit", int | None, most, None)
+    if "body" in spec and name not in FILE_IS_A_LIST:
+        about = "The body as YAML or JSON; - is the standard input. Options go before it."
+        yield _parameter("file", Path | None, typer.Option("--file", help=about), None)
+    if spec.get("recorded"):
+        about = "Show what it would do, and end."
+        yield _parameter("dry_run", bool, typer.Option("--dry-run", help=about), False)
+        about = "Follow it until the node rests."
+        yield _parameter("wait", bool, typer.Option("--wait", help=about), False)
+    if spec.get("destructive") or spec.get("destructive_with"):
+        about = "Do not ask whether it is meant."
+        yield _parameter("yes", bool, typer.Option("--yes", "-y", help=about), False)
+    if spec.get("entity"):
+        about = "ETag of what you decided on: refused if it changed since."
+        yield _parameter("if_match", str, typer.Option("--if-match", help=about), "")
+    if "media" in spec or name in ("certificate export", "certificate revocations", "node erasure"):
+        yield _parameter("out", Path | None, typer.Option("--out", help="File to write."), None)
+    yield from _everywhere(spec)
+
+
+def _everywhere(spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
+    about = "table, wide, json or yaml."
+    yield _parameter("output", str, typer.Option("--output", "-o", help=about), "table")
+    yield _parameter("as_json", bool, typer.Option("--json", help="The same as -o json."), False)
+    panel: dict[str, Any] = {"rich_help_panel": PLACE, "show_default": False}
+    about = "A daemon by its name (`provisioner context`)."
+    yield _parameter("context", str, typer.Option("--context", help=about, **panel), "")
+    about = "Data directory of a daemon of this machine."
+    yield _parameter("data", Path | None, typer.Option("--data", help=about, **panel), None)
+    about = "https://HOST:PORT of a daemon."
+    yield _parameter("server", str, typer.Option("--server", help=about, **panel), "")
+    about = "File with a token for it (mode 0600)."
+    yield _parameter("token_file", Path | None, typer.Option("--token-file", help=about, **panel),
+                     None)  # fmt: skip
+    about = "CA of its certificate."
+    yield _parameter("ca_file", Path | None, typer.Option("--ca", help=about, **panel), None)
+    if not spec.get("changes") and spec.get("media") != "text/event-stream":
+        about = "Read the data directory itself: for a daemon that is down."
+        yield _parameter("offline", bool, typer.Option("--offline", help=about, **panel), False)
+        about = "With --offline: the matrix that the daemon runs; repeatable."
+        yield _parameter("matrix", list[Path] | None, typer.Option("--matrix", help=about, **panel),
+                         None)  # fmt: skip
+
+
+def _parameter(name: str, kind: Any, said: Any, default: Any) -> inspect.Parameter:
+    annotation = Annotated[kind, said]
+    empty = inspect.Parameter.empty
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=empty if default is ... else default,
+        annotation=annotation,
+    )

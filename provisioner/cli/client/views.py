@@ -1,0 +1,281 @@
+"""Answers as people read them, where a table of fields would hide what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from provisioner.cli.client.output import cell, minute, plain, show_blockers, show_rows
+from provisioner.cli.options.showing import console
+
+Document = Mapping[str, Any]
+
+
+def _print(line: str, style: str = "") -> None:
+    console().print(Text(plain(line), style=style), soft_wrap=True)
+
+
+def _table(title: Sequence[str], rows: Sequence[Sequence[Any]], name: str = "") -> None:
+    table = Table(*title, title=name or None)
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    console().print(table)
+
+
+def show_explanation(told: Document, _given: Document) -> None:
+    """Print a node's explanation, a heading above each part."""
+    for heading, field in (
+        ("What it is", "what"),
+        ("Why it is there", "why"),
+        ("What comes next", "next"),
+        ("What would unblock it", "unblock"),
+    ):
+        _print(f"{heading}:", "bold")
+        for sentence in told[field] or ["Nothing needs to be done."]:
+            _print(f"  {sentence}")
+
+
+def show_node(node: Document, _given: Document) -> None:
+    """Print a node: its state, what blocks it with what would unblock it, its cables."""
+    place = node["location"]
+    where = f"pod{place['pod']}/su{place['scalable_unit']}/{place['rack'] or '–'}"
+    _print(f"{node['id']} {node['kind']} · {node['state']} · {where}", "bold")
+    release = f"release {node['release'] or '–'} · profile {node['profile'] or '–'}"
+    _print(f"{release} · {node['note']}")
+    _print(f"VRF {node['vrf'] or '–'} · tenant {node['tenant'] or '–'} · "
+           f"certificate {node['certificate'] or '–'}")  # fmt: skip
+    since = minute(node["entered_at"])
+    _print(f"in this state since {since} UTC · generation {node['generation']}")
+    for blocker in node["blockers"]:
+        _print(f"  blocked: {blocker['reason']}: {blocker['subject']}: {blocker['detail']}")
+        _print(f"  unblock: {blocker['unblock']}")
+    for bmc in node["bmcs"]:
+        _print(f"  BMC {bmc['name']}: {bmc['url']}")
+    if node["ports"]:
+        names = ("switch", "interface", "rail", "nic_slot")
+        rows = [[str(port.get(n, "")) for n in names] for port in node["ports"]]
+        _table(("leaf", "port", "rail", "card"), rows)
+
+
+def show_parts(told: Document, _given: Document) -> None:
+    """Print a node's components with their five facts."""
+    _print(f"{told['node']} · {told['vendor']} {told['model']}", "bold")
+    names = ("kind", "slot", "target", "running", "staged", "pending", "met")
+    rows = [[c[n] if n != "met" else _met(c) for n in names] for c in told["components"]]
+    _table(("component", "slot", "target", "running", "staged", "waits for", "met"), rows)
+    for gap in told["gaps"]:
+        _print(f"not read: {gap['source']}: {gap['reason']} {gap['detail']}")
+
+
+def _met(component: Document) -> str:
+    return component["why"] if component["met"] is None else ("yes" if component["met"] else "no")
+
+
+def show_plan(told: Document, _given: Document) -> None:
+    """Print a node's plan: steps with reasons, or what blocks it."""
+    profile = told["profile"] or "none"
+    _print(f"{told['node']} to {told['release'] or '–'}, profile {profile}", "bold")
+    for blocker in told["blockers"]:
+        _print(f"  blocked: {blocker['reason']}: {blocker['subject']}: {blocker['detail']}")
+        _print(f"  unblock: {blocker['unblock']}")
+    if told["in_flight"]:
+        _print("In flight; look again later: " + "; ".join(told["in_flight"]))
+    rows = [
+        (n, s["title"], ", ".join(s["slots"] or s["bmcs"]), s["disruption"],
+         f"{s['duration_s'] / 60:.0f}", s["reason"])
+        for n, s in enumerate(told["steps"], 1)
+    ]  # fmt: skip
+    if rows:
+        _table(("#", "step", "slots", "takes away", "min", "why"), rows)
+    elif not told["blockers"] and not told["in_flight"]:
+        _print("Everything pinned runs; nothing waits. Nothing to do.")
+
+
+def show_tenant_change(told: Document, _given: Document) -> None:
+    """Print what became of a change of a tenant: devices, nodes that leave, the tenant."""
+    note = f" ({told['note']})" if told["note"] else ""
+    _print(f"{told['id']} {told['kind']} {told['subject']}: {told['state']}{note}")
+    result = told["result"] or {}
+    for step in result.get("steps", ()):
+        _print(f"{step['device']}: {len(step['lines'])} lines")
+    for node in result.get("leaving", ()):
+        _print(f"{node} leaves: it is drained, fenced and erased.")
+    tenant = result.get("tenant")
+    if tenant:
+        words = f"VNI {tenant['l3vni']}, {tenant['phase']}, {tenant['nodes_wanted']} nodes"
+        _print(f"{tenant['name']}: VRF {tenant['vrf']}, {words}")
+    elif result.get("steps"):
+        _print("it is gone")
+    elif told["state"] == "done":
+        _print("nothing to do")
+    show_blockers(told["blockers"])
+
+
+def show_tenant_audit(told: Document, _given: Document) -> None:
+    """Print what of tenants' networks is not as written down, device by device."""
+    for step in told["steps"]:
+        _print(f"{step['device']} would be sent:", "bold")
+        for line in step["lines"] or ["(nothing: it is proved and saved)"]:
+            _print(f"  {line}")
+    show_blockers(told["blockers"])
+    if not told["steps"] and not told["blockers"]:
+        _print("Every network is as it is written down.")
+
+
+def show_erasure(told: Document, _given: Document) -> None:
+    """Print an erasure report, one line a device."""
+    typer.echo("\n".join(plain(line) for line in told["text"].splitlines()))
+
+
+def show_proof(told: Document, given: Document) -> None:
+    """Print the proof of a node's last release: rows that did not pass, or with --all every row."""
+    proof = told["proof"]
+    confirmed = minute(proof["confirmed_at"])
+    head = f"{proof['node']} · {proof['tenant']} · {proof['vrf'] or '–'} · {confirmed} UTC"
+    _print(head, "bold")
+    _print(f"certificate {proof['certificate']} · sha256 {proof['sha256'] or '–'}")
+    _print(f"revisions {', '.join(proof['revisions']) or 'none needed'}")
+    gate = proof["gate"]
+    rows = [
+        (r["check"], r["subject"], r["verdict"], r["seen"][:60])
+        for r in gate
+        if given.get("all") or r["verdict"] != "pass"
+    ]
+    if rows:
+        _table(("row", "where", "verdict", "seen"), rows)
+    _print(f"{sum(r['verdict'] == 'pass' for r in gate)} of {len(gate)} rows passed")
+    for objection in told["objections"]:
+        _print(f"not valid: {objection}", "red")
+
+
+def show_rejudgement(told: Document, _given: Document) -> None:
+    """Print verdicts that would change."""
+    rows = []
+    for node in told["nodes"]:
+        for r in node["results"]:
+            first = (r["now"]["findings"] or [None])[0]
+            why = f"{first['part']}: {first['detail']} {first['measured']}" if first else ""
+            rows.append((node["node"], r["check"], r["was"], r["now"]["verdict"], why[:120]))
+    if rows:
+        _table(("node", "check", "was", "now", "why"), rows, "Verdicts that would change")
+    judged = sum(n["judged"] for n in told["nodes"])
+    count = f"{judged} results of {len(told['nodes'])} nodes judged again"
+    _print(f"{count}, {told['changed']} would change")
+
+
+def show_summary(told: Document, _given: Document) -> None:
+    """Print the fleet in numbers."""
+    names = ("kind", "state", "release", "tenant", "nodes")
+    _table(names, [[count[n] for n in names] for count in told["counts"]])
+    _print(f"{told['nodes']} nodes")
+
+
+def show_intake(told: Document, _given: Document) -> None:
+    """Print what an intake took in, and what stood in its way."""
+    result = told.get("result") or {}
+    dry = told["state"] == "dry_run"
+    if "taken_in" not in result:
+        _print(f"{told['id']} {told['kind']} {told['subject']}: {told['state']} {told['note']}")
+        show_blockers(told.get("blockers") or ())
+        return
+    verb = "would be taken in" if dry else "taken in"
+    _print(f"{len(result['taken_in'])} nodes {verb}, {len(result['known'])} known before")
+    for line in (result.get("lines") or [])[1:]:
+        _print(line)
+    blockers = result["blockers"]
+    if blockers:
+        rows = [(b["subject"], f"{b['reason']}: {b['detail']}", b["unblock"]) for b in blockers]
+        _table(("what", "why", "what would unblock it"), rows)
+    if dry:
+        _print("Nothing was done: --dry-run.")
+
+
+def show_certificate(told: Document, _given: Document) -> None:
+    """Print a certificate, and whether it is valid."""
+    c = told["certificate"]
+    table = Table(show_header=False, box=None)
+    for word, value in (
+        ("certificate", c["id"]),
+        ("node", f"{c['node']} at {c['location']}"),
+        ("proved for", f"{c['release']}, {c['profile']}"),
+        ("issued", f"{minute(c['issued_at'])} UTC, expires {minute(c['expires_at'])} UTC"),
+        ("parts", f"{len(c['serials'])} serials, {len(c['versions'])} versions"),
+        ("gates", "\n".join(_gate(g, c) for g in c["gates"]) or "none"),
+        ("checks", ", ".join(c["checks"])),
+        ("evidence", f"{len(c['evidence'])} raw outputs by digest"),
+        ("ports", ", ".join(c["ports"])),
+        ("matrix", c["matrix_digest"]),
+        ("signed by", c["key_id"]),
+    ):
+        table.add_row(word, Text(value))
+    console().print(table)
+    if told["revoked_at"]:
+        _print(f"not valid: it was revoked {minute(told['revoked_at'])}: {told['revoked_reason']}",
+               "red")  # fmt: skip
+    elif not told["in_force"]:
+        _print("not valid: it expired, or no key that is believed signed it", "red")
+
+
+def _gate(proof: Document, certificate: Document) -> str:
+    words = f"{proof['gate']}"
+    if proof["certificate"] == certificate["id"]:
+        return words
+    return f"{words} (on {minute(proof['proved_at'])}, by certificate {proof['certificate']})"
+
+
+def show_keys(told: Document, given: Document) -> None:
+    """Print public keys; with --pem those that are believed, to be published."""
+    if given.get("pem"):
+        good = [k for k in told["items"] if k["standing"] != "withdrawn"]
+        typer.echo("".join(k["pem"] for k in good), nl=False)
+        return
+    show_rows("certificate keys", told["items"], ("key_id", "standing", "created_at"), "table")
+
+
+def show_authority(told: Document, given: Document) -> None:
+    """Print the authority's certificate, or the kernel arguments that carry it."""
+    typer.echo(told["kernel"] if given.get("kernel") else told["pem"].rstrip())
+
+
+def show_cohorts(told: Document, _given: Document) -> None:
+    """Print cohorts, learned floors and outliers."""
+    rows = [(c["profile"], c["versions"], c["nodes"], c["sound"]) for c in told["cohorts"]]
+    _table(("profile", "versions", "nodes", "sound"), rows, "Cohorts")
+    floors = [
+        (b["profile"], b["metric"], f"{b['floor']:.6g}", f"{b['level']:.6g}",
+         f"{b['nodes']} nodes, {b['racks']} racks")
+        for b in told["baselines"]
+    ]  # fmt: skip
+    _table(("profile", "metric", "floor", "level", "learned from"), floors, "Learned floors")
+    worst = [
+        (o["node"], o["metric"], f"{o['value']:.6g}", f"{o['typical']:.6g}", o["among"])
+        for o in told["outliers"]
+    ]
+    _table(("node", "metric", "measured", "typical", "among"), worst, "Outliers")
+
+
+def show_recovery(told: Document, given: Document) -> None:
+    """Print why nothing is written to devices, and every difference that waits for a word."""
+    if not told["look_only"]:
+        _print("the daemon acts: no restore waits to be settled")
+        for name, vrf in sorted(told["adopted_ports"].items()):
+            _print(f"{name} stays in {vrf} by a person's word, and no node owns it")
+        return
+    _print(f"nothing is written to any device: {told['look_only']}")
+    if not told["surveyed_at"]:
+        _print("rows and leaves were not compared yet: `provisioner serve` does it")
+        return
+    every = told["items"]
+    waiting = [d for d in every if d["settled"] is None]
+    shown = every if given.get("all") else waiting
+    if shown:
+        show_rows("recovery list", shown, (), "table")
+    count = f"{len(waiting)} wait for a word, {len(every) - len(waiting)} are settled"
+    _print(f"{count}; compared at {minute(told['surveyed_at'])} UTC")
+
+
+View = Callable[[Document, Document], None]

@@ -1,0 +1,145 @@
+"""`provisioner certificate verify` and `case verify-bundle`: what a site signed, judged from files.
+
+Nothing is needed but the file and the site's public keys: no daemon, no data directory, no network.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provisioner.cli.options.showing import JsonOption, console
+from provisioner.daemon.data import read_text
+from provisioner.model.certificate import Certificate
+from provisioner.model.input_error import InputError
+from provisioner.planning.certification import attestation
+from provisioner.planning.certification.attestation import NotAnAttestation, RevocationList
+from provisioner.planning.repair import evidence_bundle as archive
+from provisioner.planning.repair.evidence_bundle import NotABundle
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.store.signing import keys_of, signed
+
+
+def verify(
+    file: Path,
+    key: Annotated[Path, typer.Option("--key", help="Public keys to trust, PEM.")],
+    revocations: Annotated[
+        Path | None, typer.Option("--revocations", help="A signed revocation list.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check an exported certificate offline. Exit code 0: valid; 1: not; 2: unreadable.
+
+    Without --revocations it is not known whether it was revoked, and the answer says so.
+
+    Example: provisioner certificate verify su0-n03.json --key keys.pem --revocations list.json
+    """
+    keys = _keys(key)
+    certificate, good = _opened(file, keys)
+    listed = _listed(revocations, keys)
+    why = _objections(certificate, listed, WallClock().now(), good=good)
+    if as_json:
+        body = certificate.model_dump(mode="json") if good else None
+        document = {
+            "valid": not why,
+            "objections": why,
+            "revocations_checked": listed is not None,
+            "certificate": body,
+        }
+        typer.echo(json.dumps(document))
+    elif why:
+        for objection in why:
+            console().print(f"NOT VALID: {objection}", style="red")
+    else:
+        console().print(f"valid: {certificate.node} until {_day(certificate.expires_at)}")
+        console().print(f"gates proved: {certificate.proved or 'none'}")
+        if listed is None:
+            console().print("revocation was not checked: give --revocations FILE", style="yellow")
+    raise typer.Exit(1 if why else 0)
+
+
+def verify_bundle(
+    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    key: Annotated[Path, typer.Option("--key", help="The site's public keys (PEM).")],
+) -> None:
+    """Check that an archive is exactly what a trusted site signed.
+
+    Example: provisioner case verify-bundle case.tar.gz --key keys.pem
+    """
+    keys = _keys(key)
+    try:
+        members = archive.unpack(_read(file))
+        envelope = archive.envelope_of(members)
+    except NotABundle as error:
+        raise InputError(str(file), "", str(error), "Write it with `case bundle`.") from None
+    wrong = ["no trusted key signed it"] if not signed(envelope, keys) else []
+    wrong += archive.objections(members, envelope.payload)
+    for line in wrong:
+        typer.echo(f"{file}: {line}", err=True)
+    if wrong:
+        raise typer.Exit(1)
+    typer.echo(f"{file}: good; {len(members)} files, signed by {envelope.key_id}")
+
+
+def _keys(file: Path) -> dict[str, bytes]:
+    try:
+        found = dict(keys_of(read_text(file)))
+    except ValueError as error:
+        raise InputError(str(file), "", f"unreadable key: {error}", _KEY_REMEDY) from None
+    if not found:
+        raise InputError(str(file), "", "there is no public key in it", _KEY_REMEDY)
+    return found
+
+
+_KEY_REMEDY = "Write it with: provisioner certificate keys --pem"
+
+
+def _opened(file: Path, trusted: dict[str, bytes]) -> tuple[Certificate, bool]:
+    """The certificate of a file, and whether a trusted key signed it."""
+    try:
+        envelope = attestation.parse_envelope(read_text(file))
+        return attestation.read_certificate(envelope), signed(envelope, trusted)
+    except NotAnAttestation as error:
+        remedy = "Write it with: provisioner certificate export NODE"
+        raise InputError(str(file), "", str(error), remedy) from None
+
+
+def _listed(file: Path | None, trusted: dict[str, bytes]) -> RevocationList | None:
+    if file is None:
+        return None
+    remedy = "Write it with: provisioner certificate revocations"
+    try:
+        envelope = attestation.parse_envelope(read_text(file))
+        if not signed(envelope, trusted):
+            raise InputError(str(file), "", "no trusted key signed this list", remedy)
+        return attestation.read_revocations(envelope)
+    except NotAnAttestation as error:
+        raise InputError(str(file), "", str(error), remedy) from None
+
+
+def _objections(
+    certificate: Certificate, listed: RevocationList | None, now: float, *, good: bool
+) -> tuple[str, ...]:
+    if not good:
+        return ("no trusted key signed it",)
+    return attestation.find_objections(certificate, now, listed)
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(archive.BYTES_MAX + 1)
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError(str(file), "", problem, "Check the path.") from None
+    if len(content) > archive.BYTES_MAX:
+        raise InputError(str(file), "", "it is too large for such an archive", "Check the path.")
+    return content

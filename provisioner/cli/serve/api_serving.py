@@ -1,0 +1,58 @@
+"""Serves the REST API in a daemon's process, from the parts that the daemon has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from provisioner.adapters.agent.tls import CERTIFICATE_FILE
+from provisioner.checks.threshold_data import Limits
+from provisioner.daemon.api import SOCKET, api_parts, serve_api
+from provisioner.daemon.data import Data
+from provisioner.daemon.tenants import FabricAccess, open_keeper
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
+from provisioner.model.matrix import Matrix
+from provisioner.ports import BmcTransport, Clock
+from provisioner.twin.rehearsal_process import RehearsalProcess
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def served_api(
+    data: Path,
+    opened: Data,
+    clock: Clock,
+    access: FabricAccess,
+    matrix: Matrix,
+    files: Artifacts,
+    transport: BmcTransport | None = None,
+    thresholds: Mapping[str, Limits] | None = None,
+) -> AsyncIterator[str]:
+    """Serve the REST API in this process; yield its URL, "" if it is served here only."""
+    async with open_keeper(opened.store, opened.vault, clock, access) as keeper:
+        parts = api_parts(
+            opened.store,
+            keeper,
+            matrix,
+            files.directory,
+            clock,
+            access.settings,
+            access.ca_file,
+            vault=opened.vault,
+            signer=opened.signer,
+            rehearsals=RehearsalProcess(matrix, access.settings),
+            plan=access.plan,
+            outside=files if isinstance(files, OutsideArtifacts) else None,
+            transport=transport,
+            thresholds=thresholds,
+            opened=(data, opened),
+        )
+        async with serve_api(parts, data) as url:
+            log.info("the API is at %s", data / SOCKET)
+            if url:
+                log.info("the API is at %s/v1/docs; its CA is %s", url, data / CERTIFICATE_FILE)
+            yield url

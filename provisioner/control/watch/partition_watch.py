@@ -1,0 +1,155 @@
+"""Watches the members of every InfiniBand partition: one of ours without entitlement is fenced.
+
+As the watch of leaf ports (`leaf_watch.py`), whoever moved what: UFM lists all members of all
+partitions in one answer. A first reading makes suspects; a second one lies between two readings of
+their rows, and only what both rows deny is believed. A GUID that no row has is listed and never
+moved: UFM does not say whether it is a host's, and storage and gateways are members by right.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from provisioner.control.context import Context
+from provisioner.control.watch.trespass_fence import TakeBack, TrespassFence, placement_facts
+from provisioner.control.watch.trespasses import Trespasses
+from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
+from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement, Tenant
+from provisioner.planning.release import entitlement
+from provisioner.ports import Partitions
+
+log = logging.getLogger(__name__)
+
+LISTED_MAX = 4096  # members that are not ours, for people
+NO_ROW = "no node's row has this GUID: it may be storage or a gateway"
+Owners = Mapping[str, Sequence[tuple[Node, Port]]]  # GUID -> the nodes whose rows have it
+Suspects = dict[str, tuple[PortPlacement, ...]]  # node -> its ports without entitlement
+
+
+class PartitionWatch:
+    """`run` watches for ever. `take_back` has a released node taken back by its driver."""
+
+    def __init__(
+        self,
+        context: Context,
+        tenancy: Tenancy,
+        partitions: Partitions,
+        trespasses: Trespasses,
+        take_back: TakeBack,
+    ) -> None:
+        self._store, self._clock, self._settings = context.store, context.clock, context.settings
+        self._partitions = partitions
+        self._silent = ""  # why UFM could not be read, as the log has it
+
+        async def move(ports: Sequence[Port], node: Node | None) -> MoveOutcome:
+            return await tenancy.move(ports, MAINTENANCE_VRF, look_for_leaks=False, node=node)
+
+        self._fences = TrespassFence(
+            context, trespasses, take_back, move, "the watch of partitions"
+        )
+        self.listed: dict[str, str] = {}  # "GUID in network" -> why it is not moved, for people
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            await self.look()
+            await self._clock.sleep(self._settings.watch_ports_s)
+
+    async def look(self) -> None:
+        """Read all partitions; members of ours without entitlement are recorded, then fenced.
+
+        A node whose row changes meanwhile is judged in the next round.
+        """
+        members = await self._read()
+        nodes, aside = await self._store.nodes(), await self._store.set_aside()
+        owners = _find_owners([*nodes, *aside])
+        damaged = frozenset(n.id for n in aside)
+        if members is None:
+            return
+        suspects, self.listed = self._judge(members, owners, damaged, await self._vrfs())
+        if not suspects:
+            return
+        before = await self._store.nodes_named(suspects)
+        members = await self._read()
+        after = await self._store.nodes_named(suspects)
+        if members is None:
+            return
+        owners = _find_owners([*(n for n in nodes if n.id not in after), *aside, *after.values()])
+        found, self.listed = self._judge(members, owners, damaged, await self._vrfs())
+        for name, ports in found.items():
+            row = after.get(name)
+            if row is not None and placement_facts(before.get(name)) == placement_facts(row):
+                await self._fences.fence_node(row, ports)
+
+    async def _vrfs(self) -> Mapping[str, str]:
+        return {t.name: t.vrf for t in await self._store.tenants()}
+
+    async def _read(self) -> Mapping[str, frozenset[str]] | None:
+        """Return the networks of each GUID; None if UFM cannot be read, which the log says once."""
+        tenants: Sequence[Tenant] = await self._store.tenants()
+        seen = await self._partitions.read_members(tenants)
+        why = str(seen) if isinstance(seen, Blocker) else ""
+        if why and why != self._silent:
+            log.warning("partitions cannot be watched: %s", why)
+        self._silent = why
+        return None if isinstance(seen, Blocker) else seen
+
+    def _judge(
+        self,
+        members: Mapping[str, frozenset[str]],
+        owners: Owners,
+        damaged: frozenset[str],
+        vrf_of: Mapping[str, str],
+    ) -> tuple[Suspects, dict[str, str]]:
+        """Return ports without entitlement by node, and members that are not to be moved."""
+        found: Suspects = {}
+        listed: dict[str, str] = {}
+        for guid, networks in sorted(members.items()):
+            outside = sorted(networks - entitlement.SITE_VRFS)
+            if not outside:
+                continue
+            wrong, why = _judge_member(owners.get(guid, ()), outside, damaged, vrf_of)
+            for name, ports in wrong.items():
+                found[name] = (*found.get(name, ()), *ports)
+            if why and len(listed) < LISTED_MAX:
+                listed[f"{guid} in {' and '.join(outside)}"] = why
+        return found, listed
+
+
+def _judge_member(
+    owners: Sequence[tuple[Node, Port]],
+    outside: Sequence[str],
+    damaged: frozenset[str],
+    vrf_of: Mapping[str, str],
+) -> tuple[Suspects, str]:
+    """Return the node that a member in these customers' networks trespasses of, or why none."""
+    if not owners:
+        return {}, NO_ROW
+    if aside := next((n.id for n, _ in owners if n.id in damaged), ""):
+        return {}, f"node {aside} is set aside for a damaged row: see `doctor`"
+    wrong: Suspects = {}
+    for node, port in owners:
+        placed = [
+            PortPlacement(switch=port.switch, interface=port.interface, vrf=vrf) for vrf in outside
+        ]
+        wrong[node.id] = entitlement.find_trespasses(node, placed, vrf_of)
+    if not all(wrong.values()):
+        return {}, ""  # one of them is entitled: the GUID's former owner is retired
+    node = min((n for n, _ in owners), key=lambda n: (n.state is State.RETIRED, n.id))
+    if node.taken or entitlement.is_stranger(node):
+        return {}, f"node {node.id} was not taken in yet: see `intake --take`"
+    return {node.id: wrong[node.id]}, ""
+
+
+def _find_owners(nodes: Sequence[Node]) -> Owners:
+    found: dict[str, list[tuple[Node, Port]]] = {}
+    for node in nodes:
+        if node.kind is NodeKind.HOST:
+            for port in node.ports:
+                if port.guid:
+                    found.setdefault(port.guid, []).append((node, port))
+    return found

@@ -1,0 +1,123 @@
+"""Keeps hosts apart on the network where agents are looked up: looks, puts back, proves by packets.
+
+Rule: what must be there follows from the settings and the rows alone (which tests among nodes are
+under way), so that whoever comes after a crash brings it about by looking. Nothing is kept here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner.execution.actions.work import Site
+from provisioner.execution.tenancy.leaf_filter import apart_filter
+from provisioner.execution.tenancy.release_probes import answers_of
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker
+from provisioner.model.release import GateRow
+from provisioner.planning.release import hosts_apart as rules
+from provisioner.ports import Store
+from provisioner.switches.cumulus_filter import Door
+
+
+@dataclass(frozen=True)
+class SeenApart:
+    """One leaf as it was read. `gaps`: what is missing, in words.
+
+    `untouched`: no tree has a trace of the filter, as on a leaf that was never prepared.
+    """
+
+    guarded: tuple[str, ...]
+    gaps: tuple[str, ...]
+    untouched: bool
+    doors: tuple[Door, ...]
+
+
+class HostsApart:
+    """The filter between hosts on every leaf of a site."""
+
+    def __init__(self, site: Site, store: Store, tenancy: Tenancy) -> None:
+        self._site, self._store, self._tenancy = site, store, tenancy
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the leaves are to keep hosts apart."""
+        return self._site.settings.keeps_hosts_apart
+
+    async def doors(self) -> tuple[Door, ...]:
+        """Return the pairs of hosts that tests let connect now, by the rows."""
+        sessions = [s for s in await self._store.fabric_sessions() if s.doors]
+        names = {name for s in sessions for group in s.doors for name in group}
+        nodes = await self._store.nodes_named(names) if names else {}
+        return rules.doors_of(sessions, nodes)
+
+    async def look(self, leaf: str, owned: Collection[str]) -> SeenApart | Blocker:
+        """Read one leaf. `owned`: its ports that hosts are cabled to."""
+        seen = await self._tenancy.filter_state(leaf)
+        if isinstance(seen, Blocker):
+            return seen
+        settings, doors = self._site.settings, await self.doors()
+        now = seen.ports["operational"]
+        guarded = rules.guarded_ports(leaf, owned, now, settings.lookup_ports)
+        gaps = rules.find_gaps(apart_filter(settings, doors), seen.filters, seen.ports, guarded)
+        bound = any(has for ports in seen.ports.values() for _, has in ports.values())
+        untouched = not bound and not any(seen.filters.values())
+        return SeenApart(guarded, gaps, untouched, doors)
+
+    async def put_back(self, leaf: str, seen: SeenApart) -> tuple[Blocker, ...]:
+        """Write what is missing on one leaf; () if it is proved by reading, and saved."""
+        return (await self._tenancy.keep_apart(leaf, seen.guarded, seen.doors)).blockers
+
+    async def bring(self, nodes: Collection[Node]) -> tuple[Blocker, ...]:
+        """Bring the leaves of these nodes to what the rows say now: doors opened or closed."""
+        if not self.enabled:
+            return ()
+        owned = await self._owned({p.switch for n in nodes for p in n.ports if not p.guid})
+
+        async def bring_one(leaf: str, ports: Collection[str]) -> tuple[Blocker, ...]:
+            seen = await self.look(leaf, ports)
+            if isinstance(seen, Blocker):
+                return (seen,)
+            return await self.put_back(leaf, seen) if seen.gaps else ()
+
+        found = await asyncio.gather(*(bring_one(leaf, ports) for leaf, ports in owned.items()))
+        return tuple(blocker for blockers in found for blocker in blockers)
+
+    async def rows(self, node: Node) -> tuple[GateRow, ...]:
+        """Return the rows of the gate for a node that is still in maintenance."""
+        settings = self._site.settings
+        if not self.enabled:
+            why = "the site's own switches keep hosts apart (lookup_isolation)"
+            if settings.lookup_isolation == "leaves":
+                why = "no lookup_networks are set"
+            return (rules.none_row(node.id, why),)
+        found: list[GateRow] = []
+        owned = await self._owned({p.switch for p in node.ports if not p.guid})
+        looks = await asyncio.gather(*(self.look(leaf, ports) for leaf, ports in owned.items()))
+        for leaf, seen in zip(owned, looks, strict=True):
+            gaps = None if isinstance(seen, Blocker) else seen.gaps
+            found.append(rules.leaf_row(leaf, gaps))
+        if any(row.bad for row in found):
+            return tuple(found)
+        return (*found, *await self._packets(node))
+
+    async def _packets(self, node: Node) -> tuple[GateRow, ...]:
+        if self._site.settings.release_probes == "off":
+            return (rules.none_row(node.id, "the site's settings have probes off"),)
+        networks, nodes = self._site.settings.lookup_networks, await self._store.nodes()
+        errands = rules.errands_of(node, nodes, networks, await self.doors())
+        if not errands:
+            return (rules.none_row(node.id, "no other host in maintenance could be asked"),)
+        return rules.judge_probes(errands, await answers_of(self._site, errands))
+
+    async def _owned(self, leaves: Collection[str]) -> Mapping[str, Sequence[str]]:
+        """Return the ports of these leaves that hosts are cabled to."""
+        found: dict[str, list[str]] = {leaf: [] for leaf in sorted(leaves)}
+        for node in await self._store.nodes():
+            if node.kind is NodeKind.HOST:
+                for port in node.ports:
+                    if port.switch in found and not port.guid:
+                        found[port.switch].append(port.interface)
+        return found

@@ -1,0 +1,134 @@
+"""Events of people: their requests, who approved them, and the results."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from provisioner.model.access import RequestState, Role
+from provisioner.model.base import Record
+from provisioner.model.events.event import Event, EventKind
+
+
+class TokenFacts(Record):
+    """A token without its secret."""
+
+    id: str
+    subject: str
+    role: Role
+    tenant: str
+    expires_at: float
+
+
+class TokenChanged(Event):
+    """An API token was made or revoked."""
+
+    KIND: ClassVar = EventKind.TOKEN
+    made: TokenFacts | None = None
+    revoked: TokenFacts | None = None
+
+
+class SessionFacts(Record):
+    """A browser's session without its secret."""
+
+    id: str
+    subject: str
+    tenant: str
+    token: str = Field(description="Id of the local token that began it, or empty.")
+    issuer: str = Field(description="Issuer of the provider's token that began it, or empty.")
+    expires_at: float
+
+
+class SessionChanged(Event):
+    """A browser signed in (`begun`), or its session ended (the id in `ended`)."""
+
+    KIND: ClassVar = EventKind.SESSION
+    begun: SessionFacts | None = None
+    ended: str = ""
+    why: str = ""
+
+
+class CallerLimited(Event):
+    """Changes or logins of a caller were refused for a minute because of a rate."""
+
+    KIND: ClassVar = EventKind.LIMITED
+    verb: str
+    refused: int
+    caller: str = ""
+    by_address: dict[str, int] = Field({}, description="Failed logins by the peer's address.")
+
+
+class JournalArchived(Event):
+    """Rows of the journal were written to a signed archive."""
+
+    KIND: ClassVar = EventKind.JOURNAL_ARCHIVED
+    by: str
+    file: str
+    first: int
+    last: int
+    head: str = Field(description="Digest of the last row.")
+    sha256: str = Field(description="Of the file.")
+
+
+class JournalPruned(Event):
+    """Rows of the journal that an archive holds were removed."""
+
+    KIND: ClassVar = EventKind.JOURNAL_PRUNED
+    by: str
+    first: int
+    last: int
+    removed: int
+    kept: int = Field(description="Rows that live decisions still need.")
+    archive_sha256: str
+
+
+class ChangeAsked(Event):
+    """A change that a person asked for through the API reached another state."""
+
+    KIND: ClassVar = EventKind.ASKED
+    id: int
+    change: str = Field(alias="kind")
+    subject: str
+    state: RequestState
+    by: str
+    asked_by: str
+    arguments: dict[str, Any]
+    blockers: tuple[str, ...]
+
+
+class RequestCarriedOut(Event):
+    """A person's request was carried out. Which other fields there are depends on `request`."""
+
+    KIND: ClassVar = EventKind.REQUEST
+    request: str
+    by: str = ""
+    id: int | str = Field(0, description="Number of the change, or the alert's id.")
+    approved: str = Field("", description="Who approved it.")
+    accepted: str = Field("", description="The consequence that was accepted.")
+    why: str = ""
+    reason: str = ""
+    node: str = ""
+    target: str = ""
+    made_at: float = 0.0
+    until: float = 0.0
+    case: str = ""
+    certificate: str = ""
+    key: str = ""
+    compromised: bool = False
+
+
+class FactoryLoginsKept(Event):
+    """Factory logins of BMCs were sealed in the vault, or forgotten."""
+
+    KIND: ClassVar = EventKind.FACTORY_LOGINS
+    vendors: tuple[str, ...]
+    forgotten: bool
+
+
+class ClockAccepted(Event):
+    """A person confirmed that the machine's clock is right."""
+
+    KIND: ClassVar = EventKind.CLOCK_ACCEPTED
+    by: str
+    clock: str

@@ -1,0 +1,56 @@
+"""Settings of the maintenance network and of the agents that run in it."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from provisioner.model.base import Record
+
+
+def _checked_network(text: str) -> str:
+    """Return an IPv4 network in its one spelling; ValueError if it is none."""
+    return str(ipaddress.IPv4Network(text))
+
+
+Network = Annotated[str, Field(max_length=18), AfterValidator(_checked_network)]
+
+
+class MaintenanceSettings(Record):
+    """Part of `Settings`."""
+
+    agent_lookup_trusts: Literal["nobody", "first"] = Field(
+        "nobody",
+        description="Where the image of a boot cannot carry the agent's token (no slot in it, or "
+        "`--artifact-url`): such an image is not booted, or the first lookup gets the token.",
+    )
+    lookup_isolation: Literal["leaves", "site"] = Field(
+        "leaves",
+        description="Who keeps hosts apart on the network where agents are looked up: a filter on "
+        "the leaves' host ports, read back and proved, or the site's own switches, unproved.",
+    )
+    lookup_networks: tuple[Network, ...] = Field(
+        (),
+        max_length=64,
+        description="IPv4 networks in which hosts are while their agents are looked up (in-band, "
+        "not the rails): no host in the maintenance network reaches another one there.",
+    )
+    lookup_reached: tuple[Network, ...] = Field(
+        (),
+        max_length=64,
+        description="Parts of `lookup_networks` that hosts may reach: the daemon, gateways, DHCP, "
+        "name and time servers, each as a network (10.0.0.2/32).",
+    )
+    lookup_ports: tuple[str, ...] = Field(
+        (),
+        max_length=1024,
+        description="LEAF/PORT patterns of host ports in that network which no release moves; the "
+        "ports of nodes that stand in the maintenance VRF are filtered without being named.",
+    )
+
+    @property
+    def keeps_hosts_apart(self) -> bool:
+        """Whether leaves are to have the filter between hosts."""
+        return self.lookup_isolation == "leaves" and bool(self.lookup_networks)

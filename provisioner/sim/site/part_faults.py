@@ -1,0 +1,86 @@
+"""Named faults of parts and hosts, visible in-band (H of the catalogue)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from provisioner.sim.site.fault_preset import Preset, machine_fault, part_fault
+from provisioner.sim.site.site import Site
+
+
+def _swap_cables(site: Site, node: str, _part: str) -> None:
+    """Swap the cables of rails 0 and 1 between their leaves."""
+    view = site.hosts[node]
+    first, second, *rest = view.cables
+    view.cables = (
+        replace(first, switch=second.switch, interface=second.interface),
+        replace(second, switch=first.switch, interface=first.interface),
+        *rest,
+    )
+    for cable in view.cables[:2]:
+        old = cable.switch.neighbours[cable.interface]
+        card = site.machines[node].devices[cable.nic_slot]
+        cable.switch.neighbours[cable.interface] = replace(old, mac=card.mac)
+
+
+IN_PARTS = (
+    part_fault("dead_gpu", "H1", "a GPU is not there: seven of eight", "GPU_SXM_5", present=False),
+    part_fault("pcie_gen4", "H2", "a GPU's link trained down to Gen4", "GPU_SXM_3", link_gen=4),
+    part_fault(
+        "pcie_narrow", "H3", "a GPU's link has eight lanes of sixteen", "GPU_SXM_7", link_width=8
+    ),
+    machine_fault("gpu_fell_off", "H4", "a GPU has fallen off the bus"),
+    part_fault("xid_79", "H4", "the log has Xid 79", "GPU_SXM_1", xids="79"),
+    part_fault(
+        "xid_48", "H5", "a double-bit error: Xid 48", "GPU_SXM_2", xids="48", ecc_uncorrected=1
+    ),
+    part_fault(
+        "remap_failure",
+        "H6",
+        "row remapping failed: return the part",
+        "GPU_SXM_6",
+        remap_failure=1,
+        remap_uncorrectable=8,
+    ),
+    part_fault(
+        "remap_pending",
+        "H7",
+        "a row waits for a GPU reset to be remapped",
+        "GPU_SXM_6",
+        remap_pending=1,
+    ),
+    part_fault("ecc_off", "H8", "ECC is disabled", "GPU_SXM_4", ecc_mode="Disabled"),
+    part_fault(
+        "nvlink_down", "H9", "two NVLinks of a GPU are inactive", "GPU_SXM_8", nvlinks_down=2
+    ),
+    part_fault("sxid_fatal", "H10", "an NVSwitch reports a fatal SXid", "NVSwitch_1", sxid="20034"),
+    part_fault(
+        "slow_host_link",
+        "H11",
+        "a GPU copies at half the bandwidth",
+        "GPU_SXM_2",
+        host_gpu_gb_s=27.0,
+    ),
+    machine_fault("fabric_manager_down", "H12", "Fabric Manager does not run"),
+    machine_fault("persistence_off", "H13", "persistence mode is off: DCGM fails every GPU"),
+    machine_fault("dcgm_skips_memory", "H14", "DCGM skips a plugin, which is no pass"),
+    machine_fault("nccl_slow", "H15", "the all-reduce is below its floor"),
+    machine_fault("nccl_corrupts", "H16", "the all-reduce gives wrong values"),
+    part_fault("rail_down", "H17", "a rail has no carrier", "NIC_3", link_down=1),
+    part_fault("rail_slow", "H18", "a rail runs at 200 Gb/s", "NIC_4", rate="200 Gb/sec (2X NDR)"),
+    Preset(
+        "cables_swapped",
+        "H19",
+        "two rails are plugged into each other's leaf",
+        "node",
+        act=_swap_cables,
+    ),
+    part_fault("nic_gen4", "H20", "a SuperNIC's link is limited to Gen4", "NIC_6", link_gen=4),
+    part_fault("dpu_locked", "H21", "a DPU does not open for the host", "DPU_1", locked=1),
+    machine_fault("package_install_fails", "H22", "dpkg ends with an error"),
+    machine_fault("nic_burn_fails", "H23", "a card rejects the image"),
+    machine_fault("tools_hang", "H24", "long commands never end"),
+    machine_fault("inband_unreachable", "H25", "the host does not answer SSH"),
+    machine_fault("nvml_mismatch", "H26", "nvidia-smi fails between driver and reboot"),
+    machine_fault("runtime_is_forgotten", "H27", "run-time settings of the NICs do not stay"),
+)

@@ -1,0 +1,145 @@
+"""`audit archive` and `audit prune` whose process is killed, and two prunes at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from given_events import event_of
+from program import run
+
+from provisioner.cli.serve import audit_archive
+from provisioner.daemon.data import open_data
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.runtime.wall_clock import WallClock
+
+PROGRAM = Path(__file__).parent / "dying_archiver.py"
+DAY_S = 86_400.0
+OLD = "--older-than 10"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder whose data directory `var` has twelve old rows, some of a node with an operation."""
+
+    async def fill() -> None:
+        now = WallClock().now()
+        async with open_data(tmp_path / "var", now) as opened:
+            await opened.store.add_node(Node(id="n1", kind=NodeKind.HOST, state=State.CERTIFIED))
+            for number in range(12):
+                at = now - (20 - number) * DAY_S
+                about = "n1" if number in (5, 7) else "n2"
+                await opened.store.journal(event_of("moved", about, {"number": number}), at)
+                if number == 4:
+                    await opened.store.open_operation("n1", "converge", at)
+
+    asyncio.run(fill())
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def small_archives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_archive, "ROWS_MAX", 3)  # as in the program that dies
+
+
+def succeed(site: Path, words: str) -> None:
+    done = run(["audit", *words.split(), "--data", "var"], site)
+    assert done.returncode == 0, done.stderr
+
+
+def start(site: Path, kind: str, number: int, words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), kind, str(number), *words.split(), "--data", "var"],
+        cwd=site, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={"PYTHONPATH": str(PROGRAM.parents[2])},
+    )  # fmt: skip
+
+
+def kill_at(site: Path, kind: str, number: int, words: str) -> None:
+    """Run a command until it kills itself at a point."""
+    process = start(site, kind, number, words)
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == -signal.SIGKILL, errors
+
+
+async def live_rows(site: Path) -> dict[int, tuple[object, ...]]:
+    async with open_data(site / "var", WallClock().now()) as opened:
+        rows = await opened.store.journal_rows(limit=1000)
+        return {row["seq"]: (row["kind"], row["node"], row["detail"]) for row in rows}
+
+
+def all_rows(site: Path) -> dict[int, tuple[object, ...]]:
+    """Return every row that the database or an archive holds."""
+    held = asyncio.run(live_rows(site))
+    for file in (site / "var" / "archives").glob("journal-*.jsonl"):
+        for line in file.read_text().splitlines()[1:]:
+            seq, _, kind, node, detail, _ = json.loads(line)
+            assert held.setdefault(seq, (kind, node, json.loads(detail))) == (
+                kind, node, json.loads(detail),
+            )  # fmt: skip
+    return held
+
+
+def verified(site: Path) -> bool:
+    """Return whether the journal verifies alone and, if any are there, with its archives."""
+    words = [["verify"]]
+    if list((site / "var" / "archives").glob("journal-*")):
+        words.append(["verify", "--archives", "var/archives"])
+    results = [run(["audit", *w, "--data", "var", "--json"], site) for w in words]
+    return all(done.returncode == 0 for done in results)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("os.link", 2), ("commit", 2)],  # before a file has its name; while the journal's row is made
+)
+def test_an_archiving_that_is_killed_loses_nothing_and_goes_on(site, kind, number):
+    before = all_rows(site)
+
+    kill_at(site, kind, number, f"archive {OLD}")
+
+    assert verified(site)
+    assert before.items() <= all_rows(site).items()
+    succeed(site, f"archive {OLD}")
+    assert verified(site)
+    files = sorted((site / "var" / "archives").glob("journal-*.jsonl"))
+    numbers = [int(part) for f in files for part in f.stem.split("-")[1:]]
+    assert numbers[0] == 1
+    assert all(b == a + 1 for a, b in zip(numbers[1::2], numbers[2::2], strict=False))
+
+
+@pytest.mark.parametrize(("kind", "number"), [("sql", 3), ("commit", 2)])
+def test_a_prune_that_is_killed_loses_nothing_and_goes_on(site, kind, number):
+    succeed(site, f"archive {OLD}")
+    before = all_rows(site)
+
+    kill_at(site, kind, number, "prune --yes")
+
+    assert verified(site)
+    assert before.items() <= all_rows(site).items()
+    succeed(site, "prune --yes")
+    assert verified(site)
+    assert before.items() <= all_rows(site).items()
+    live = asyncio.run(live_rows(site))
+    old = {seq for seq, row in live.items() if row[0] == "moved" and seq in range(1, 10)}
+    assert {live[seq][1] for seq in old} == {"n1"}  # its operation is open
+
+
+def test_two_prunes_at_once_remove_each_row_once(site):
+    succeed(site, f"archive {OLD}")
+    before = all_rows(site)
+
+    both = [start(site, "none", 0, "prune --yes --json") for _ in range(2)]
+    outputs = [process.communicate(timeout=240) for process in both]
+
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert verified(site)
+    held = all_rows(site)
+    assert before.items() <= held.items()
+    removed = sum(json.loads(out)["removed"] for out, _ in outputs)
+    assert removed == len(held) - len(asyncio.run(live_rows(site)))

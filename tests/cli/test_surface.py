@@ -1,0 +1,110 @@
+"""The command line is made of the API's routes: every verb, its help, and the file it loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from local_daemon import daemon
+
+from provisioner.api import table
+from provisioner.api.commands import COMMANDS, WITHOUT_COMMAND, describe
+from provisioner.cli.client.surface import FILE, LOCAL, build, specs
+from provisioner.cli.commands import COMMANDS as PROGRAM
+
+ROOT = Path(__file__).parents[2]
+ANSWERS = [name for name in specs() if name not in LOCAL]
+
+
+def test_the_program_loads_what_the_routes_describe() -> None:
+    text = json.dumps(describe(table.ALL), indent=1, ensure_ascii=False) + "\n"
+    if os.environ.get("RECORD_GOLDEN"):
+        FILE.write_text(text, encoding="utf-8")
+
+    assert FILE.read_text(encoding="utf-8") == text, "RECORD_GOLDEN=1 writes it anew"
+
+
+def test_every_route_has_a_command_or_is_for_a_browser() -> None:
+    names = {route.name for route in table.ALL}
+
+    assert names == set(COMMANDS) | WITHOUT_COMMAND
+    assert not set(COMMANDS) & WITHOUT_COMMAND
+
+
+def test_every_noun_is_listed_with_what_it_is_about() -> None:
+    nouns = {name.partition(" ")[0] for name in (*specs(), *LOCAL)}
+
+    assert nouns <= set(PROGRAM)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_verb_takes_the_same_options_and_teaches_by_an_example(name: str) -> None:
+    command, spec = build(name), specs()[name]
+    options = {flag for p in command.params for flag in (*p.opts, *p.secondary_opts)}
+
+    assert {"--output", "-o", "--json", "--context", "--data", "--server"} <= options
+    assert f"Example: provisioner {name}" in command.help
+    assert ("list" in spec) == ({"--where", "--sort", "--limit"} <= options)
+    asks = spec.get("destructive") or spec.get("destructive_with")
+    assert bool(asks) == ("--yes" in options)
+    assert bool(spec.get("recorded")) == ("--dry-run" in options)
+    assert bool(spec.get("changes")) != ("--offline" in options) or "media" in spec
+
+
+def test_whatever_takes_something_away_can_be_tried_first() -> None:
+    destructive = [name for name, spec in specs().items() if spec.get("destructive")]
+
+    assert len(destructive) > 15
+    assert all(specs()[name].get("recorded") for name in destructive)
+
+
+def test_examples_are_taken_by_their_own_commands() -> None:
+    for name in ANSWERS:
+        words = specs()[name]["example"].removeprefix(name)
+        flags = re.findall(r"--[a-z-]+", words)
+        options = {flag for p in build(name).params for flag in p.opts}
+
+        assert set(flags) <= options, name
+
+
+def seconds_of_cpu(words: list[str], folder: Path) -> float:
+    """The processor time of one command in a process of its own: the least of several runs."""
+    used = []
+    for _ in range(4):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [sys.executable, "-m", "provisioner", *words], cwd=folder, capture_output=True,
+            check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(used)
+
+
+def test_a_list_costs_at_most_twice_as_much_as_the_help(tmp_path: Path) -> None:
+    with daemon(tmp_path / "var"):
+        listed = seconds_of_cpu(["node", "list"], tmp_path)
+
+        assert listed <= 2 * seconds_of_cpu(["--help"], tmp_path)
+
+
+def test_every_command_that_the_program_names_is_one() -> None:
+    """Refusals say what would unblock them, and the console what to type."""
+    known = {*specs(), *LOCAL, *PROGRAM}
+    wrong = []
+    for file in (ROOT / "provisioner").rglob("*.*"):
+        if file.suffix not in (".py", ".js") or "content" in file.parts:
+            continue
+        for words in re.findall(r"`provisioner ([a-z-]+(?: [a-z-]+)?)", file.read_text("utf-8")):
+            first, _, verb = words.partition(" ")
+            group = any(name.startswith(f"{first} ") for name in known)
+            if first not in PROGRAM or (group and verb and words not in known):
+                wrong.append(f"{file.name}: {words}")
+
+    assert wrong == []

@@ -1,0 +1,314 @@
+"""Where ports and routes are, as a leaf says, and one request to it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from small_site import NOT_SENT, SmallSite, ok, play, replacing
+
+from provisioner.execution.tenancy.leaf_line import Place, Refused, places, read_tenant_ports, views
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import Malformed, Reply, Unreachable
+from provisioner.switches.cumulus import Ask
+
+# --- routes
+
+
+def test_callers_at_one_time_share_a_reading_of_routes_and_later_ones_do_not() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.put("swp1", "RED")
+        leaf = site.leaf()
+        first, second = await asyncio.gather(leaf.routes(), leaf.routes())
+        later = await leaf.routes()
+        return (
+            first,
+            first is second,
+            later == first,
+            site.lines().count("GET /vrf?rev=operational"),
+        )
+
+    first, shared, equal, listed = play(scenario)
+
+    assert first["RED"] == ("172.16.0.2/31",)
+    assert set(first) >= {"RED", "BLUE", "MAINT", "default"}
+    assert (shared, equal, listed) == (True, True, 2)
+
+
+def test_a_caller_that_gives_up_leaves_the_reading_to_the_others() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        leaf = site.leaf()
+        gone, stays = asyncio.create_task(leaf.routes()), asyncio.create_task(leaf.routes())
+        await asyncio.sleep(0)
+        gone.cancel()
+        return isinstance(await stays, dict), gone.cancelled()
+
+    assert play(scenario) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "answer", "words"),
+    [
+        ("GET /vrf?rev=operational", ok([]), "no readable list of VRFs"),
+        ("GET /vrf?rev=operational", ok({}), "no readable list of VRFs"),
+        (
+            "GET /vrf/RED/router/rib/ipv4/route?rev=operational",
+            ok({"nonsense": {}}),
+            "VRF RED: no readable routes",
+        ),
+    ],
+)
+def test_routes_that_cannot_be_read_are_told(line: str, answer: Reply, words: str) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.transport.answer = replacing({line: answer})
+        first = await site.leaf().routes()
+        site.transport.answer = replacing({line: NOT_SENT})
+        return first, await site.leaf().routes()
+
+    first, silent = play(scenario)
+
+    assert (first.reason, first.detail) == (Reason.MALFORMED, words)
+    assert silent.reason is Reason.UNREACHABLE
+
+
+def test_a_reading_of_routes_waits_for_others_first() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        began = site.clock.now()
+        await site.leaf().routes()
+        return site.transport.asked[0].at - began
+
+    assert play(scenario, switch_gather_s=0.7) == pytest.approx(0.7)
+
+
+# --- where ports are
+
+
+def test_every_tree_says_where_a_port_is_or_will_be() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.put("swp1", "RED", "operational")
+        site.put("swp1", "BLUE", "startup")
+        leaf, line = site.leaf(), site.line()
+        return await leaf.vrfs(["swp1"]), await views(line, ["swp1"], saved=False)
+
+    settled, unsaved = play(scenario)
+
+    assert settled == {"swp1": {"RED", "BLUE", "default"}}
+    assert unsaved == {"swp1": {"RED", "default"}}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_few_ports_are_read_one_by_one_and_more_with_the_whole_collection(count: int) -> None:
+    names = [f"swp{n}" for n in range(1, count + 1)]
+
+    async def scenario(site: SmallSite) -> Any:
+        site.put(names[-1], "RED")
+        site.switch.operational["interface"][names[-1]]["acl"] = {"provisioner_deny4": {}}
+        return await places(site.line(), names), site.lines()
+
+    found, lines = play(scenario)
+
+    assert found[names[-1]] == {
+        Place("RED", denied=False, apart=False),
+        Place("RED", denied=True, apart=False),
+    }
+    assert all(found[name] == {Place("default", denied=False, apart=False)} for name in names[:-1])
+    each = [f"/{name}" for name in names] if count <= 2 else [""]
+    trees = ("applied", "startup", "operational")
+    assert sorted(lines[1:]) == sorted(f"GET /interface{e}?rev={t}" for t in trees for e in each)
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "line", "answer", "words"),
+    [
+        (["swp1"], "GET /revision", ok([]), "no readable list of revisions"),
+        (["swp1"], "GET /interface/swp1?rev=startup", ok([]), "swp1: no readable state (startup)"),
+        (
+            ["swp1", "swp2", "swp3"],
+            "GET /interface?rev=applied",
+            ok([]),
+            "swp1: no readable state (applied)",
+        ),
+        (
+            ["swp1", "swp2", "swp3"],
+            "GET /interface?rev=applied",
+            ok({"swp1": {}, "swp2": {}}),
+            "swp3: no readable state (applied)",
+        ),
+    ],
+)
+def test_a_place_that_cannot_be_read_is_told(
+    interfaces: list[str], line: str, answer: Reply, words: str
+) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.transport.answer = replacing({line: answer})
+        return await site.leaf().vrfs(interfaces)
+
+    blocker = play(scenario)
+
+    assert (blocker.reason, blocker.subject, blocker.detail) == (
+        Reason.MALFORMED,
+        "leaf-0",
+        words,
+    )
+    assert blocker.unblock
+
+
+def test_a_leaf_that_is_silent_says_nothing_of_its_ports() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.transport.answer = lambda _asked: NOT_SENT
+        leaf = site.leaf()
+        return [await leaf.vrfs(["swp1"]), await leaf.tenant_ports(["MAINT"])]
+
+    assert [b.reason for b in play(scenario)] == [Reason.UNREACHABLE] * 2
+
+
+def test_every_port_in_a_customers_network_is_found_with_its_addresses() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.put("swp1", "MAINT")
+        site.put("swp2", "RED")
+        site.put("swp2", "BLUE", "startup")
+        for tree in (site.switch.startup, site.switch.operational):
+            del tree["interface"]["swp2"]["ip"]["address"]
+        other = site.switch.new_revision()
+        other.changes.append(((), {"interface": {"swp3": {"ip": {"vrf": "BLUE"}}}}))
+        site.switch.apply(other, site.clock.now())
+        site.switch.new_revision().changes.append(
+            ((), {"interface": {"swp4": {"ip": {"vrf": "BLUE"}}}})
+        )
+        return await site.leaf().tenant_ports({"", "default", "mgmt", "MAINT"})
+
+    found = play(scenario)
+
+    assert {name: set(port.vrfs) for name, port in found.items()} == {
+        "swp2": {"RED", "BLUE"},
+        "swp3": {"BLUE"},
+    }
+    assert found["swp2"].addresses == ("172.16.0.5/31",)
+
+
+@pytest.mark.parametrize(
+    ("line", "answer", "words"),
+    [
+        ("GET /revision", ok([]), "no readable list of revisions"),
+        ("GET /interface?rev=startup", ok([]), "no readable interfaces (startup)"),
+        (
+            "GET /interface?rev=startup",
+            ok({f"swp{n}": {} for n in range(8193)}),
+            "no readable interfaces (startup)",
+        ),
+        (
+            "GET /interface?rev=startup",
+            ok({"x" * 50: []}),
+            f"{'x' * 40}: no readable state (startup)",
+        ),
+    ],
+)
+def test_a_leaf_that_cannot_be_read_as_a_whole_is_told(
+    line: str, answer: Reply, words: str
+) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.transport.answer = replacing({line: answer})
+        return await site.leaf().tenant_ports({"default"})
+
+    blocker = play(scenario)
+
+    assert (blocker.reason, blocker.detail) == (Reason.MALFORMED, words)
+
+
+def test_a_leaf_may_have_as_many_interfaces_as_the_bound() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        whole = ok({f"swp{n}": {} for n in range(8192)})
+        trees = ("applied", "startup", "operational")
+        site.transport.answer = replacing({f"GET /interface?rev={t}": whole for t in trees})
+        return await read_tenant_ports(site.line(), {""})
+
+    assert play(scenario) == {}
+
+
+# --- one request
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_login_looks_the_address_up_again(status: int) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        line = site.line()
+        site.transport.answer = lambda _asked: Reply(status, {}, b"")
+        for _ in range(2):
+            with pytest.raises(Refused) as refused:
+                await line.get("/nvue_v1/x")
+        return refused.value.reason, str(refused.value), len(site.looked_up)
+
+    assert play(scenario) == (Reason.LOGIN_REFUSED, f"/nvue_v1/x: status {status}", 2)
+
+
+def test_an_address_is_kept_for_ten_seconds_and_dropped_when_nothing_answers() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        line, began = site.line(), site.clock.now()
+        for pause in (9.9, 0.1, 9.9):
+            await line.get("/nvue_v1/revision")
+            await site.clock.sleep(pause)
+        site.transport.answer = lambda _asked: NOT_SENT
+        with pytest.raises(Unreachable):
+            await line.get("/nvue_v1/revision")
+        site.transport.answer = lambda _asked: None
+        await line.get("/nvue_v1/revision")
+        return [round(t - began, 3) for t in site.looked_up]
+
+    assert play(scenario) == [0.0, 10.0, 19.9]
+
+
+def test_no_address_is_why_nothing_is_asked() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.no_address = Blocker(
+            reason=Reason.LOGIN_REFUSED, subject="leaf-0", detail="none", unblock="give one"
+        )
+        return await site.leaf().vrfs(["swp1"]), site.lines()
+
+    blocker, lines = play(scenario)
+
+    assert (blocker.reason, blocker.detail, lines) == (Reason.LOGIN_REFUSED, "none", [])
+
+
+@pytest.mark.parametrize("status", [300, 400, 404, 500])
+def test_what_a_leaf_refuses_is_told_in_its_words(status: int) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.transport.answer = lambda _asked: Reply(status, {}, b"no such\x07 thing")
+        with pytest.raises(Refused) as refused:
+            await site.line().ask(Ask("PATCH", "/nvue_v1/x\n"))
+        return refused.value.reason, str(refused.value), len(site.looked_up)
+
+    reason, words, looked_up = play(scenario)
+
+    assert reason is Reason.SWITCH_REFUSED
+    assert words.startswith(f"PATCH /nvue_v1/x : status {status}: no such")
+    assert words.isprintable()
+    assert looked_up == 1
+
+
+def test_what_is_not_there_is_none_only_where_that_is_asked() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        line = site.line()
+        site.transport.answer = lambda _asked: Reply(404, {}, b"")
+        found = await line.find("/nvue_v1/x")
+        with pytest.raises(Refused):
+            await line.get("/nvue_v1/x")
+        site.transport.answer = lambda _asked: Reply(500, {}, b"")
+        with pytest.raises(Refused):
+            await line.find("/nvue_v1/x")
+        site.transport.answer = lambda _asked: Reply(299, {}, b"")
+        empty = await line.get("/nvue_v1/x")
+        site.transport.answer = lambda _asked: ok([1])
+        return found, empty, await line.find("/nvue_v1/x")
+
+    assert play(scenario) == (None, {}, [1])
+
+
+def test_an_answer_that_is_no_json_is_malformed() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.transport.answer = lambda _asked: Reply(200, {}, b"<html>")
+        with pytest.raises(Malformed):
+            await site.line().get("/nvue_v1/x")
+        return await site.leaf().vrfs(["swp1"])
+
+    assert play(scenario).reason is Reason.MALFORMED

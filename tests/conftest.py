@@ -6,7 +6,9 @@ What it finds becomes an `@example` of its test.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,18 @@ REMEDIES = {
 }
 RECORDED = ("PROVISIONER_SAMPLES", "PROVISIONER_MOCKUPS", "sample", "recorded")
 PACKAGED = ("apt-get", "installed", "there is no ", "not here", "needs ", "No such file", "no ")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Restore the logging that a test, or the program within it, has set up for the process."""
+    names = ("", "asyncio", "asyncssh", "provisioner")
+    loggers = [logging.getLogger(name) for name in names]
+    levels, threshold = [log.level for log in loggers], logging.root.manager.disable
+    yield
+    logging.disable(threshold)
+    for log, level in zip(loggers, levels, strict=True):
+        log.setLevel(level)
 
 
 def cause_of(reason: str) -> str:

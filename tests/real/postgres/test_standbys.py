@@ -79,7 +79,7 @@ def test_one_standby_may_die_and_a_wait_for_both_is_reported_and_over_when_one_i
 ):
     primary, first, second, database = trio
     url, over = primary.url(database), threading.Event()
-    # another test of this process may have set the program's own logging up
+    # software that another test of this process runs may have disabled the logger
     log = logging.getLogger("provisioner.store.database.waits")
     log.disabled = False
     log.addHandler(caplog.handler)

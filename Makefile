@@ -55,10 +55,11 @@ docs: setup ## build the pages of docs/ as a site in build/docs; a broken refere
 tutorial: setup ## run every command of docs/tutorial.md against a simulated site, a few minutes
 	$(VENV)/bin/pytest -q -m long tests/docs/test_tutorial.py $(ARGS)
 
-soak: setup ## simulation over many seeds, planner on new examples; ARGS as for pytest (SEEDS=1000 make soak)
+soak: setup ## simulation over many seeds, planner on new examples, 100,000 campaigns; ARGS as for pytest (SEEDS=1000 make soak)
 	SEEDS="$${SEEDS:-200}" $(VENV)/bin/pytest -n 2 -m "" --hypothesis-profile=soak \
 		tests/simulation tests/planning/test_planner_properties.py $(ARGS)
 	$(VENV)/bin/python tests/simulation/soak_ports.py --model
+	$(VENV)/bin/python tests/planning/campaign_soak.py
 
 crash-points: setup ## the daemon dies at every await and commit of a journey; hours; ARGS="--every 50"
 	PYTHONPATH=tests/simulation $(VENV)/bin/python tests/crash/crash_points.py $(ARGS)

@@ -44,6 +44,7 @@ class Campaign(Record):
     generation: int = 0
     one_way_confirmed: tuple[str, ...] = ()  # "component version" of steps that a person confirmed
     accepted: tuple[str, ...] = ()  # metrics whose regression a person accepted
+    still_since: float = 0.0  # since when nothing of it may begin; 0: something may, or is
     zone_data: str = ""  # edition of the IANA time zones that its windows were read with
 
     @property
@@ -70,6 +71,7 @@ class CampaignNode(Record):
     tenant: str = ""  # "": not allocated
     gpus: int = 0
     in_service: bool = True  # serves or could serve; False: it already counts as out of service
+    recalled: bool = False  # out of service, and a rollback takes it all the same
     returning: bool = False  # on its way into service by itself: the campaign waits for it
     steps: int = 0
     resets: int = 0
@@ -148,8 +150,9 @@ class Decision(Record):
 
     `done`: nodes whose soak ended well; `fail`: nodes that left service during it; `skip`: nodes
     that stay unchanged; the last two with the reason. `stop`: if not empty, the campaign enters
-    `stopped` with these reasons and admits nothing. `finished`: no work is left. `next_look_at`:
-    when time alone changes the decision; 0: never.
+    `stopped` with these reasons and admits nothing. `finished`: no work is left. `standstill`: why
+    nothing is under way and nothing may begin, now and by time alone; "" if that is not so.
+    `next_look_at`: when time alone changes the decision; 0: never.
     """
 
     admit: tuple[Admit, ...] = ()
@@ -160,5 +163,6 @@ class Decision(Record):
     skip: Mapping[str, str] = {}
     stop: tuple[Blocker, ...] = ()
     finished: bool = False
+    standstill: str = ""
     wave: int = 0  # the wave that is open
     next_look_at: float = 0.0

@@ -166,6 +166,8 @@ class Policy(Record):
     tenants: TenantTerms = TenantTerms()
     free_kept: Limit = Limit(count=0)  # of each profile's idle hosts; a share is rounded up
     leaf_hosts: LeafHosts = LeafHosts.DRAIN
+    # a campaign that waits for nodes which it does not move ends, or stops, after so long
+    standstill_max_s: int = Field(default=DAY_S, ge=0)
     allow_irreversible: bool = False  # admit nodes that could not be rolled back
 
     @property

@@ -200,11 +200,17 @@ def _collect_campaigns(look: _FleetReading) -> Iterator[Metric]:
         "1: it stopped itself, and waits for a person.",
         labels=labels,
     )
+    still = GaugeMetricFamily(
+        "provisioner_campaign_standing_still",
+        "1: nothing of it is under way, and nothing may begin.",
+        labels=labels,
+    )
     for campaign_row, count, allowed in look.campaigns:
+        still.add_metric((campaign_row.id,), campaign_row.still_since > 0)
         failed.add_metric((campaign_row.id,), count)
         most.add_metric((campaign_row.id,), allowed)
         stopped.add_metric((campaign_row.id,), campaign_row.state is CampaignState.STOPPED)
-    yield from (nodes, failed, most, stopped)
+    yield from (nodes, failed, most, stopped, still)
 
 
 def _make_gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

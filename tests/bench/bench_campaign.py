@@ -1,6 +1,6 @@
 """How long campaigns of 512 and 4,096 hosts last, against what their limits imply at least.
 
-    python tests/bench/bench_campaign.py [hosts ...]
+    python tests/bench/bench_campaign.py [hosts ...] [--worlds N]
 
 The function that a running campaign asks (`planning/rollout.decide`) drives each fleet in virtual
 time: 32 hosts in a scalable unit, 4 in a rack, eight rails; a tenth of them idle, the rest of eight
@@ -11,12 +11,16 @@ it would add the same days to both sides.
 
 The bound is counted here anew, from the true durations: the waves come one after the other, each
 with its soak, and none is shorter than its longest node, nor than the work in any domain divided by
-how many of it may be out at once. Prints a line for each fleet; the last line is JSON, with the
-worst ratio as `makespan_over_bound` and the CPU time of one decision.
+how many of it may be out at once. Each size is measured twice: with racks within units, and with
+racks that stand in two units. Then random small campaigns run under the checker of
+`tests/planning/campaign_soak.py`. Prints a line for each fleet; the last line is JSON: the worst
+ratio as `makespan_over_bound`, the CPU time of one decision, and of the random campaigns how many
+stood still though a node could begin (`stood_still`) or broke a limit (`breaches`).
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
@@ -24,6 +28,9 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import floor
+from pathlib import Path
+
+import this_machine
 
 from provisioner.model.campaign import Campaign, CampaignNode, CampaignState
 from provisioner.model.campaign_policy import (
@@ -39,7 +46,11 @@ from provisioner.planning.campaigns.campaign_progress import build_initial_rows
 from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.campaigns.waves import soak_s, waves_per_layer
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
+from campaign_soak import soak
+
 FLEETS = (512, 4096)
+WORLDS = 2000  # random campaigns; `make soak` runs 100,000
 GRAIN_S = 60  # a daemon looks at a campaign once a minute, or when a node is done
 POLICY = Policy(
     canary=Canary(size=5, soak_s=3600),
@@ -57,7 +68,7 @@ TENANTS = ("a",) * 40 + ("b",) * 20 + ("c",) * 12 + ("d",) * 8 + ("e",) * 5 + ("
 REVISIONS = (("A", 50), ("B", 70), ("C", 95))  # name, minutes
 
 
-def fleet(hosts: int, chance: random.Random) -> list[CampaignNode]:
+def fleet(hosts: int, chance: random.Random, *, crossing: bool = False) -> list[CampaignNode]:
     """Tenants have neighbouring hosts, as allocations do; every tenth host or so is idle."""
     found, tenant, left = [], "", 0
     for number in range(hosts):
@@ -71,7 +82,7 @@ def fleet(hosts: int, chance: random.Random) -> list[CampaignNode]:
                 name=f"node-{number:05d}",
                 profile="hgx-h100-bf3",
                 revision=revision,
-                rack=f"r{number // 4}",
+                rack=f"r{(number + 2 * crossing) // 4}",
                 unit=f"pod0/su{unit}",
                 leaves=tuple(f"leaf-{unit}-{rail}" for rail in range(8)),
                 tenant="" if chance.random() < 0.1 else tenant,
@@ -122,10 +133,10 @@ def may(policy: Policy, key: tuple[str, str], members: int) -> int:
     return max(1, floor(members * percent / 100 + 1e-9))
 
 
-def measure(hosts: int) -> dict[str, float]:
+def measure(hosts: int, *, crossing: bool) -> dict[str, float]:
     """One fleet: makespan, bound, CPU time of a decision."""
     chance = random.Random(hosts)
-    facts = fleet(hosts, chance)
+    facts = fleet(hosts, chance, crossing=crossing)
     lasts = {n.name: n.minutes * 60 * chance.uniform(0.9, 1.15) for n in facts}
     campaign = Campaign(
         id="bench", release="new", select="all", policy=POLICY, state=CampaignState.STARTED
@@ -140,12 +151,15 @@ def measure(hosts: int) -> dict[str, float]:
     cpu = time.process_time() - begun
     assert len(seen.back) == hosts, (len(seen.back), list(seen.stuck.items())[:3])
     least = bound_s(campaign, facts, lasts, seen)
+    kind = "racks across units" if crossing else "racks within units"
     print(  # noqa: T201
-        f"{hosts} hosts: {seen.ends_at / 3600:.2f} h, at least {least / 3600:.2f} h, "
+        f"{hosts} hosts, {kind}: {seen.ends_at / 3600:.2f} h, "
+        f"at least {least / 3600:.2f} h, "
         f"ratio {seen.ends_at / least:.4f}; {seen.turns} decisions, {cpu:.1f} s of CPU"
     )
     return {
         "hosts": hosts,
+        "crossing": crossing,
         "makespan_h": round(seen.ends_at / 3600, 3),
         "bound_h": round(least / 3600, 3),
         "makespan_over_bound": round(seen.ends_at / least, 4),
@@ -156,9 +170,15 @@ def measure(hosts: int) -> dict[str, float]:
 
 def main() -> None:
     """Every fleet, then one line of JSON."""
-    fleets = [measure(int(n)) for n in sys.argv[1:] or FLEETS]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("hosts", nargs="*", type=int, default=FLEETS)
+    parser.add_argument("--worlds", type=int, default=WORLDS)
+    given = parser.parse_args()
+    fleets = [measure(n, crossing=c) for n in given.hosts for c in (False, True)]
     worst = max(f["makespan_over_bound"] for f in fleets)
-    print(json.dumps({"makespan_over_bound": worst, "fleets": fleets}))  # noqa: T201
+    random_ones = soak(range(given.worlds))
+    result = {"makespan_over_bound": worst, **random_ones, "fleets": fleets, **this_machine.told()}
+    print(json.dumps(result))  # noqa: T201
 
 
 if __name__ == "__main__":

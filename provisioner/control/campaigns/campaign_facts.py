@@ -68,7 +68,8 @@ def standing(
             "rails": leaf_rails.get(node.id, ()),
             "planes": facts.planes or planes_of(node, plan),
             "tenant": node.tenant,
-            "in_service": is_in_service(node) or taken_back,
+            "in_service": is_in_service(node),
+            "recalled": taken_back,
             "returning": returning,
             "blockers": blockers,
         }

@@ -7,6 +7,7 @@ now, or the blockers that say why not and what would help.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -37,6 +38,7 @@ from provisioner.planning.campaigns.campaign_moves import (
 )
 from provisioner.planning.campaigns.campaign_preview import Preview, preview_campaign
 from provisioner.planning.campaigns.campaign_refusals import (
+    find_standstill,
     find_unconfirmed_steps,
     refuse_campaign,
     refuse_in_state,
@@ -155,9 +157,13 @@ class CampaignRequests:
             blockers.append(
                 refuse_campaign(campaign, "every node runs that release already", unblock)
             )
+        now = self._clock.now()
+        if not blockers:
+            agreed = campaign.model_copy(update={"one_way_confirmed": confirmed})
+            preview = await asyncio.to_thread(preview_campaign, agreed, found.facts, now)
+            blockers += find_standstill(campaign, preview)
         if blockers:
             return Answer(campaign, tuple(blockers))
-        now = self._clock.now()
         numbers = waves.assign_waves(campaign, found.facts)
         rows = tuple(_waved(row, numbers[row.node]) for row in found.rows)
         started = campaign.model_copy(
@@ -185,7 +191,9 @@ class CampaignRequests:
         def on(c: Campaign) -> Campaign:
             state = S.ROLLING_BACK if c.going_back else S.STARTED
             judged = now if c.state is S.STOPPED else c.judged_from
-            return c.model_copy(update={"state": state, "reason": "", "judged_from": judged})
+            return c.model_copy(
+                update={"state": state, "reason": "", "judged_from": judged, "still_since": 0.0}
+            )
 
         return await self._change(campaign_id, "resume", (S.PAUSED, S.STOPPED), by, on)
 

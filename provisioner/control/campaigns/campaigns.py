@@ -29,7 +29,11 @@ from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.campaigns.campaign_moves import admit_node, displace_host, update_progress
-from provisioner.planning.campaigns.campaign_progress import apply_decision, build_notices
+from provisioner.planning.campaigns.campaign_progress import (
+    apply_decision,
+    build_notices,
+    summarize_left,
+)
 from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
 from provisioner.planning.places.address_plan import AddressPlan
@@ -219,8 +223,13 @@ class Campaigns:
         if decision.finished and not decision.admit:
             back = campaign.going_back
             state = CampaignState.ABORTED if back else CampaignState.DONE
-            reason = f"rolled back to {campaign.baseline}" if back else ""
+            mine = [r.progress for r in memory.rows.values() if r.rolled_back or not back]
+            reason = summarize_left(mine)
+            if back:
+                reason = "; ".join(filter(None, (f"rolled back to {campaign.baseline}", reason)))
             await self._end(campaign, state, reason, now)
+        elif bool(decision.standstill) != bool(campaign.still_since):
+            await self._record_standstill(campaign, decision.standstill, now)
 
     async def _write(
         self,
@@ -269,8 +278,16 @@ class Campaigns:
             log.info("%s is not admitted: %s; the next turn decides anew", admit.node, error)
             return False
 
+    async def _record_standstill(self, campaign: Campaign, why: str, now: float) -> None:
+        """Record that nothing of the campaign may begin, or ("") that something may again."""
+        reason = f"it stands still: {why}" if why else ""
+        if why:
+            log.warning("campaign %s stands still: %s", campaign.id, why)
+        changed = campaign.model_copy(update={"still_since": now if why else 0.0, "reason": reason})
+        await self._book.save_campaign(changed, describe_change(changed, "itself"), now)
+
     async def _end(self, campaign: Campaign, state: CampaignState, reason: str, now: float) -> None:
-        ended = campaign.model_copy(update={"state": state, "reason": reason})
+        ended = campaign.model_copy(update={"state": state, "reason": reason, "still_since": 0.0})
         await self._book.save_campaign(ended, describe_change(ended, "itself"), now)
 
     async def _park(self, campaign_id: str) -> None:

@@ -30,6 +30,7 @@ class Forecast:
     back: dict[str, float] = field(default_factory=dict)
     stuck: dict[str, Hold] = field(default_factory=dict)  # held until an operator acts
     skipped: dict[str, str] = field(default_factory=dict)
+    held: dict[str, Hold] = field(default_factory=dict)  # in the last turn before the end
     stopped: tuple[Blocker, ...] = ()
     displaced: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by leaf
     waves: dict[str, int] = field(default_factory=dict)
@@ -69,9 +70,13 @@ def forecast_campaign(
             result.displaced[admit.node] = admit.displaces
             heapq.heappush(ends, (now + lasts_s(nodes[admit.node]), admit.node))
         result.skipped |= decision.skip
+        still_since = (running.still_since or now) if decision.standstill else 0.0
+        if still_since != running.still_since:
+            running = running.model_copy(update={"still_since": still_since})
         if decision.stop or decision.finished:
             result.stopped = decision.stop
             return result
+        result.held = dict(decision.hold)
         times = [t for t in (decision.next_look_at,) if t > 0]
         if ends:
             times.append(ends[0][0])

@@ -29,7 +29,7 @@ _WINDOW = re.compile(
     r"(?:(?P<days>[A-Za-z,-]+) +)?(\d\d):(\d\d)-(\d\d):(\d\d)"
     r"(?: +(?:(?:UTC)?(?P<sign>[+-])(\d\d):(\d\d)|(?P<zone>[A-Za-z][\w/+-]*)))?"
 )
-_TIMES = frozenset({"soak", "notice", "deferral_max"})
+_TIMES = frozenset({"soak", "notice", "deferral_max", "standstill_max"})
 _LIMITS = frozenset({"failure_budget", "free_kept", "upto"})
 _MOMENTS = frozenset({"begins_at", "ends_at"})
 

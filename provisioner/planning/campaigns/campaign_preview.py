@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from provisioner.model.base import Record
-from provisioner.model.campaign import Campaign, CampaignNode
+from provisioner.model.campaign import Campaign, CampaignNode, Hold
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.campaigns.campaign_forecast import Forecast, forecast_campaign
@@ -91,6 +91,9 @@ def preview_campaign(campaign: Campaign, facts: Sequence[CampaignNode], now: flo
     course = forecast_campaign(campaign, going, now)
     for name, hold in course.stuck.items():
         no.setdefault(name, _no(name, Reason.NO_ROOM, hold.why, hold.unblock))
+    for name, why in course.skipped.items():
+        hold = course.held.get(name, Hold(why=why, unblock="Try it again once that is over."))
+        no.setdefault(name, _no(name, Reason.NO_ROOM, hold.why, hold.unblock))
     by_name = {n.name: n for n in facts}
     nodes = [n for n in going if n.selected]
     waves: dict[int, list[CampaignNode]] = {}
@@ -124,7 +127,7 @@ def find_refusals(
     here = Situation(campaign, sorted(facts, key=lambda n: n.name), rows, now)
     hosts, switches = host_floor(here), switch_floor(here)
     blockers: dict[str, Blocker] = {}
-    for floor in (hosts, switches):
+    for floor in (hosts.flat or hosts, switches.flat or switches):
         for number, node in enumerate(floor.nodes):
             if not node.selected:
                 continue

@@ -6,7 +6,8 @@ crash in between repeats the turn, and no node is admitted twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from provisioner.model.campaign import (
     Campaign,
@@ -18,6 +19,8 @@ from provisioner.model.campaign import (
 from provisioner.model.case import TenantNotice
 from provisioner.model.outcome import Blocker
 from provisioner.planning.campaigns.waves import assign_waves
+
+_REASONS_MAX = 3  # of the nodes that a campaign left, in one sentence
 
 
 def build_initial_rows(
@@ -72,6 +75,16 @@ def build_notices(campaign: Campaign, decision: Decision, now: float) -> tuple[T
         )
         for n in decision.notices
     )
+
+
+def summarize_left(progress: Iterable[NodeProgress]) -> str:
+    """Return how many nodes a finished campaign left as they were, and why; "" if none."""
+    left = [p for p in progress if p.state is Progress.SKIPPED]
+    if not left:
+        return ""
+    reasons = Counter(p.reason for p in left).most_common(_REASONS_MAX)
+    summary = "; ".join(f"{count} because {why}" for why, count in reasons)
+    return f"{len(left)} left: {summary}"
 
 
 def start_soak(progress: NodeProgress, now: float) -> NodeProgress:

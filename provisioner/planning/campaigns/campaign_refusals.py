@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from provisioner.model.campaign import Campaign
@@ -9,6 +10,7 @@ from provisioner.model.campaign_policy import LeafHosts, Policy
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.campaigns.campaign_preview import Preview
 
 
 def refuse_selection(nodes: Sequence[Node], release: str, policy: Policy) -> tuple[Blocker, ...]:
@@ -41,6 +43,20 @@ def find_unconfirmed_steps(
         refuse_campaign(campaign, f"{step} cannot be undone", f'Confirm it: --confirm "{step}".')
         for step in steps
     ]
+
+
+def find_standstill(campaign: Campaign, preview: Preview) -> list[Blocker]:
+    """Return why a campaign would stop, or move no node, by its own preview; [] if it would not."""
+    if preview.stopped:
+        return list(preview.stopped)
+    if any(wave.begins_s >= 0 for wave in preview.waves):
+        return []
+    reasons = Counter((b.detail, b.unblock) for b in preview.refused.values())
+    if not reasons:
+        return []
+    (why, unblock), count = reasons.most_common(1)[0]
+    detail = f"no node would begin ({count} of {len(preview.refused)}: {why})"
+    return [refuse_campaign(campaign, detail, unblock)]
 
 
 def refuse_in_state(campaign: Campaign, word: str) -> Blocker:

@@ -1,10 +1,11 @@
 """Failure domains as nested groups, with the number of nodes that may be out of service. Pure.
 
 A share is rounded down, but is at least 1 if it is above 0; capacity to keep is rounded up. Nested
-domains (a rack in its scalable unit) are applied exactly. Domains that cross (a leaf with half of
-two racks) are widened to the smallest group that holds all they touch, under the same limit: the
-limit is never exceeded, and sometimes not reached. Only this way a larger limit never admits fewer
-nodes, and the largest set can be found at all (`packing.py`).
+domains (a rack in its scalable unit) are applied exactly, and the largest set of nodes that fits
+them is found (`packing.py`). Domains that cross (a rack that stands in two units) are held in two
+forms: widened to the smallest group that contains all they touch, under the same limit, so that the
+limit is never exceeded and sometimes not reached; and as they are (`Forest.flat`), for which nodes
+are taken one by one. The form that admits more nodes is used.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Spot(NamedTuple):
 
 _FIELDS = attrgetter(*Spot._fields)
 UNLIMITED = 1 << 40  # more nodes than any fleet has
+_ALL = "*"  # the only key of the domain of all nodes
+_FLEET = "the fleet"
 _EPSILON = 1e-9  # 10 percent of 30 is 3, in spite of binary fractions
 
 
@@ -72,11 +75,7 @@ class Forest:
 
     groups: list[Group] = field(default_factory=list)
     paths: list[tuple[int, ...]] = field(default_factory=list)
-
-    @property
-    def inner(self) -> list[int]:
-        """Return each node's innermost group."""
-        return [path[0] for path in self.paths]
+    flat: Forest | None = None  # the domains as they are, if some had to be widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +92,20 @@ def build_forest(domains: Iterable[Members], nodes: int) -> Forest:
     built = Forest()
     paths: list[list[int]] = [[] for _ in range(nodes)]
     members: list[frozenset[int]] = []
-    everything = Members("the fleet", UNLIMITED, frozenset(range(nodes)))
-    for domain in (*sorted(domains, key=lambda d: (len(d.nodes), d.label)), everything):
+    ordered = _sort_domains(domains, nodes)
+    is_widened = False
+    for domain in ordered:
         if not domain.nodes:
             continue
         roots = {paths[n][-1] for n in domain.nodes if paths[n]}
         nodes_in_group = domain.nodes.union(*(members[r] for r in roots))
         same = next(iter(roots)) if len(roots) == 1 else -1
-        if same >= 0 and len(members[same]) == len(
-            nodes_in_group
-        ):  # the same nodes: one group is enough
+        is_same = same >= 0 and len(members[same]) == len(nodes_in_group)
+        if is_same and domain is not ordered[-1]:  # the same nodes: one group is enough
             if domain.limit < built.groups[same].limit:
                 built.groups[same].label, built.groups[same].limit = domain.label, domain.limit
             continue
+        is_widened = is_widened or len(nodes_in_group) > len(domain.nodes)
         number = len(built.groups)
         built.groups.append(Group(domain.label, domain.limit))
         members.append(nodes_in_group)
@@ -114,7 +114,27 @@ def build_forest(domains: Iterable[Members], nodes: int) -> Forest:
         for node in nodes_in_group:
             paths[node].append(number)
     built.paths = [tuple(path) for path in paths]
+    built.flat = _build_flat(ordered, nodes) if is_widened else None
     return built
+
+
+def _sort_domains(domains: Iterable[Members], nodes: int) -> list[Members]:
+    """Return the domains from small to large; last the whole fleet, which others never replace."""
+    ordered = sorted(domains, key=lambda d: (len(d.nodes), d.label))
+    limit = min((d.limit for d in ordered if d.label == _FLEET), default=UNLIMITED)
+    fleet = Members(_FLEET, limit, frozenset(range(nodes)))
+    return [*(d for d in ordered if d.label != _FLEET), fleet]
+
+
+def _build_flat(ordered: Sequence[Members], nodes: int) -> Forest:
+    """Return every domain as a group of its own, the group of all nodes last."""
+    paths: list[list[int]] = [[] for _ in range(nodes)]
+    groups: list[Group] = []
+    for domain in ordered:
+        for node in domain.nodes:
+            paths[node].append(len(groups))
+        groups.append(Group(domain.label, domain.limit))
+    return Forest(groups, [tuple(path) for path in paths])
 
 
 def host_groups(hosts: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
@@ -212,9 +232,6 @@ def count_used(places: Forest, out: Iterable[int]) -> list[int]:
     return counts
 
 
-_ALL = "*"  # the only key of the domain of all nodes
-
-
 def _build_domains(
     nodes: Sequence[Spot],
     limits: Mapping[Domain, Limit],
@@ -230,7 +247,7 @@ def _build_domains(
                 nodes_by_key.setdefault(key, set()).add(number)
         for key, numbers in nodes_by_key.items():
             if key != "":
-                name = "the fleet" if key == _ALL else f"{domain.replace('_', ' ')} {key}"
+                name = _FLEET if key == _ALL else f"{domain.replace('_', ' ')} {key}"
                 domains.append(
                     Members(name, count_allowed(limit, len(numbers)), frozenset(numbers))
                 )

@@ -23,10 +23,17 @@ class Packing:
     """The nodes taken so far, and the remaining room. Nodes and groups are numbers."""
 
     def __init__(
-        self, places: Forest, owners: Forest, in_places: Sequence[int], in_owners: Sequence[int]
+        self,
+        places: Forest,
+        owners: Forest,
+        in_places: Sequence[int],
+        in_owners: Sequence[int],
+        *,
+        are_crossing: bool = False,
     ) -> None:
         """Start with `in_places` and `in_owners` nodes of each group already out of service."""
         self.places, self.owners = places, owners
+        self.are_crossing = are_crossing
         self.room_places = [g.limit - n for g, n in zip(places.groups, in_places, strict=True)]
         self.room_owners = [g.limit - n for g, n in zip(owners.groups, in_owners, strict=True)]
         self.held_places = [0] * len(places.groups)
@@ -41,7 +48,10 @@ class Packing:
         return frozenset(n for nodes in self.chosen.values() for n in nodes)
 
     def add(self, nodes: Iterable[int], most: int | None = None) -> None:
-        """Take as many more as fit, of these nodes and of earlier ones; at most `most` in all."""
+        """Take as many more as fit, of these nodes and of earlier ones; at most `most` in all.
+
+        Groups that cross allow no exchange of nodes: each is taken in its order, if it fits.
+        """
         places, owners = self.places.paths, self.owners.paths
         count = sum(len(t) for t in self.chosen.values())
         left_over = False
@@ -62,6 +72,8 @@ class Packing:
             else:
                 self.waiting.setdefault(pair, []).append(node)
                 left_over = True
+        if self.are_crossing:
+            return
         while left_over and (most is None or count < most) and self._augment():
             count += 1
 

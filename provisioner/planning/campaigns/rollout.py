@@ -2,7 +2,9 @@
 
 `decide` is called after every change, and at `next_look_at`. It keeps no state: earlier decisions
 are in `progress`, observations in `facts`. Its result does not depend on their order, a larger
-limit never admits fewer nodes, and if any node may begin, at least one does.
+limit never admits fewer nodes, and if any node may begin, at least one does. If none may and none
+is under way, the decision says why (`standstill`); after `Policy.standstill_max_s` the campaign
+ends without the nodes that wait, or stops if they are canaries.
 
 One decision admits either hosts or switches, the kind with more candidates. Otherwise a host and
 its leaf could be chosen together, and any choice between them would break one of these properties.
@@ -10,6 +12,7 @@ its leaf could be chosen together, and any choice between them would break one o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter, itemgetter
 
@@ -25,6 +28,7 @@ from provisioner.model.campaign import (
     Progress,
 )
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.campaigns.outside_holds import find_outside_holds
 from provisioner.planning.campaigns.rollout_room import (
     Choice,
     choose_hosts,
@@ -36,6 +40,10 @@ from provisioner.planning.campaigns.rollout_stops import compute_budget, find_fa
 from provisioner.planning.campaigns.rollout_terms import Aside, Situation, Standing
 from provisioner.planning.campaigns.waves import is_canary, soak_s, wave_name
 
+_BUDGET_SPENT = Hold(
+    why="every node under way may still fail, and the strict budget has no more",
+    unblock="It follows when they are done; if none is, look at those that failed.",
+)
 RUNNING = frozenset({CampaignState.STARTED, CampaignState.ROLLING_BACK})
 
 
@@ -54,6 +62,7 @@ def decide(
     that is missing in `facts` is skipped.
     """
     here = Situation(campaign, sorted(facts, key=attrgetter("name")), progress, now)
+    here.outside = find_outside_holds(here)
     mine = {n: p for n, p in progress.items() if n in here.by_name}
     missing = {
         n: "it is not in the fleet any more"
@@ -80,7 +89,7 @@ def decide(
         return ended.model_copy(update={"stop": (barred,), "skip": skip})
     busy = [p for n, p in unsettled.items() if n not in waiting and n not in skip and n not in done]
     if not busy and all(s.aside is Aside.UNTIL_CHANGED for s in waiting.values()):
-        skip |= {n: s.hold.why for n, s in waiting.items() if s.hold}
+        skip |= _reasons(waiting)
         return ended.model_copy(update={"skip": skip, "finished": True, "wave": wave})
     choice = _choose(here, waiting, wave)
     hold = _holds(here, waiting, choice, wave)
@@ -89,6 +98,13 @@ def decide(
     times += [n.earliest_at for n in notices]
     if choice.again or done or fail or skip:
         times.append(now)  # nodes that they held back follow in the next turn
+    standstill = ""
+    if waiting and not busy and not choice.admit and not times:
+        standstill = _summarize(hold)
+        end = (campaign.still_since or now) + campaign.policy.standstill_max_s
+        if campaign.still_since and end <= now:
+            return _give_up(here, mine, waiting, ended, hold, wave)
+        times.append(end)
     return Decision(
         admit=choice.admit,
         hold=hold,
@@ -97,8 +113,47 @@ def decide(
         fail=fail,
         skip=skip,
         wave=wave,
+        standstill=standstill,
         next_look_at=min(times, default=0.0),
     )
+
+
+def _give_up(
+    here: Situation,
+    mine: Mapping[str, NodeProgress],
+    waiting: Mapping[str, Standing],
+    ended: Decision,
+    hold: Mapping[str, Hold],
+    wave: int,
+) -> Decision:
+    """Return the end of a campaign that stood still for as long as its policy allows.
+
+    It ends without the nodes that wait for nodes outside of it. It stops where a person has to
+    decide: if canaries wait while other waves follow, or if anything else holds the nodes.
+    """
+    untried = is_canary(here.campaign.policy, wave) and wave < max(p.wave for p in mine.values())
+    if not untried and all(s.aside is not Aside.NO for s in waiting.values()):
+        return ended.model_copy(
+            update={"skip": {**ended.skip, **_reasons(waiting)}, "finished": True, "wave": wave}
+        )
+    first = min(n for n in hold if mine[n].wave == wave)
+    blocker = Blocker(
+        reason=Reason.NO_ROOM,
+        subject=here.campaign.id,
+        detail=f"nothing may begin ({first}: {hold[first].why})",
+        unblock=f"{hold[first].unblock} Then resume, or abort the campaign.",
+    )
+    return ended.model_copy(update={"stop": (blocker,)})
+
+
+def _reasons(waiting: Mapping[str, Standing]) -> dict[str, str]:
+    return {n: s.hold.why for n, s in waiting.items() if s.hold}
+
+
+def _summarize(hold: Mapping[str, Hold]) -> str:
+    """Return in one sentence why nothing may begin: the most frequent hold, and its remedy."""
+    (why, unblock), count = Counter((h.why, h.unblock) for h in hold.values()).most_common(1)[0]
+    return f"{count} of {len(hold)} nodes that wait: {why}. {unblock}"
 
 
 def _resting(
@@ -210,6 +265,9 @@ def _choose(here: Situation, waiting: Mapping[str, Standing], wave: int) -> Choi
     switches = choose_switches(here, switch_floor(here), floor, ready, most, alone=not hosts.admit)
     if len(switches.admit) >= len(hosts.admit) and switches.admit:
         return switches.with_other(hosts)
+    if most == 0:
+        held = dict.fromkeys((*hosts.held, *switches.held), _BUDGET_SPENT)
+        return Choice(held=held)
     return hosts.with_other(switches)
 
 

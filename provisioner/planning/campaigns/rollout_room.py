@@ -10,7 +10,7 @@ always takes all hosts below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from provisioner.model.campaign import Admit, CampaignNode, Hold
@@ -54,10 +54,15 @@ class Floor:
     owners: Forest
     in_places: list[int]
     in_owners: list[int]
+    gone: frozenset[int] = frozenset()  # nodes out of service, and hosts below leaves that are
+    flat: Floor | None = None  # with crossing domains as they are, if there are any
+    is_flat: bool = False
 
     def create_packing(self) -> Packing:
         """Return an empty packing of these nodes."""
-        return Packing(self.places, self.owners, self.in_places, self.in_owners)
+        return Packing(
+            self.places, self.owners, self.in_places, self.in_owners, are_crossing=self.is_flat
+        )
 
     def find_full_group(self, node: int, packing: Packing) -> Hold:
         """Return a hold for the innermost group of a node that has no room left."""
@@ -83,15 +88,34 @@ def host_floor(here: Situation) -> Floor:
     hosts = [n for n in here.facts if n.kind is NodeKind.HOST]
     places, owners = host_groups(hosts, policy)
     out = {i for i, n in enumerate(hosts) if not n.in_service or n.name in here.under_way}
-    floor = Floor(hosts, places, owners, count_used(places, out), count_used(owners, out))
+    drained: list[int] = []
     if policy.leaf_hosts is LeafHosts.DRAIN:
         down = [leaf for leaf in here.under_way if leaf in here.below]
         below = {h.name for leaf in down for h in here.below[leaf] if h.tenant}
-        for number, node in enumerate(hosts):
-            if node.name in below and number not in out:
-                floor.in_places[places.paths[number][-1]] += 1
-                for group in owners.paths[number]:
-                    floor.in_owners[group] += 1
+        drained = [i for i, n in enumerate(hosts) if n.name in below and i not in out]
+    return build_floor(hosts, places, owners, out, drained)
+
+
+def build_floor(
+    nodes: Sequence[CampaignNode],
+    places: Forest,
+    owners: Forest,
+    out: Collection[int],
+    drained: Collection[int] = (),
+) -> Floor:
+    """Return the floor with the nodes `out` of service.
+
+    The `drained` hosts below leaves count only in the fleet and for their owners.
+    """
+    gone = frozenset([*out, *drained])
+    floor = Floor(nodes, places, owners, count_used(places, out), count_used(owners, out), gone)
+    for number in drained:
+        floor.in_places[places.paths[number][-1]] += 1
+        for group in owners.paths[number]:
+            floor.in_owners[group] += 1
+    if places.flat or owners.flat:
+        floor.flat = build_floor(nodes, places.flat or places, owners.flat or owners, out, drained)
+        floor.flat.is_flat = True
     return floor
 
 
@@ -101,7 +125,7 @@ def switch_floor(here: Situation) -> Floor:
     switches = [n for n in here.facts if n.kind is NodeKind.SWITCH]
     places, rails = switch_groups(switches, policy)
     out = [i for i, n in enumerate(switches) if not n.in_service or n.name in here.under_way]
-    return Floor(switches, places, rails, count_used(places, out), count_used(rails, out))
+    return build_floor(switches, places, rails, out)
 
 
 def choose_hosts(
@@ -114,15 +138,23 @@ def choose_hosts(
 
     `work` is the minutes of work left by node; at most `most` hosts begin.
     """
+    if floor.flat is not None:
+        flat = choose_hosts(floor.flat, ready, work, most)
+        nested = choose_hosts(replace(floor, flat=None), ready, work, most)
+        return max(flat, nested, key=lambda choice: len(choice.admit))
     numbers = [i for i, n in enumerate(floor.nodes) if n.name in ready]
     if not numbers:
         return Choice()
     urgency = _urgency(floor, work)
     numbers.sort(key=lambda i: (-urgency[i], -floor.nodes[i].minutes, floor.nodes[i].name))
+    # recalled hosts are counted as out of service already: they take no further place
+    recalled = [i for i in numbers if floor.nodes[i].recalled][:most]
+    serving = [i for i in numbers if not floor.nodes[i].recalled]
+    left = None if most is None else most - len(recalled)
     packing = floor.create_packing()
-    packing.add((i for i in numbers if floor.nodes[i].idle), most)
-    packing.add((i for i in numbers if not floor.nodes[i].idle), most)
-    return _choice(floor, packing, numbers, ready, {})
+    packing.add((i for i in serving if floor.nodes[i].idle), left)
+    packing.add((i for i in serving if not floor.nodes[i].idle), left)
+    return _choice(floor, packing, numbers, ready, {}, frozenset(recalled))
 
 
 def choose_switches(
@@ -138,15 +170,23 @@ def choose_switches(
 
     `alone`: no host begins in this turn, so that a leaf may take hosts out of service.
     """
+    if floor.flat is not None:
+        choices = [
+            choose_switches(here, form, hosts, ready, most, alone=alone)
+            for form in (floor.flat, replace(floor, flat=None))
+        ]
+        return max(choices, key=lambda choice: len(choice.admit))
     numbers = [i for i, n in enumerate(floor.nodes) if n.name in ready]
     numbers.sort(key=lambda i: (-floor.nodes[i].minutes, floor.nodes[i].name))
+    recalled = frozenset([i for i in numbers if floor.nodes[i].recalled][:most])
+    most = None if most is None else most - len(recalled)
     takes = {i: find_displaced(here, floor.nodes[i]) for i in numbers}
     packing = floor.create_packing()
-    packing.add((i for i in numbers if not takes[i]), most)
+    packing.add((i for i in numbers if not takes[i] and not floor.nodes[i].recalled), most)
     held: dict[str, Hold] = {}
     again = False
     for number in numbers:
-        if not takes[number]:
+        if not takes[number] or floor.nodes[number].recalled:
             continue
         name = floor.nodes[number].name
         hold = find_missing_room(hosts, takes[number])
@@ -156,7 +196,7 @@ def choose_switches(
             held[name], again = _NEXT, True
         else:
             packing.add([number], most)
-    choice = _choice(floor, packing, numbers, ready, {i: takes[i] for i in numbers})
+    choice = _choice(floor, packing, numbers, ready, {i: takes[i] for i in numbers}, recalled)
     return replace(choice, held={**choice.held, **held}, again=again)
 
 
@@ -176,7 +216,7 @@ def find_missing_room(floor: Floor, names: Iterable[str], *, ever: bool = False)
     requested = set(names)
     need: dict[tuple[bool, int], int] = {}
     for number, node in enumerate(floor.nodes):
-        if node.name in requested:
+        if node.name in requested and (ever or number not in floor.gone):
             root = floor.places.paths[number][-1]
             for key in ((False, root), *((True, g) for g in floor.owners.paths[number])):
                 need[key] = need.get(key, 0) + 1
@@ -198,23 +238,19 @@ def _urgency(floor: Floor, work: Mapping[str, int]) -> list[float]:
     best = [0.0] * len(floor.nodes)
     minutes = [work.get(n.name, 0) for n in floor.nodes]
     for trees in (floor.places, floor.owners):
-        inner = trees.inner
         total = [0] * len(trees.groups)
-        for group, mine in zip(inner, minutes, strict=True):
-            total[group] += mine
-        # an inner group comes before its parent (`limits.build_forest`)
-        for number, around in enumerate(trees.groups):
-            if around.parent >= 0:
-                total[around.parent] += total[number]
+        for path, mine in zip(trees.paths, minutes, strict=True):
+            if mine:
+                for group in path:
+                    total[group] += mine
         queue = [
             t / g.limit if 0 < g.limit < UNLIMITED else 0.0
             for t, g in zip(total, trees.groups, strict=True)
         ]
-        for number in range(len(queue) - 1, -1, -1):
-            parent = trees.groups[number].parent
-            if parent >= 0:
-                queue[number] = max(queue[number], queue[parent])
-        best = [max(b, queue[g]) for b, g in zip(best, inner, strict=True)]
+        best = [
+            max(b, *(queue[group] for group in path))
+            for b, path in zip(best, trees.paths, strict=True)
+        ]
     return best
 
 
@@ -224,8 +260,9 @@ def _choice(
     numbers: Sequence[int],
     ready: Mapping[str, Standing],
     takes: Mapping[int, tuple[str, ...]],
+    recalled: frozenset[int] = frozenset(),
 ) -> Choice:
-    taken = packing.taken
+    taken = packing.taken | recalled
     admit = []
     for number in numbers:
         if number in taken:
@@ -236,10 +273,13 @@ def _choice(
                 owner = "no other switch of its rails is down"
             if retire:
                 owner = f"tenant {node.tenant} has put it off for as long as it may"
+            reason = f"{owner}, and its places have room"
+            if node.recalled:
+                reason = "it is out of service with the release that it leaves"
             admit.append(
                 Admit(
                     node=node.name,
-                    reason=f"{owner}, and its places have room",
+                    reason=reason,
                     displaces=takes.get(number, ()),
                     retire=retire,
                 )

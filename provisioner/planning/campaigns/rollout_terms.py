@@ -59,6 +59,7 @@ class Situation:
     by_name: dict[str, CampaignNode] = field(init=False)
     below: dict[str, list[CampaignNode]] = field(init=False)  # hosts by leaf
     under_way: frozenset[str] = field(init=False)
+    outside: Mapping[str, Standing] = field(default_factory=dict)  # see `outside_holds.py`
     _begins: dict[tuple[tuple[str, ...], int], float] = field(default_factory=dict)
     _standings: dict[str, Standing] = field(default_factory=dict)
     _untold: dict[str, Standing] = field(default_factory=dict)  # by tenant
@@ -104,6 +105,7 @@ class Situation:
             or self._waits_for(node)
             or self._terms(node, progress)
             or self._neighbours(node)
+            or self.outside.get(node.name)
             or READY
         )
 
@@ -114,7 +116,7 @@ class Situation:
         if node.returning:
             hold = Hold(why="it is on its way into service", unblock="It follows by itself.")
             return Standing(hold, Aside.FOR_A_TIME)
-        if not node.in_service:
+        if not node.in_service and not node.recalled:
             return _aside("it is out of service", "Repair it; it is taken in again when it serves.")
         if node.one_way and (
             unsaid := sorted(set(node.one_way) - set(self.campaign.one_way_confirmed))

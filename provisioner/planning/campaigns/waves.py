@@ -9,12 +9,14 @@ waves_per_layer(policy) + place in the layer`; place 0 holds the canaries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from provisioner.model.campaign import Campaign, CampaignNode
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import NodeKind
 from provisioner.planning.campaigns.limits import count_allowed
+from provisioner.planning.campaigns.outside_holds import find_outside_holds
+from provisioner.planning.campaigns.rollout_terms import Situation
 
 
 def waves_per_layer(policy: Policy) -> int:
@@ -45,13 +47,15 @@ def wave_name(policy: Policy, wave: int) -> str:
 def assign_waves(campaign: Campaign, facts: Sequence[CampaignNode]) -> dict[str, int]:
     """Return the wave of each selected node. A rollback has only the last wave, no canaries."""
     policy = campaign.policy
+    by_name = sorted(facts, key=lambda n: n.name)
+    crowded = find_outside_holds(Situation(campaign, by_name, {}, 0.0)).keys()
     wave_of: dict[str, int] = {}
     for layer, nodes in enumerate(_layers(facts)):
         base = layer * waves_per_layer(policy)
         if campaign.going_back:
             wave_of.update(dict.fromkeys((n.name for n in nodes), base + len(policy.waves)))
             continue
-        canaries = choose_canaries(nodes, policy.canary.size, _clear(campaign))
+        canaries = choose_canaries(nodes, policy.canary.size, _clear(campaign, crowded))
         wave_of.update(dict.fromkeys(canaries, base))
         followers = [n for n in _spread(nodes) if n.name not in wave_of]
         ends = [count_allowed(w.upto, len(nodes)) for w in policy.waves]
@@ -66,8 +70,8 @@ def choose_canaries(
 ) -> list[str]:
     """Return the canaries: one of each profile and hardware revision, then varied racks and rails.
 
-    Idle nodes are preferred. Nodes that cannot be admitted anyway come last, because a canary that
-    never begins proves nothing.
+    Idle nodes are preferred. Nodes that cannot be admitted, or whose places other nodes fill, come
+    last, because a canary that never begins proves nothing.
     """
     candidates = sorted(nodes, key=lambda n: n.name)
     sure = {n.name: clear(n) for n in candidates}
@@ -84,10 +88,11 @@ def choose_canaries(
     return chosen
 
 
-def _clear(campaign: Campaign) -> Callable[[CampaignNode], bool]:
+def _clear(campaign: Campaign, crowded: Set[str]) -> Callable[[CampaignNode], bool]:
     policy, confirmed = campaign.policy, set(campaign.one_way_confirmed)
     return lambda n: (
         n.in_service
+        and n.name not in crowded
         and not n.blockers
         and set(n.one_way) <= confirmed
         and (policy.allow_irreversible or not n.irreversible)

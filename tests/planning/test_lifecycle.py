@@ -10,6 +10,7 @@ from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Plan, Step, StepKind
+from provisioner.model.tenant import PortPlacement
 from provisioner.planning.lifecycle.decide import (
     PASSING,
     PASSING_FAILURES_MAX,
@@ -174,6 +175,51 @@ def test_decide(sentence: str) -> None:
         assert turn.state is expected
     else:
         assert isinstance(turn, expected)
+
+
+ASKED = (State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.CERTIFIED)
+
+
+@pytest.mark.parametrize("state", ASKED)
+def test_a_trespass_that_was_recorded_is_a_question_for_a_person_once_it_is_fenced(
+    state: State,
+) -> None:
+    asked = {"blockers": (blocker(), blocker(Reason.TRESPASS))}
+    ready = View(**FENCED, identified=True, inventory=INVENTORY)  # type: ignore[arg-type]
+
+    turn = decide(node(state, **asked), ready, POLL_S)
+
+    assert isinstance(turn, Enter)
+    assert (turn.state, turn.blockers) == (State.QUARANTINED, (blocker(Reason.TRESPASS),))
+
+
+@pytest.mark.parametrize("state", ASKED[1:])
+def test_a_port_that_still_trespasses_is_fenced_before_a_person_is_asked(state: State) -> None:
+    port = PortPlacement(switch="leaf", interface="swp1", vrf="RED")
+    there = View(placement=Placement.MIXED, trespass=(port,))
+
+    turn = decide(node(state, blockers=(blocker(Reason.TRESPASS),)), there, POLL_S)
+
+    assert turn == Fence(trespass=(port,))
+
+
+def test_a_node_whose_ports_may_be_anywhere_is_fenced_before_a_person_is_asked() -> None:
+    asked = node(State.CONVERGING, Placement.MIXED, blockers=(blocker(Reason.TRESPASS),))
+
+    assert decide(asked, View(placement=Placement.MIXED), POLL_S) == Fence()
+
+
+@pytest.mark.parametrize(
+    ("state", "more"), [(State.DRAINING, {}), (State.CONVERGING, {"taken": True})]
+)
+def test_nobody_is_asked_about_a_node_that_people_know_of(
+    state: State, more: dict[str, object]
+) -> None:
+    noted = node(state, blockers=(blocker(Reason.TRESPASS),), **more)
+
+    turn = decide(noted, View(**FENCED, owed=(blocker(Reason.NOT_SANITIZED),)), POLL_S)  # type: ignore[arg-type]
+
+    assert turn == Sanitize()
 
 
 def test_every_way_out_of_the_table_can_be_entered_from_some_placement() -> None:

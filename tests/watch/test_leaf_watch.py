@@ -75,6 +75,35 @@ def test_a_trespass_that_is_recorded_and_not_fenced_yet_begins_a_new_stay():
 
 
 @pytest.mark.parametrize(
+    ("state", "asked"),
+    [
+        (State.DISCOVERED, 1),
+        (State.INTAKE, 1),
+        (State.CONVERGING, 1),
+        (State.VALIDATING, 1),
+        (State.CERTIFIED, 1),
+        (State.QUARANTINED, 1),
+        (State.DRAINING, 0),
+        (State.REPAIRING, 0),
+        (State.RETIRED, 0),
+    ],
+)
+def test_the_question_to_a_person_is_on_the_row_before_a_port_is_fenced(
+    state: State, asked: int
+) -> None:
+    async def scenario(bench: Bench) -> Any:
+        node = await bench.node(state=state)
+        place = PortPlacement(switch=bench.port.switch, interface=bench.port.interface, vrf="RED")
+        await bench.trespasses.note(node, [place], "its driver")
+        await bench.trespasses.note(node, [place], "its driver")  # written down once
+        return (await bench.store.node(A)).blockers
+
+    blockers = play(scenario)
+
+    assert [b.reason for b in blockers] == [Reason.TRESPASS] * asked
+
+
+@pytest.mark.parametrize(
     "row",
     [
         {"state": State.RELEASED, "placement": Placement.CUSTOMER, "vrf": "RED", "tenant": "red"},

@@ -25,10 +25,6 @@ from provisioner.ports import StaleWrite
 TakeBack = Callable[[Node, Sequence[Blocker]], Awaitable[None]]
 Move = Callable[[Sequence[Port], Node | None], Awaitable[MoveOutcome]]
 
-_PARKED = frozenset(
-    {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.CERTIFIED}
-)
-
 
 class TrespassFence:
     """`take_back` hands a released node to its driver; `move` brings ports into maintenance."""
@@ -47,12 +43,11 @@ class TrespassFence:
     async def fence_node(self, node: Node, found: Sequence[PortPlacement]) -> None:
         """Record and fence ports of a node, which then waits for a person if it was no tenant's."""
         node = await self._trespasses.note(node, found, self._seen_by)
-        blockers = entitlement.trespass(found)
         if node.state is State.RELEASED:
-            await self._take_back(node, blockers)  # its driver fences all of it
+            await self._take_back(node, entitlement.trespass(found))  # its driver fences all of it
         confirmed = await self.fence_ports(node.id, found, node)
         if confirmed and node.state is not State.RELEASED:
-            await self._park(await self._trespasses.note_fenced(node), blockers)
+            await self._park(await self._trespasses.note_fenced(node))
 
     async def fence_ports(
         self, subject: str, found: Sequence[PortPlacement], node: Node | None = None
@@ -72,23 +67,17 @@ class TrespassFence:
         await self._store.journal(event, self._clock.now())
         return not outcome.blockers
 
-    async def _park(self, node: Node, blockers: tuple[Blocker, ...]) -> None:
+    async def _park(self, node: Node) -> None:
         """Into quarantine, where it waits for a person; whoever drives it sees the new row."""
-        now = self._clock.now()
-        if node.state is State.QUARANTINED:
-            more = tuple(b for b in blockers if b not in node.blockers)
-            changed = node.model_copy(update={"blockers": (*node.blockers, *more)[:20]})
-            if not more:
-                return
-        elif node.state in _PARKED and may_enter(node, State.QUARANTINED, node.placement):
-            why = str(blockers[0])
-            changed = enter_state(node, State.QUARANTINED, why, now, {"blockers": blockers})
-        else:
+        found = entitlement.unanswered(node)
+        if not found or not may_enter(node, State.QUARANTINED, node.placement):
             return
+        changes = {"blockers": found}
+        now, why = self._clock.now(), str(found[0])
         try:
-            await self._store.save_node(changed)
+            await self._store.save_node(enter_state(node, State.QUARANTINED, why, now, changes))
         except StaleWrite:
-            return  # its erasure is owed; whoever changed the row sees it there
+            return  # the row has the question and the erasure: its driver sees them there
 
 
 def placement_facts(node: Node | None) -> tuple[object, ...]:

@@ -2,8 +2,8 @@
 
 Whoever sees it, a node's driver or the watch of leaves, records it before the ports are fenced: a
 crash in between must not leave a node that counts as clean. Written are the journal, an erasure
-that is owed on the node's row, and an alert that keeps the node from tenants until it is certified
-anew. The case for a person is opened from the row (`repairs.py`).
+that is owed and the question to a person on the node's row, and an alert that keeps the node from
+tenants until it is certified anew. The case for a person is opened from the row (`repairs.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from provisioner.model.alert import Classification, Signal
 from provisioner.model.events.node_events import PortTrespassed
 from provisioner.model.node import Node
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning.release.entitlement import mark_served
+from provisioner.planning.release.entitlement import mark_served, note_trespass
 from provisioner.ports import AlertBook, Clock, StaleWrite, Store
 
 SOURCE = "watch.leaves"
@@ -46,7 +46,7 @@ class Trespasses:
             )
             await self._store.journal(event, now)
             await self._alert(node.id, found, now)
-        return await self._begin_stay(node, [p.vrf for p in found])
+        return await self._begin_stay(node, found)
 
     async def note_fenced(self, node: Node) -> Node:
         """Record that its ports have just been fenced; the node's row as it is now.
@@ -55,13 +55,19 @@ class Trespasses:
         """
         return await self._begin_stay(node, ())
 
-    async def _begin_stay(self, node: Node, vrfs: Sequence[str]) -> Node:
-        """Bind the erasure that is owed to a stay that begins now, whoever changes the row."""
+    async def _begin_stay(self, node: Node, found: Sequence[PortPlacement]) -> Node:
+        """Bind the erasure that is owed to a stay that begins now, whoever changes the row.
+
+        The question to a person is written with it, so that no crash forgets to ask.
+        """
         for _ in range(WRITES_MAX):
             stored = await self._store.node(node.id)
             if stored is None:
                 return node
-            changes: dict[str, Any] = {"served": mark_served(stored.served, vrfs)}
+            changes: dict[str, Any] = {
+                "served": mark_served(stored.served, [p.vrf for p in found]),
+                "blockers": note_trespass(stored, found),
+            }
             if stored.fenced_at:  # else it is a stranger, which no stay has begun of
                 changes["fenced_at"] = max(self._clock.now(), stored.fenced_at)
             try:

@@ -21,6 +21,7 @@ from provisioner.planning.certification.check_selection import Selection
 from provisioner.planning.erasure.drives import describe_strange_drives
 from provisioner.planning.fault_location.fabric_session import has_fabric_results
 from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.release import entitlement
 
 # Causes that pass by themselves: the same turn is tried again until the state's limit.
 PASSING: frozenset[Reason] = frozenset(
@@ -159,6 +160,10 @@ def decide(node: Node, view: View, poll_s: float) -> Turn:
     """Return the next turn of a node for the observations in `view`."""
     if view.unseen:
         return decide_after_failure(node, view.unseen, failures=1, retry_s=poll_s)
+    found = () if view.trespass else entitlement.unanswered(node)
+    if found and may_enter(node, State.QUARANTINED, node.placement):
+        # the daemon that fenced its ports ended before it could quarantine it
+        return Enter(state=State.QUARANTINED, why=str(found[0]), blockers=found)
     return _DECISIONS[node.state](node, view, poll_s)
 
 

@@ -21,6 +21,18 @@ from provisioner.planning.release.port_isolation import NOWHERE
 SITE_VRFS = NOWHERE | {MAINTENANCE_VRF, "mgmt"}
 _PHYSICAL = re.compile(r"(swp[0-9]+(s[0-9]+)?|Ethernet[0-9]+)")  # Cumulus; SONiC
 _MARK = "VRF "  # of `Node.served`: a network that the node was in without a handover
+# States in which a trespass is a question for a person; in all others people know of the node
+ASKS_A_PERSON = frozenset(
+    {
+        State.DISCOVERED,
+        State.INTAKE,
+        State.CONVERGING,
+        State.VALIDATING,
+        State.CERTIFIED,
+        State.QUARANTINED,
+    }
+)
+BLOCKERS_MAX = 20  # of a node's row
 _NOT_TAKEN_IN = frozenset(
     {State.DISCOVERED, State.INTAKE, State.QUARANTINED, State.REPAIRING, State.RETIRED}
 )
@@ -85,12 +97,31 @@ def trespass(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
         Blocker(
             reason=Reason.TRESPASS,
             subject=f"{p.switch}/{p.interface}",
-            detail=f"it stood in VRF {p.vrf} without a handover; it was fenced",
+            detail=f"it stood in VRF {p.vrf} without a handover; it is fenced at once",
             unblock="Find out who or what moved the port; then close the case or retry the node. "
             "The node is erased and proved anew before anybody gets it.",
         )
         for p in found
     )
+
+
+def note_trespass(node: Node, found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
+    """Return a node's blockers with those of a trespass that a person has to examine.
+
+    They are on the row before the ports are fenced. A node that is being drained, repaired or
+    retired, or that a person assigned to the daemon, keeps its own: people know of it already.
+    """
+    if node.taken or node.state not in ASKS_A_PERSON:
+        return node.blockers
+    more = tuple(b for b in trespass(found) if b not in node.blockers)
+    return (*node.blockers, *more)[:BLOCKERS_MAX]
+
+
+def unanswered(node: Node) -> tuple[Blocker, ...]:
+    """Return the trespasses that a node has to be quarantined for and was not yet."""
+    if node.taken or node.state not in ASKS_A_PERSON - {State.QUARANTINED}:
+        return ()
+    return tuple(b for b in node.blockers if b.reason is Reason.TRESPASS)
 
 
 def trespasses_of(node: Node) -> tuple[Blocker, ...]:

@@ -185,7 +185,7 @@ def test_a_trespass_that_was_recorded_is_a_question_for_a_person_once_it_is_fenc
     state: State,
 ) -> None:
     asked = {"blockers": (blocker(), blocker(Reason.TRESPASS))}
-    ready = View(**FENCED, identified=True, inventory=INVENTORY)  # type: ignore[arg-type]
+    ready = View(placement=Placement.MAINTENANCE, identified=True, inventory=INVENTORY)
 
     turn = decide(node(state, **asked), ready, POLL_S)
 
@@ -217,7 +217,8 @@ def test_nobody_is_asked_about_a_node_that_people_know_of(
 ) -> None:
     noted = node(state, blockers=(blocker(Reason.TRESPASS),), **more)
 
-    turn = decide(noted, View(**FENCED, owed=(blocker(Reason.NOT_SANITIZED),)), POLL_S)  # type: ignore[arg-type]
+    fenced = View(placement=Placement.MAINTENANCE, owed=(blocker(Reason.NOT_SANITIZED),))
+    turn = decide(noted, fenced, POLL_S)
 
     assert turn == Sanitize()
 

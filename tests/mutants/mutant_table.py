@@ -187,15 +187,7 @@ EQUIVALENT: dict[str, str] = {
 }
 
 # `strict` of a zip whose lists have one length by their making: gather answers each request.
-_ZIPS = (
-    "leaf:Leaf._routes",
-    "tenancy:Tenancy.read",
-    "tenancy:Tenancy.look",
-    "tenancy:Tenancy.look_at",
-    "tenancy:Tenancy.heard",
-    "tenancy:Tenancy._moved",
-    "tenancy:Tenancy._leaks",
-)
+_ZIPS = ("leaf:Leaf._routes", "tenancy:_answers")
 EQUIVALENT |= {
     f"provisioner.execution.tenancy.{function}: {change}": "the lists have one length by making"
     for function in _ZIPS

@@ -46,6 +46,18 @@ def test_a_fence_brings_the_filter_where_the_site_keeps_hosts_apart() -> None:
     assert without == ((), ["MAINT"] * 2, [False] * 2, ["POST /revision"] * 2)
 
 
+def test_a_fence_that_was_taken_with_its_filter_is_not_asked_for_again() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        await site.tenancy.fence(site.ports())
+        began = site.clock.now()
+        await site.tenancy.fence(site.ports())
+        return site.clock.now() - began
+
+    with_filter, without = play(scenario, **ON), play(scenario)
+
+    assert with_filter == without
+
+
 @pytest.mark.parametrize(
     "answer", [Reply(400, {}, b"no such filter"), Malformed("nonsense")], ids=["refused", "garbled"]
 )
@@ -107,14 +119,16 @@ def test_ports_get_the_filter_where_they_are() -> None:
         site.put("swp1", "RED")
         door = ("10.64.0.7", "10.64.0.8")
         outcome = await site.tenancy.keep_apart("leaf-0", ["swp2", "swp1"], [door])
+        began = site.clock.now()
         nothing = await site.tenancy.keep_apart("leaf-0", [], [door])
+        took = site.clock.now() - began
         state = await site.tenancy.filter_state("leaf-0")
-        return outcome, nothing, state, site.vrf()
+        return outcome, nothing, took, state, site.vrf()
 
-    outcome, nothing, state, vrf = play(scenario, **ON)
+    outcome, nothing, took, state, vrf = play(scenario, **ON)
 
     assert (outcome.revision, outcome.blockers, vrf) == ("1", (), "RED")
-    assert (nothing.revision, nothing.blockers) == ("", ())
+    assert (nothing.revision, nothing.blockers, took) == ("", (), 0.0)
     assert set(state.filters["applied"]["rule"]) == {"1", "2", "30000"}
     assert state.ports["applied"]["swp2"] == ("default", True)
     assert state.ports["applied"]["swp3"] == ("default", False)

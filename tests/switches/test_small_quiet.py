@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from small_site import Asked, SmallSite, ok, play
 
-from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.execution.tenancy.tenancy import Tenancy, is_idle
 from provisioner.model.outcome import Reason
 from provisioner.ports import Reply, Unreachable
 
@@ -43,6 +44,28 @@ def test_a_little_traffic_is_silence() -> None:
         return await site.tenancy.quiet(site.ports(), 30.0)
 
     assert play(scenario, switch_poll_s=3.0, switch_idle_bps=100_000.0)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "idle"),
+    [
+        (None, (2.0, 100), False),
+        ((1.0, 100), (1.0, 100), False),
+        ((2.0, 100), (1.0, 100), False),
+        ((1.0, 100), (3.0, 100), True),
+        ((1.0, 100), (3.0, 120), True),
+        ((1.0, 100), (3.0, 121), False),
+    ],
+)
+def test_a_port_is_idle_by_two_readings_of_which_one_is_newer(then, now, idle) -> None:
+    assert is_idle(then, now, 10.0) is idle
+
+
+def test_a_site_without_a_time_for_silence_asks_nothing() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        return await site.tenancy.quiet(site.ports(), 0.0), site.lines()
+
+    assert play(scenario) == (False, [])
 
 
 def test_one_port_that_sends_is_enough_wherever_it_stands() -> None:

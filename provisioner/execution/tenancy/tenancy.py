@@ -11,8 +11,9 @@ Only the reconciler's performer and observer reach this.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.leaf import Leaf, LeafOutcome, Objections, Routes
@@ -31,6 +32,10 @@ from provisioner.planning.release.port_isolation import leak, leaks, misplaced, 
 from provisioner.ports import Store, SwitchAddress
 from provisioner.switches.cumulus import Move
 from provisioner.switches.cumulus_filter import Door
+
+Count = tuple[float, int]  # when a port's counter was read, and the bytes that it has sent
+Key = TypeVar("Key")
+Answer = TypeVar("Answer")
 
 # Why a leaf may have refused a fence because of the filter that came with it.
 _OF_FILTER = (Reason.SWITCH_REFUSED, Reason.MALFORMED, Reason.ISOLATION)
@@ -64,12 +69,14 @@ class Tenancy:
 
     async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
         """The VRF of every port; one that is not settled is named with each VRF it may be in."""
-        by_leaf = _by_leaf(ports)
-        answers = await asyncio.gather(
-            *(self._leaf(s).vrfs([p.interface for p in mine]) for s, mine in by_leaf.items())
+        answers = await _answers(
+            {
+                switch: self._leaf(switch).vrfs([p.interface for p in mine])
+                for switch, mine in _by_leaf(ports).items()
+            }
         )
         placements = []
-        for switch, vrfs in zip(by_leaf, answers, strict=True):
+        for switch, vrfs in answers.items():
             if isinstance(vrfs, Blocker):
                 return vrfs
             placements += [
@@ -91,12 +98,14 @@ class Tenancy:
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
         """All that the gate of a release judges, of every leaf of these ports, read now."""
-        by_leaf = _by_leaf(ports)
-        answers = await asyncio.gather(
-            *(self._look(s).state([p.interface for p in mine]) for s, mine in by_leaf.items())
+        answers = await _answers(
+            {
+                switch: self._look(switch).state([p.interface for p in mine])
+                for switch, mine in _by_leaf(ports).items()
+            }
         )
         found = {}
-        for switch, seen in zip(by_leaf, answers, strict=True):
+        for switch, seen in answers.items():
             if isinstance(seen, Blocker):
                 return seen
             found[switch] = seen
@@ -104,16 +113,20 @@ class Tenancy:
 
     async def look_at(self, leaves: Sequence[str]) -> dict[str, LeafState]:
         """The same of these leaves, without a port; one that gave no answer is not in it."""
-        answers = await asyncio.gather(*(self._look(name).state(()) for name in leaves))
-        return {n: s for n, s in zip(leaves, answers, strict=True) if isinstance(s, LeafState)}
+        answers = await _answers({name: self._look(name).state(()) for name in leaves})
+        return {n: s for n, s in answers.items() if isinstance(s, LeafState)}
 
     async def heard(
         self, ports: Sequence[Port]
     ) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
         """Whom the leaves' ports hear by LLDP: (leaf, interface) -> (system, port)."""
-        mine = [p for p in ports if not p.guid]
-        answers = await asyncio.gather(*(self._look(p.switch).heard(p.interface) for p in mine))
-        return {(p.switch, p.interface): who for p, who in zip(mine, answers, strict=True)}
+        return await _answers(
+            {
+                (p.switch, p.interface): self._look(p.switch).heard(p.interface)
+                for p in ports
+                if not p.guid
+            }
+        )
 
     async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
         """The gate's rows of InfiniBand ports; leaves have none, so that they are unknown here."""
@@ -136,7 +149,7 @@ class Tenancy:
         """Wait until nothing goes out of these ports any more, at most `limit_s`."""
         clock, settings = self._site.clock, self._site.settings
         until = clock.now() + limit_s
-        last: dict[tuple[str, str], tuple[float, int]] = {}
+        last: dict[tuple[str, str], Count] = {}
         while clock.now() < until:
             seen = await self.look(ports)
             if isinstance(seen, Blocker):
@@ -148,12 +161,7 @@ class Tenancy:
                 if state.out_bytes is None:
                     return False  # it does not count: nothing to wait for
                 new[key] = (at, state.out_bytes)
-                then = last.get(key)
-                # a reading that is no older tells nothing
-                idle = then is not None and at > then[0]
-                if idle and then is not None:
-                    idle = (state.out_bytes - then[1]) / (at - then[0]) <= settings.switch_idle_bps
-                busy = busy or not idle
+                busy = busy or not is_idle(last.get(key), new[key], settings.switch_idle_bps)
             if not busy:
                 return True
             last = new
@@ -233,9 +241,9 @@ class Tenancy:
             for switch, mine in _by_leaf(ports).items()
         }
         if vrf == MAINTENANCE_VRF:
-            fences = (self._fence_on(switch, mine) for switch, mine in moves.items())
-            for switch, outcome in zip(moves, await asyncio.gather(*fences), strict=True):
-                yield switch, outcome
+            fences = {switch: self._fence_on(switch, mine) for switch, mine in moves.items()}
+            for fenced in (await _answers(fences)).items():
+                yield fenced
             return
         for switch, mine in moves.items():
             outcome = await self._leaf(switch).move(mine, objections)
@@ -272,10 +280,10 @@ class Tenancy:
         until = self._site.clock.now() + settings.switch_apply_limit_s
         switches = list(_by_leaf(ports))
         while True:
-            answers = await asyncio.gather(*(self._leaf(s).routes() for s in switches))
+            answers = await _answers({s: self._leaf(s).routes() for s in switches})
             found = [
                 problem
-                for switch, routes in zip(switches, answers, strict=True)
+                for switch, routes in answers.items()
                 if (problem := _leaking(switch, routes, prefixes, vrf)) is not None
             ]
             if not found or self._site.clock.now() >= until:
@@ -310,6 +318,21 @@ class Tenancy:
             return await self._site.reach.switch(node)
 
         return lookup
+
+
+def is_idle(then: Count | None, now: Count, limit_bps: float) -> bool:
+    """Return whether a port sent no more than the limit between two readings of its counter.
+
+    One reading shows nothing, nor does a second one that is no newer.
+    """
+    if then is None or now[0] <= then[0]:
+        return False
+    return (now[1] - then[1]) / (now[0] - then[0]) <= limit_bps
+
+
+async def _answers(asked: Mapping[Key, Awaitable[Answer]]) -> dict[Key, Answer]:
+    """Wait for all at once; each answer under the key that it was asked by."""
+    return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
 
 
 def _by_leaf(ports: Sequence[Port]) -> dict[str, list[Port]]:

@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-store screenshots wheel crash-points mutants
+	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-attest bench-store screenshots wheel crash-points mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -109,6 +109,9 @@ vm-test: setup ## boot the built test image on a virtual machine, erase, write, 
 
 bench-isolation: setup ## find planted culprits on 64 to 2,048 nodes; last line JSON; ARGS=0.2 for fewer
 	@$(VENV)/bin/python tests/bench/bench_isolation.py $(ARGS)
+
+bench-attest: setup ## verify 10,000 re-made reports on one core; last line JSON; ARGS="1000 100"
+	@$(VENV)/bin/python tests/bench/bench_attest.py $(ARGS)
 
 bench-release: setup ## release 512 nodes on simulated leaves: revisions, time; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_release.py $(ARGS)

@@ -116,6 +116,9 @@ COMMANDS = {
     "matrix": Command("offline.matrix", "app", "The pinned matrix: check, show, compare, draw."),
     "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
     "xid": Command("offline.xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
+    "attest": Command(
+        "offline.attest", "app", "Attestation: signed evidence of devices, verified."
+    ),
     "where": Command(
         "offline.places",
         "where",

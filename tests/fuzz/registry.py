@@ -16,6 +16,7 @@ from provisioner.api.problem import Refused
 from provisioner.checks.check import CheckContext, Unreadable
 from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
+from provisioner.model.attestation import Unacceptable
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
@@ -92,6 +93,24 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("execution.validate.fabric_outputs", (), "collective", {"tests": (NCCL,), "context": CONTEXT}),
     ("execution.tenancy.release_probes", (), "read", {}),
+    ("planning.attestation.certificate_chains", (ValueError,), "parse_certificate", {}),
+    ("planning.attestation.certificate_chains", (Unacceptable,), "parse_certificates", {}),
+    ("planning.attestation.evidence_containers", (), "decode_text read_evidence_file", {}),
+    ("planning.attestation.evidence_containers", (), "read_manifest_file", {"name": "own.xml"}),
+    ("planning.attestation.opaque_data", (Unacceptable,), "parse_opaque_data", {}),
+    (
+        "planning.attestation.reference_manifests",
+        (),
+        "read_manifest",
+        {"rim_id": "own", "anchors": (), "at": 1.8e9, "admitted_at": 1.8e9},
+    ),
+    ("planning.attestation.spdm_messages", (Unacceptable,), "parse_signed_measurements", {}),
+    (
+        "planning.attestation.trust_anchors",
+        (ValueError, TypeError),
+        "read_anchors",
+        {"source": "own.pem"},
+    ),
     ("planning.places.address_plan", (InputError,), "parse", _FILE),
     ("planning.certification.attestation", (NotAnAttestation,), "parse_envelope", {}),
     ("planning.campaigns.campaign_policy_text", (InputError,), "parse_policy", _FILE),
@@ -237,6 +256,9 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "daemon.cluster:declared_end": _OURS,
     "daemon.cluster:digests_of": _OURS,
     "execution.artifacts.boot_images:fill_slots": "it takes an image whose digest was checked",
+    "planning.attestation.device_reports:verify_report": (
+        "attempted through planning.attestation.spdm_messages:parse_signed_measurements"
+    ),
     "planning.watch.membership:digest_text": _OURS,
     "model.port_label:may_overwrite": _READ,
     "model.port_label:read_label": _READ,

@@ -1,0 +1,199 @@
+"""`provisioner attest verify`: signed evidence of devices, judged from files alone.
+
+Nothing is needed but the files and the pinned keys of this package: no daemon, no data directory,
+no network. An auditor can repeat every verdict of a certificate with it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from provisioner.cli.options.showing import JsonOption, console
+from provisioner.model.attestation import Attestation, Verdict
+from provisioner.model.input_error import InputError
+from provisioner.planning.attestation.device_reports import (
+    Expectation,
+    find_shared_identities,
+    verify_report,
+)
+from provisioner.planning.attestation.evidence_containers import (
+    SIZE_MAX,
+    Contents,
+    pair_evidence,
+    read_evidence_file,
+    read_manifest_file,
+)
+from provisioner.planning.attestation.reference_manifests import ReferenceManifest, read_manifest
+from provisioner.planning.attestation.trust_anchors import TrustStore, read_anchors
+from provisioner.runtime.wall_clock import WallClock
+
+app = typer.Typer(help="Attestation: signed evidence of devices, verified.", no_args_is_help=True)
+_NONCE = re.compile(r"[0-9a-f]{64}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_EXPECTED = ("driver", "vbios", "rim")
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `verify` a word of its own while it is the only one."""
+
+
+@app.command()
+def verify(
+    files: Annotated[list[Path], typer.Argument(help="Reports and chains, in any order.")],
+    nonce: Annotated[str, typer.Option(help="The nonce that was sent, 64 hex digits.")] = "",
+    at: Annotated[str, typer.Option(help="Time to verify at: 2026-11-22, or with T12:00Z.")] = "",
+    rim: Annotated[list[Path] | None, typer.Option(help="A signed RIM; repeatable.")] = None,
+    admitted: Annotated[
+        str, typer.Option(help="When the RIMs were admitted; otherwise the time of --at.")
+    ] = "",
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(help="driver=VERSION, vbios=VERSION or rim=SHA256; repeatable."),
+    ] = None,
+    anchor: Annotated[
+        list[Path] | None, typer.Option(help="Trust this certificate or key too; repeatable.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify reports of GPUs, NVSwitches and roots of trust. Exit code 0: all are proved.
+
+    Without --nonce nothing is proved: a report has no date, so only our nonce shows that it is new.
+
+    Example: provisioner attest verify report.txt chain.txt --nonce 931d… --rim r.xml
+    """
+    when = _parse_time("--at", at) if at else WallClock().now()
+    trust = TrustStore()
+    for path in anchor or ():
+        trust = trust.with_added(_read_anchor(path))
+    admitted_at = _parse_time("--admitted", admitted) if admitted else when
+    pins, digests = _parse_expected(expect or [])
+    expected = Expectation(
+        nonce=_parse_nonce(nonce) if nonce else None,
+        at=when,
+        trust=trust,
+        manifests=_read_manifests(rim or [], trust, when, admitted_at),
+        admitted=digests,
+        versions=pins,
+    )
+    contents = [(str(path), _read_contents(path)) for path in files]
+    evidence = pair_evidence(contents)
+    if not evidence:
+        names = ", ".join(str(f) for f in files)[:200]
+        remedy = "Name a file with a report; a chain alone proves nothing."
+        raise InputError("FILE", names, "there is no report in it", remedy)
+    results = find_shared_identities([verify_report(e, expected) for e in evidence])
+    rows = [describe(result, e.source) for result, e in zip(results, evidence, strict=True)]
+    if as_json:
+        typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows))
+    else:
+        _show(rows)
+    raise typer.Exit(0 if all(r.verdict is Verdict.PROVED for r in results) else 1)
+
+
+def describe(result: Attestation, source: str) -> dict[str, Any]:
+    """Return the result as the JSON object that `--json` prints."""
+    return {
+        "verdict": result.verdict.value,
+        "findings": [str(f) for f in result.findings],
+        "component": result.component,
+        "measurements": result.measurements.model_dump(),
+        "kind": result.kind,
+        "identity": result.identity,
+        "versions": dict(result.versions),
+        "mode": result.mode,
+        "nonce": result.nonce,
+        "mismatches": [m.model_dump(mode="json") for m in result.mismatches],
+        "references": [{"rim": i, "sha256": digest} for i, digest in result.references],
+        "measurement_digest": result.measurement_digest,
+        "evidence_sha256": result.evidence_sha256,
+        "source": source,
+    }
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    table = Table(title="Attestation", title_justify="left")
+    for column in ("component", "verdict", "golden", "matched", "findings"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        counts = row["measurements"]
+        texts = "\n".join(row["findings"])
+        shown = (row["component"], row["verdict"], counts["golden"], counts["matched"], texts)
+        table.add_row(*(str(cell) for cell in shown))
+    console().print(table)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(SIZE_MAX + 1)
+    except OSError as error:
+        remedy = "Name a file that exists and can be read."
+        raise InputError("FILE", str(path), error.strerror or "it cannot be read", remedy) from None
+    if len(raw) > SIZE_MAX:
+        remedy = "Name a file of evidence; none is that large."
+        raise InputError("FILE", str(path), f"it has more than {SIZE_MAX} bytes", remedy)
+    return raw
+
+
+def _read_contents(path: Path) -> Contents:
+    return read_evidence_file(_read(path))
+
+
+def _read_manifests(
+    paths: list[Path], trust: TrustStore, at: float, admitted_at: float
+) -> tuple[ReferenceManifest, ...]:
+    rows = [row for path in paths for row in read_manifest_file(_read(path), path.stem)]
+    return tuple(read_manifest(raw, i, trust.references, at, admitted_at) for i, raw in rows)
+
+
+def _read_anchor(path: Path) -> tuple[Any, ...]:
+    try:
+        return read_anchors(_read(path), str(path))
+    except (ValueError, TypeError):
+        remedy = "Name a PEM file with certificates or one public key."
+        raise InputError("--anchor", str(path), "it holds no key", remedy) from None
+
+
+def _parse_nonce(text: str) -> bytes:
+    digits = text.strip().lower().removeprefix("0x")
+    if not _NONCE.fullmatch(digits):
+        remedy = "Give the 32 bytes that were sent as 64 hex digits."
+        raise InputError("--nonce", text[:80], "it is not 64 hex digits", remedy)
+    return bytes.fromhex(digits)
+
+
+def _parse_time(option: str, text: str) -> float:
+    try:
+        if re.fullmatch(r"\d{9,11}(?:\.\d+)?", text):
+            return float(text)
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        remedy = "Write it as 2026-11-22, or as 2026-11-22T12:00:00Z."
+        raise InputError(option, text[:40], "it is no time", remedy) from None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+
+
+def _parse_expected(rows: list[str]) -> tuple[dict[str, str], frozenset[str]]:
+    pins: dict[str, str] = {}
+    digests = set()
+    for row in rows:
+        name, _, value = row.partition("=")
+        if name not in _EXPECTED or not value or len(value) > 80:
+            remedy = "Write driver=VERSION, vbios=VERSION or rim=SHA256."
+            raise InputError("--expect", row[:80], "it expects nothing that is known", remedy)
+        if name != "rim":
+            pins[name] = value
+        elif _SHA256.fullmatch(value.lower()):
+            digests.add(value.lower())
+        else:
+            remedy = "Write the SHA-256 of the manifest's file, 64 hex digits."
+            raise InputError("--expect", row[:80], "it is no SHA-256", remedy)
+    return pins, frozenset(digests)

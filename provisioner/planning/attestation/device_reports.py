@@ -1,0 +1,228 @@
+"""The verdict about one SPDM report: of a GPU, an NVSwitch, or a root of trust behind a BMC.
+
+The order of the checks: form, chain, nonce, signature, firmware identity, versions, golden values.
+Measurements are compared only if the signature verifies with a leaf that chains to a pinned key:
+before that nothing in the report is the device's word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cryptography import x509
+
+from provisioner.model.attestation import (
+    Attestation,
+    Finding,
+    FindingName,
+    Measurements,
+    Unacceptable,
+    contradicts,
+    judge_findings,
+    notes,
+    unproves,
+)
+from provisioner.planning.attestation import opaque_data as opaque_types
+from provisioner.planning.attestation.certificate_chains import (
+    Chain,
+    read_common_name,
+    read_fwids,
+    read_identity,
+    verify_chain,
+)
+from provisioner.planning.attestation.golden_values import Compared, compare_measurements
+from provisioner.planning.attestation.opaque_data import OpaqueData, parse_opaque_data
+from provisioner.planning.attestation.reference_choice import Choice, Device, choose_references
+from provisioner.planning.attestation.reference_manifests import ReferenceManifest
+from provisioner.planning.attestation.spdm_messages import (
+    SignedMeasurements,
+    is_signed_by,
+    parse_signed_measurements,
+)
+from provisioner.planning.attestation.trust_anchors import TrustStore
+
+# the leaf's common name: GH100 A01 GSP FMC LF, GB100 …, LS_10 A01 FSP FMC LF (public chains)
+_GPU = re.compile(r"^(G[A-Z]\d{3})\b")
+_SWITCH = re.compile(r"^LS_?(\d{2})\b")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Everything that a report is judged by, apart from the evidence itself."""
+
+    nonce: bytes | None  # the one that we asked with; None: nothing is known about freshness
+    at: float  # seconds since 1970
+    trust: TrustStore = field(default_factory=TrustStore)
+    manifests: tuple[ReferenceManifest, ...] = ()
+    digests: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # admitted by a person
+    digests_id: str = ""  # of the witness that the digests were learned from
+    admitted: frozenset[str] = frozenset()  # SHA-256 of manifests; empty: any with a good chain
+    versions: Mapping[str, str] = field(default_factory=dict)  # driver, vbios -> the matrix's pin
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A report with the certificates that came with it, in any order."""
+
+    report: bytes
+    certificates: tuple[x509.Certificate, ...] = ()
+    problem: Finding | None = None  # why the certificates could not be read
+    source: str = ""
+
+
+def verify_report(evidence: Evidence, expected: Expectation) -> Attestation:
+    """Return the verdict about one report; faults are findings, never exceptions."""
+    sha256 = hashlib.sha256(evidence.report).hexdigest()
+    try:
+        report = parse_signed_measurements(evidence.report)
+    except Unacceptable as refused:
+        return _refuse(evidence, sha256, refused.finding)
+    findings = [evidence.problem] if evidence.problem else []
+    chain = None
+    try:
+        if evidence.problem is None:
+            chain = verify_chain(evidence.certificates, expected.trust.devices, expected.at)
+            findings += chain.findings
+    except Unacceptable as refused:
+        findings.append(refused.finding)
+    signed = _is_signed(report, chain)
+    findings += _check_nonce(report, expected.nonce, signed=signed is True)
+    if signed is False:
+        findings.append(
+            contradicts(FindingName.SIGNATURE, "it does not verify with the leaf's key")
+        )
+    device, opaque, refusal = _read_device(report, chain)
+    if refusal is not None:
+        findings.append(refusal)
+    compared = Compared()
+    if signed and chain is not None and chain.anchor is not None and refusal is None:
+        findings += _check_fwid(opaque, chain)
+        findings += _check_versions(device, expected.versions)
+        choice = Choice()
+        if expected.manifests or not expected.digests:
+            choice = choose_references(device, expected.manifests, expected.admitted)
+        compared = compare_measurements(
+            report, opaque, choice, expected.digests, expected.digests_id
+        )
+        findings += (*choice.findings, *compared.findings)
+        findings.append(notes(FindingName.REVOCATION, "no OCSP answer was at hand"))
+    settled = tuple(dict.fromkeys(findings))
+    return Attestation(
+        verdict=judge_findings(settled),
+        component=device.label,
+        kind=device.kind,
+        identity=device.identity,
+        findings=settled,
+        measurements=Measurements(golden=compared.golden, matched=compared.matched),
+        mismatches=compared.mismatches,
+        versions=device.versions,
+        mode=opaque.mode,
+        nonce=report.nonce.hex(),
+        measurement_digest=report.digest(),
+        references=compared.references,
+        evidence_sha256=sha256,
+    )
+
+
+def find_shared_identities(results: Sequence[Attestation]) -> tuple[Attestation, ...]:
+    """Contradict components of one node that answered one nonce with one identity.
+
+    The same bytes given twice are one report and no contradiction.
+    """
+    reports: dict[tuple[str, str], set[str]] = {}
+    for result in results:
+        if result.identity:
+            key = (result.identity, result.nonce)
+            reports.setdefault(key, set()).add(result.evidence_sha256)
+    return tuple(
+        _contradict_identity(r) if len(reports.get((r.identity, r.nonce), ())) > 1 else r
+        for r in results
+    )
+
+
+def _contradict_identity(result: Attestation) -> Attestation:
+    finding = contradicts(FindingName.IDENTITY, f"two components answer as {result.identity}")
+    findings = (*result.findings, finding)
+    return result.model_copy(update={"findings": findings, "verdict": judge_findings(findings)})
+
+
+def _refuse(evidence: Evidence, sha256: str, finding: Finding) -> Attestation:
+    identity = read_identity(evidence.certificates[0]) if evidence.certificates else ""
+    return Attestation(
+        verdict=judge_findings((finding,)),
+        component=evidence.source or "unknown",
+        kind="unknown",
+        identity="" if len(evidence.certificates) != 1 else identity,
+        findings=(finding,),
+        evidence_sha256=sha256,
+    )
+
+
+def _is_signed(report: SignedMeasurements, chain: Chain | None) -> bool | None:
+    """None if there is no key to verify with; the chain's findings say why."""
+    if chain is None or chain.key is None:
+        return None
+    return is_signed_by(report, chain.key)
+
+
+def _check_nonce(
+    report: SignedMeasurements, nonce: bytes | None, *, signed: bool
+) -> tuple[Finding, ...]:
+    if nonce is None:
+        return (unproves(FindingName.NONCE, "none was given: the report may be of any time"),)
+    if report.nonce == nonce:
+        return ()
+    detail = f"the report answers {report.nonce.hex()[:16]}…, we asked with {nonce.hex()[:16]}…"
+    if signed:
+        detail = f"not the nonce we asked: {detail}"
+        return (contradicts(FindingName.REPLAYED, detail),)
+    return (contradicts(FindingName.NONCE, detail),)
+
+
+def _read_device(
+    report: SignedMeasurements, chain: Chain | None
+) -> tuple[Device, OpaqueData, Finding | None]:
+    nothing = OpaqueData({})
+    if chain is None:
+        return Device("", "spdm.redfish", "", ()), nothing, None
+    name, identity = read_common_name(chain.leaf), read_identity(chain.leaf)
+    gpu, switch = _GPU.match(name), _SWITCH.match(name)
+    if gpu is None and switch is None:
+        return Device(name, "spdm.redfish", identity, ()), nothing, None
+    kind = "gpu.report" if gpu else "nvswitch.report"
+    product = gpu[1] if gpu else f"LS{switch[1]}" if switch else ""
+    try:
+        opaque = parse_opaque_data(report.opaque, report.opaque_at)
+    except Unacceptable as refused:
+        return Device(product, kind, identity, ()), nothing, refused.finding
+    versions: tuple[tuple[str, str], ...] = (("vbios", opaque.vbios),)
+    if gpu:
+        versions = (("driver", opaque.text(opaque_types.DRIVER)), *versions)
+    parts = (opaque_types.PROJECT, opaque_types.PROJECT_SKU, opaque_types.CHIP_SKU)
+    board = "_".join(opaque.text(p) for p in parts) if gpu else ""
+    return Device(product, kind, identity, versions, board), opaque, None
+
+
+def _check_fwid(opaque: OpaqueData, chain: Chain) -> tuple[Finding, ...]:
+    """Compare the digest of the first mutable code in the report and in the leaf."""
+    stated, certified = opaque.fwid, read_fwids(chain.leaf)
+    if not stated:
+        return (notes(FindingName.FWID_NOT_STATED, "the report does not carry it"),)
+    if certified is None:
+        if (opaque.number(opaque_types.OPAQUE_VERSION) or 0) >= 1:
+            return (contradicts(FindingName.FWID, "the leaf does not carry it"),)
+        return (notes(FindingName.FWID_NOT_STATED, "the leaf does not carry it"),)
+    if stated not in certified:
+        return (contradicts(FindingName.FWID, "the report's is not the one in the leaf"),)
+    return ()
+
+
+def _check_versions(device: Device, pins: Mapping[str, str]) -> tuple[Finding, ...]:
+    return tuple(
+        contradicts(FindingName.NOT_THE_PIN, f"{name} {version or 'not stated'}, pinned {pin}")
+        for name, version in device.versions
+        if (pin := pins.get(name)) is not None and pin.casefold() != version.casefold()
+    )

@@ -1,0 +1,201 @@
+"""Files of evidence: reports and certificate chains, told apart by content and never by name.
+
+Accepted: binary, hex and base64 text, PEM and DER chains, and JSON that holds any of these under
+the names that NVML, NSCQ, the SDK's evidence files and Redfish answers use.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography import x509
+
+from provisioner.model.attestation import Finding, Unacceptable
+from provisioner.planning.attestation.certificate_chains import parse_certificates, verify_chain
+from provisioner.planning.attestation.device_reports import Evidence
+from provisioner.planning.attestation.spdm_messages import is_signed_by, parse_signed_measurements
+
+SIZE_MAX = 8 * 1024 * 1024  # bytes of a file; 72 GPUs with their chains have less than 1 MB
+REPORTS_MAX = 1024  # of one file
+DEPTH_MAX = 8
+_HEX = re.compile(rb"(?:0x)?(?:[0-9a-fA-F]\s*)+")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/=_\-\s]+")
+_REPORT_KEYS = ("evidence", "signedmeasurements", "report", "attestationreport")
+_CHAIN_KEYS = ("certificate", "certificates", "certificatestring", "certificatechain", "certchain")
+
+
+@dataclass(frozen=True)
+class Chained:
+    """A certificate chain of a file, or why it cannot be read."""
+
+    certificates: tuple[x509.Certificate, ...]
+    problem: Finding | None = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The content of one file: reports with their chains, and what stands alone."""
+
+    paired: tuple[Evidence, ...] = ()
+    reports: tuple[bytes, ...] = ()
+    chains: tuple[Chained, ...] = ()
+
+
+def read_evidence_file(raw: bytes) -> Contents:
+    """Return the reports and chains of a file; bytes of no known form are a malformed report."""
+    if len(raw) > SIZE_MAX:
+        return Contents(reports=(raw[:64],))
+    document = _parse_json(raw)
+    if document is None:
+        content = decode_text(raw)
+        if _is_chain(content):
+            return Contents(chains=(_read_chain(content),))
+        return Contents(reports=(content,))
+    collected = _Collected([], [], [])
+    _collect(document, collected, 0)
+    return Contents(
+        tuple(collected.paired[:REPORTS_MAX]),
+        tuple(collected.reports[:REPORTS_MAX]),
+        tuple(collected.chains[:REPORTS_MAX]),
+    )
+
+
+def read_manifest_file(raw: bytes, name: str) -> tuple[tuple[str, bytes], ...]:
+    """Return (id, document) of a manifest: XML, its base64, or the RIM service's JSON answer."""
+    document = _parse_json(raw[:SIZE_MAX])
+    rows = document if isinstance(document, list) else [document]
+    answers = [r for r in rows if isinstance(r, dict) and isinstance(r.get("rim"), str)]
+    if answers:
+        return tuple(
+            (str(r.get("id", name))[:120], decode_text(r["rim"].encode())) for r in answers
+        )
+    text = raw.strip()
+    return ((name, raw if text.startswith((b"<", b"\xef\xbb\xbf")) else decode_text(raw)),)
+
+
+def pair_evidence(contents: Sequence[tuple[str, Contents]]) -> tuple[Evidence, ...]:
+    """Return each report with its chain, in the order of the files.
+
+    A report that came without a chain gets the one whose leaf signed it; else the one at the same
+    place among the chains, so that a wrong chain is reported and not passed over.
+    """
+    chains = [c for _, content in contents for c in content.chains]
+    alone = [(source, r) for source, content in contents for r in content.reports]
+    paired = [
+        _with_source(e, source, number)
+        for source, content in contents
+        for number, e in enumerate(content.paired)
+    ]
+    for place, (source, report) in enumerate(alone):
+        chain = _choose_chain(report, chains, place, len(alone))
+        paired.append(Evidence(report, chain.certificates, chain.problem, source))
+    return tuple(paired)
+
+
+def decode_text(raw: bytes) -> bytes:
+    """Return the bytes that hex or base64 text stands for; other bytes as they are."""
+    text = raw.strip()
+    if b"-----BEGIN" in text[:4096] or not text:
+        return text or raw
+    if _HEX.fullmatch(text):
+        digits = b"".join(text.split()).removeprefix(b"0x")
+        return bytes.fromhex(digits[: len(digits) // 2 * 2].decode())
+    if _BASE64.fullmatch(text):
+        joined = b"".join(text.split()).replace(b"-", b"+").replace(b"_", b"/").rstrip(b"=")
+        try:
+            return base64.b64decode(joined + b"=" * (-len(joined) % 4), validate=True)
+        except (binascii.Error, ValueError):
+            return raw
+    return raw
+
+
+@dataclass
+class _Collected:
+    paired: list[Evidence]
+    reports: list[bytes]
+    chains: list[Chained]
+
+
+def _parse_json(raw: bytes) -> Any:
+    if raw.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _collect(node: Any, collected: _Collected, depth: int) -> None:
+    if depth > DEPTH_MAX or len(collected.paired) > REPORTS_MAX:
+        return
+    if isinstance(node, list):
+        for item in node[:REPORTS_MAX]:
+            _collect(item, collected, depth + 1)
+        return
+    if not isinstance(node, dict):
+        return
+    lowered = {str(key).lower().replace("_", ""): value for key, value in node.items()}
+    report = next((lowered[k] for k in _REPORT_KEYS if isinstance(lowered.get(k), str)), None)
+    texts = [t for k in _CHAIN_KEYS for t in _chain_texts(lowered.get(k))]
+    chain = _read_chain(b"\n".join(decode_text(t.encode()) for t in texts)) if texts else None
+    if report is not None:
+        content = decode_text(report.encode())
+        if chain is None:
+            collected.reports.append(content)
+        else:
+            collected.paired.append(Evidence(content, chain.certificates, chain.problem))
+    elif chain is not None:
+        collected.chains.append(chain)
+    else:
+        for value in list(node.values())[:REPORTS_MAX]:
+            _collect(value, collected, depth + 1)
+
+
+def _chain_texts(value: Any) -> list[str]:
+    """The texts of a chain: one text, a list of texts, or Redfish certificates."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return _chain_texts(value.get("CertificateString"))
+    if isinstance(value, list):
+        return [t for item in value[:16] if not isinstance(item, list) for t in _chain_texts(item)]
+    return []
+
+
+def _is_chain(content: bytes) -> bool:
+    return b"-----BEGIN CERTIFICATE" in content or content[:2] == b"\x30\x82"
+
+
+def _read_chain(content: bytes) -> Chained:
+    try:
+        return Chained(parse_certificates(content))
+    except Unacceptable as refused:
+        return Chained((), refused.finding)
+
+
+def _with_source(evidence: Evidence, source: str, number: int) -> Evidence:
+    label = f"{source}#{number}"
+    return Evidence(evidence.report, evidence.certificates, evidence.problem, label)
+
+
+def _choose_chain(report: bytes, chains: Sequence[Chained], place: int, reports: int) -> Chained:
+    if not chains:
+        return Chained(())
+    for chain in chains:
+        if chain.problem is None and _signed_by(report, chain):
+            return chain
+    return chains[place] if len(chains) == reports else chains[0]
+
+
+def _signed_by(report: bytes, chain: Chained) -> bool:
+    try:
+        key = verify_chain(chain.certificates, (), 0.0).key
+        return key is not None and is_signed_by(parse_signed_measurements(report), key)
+    except Unacceptable:
+        return False

@@ -1,0 +1,184 @@
+"""`provisioner attest verify` on files of every form: hex, base64, binary, PEM and JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attested_devices import AUTHORITY, NONCE, Question, chain_of, make_gpu, pem_of
+from cryptography.hazmat.primitives.serialization import Encoding
+from typer.testing import CliRunner
+
+from provisioner.cli.commands import load
+from provisioner.cli.offline.attest import app
+from provisioner.model.input_error import InputError
+
+GPU = make_gpu()
+REPORT, CHAIN = GPU.answer(NONCE), chain_of(GPU.device)
+DERS = [h.certificate.public_bytes(Encoding.DER) for h in (GPU.device.holder, *GPU.device.issuers)]
+EVIDENCE = {
+    "arch": "HOPPER",
+    "certificate": base64.b64encode(CHAIN).decode(),
+    "evidence": base64.b64encode(REPORT).decode(),
+    "nonce": NONCE.hex(),
+}
+REDFISH = {
+    "SignedMeasurements": base64.b64encode(REPORT).decode(),
+    "HashingAlgorithm": "TPM_ALG_SHA_384",
+    "Certificate": {"CertificateString": CHAIN.decode(), "CertificateType": "PEMchain"},
+}
+FORMS: dict[str, tuple[bytes, ...]] = {
+    "hex and PEM": (REPORT.hex().encode(), CHAIN),
+    "hex in lines": (REPORT.hex("\n", 32).encode(), CHAIN),
+    "0x before upper case": (b"0x" + REPORT.hex().upper().encode(), CHAIN),
+    "base64": (base64.b64encode(REPORT), base64.b64encode(CHAIN)),
+    "base64 in lines": (base64.encodebytes(REPORT), base64.encodebytes(CHAIN)),
+    "binary": (REPORT, CHAIN),
+    "DER, root first": (REPORT, b"".join(reversed(DERS))),
+    "chain first": (CHAIN, REPORT),
+    "evidence": (json.dumps([EVIDENCE]).encode(),),
+    "one object": (json.dumps(EVIDENCE).encode(),),
+    "below a name": (json.dumps({"evidences": {"gpu": [EVIDENCE]}}).encode(),),
+    "Redfish's answer": (json.dumps(REDFISH).encode(),),
+    "Redfish's answer and certificate": (
+        json.dumps({"SignedMeasurements": REDFISH["SignedMeasurements"]}).encode(),
+        json.dumps(REDFISH["Certificate"]).encode(),
+    ),
+}
+
+
+def run(folder: Path, files: tuple[bytes, ...], *options: str) -> tuple[int, Any]:
+    names = []
+    for number, content in enumerate(files):
+        path = folder / f"file{number}"
+        path.write_bytes(content)
+        names.append(str(path))
+    root = folder / "root.pem"
+    root.write_bytes(pem_of(AUTHORITY.root.certificate))
+    rims = []
+    for name, raw in Question().rims:
+        (folder / f"{name}.xml").write_bytes(raw)
+        rims += ["--rim", str(folder / f"{name}.xml")]
+    line = [
+        "verify",
+        *names,
+        "--anchor",
+        str(root),
+        "--at",
+        "2026-11-22",
+        "--json",
+        *rims,
+        *options,
+    ]
+    result = CliRunner().invoke(app, line)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("files", FORMS.values(), ids=FORMS.keys())
+def test_every_form_of_evidence_is_read_by_its_content(
+    tmp_path: Path, files: tuple[bytes, ...]
+) -> None:
+    code, printed = run(tmp_path, files, "--nonce", NONCE.hex())
+
+    assert (code, printed["verdict"]) == (0, "proved")
+    assert printed["measurements"] == {"golden": 33, "matched": 33}
+    assert printed["component"] == "GH100 GPU A1"
+
+
+def test_several_reports_give_a_list_and_one_bad_one_the_exit_code(tmp_path: Path) -> None:
+    other = make_gpu("A2")
+    other.values[3] = b"\xbb" * 48
+    lying = {
+        "evidence": base64.b64encode(other.answer(NONCE)).decode(),
+        "certificate": base64.b64encode(chain_of(other.device)).decode(),
+    }
+    code, printed = run(tmp_path, (json.dumps([EVIDENCE, lying]).encode(),), "--nonce", NONCE.hex())
+
+    assert code == 1
+    assert [r["verdict"] for r in printed] == ["proved", "contradicted"]
+    assert printed[1]["mismatches"][0]["index"] == 3
+
+
+def test_reports_find_their_chains_among_several_files(tmp_path: Path) -> None:
+    other = make_gpu("A2")
+    files = (REPORT, other.answer(NONCE), chain_of(other.device), CHAIN)
+
+    code, printed = run(tmp_path, files, "--nonce", NONCE.hex())
+
+    assert code == 0
+    assert [r["identity"] for r in printed] == ["A1", "A2"]
+
+
+def test_without_the_simulators_root_its_devices_are_not_anchored(tmp_path: Path) -> None:
+    (tmp_path / "report").write_bytes(REPORT)
+    (tmp_path / "chain").write_bytes(CHAIN)
+    line = ["verify", str(tmp_path / "report"), str(tmp_path / "chain"), "--json"]
+
+    result = CliRunner().invoke(app, [*line, "--nonce", NONCE.hex()])
+
+    printed = json.loads(result.stdout.splitlines()[-1])
+    assert (result.exit_code, printed["verdict"]) == (1, "unproved")
+    assert any(f.startswith("anchor") for f in printed["findings"])
+
+
+def test_a_report_without_a_chain_and_without_a_nonce_is_unproved(tmp_path: Path) -> None:
+    code, printed = run(tmp_path, (REPORT,))
+
+    assert (code, printed["verdict"]) == (1, "unproved")
+    assert any(f.startswith("chain") for f in printed["findings"])
+    assert any(f.startswith("nonce") for f in printed["findings"])
+
+
+def test_bytes_of_no_known_form_are_a_malformed_report(tmp_path: Path) -> None:
+    code, printed = run(tmp_path, (b"\0\1\2nothing",), "--nonce", NONCE.hex())
+
+    assert (code, printed["verdict"]) == (1, "unproved")
+
+
+def test_a_pin_from_the_matrix_is_compared(tmp_path: Path) -> None:
+    options = ("--nonce", NONCE.hex(), "--expect", "driver=590.13")
+
+    code, printed = run(tmp_path, (REPORT, CHAIN), *options)
+
+    assert (code, printed["verdict"]) == (1, "contradicted")
+    assert any(f.startswith("version is not the pin") for f in printed["findings"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--nonce", "12"),
+        ("--at", "yesterday"),
+        ("--expect", "colour=blue"),
+        ("--expect", "rim=12"),
+        ("--anchor", "/dev/null"),
+        ("--rim", "/nonexistent"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_a_remedy(tmp_path: Path, options: tuple[str, str]) -> None:
+    with pytest.raises(InputError) as refused:
+        run(tmp_path, (REPORT, CHAIN), *options)
+
+    assert str(refused.value).endswith(".")
+
+
+def test_a_chain_alone_is_no_report(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        run(tmp_path, (CHAIN,))
+
+
+def test_people_get_a_table(tmp_path: Path) -> None:
+    (tmp_path / "report").write_bytes(REPORT)
+
+    result = CliRunner().invoke(app, ["verify", str(tmp_path / "report"), "--nonce", NONCE.hex()])
+
+    assert "unproved" in result.stdout
+
+
+def test_the_command_is_listed() -> None:
+    assert load("attest").name == "attest"

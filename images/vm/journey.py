@@ -266,7 +266,7 @@ async def _deploy(bench: Bench, agent: AgentAddress) -> None:
 async def _write(bench: Bench, agent: AgentAddress, sha256: str) -> AgentResult:
     """Send exactly the command that the daemon sends (planning/erasure/deployment.py)."""
     answer = await run_step(bench, agent, "provisioner_disks")
-    listed = disk_answers.disks(answer, NODE)
+    listed = disk_answers.parse_disks(answer, NODE)
     if isinstance(listed, Blocker):
         raise StageFailed(listed.detail)
     (target,) = (d for d in listed if d.serial == DISK_SERIAL)

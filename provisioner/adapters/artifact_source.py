@@ -26,7 +26,7 @@ from provisioner.adapters.bounded_http import (
 )
 from provisioner.model.artifact import Validators
 from provisioner.model.outcome import Reason
-from provisioner.planning.watch.outside_files import settled
+from provisioner.planning.watch.outside_files import is_settled
 from provisioner.ports import PortError, TooLarge, Unreachable
 
 PIECE_BYTES = 1024 * 1024
@@ -169,7 +169,7 @@ def validators_of(headers: Mapping[str, str]) -> Validators:
         etag=etag,
         modified=modified,
         length=int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None,
-        settled=settled(etag, modified, headers.get("Date", "")),
+        settled=is_settled(etag, modified, headers.get("Date", "")),
     )
 
 

@@ -140,7 +140,7 @@ class UfmIsolation:
         seen = await self._look()
         if isinstance(seen, Blocker):
             return FabricDelta(blockers=(seen,))
-        found = partitions.acts(tenants, seen)
+        found = partitions.plan_partitions(tenants, seen)
         if isinstance(found, Blocker):
             return FabricDelta(blockers=(found,))
         name = self._transport.address.url
@@ -166,7 +166,7 @@ class UfmIsolation:
         seen = await self._look()
         if isinstance(seen, Blocker):
             return seen
-        found = partitions.networks(guids.values(), tenants, seen)
+        found = partitions.list_networks(guids.values(), tenants, seen)
         return {member: found[guid] for member, guid in guids.items()}
 
     async def read_members(
@@ -190,10 +190,10 @@ class UfmIsolation:
                 if isinstance(seen, Blocker):
                     return (seen,)
                 if vrf != MAINTENANCE_VRF:
-                    joined = partitions.connected(ports, seen, limited=self._limited)
+                    joined = partitions.find_default_connection(ports, seen, limited=self._limited)
                     if joined is not None:
                         return (joined,)
-                asked = partitions.placing(ports, vrf, tenants, seen)
+                asked = partitions.plan_placing(ports, vrf, tenants, seen)
                 if isinstance(asked, Blocker):
                     return (asked,)
                 if not asked:

@@ -49,7 +49,7 @@ class HttpPosts:
                 "Content-Type": form.CONTENT_TYPE,
                 "webhook-id": id_,
                 "webhook-timestamp": str(now),
-                "webhook-signature": form.signature(keys, id_, now, body),
+                "webhook-signature": form.make_signature(keys, id_, now, body),
             }
             async with self._session.post(
                 webhook.url,

@@ -91,7 +91,7 @@ async def list_all(ask: Ask) -> Reply:
 
 
 def _view(alert: Alert, overrides: tuple[Override, ...], now: float) -> AlertView:
-    over = rules.overridden(alert, overrides, now)
+    over = rules.find_override(alert, overrides, now)
     return AlertView(
         node=alert.node,
         id=alert.id,
@@ -151,7 +151,7 @@ async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
         return Outcome(RequestState.DONE, {"until": made.until})
     rows = await store.read(partial(alert_rows.read_alerts, node=asked.subject))
     chosen = [a for a in rows if ident in (ANY, a.id) and target in (ANY, a.target)]
-    over = [c for a in chosen if (c := rules.cleared(a, now, f"{asked.asked_by}: {why}"))]
+    over = [c for a in chosen if (c := rules.clear_alert(a, now, f"{asked.asked_by}: {why}"))]
     if not over:
         return objection(asked.subject, "no such alert stands", "Look at the list of alerts.")
     await store.write(partial(alert_rows.put_alerts, changed=over, events=[event], now=now))

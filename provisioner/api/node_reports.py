@@ -25,10 +25,10 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.certification.rejudging import Rejudgement, rejudge_report
-from provisioner.planning.erasure.erasure import PAYLOAD_TYPE, certificate, certificate_text
+from provisioner.planning.erasure.erasure import PAYLOAD_TYPE, certificate_text, render_certificate
 from provisioner.planning.lifecycle.explain import Explanation, explain
 from provisioner.planning.matrix import thresholds_text
-from provisioner.planning.release.release_proof import objections
+from provisioner.planning.release.release_proof import list_proof_objections
 
 TAG = "nodes"
 THRESHOLDS_MAX = 200_000  # characters; a site's own thresholds are some hundred lines
@@ -114,7 +114,7 @@ async def show_erasure(ask: Ask) -> Reply:
     if text is None or signer is None:
         raise missing("erasure report of this node")
     report = ErasureReport.model_validate_json(text)
-    sealed = signer.seal(PAYLOAD_TYPE, certificate(report).encode())
+    sealed = signer.seal(PAYLOAD_TYPE, render_certificate(report).encode())
     return Reply(ErasureView(text=certificate_text(report).rstrip(), envelope=json.loads(sealed)))
 
 
@@ -124,7 +124,7 @@ async def show_proof(ask: Ask) -> Reply:
     proof = await ask.parts.store.proof(node.id)
     if proof is None:
         raise missing("release of this node")
-    against = objections(proof, await ask.parts.store.certificate(proof.certificate))
+    against = list_proof_objections(proof, await ask.parts.store.certificate(proof.certificate))
     return Reply(ProofView(proof=proof, valid=not against, objections=against))
 
 

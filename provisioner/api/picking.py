@@ -49,7 +49,7 @@ async def pick(
     rows = await store.read(read)
     found: list[Node] = []
     for row in rows[:looks]:
-        if expression is None or expression.matches(read_fields(row)):
+        if expression is None or expression.matches_facts(read_fields(row)):
             found.append(row)
             if len(found) == limit:
                 return tuple(found), "" if row is rows[-1] else row.id

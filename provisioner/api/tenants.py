@@ -25,7 +25,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
-from provisioner.planning.tenancy.quotas import Usage, usage
+from provisioner.planning.tenancy.quotas import Usage, count_usage
 from provisioner.planning.tenancy.tenants import Request
 
 TAG = "tenants"
@@ -84,7 +84,7 @@ async def list_all(ask: Ask) -> Reply:
     ]
     nodes = await ask.parts.store.nodes()
     shown = tuple(
-        TenantRow(**dict(t), nodes=usage(t, nodes).nodes) for t in rows[: ask.query.limit]
+        TenantRow(**dict(t), nodes=count_usage(t, nodes).nodes) for t in rows[: ask.query.limit]
     )
     more = len(rows) > len(shown)
     return Reply(TenantPage(items=shown, next=cursor(shown[-1].name) if more else ""))
@@ -93,7 +93,7 @@ async def list_all(ask: Ask) -> Reply:
 async def show(ask: Ask) -> Reply:
     """One, with what it uses."""
     row = await ask.tenant()
-    used = usage(row, await ask.parts.store.nodes())
+    used = count_usage(row, await ask.parts.store.nodes())
     return Reply(TenantView(tenant=row, usage=used), etag=_tag(row, used))
 
 
@@ -143,12 +143,12 @@ async def _change(ask: Ask, kind: ChangeKind, arguments: dict[str, Any]) -> Repl
     name = ask.word("tenant")
     if ask.request.headers.get("If-Match", "*").strip() != "*":
         row = next((t for t in await ask.parts.store.tenants() if t.name == name), None)
-        tag = _tag(row, usage(row, await ask.parts.store.nodes())) if row is not None else ""
+        tag = _tag(row, count_usage(row, await ask.parts.store.nodes())) if row is not None else ""
         ask.check_match(tag)
         arguments["generation"] = row.generation if row is not None else -1
     if ask.dry_run and kind is not ChangeKind.TENANT_SETTLE:
         row = next((t for t in await ask.parts.store.tenants() if t.name == name), None)
-        tag = _tag(row, usage(row, await ask.parts.store.nodes())) if row is not None else ""
+        tag = _tag(row, count_usage(row, await ask.parts.store.nodes())) if row is not None else ""
         asked = ChangeRequest(
             kind=kind, subject=name, arguments=arguments, asked_by="", asked_at=ask.now
         )

@@ -30,7 +30,7 @@ from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.watch_status import kept_status
 from provisioner.model.input_error import InputError
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.watch.pushed_alerts import Source, Told, told
+from provisioner.planning.watch.pushed_alerts import Source, Told, parse_push
 from provisioner.planning.watch.pushed_nodes import Directory
 from provisioner.ports import Clock, EventStreams, Secret
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
@@ -131,7 +131,7 @@ class Intake:
             return web.Response(status=400)
         if self._watcher is None:
             return web.Response(status=503)
-        found = told(sender.source, document, await self._known(), self._clock.now())
+        found = parse_push(sender.source, document, await self._known(), self._clock.now())
         await self._hand_on(self._watcher, found)
         if found.unnamed:
             log.warning("%s: names no node of ours: %s", sender.source.name, found.unnamed[:3])

@@ -183,9 +183,9 @@ def test_an_archive_is_given_as_the_ticket_has_it_to_the_staff_only():
         assert (await served.ask("red", "GET", path))[0] == 403
         await with_vault(served)
         answer = await served.client.get(f"/v1{path}", headers=served.key("viewer"))
-        members = archive.unpack(await answer.read())
+        members = archive.unpack_bundle(await answer.read())
         assert answer.content_type == "application/gzip"
-        assert archive.objections(members, archive.envelope_of(members).payload) == ()
+        assert archive.list_bundle_objections(members, archive.envelope_of(members).payload) == ()
 
         stored = await served.store.put_evidence(base64.b64encode(b"as sent").decode())
         changed = case.model_copy(update={"evidence": {"bundle": stored}})

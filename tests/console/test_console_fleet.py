@@ -57,7 +57,7 @@ def ours(text: str, rows: list[dict[str, Any]]) -> list[str] | str:
     except InputError:
         return "no"
     facts = [{field: tuple(values) for field, values in row.items()} for row in rows]
-    return [fact["node"][0] for fact in facts if expression.matches(fact)]
+    return [fact["node"][0] for fact in facts if expression.matches_facts(fact)]
 
 
 def test_the_browser_picks_what_the_api_picks(look: Looker) -> None:

@@ -108,7 +108,7 @@ def test_nodes_are_spread_over_the_canaries_of_their_tenant() -> None:
     partners = Partners(nodes=(), tenants=(), canaries=canaries)
     names = [f"su0-n{n:02}" for n in range(32)]
 
-    assert {partners.canary(name, "RED") for name in names} == {"10.0.0.1", "10.0.0.2"}
-    assert partners.canary("su0-n00", "GREEN") == ""
+    assert {partners.choose_canary(name, "RED") for name in names} == {"10.0.0.1", "10.0.0.2"}
+    assert partners.choose_canary("su0-n00", "GREEN") == ""
     off = Partners(nodes=(), tenants=(), rdma="off", canaries=canaries)
-    assert off.canary("su0-n00", "RED") == ""
+    assert off.choose_canary("su0-n00", "RED") == ""

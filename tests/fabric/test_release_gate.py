@@ -9,7 +9,7 @@ from release_faults import FAULTS
 from release_rig import FEW, LEAF, NODE, OTHER_LEAF, Bench, bad, play
 
 from provisioner.model.release import GateCheck, RowVerdict
-from provisioner.planning.release.release_gate import blockers
+from provisioner.planning.release.release_gate import list_gate_blockers
 
 
 def test_a_release_without_a_fault_passes_every_row() -> None:
@@ -32,7 +32,7 @@ def test_the_gate_catches(fault: str) -> None:
 
     named = {(r.check.value, r.verdict.value) for r in bad(outcome)}
     assert (check, "fail") in named
-    assert outcome.blockers == blockers(outcome.rows)
+    assert outcome.blockers == list_gate_blockers(outcome.rows)
     at_leaf = LEAF if check != "remote_route" else OTHER_LEAF
     mine = [r for r in bad(outcome) if r.check.value == check]
     at_card = [f"{NODE} {c}" for c in ("nic_config", "roce_runtime", "rdma_counters")]

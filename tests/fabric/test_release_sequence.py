@@ -87,18 +87,24 @@ def test_what_another_daemon_has_not_saved_yet_of_another_nodes_port_holds_nobod
 def test_the_proof_is_sealed_and_belongs_to_one_certificate() -> None:
     proof = play(_proof)
 
-    assert release_proof.objections(proof, CERTIFICATE) == ()
+    assert release_proof.list_proof_objections(proof, CERTIFICATE) == ()
     assert [r.switch for r in proof.after] == [f"leaf-su0-r{n}" for n in range(8)]
     assert {vrf for leaf in proof.before for _, vrf in leaf.ports} == {"MAINT"}
     assert {vrf for leaf in proof.after for _, vrf in leaf.ports} == {"RED"}
 
     other = CERTIFICATE.model_copy(update={"id": "c-2"})
     forged = CERTIFICATE.model_copy(update={"serials": ("S2",)})
-    assert release_proof.objections(proof, other) == ("it belongs to another certificate",)
-    assert release_proof.objections(proof, forged) == ("its certificate was changed since",)
-    assert release_proof.objections(proof, None) == ("its certificate is not there",)
+    assert release_proof.list_proof_objections(proof, other) == (
+        "it belongs to another certificate",
+    )
+    assert release_proof.list_proof_objections(proof, forged) == (
+        "its certificate was changed since",
+    )
+    assert release_proof.list_proof_objections(proof, None) == ("its certificate is not there",)
     touched = proof.model_copy(update={"tenant": "blue"})
-    assert release_proof.objections(touched, CERTIFICATE) == ("it was changed after it was sealed",)
+    assert release_proof.list_proof_objections(touched, CERTIFICATE) == (
+        "it was changed after it was sealed",
+    )
 
 
 def test_a_proof_of_the_first_kind_is_read_and_not_believed() -> None:
@@ -106,7 +112,7 @@ def test_a_proof_of_the_first_kind_is_read_and_not_believed() -> None:
         '{"node":"su0-n00","certificate":"c-1","tenant":"red","placements":[],"persisted":true}'
     )
 
-    assert release_proof.objections(old, CERTIFICATE) == (
+    assert release_proof.list_proof_objections(old, CERTIFICATE) == (
         "it is of version 1, which had no gate and no seal",
     )
 

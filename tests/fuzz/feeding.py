@@ -26,7 +26,7 @@ from provisioner.execution.artifacts import bundles
 from provisioner.model.bundle import MANIFEST
 from provisioner.model.health import Evidence
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.watch.pushed_alerts import Source, told
+from provisioner.planning.watch.pushed_alerts import Source, parse_push
 from provisioner.planning.watch.pushed_nodes import Directory
 from provisioner.ports import Reply
 
@@ -201,7 +201,7 @@ def webhook(data: bytes, how: int) -> object:
     said = _document(data, how, "planning.watch.pushed_alerts")
     if how % 2:  # what it lists, rather than what it is
         said = {"alerts": [said, {"labels": said, "status": "firing"}], "ports": [said]}
-    seen = told(source, said, Directory(NODES, {"su0-n01": ["S1"]}), 1_790_000_000.0)
+    seen = parse_push(source, said, Directory(NODES, {"su0-n01": ["S1"]}), 1_790_000_000.0)
     assert {s.node for s in seen.signals} <= {"su0-n01"}
     return seen
 

@@ -318,7 +318,7 @@ DECODE_FOR: Mapping[str, str] = {
     "api.tenants": "api.app:_checked",
     "control.engine.engine_dbos": _OURS,
     "control.node.observer": _OURS,
-    "daemon.events": "planning.watch.pushed_alerts:told",
+    "daemon.events": "planning.watch.pushed_alerts:parse_push",
     "ports.wire": "adapters.redfish.messages:body_of",
     "adapters.switches.sonic.sonic_reading": "switches.sonic:read_tree",
     "execution.steps.erasure": _OURS,
@@ -351,7 +351,7 @@ PARSERS: tuple[Parser, ...] = (
     *_listed(),
     Parser("api.app:_checked", feeding.api_bodies, (ValidationError,)),
     Parser("execution.artifacts.bundles:verify", feeding.archive, (InputError,)),
-    Parser("planning.watch.pushed_alerts:told", feeding.webhook, ()),
+    Parser("planning.watch.pushed_alerts:parse_push", feeding.webhook, ()),
     Parser("adapters.playbooks.events:Events", feeding.playbook, ()),
     Parser("adapters.redfish.sse:SseReader", feeding.stream_of, (TooLarge,)),
 )

@@ -44,20 +44,20 @@ def quarantined(*reasons: Reason) -> Node:
 
 def test_only_what_a_matrix_refuses_is_beyond_every_remedy() -> None:
     refused = quarantined(Reason.DOWNGRADE, Reason.MISSING_ARTIFACT)
-    assert case_policy.incurable(case(), refused)
+    assert case_policy.is_incurable(case(), refused)
     for blocked in (quarantined(Reason.DOWNGRADE, Reason.CHECK_FAILED), quarantined()):
-        assert not case_policy.incurable(case(), blocked)
+        assert not case_policy.is_incurable(case(), blocked)
     back = refused.model_copy(update={"state": State.CONVERGING})
-    assert not case_policy.incurable(case(), back)
-    assert not case_policy.incurable(case(retire_at=NOW), refused)  # its retirement goes on
+    assert not case_policy.is_incurable(case(), back)
+    assert not case_policy.is_incurable(case(retire_at=NOW), refused)  # its retirement goes on
 
 
 def test_a_tenant_may_put_a_drain_off_for_two_weeks_and_no_more() -> None:
     waiting = case(service=Service.DRAIN, drain_at=NOW + DAY_S)
 
-    good = case_policy.deferred(waiting, NOW + 13 * DAY_S, CasePolicy(), NOW)
-    late = case_policy.deferred(waiting, NOW + 15 * DAY_S, CasePolicy(), NOW)
-    cut = case_policy.deferred(case(drain_at=NOW), NOW + DAY_S, CasePolicy(), NOW)
+    good = case_policy.defer_drain(waiting, NOW + 13 * DAY_S, CasePolicy(), NOW)
+    late = case_policy.defer_drain(waiting, NOW + 15 * DAY_S, CasePolicy(), NOW)
+    cut = case_policy.defer_drain(case(drain_at=NOW), NOW + DAY_S, CasePolicy(), NOW)
 
     assert isinstance(good, Case)
     assert good.drain_at == NOW + 13 * DAY_S
@@ -73,5 +73,5 @@ def test_what_a_person_said_is_evidence_and_not_measured() -> None:
     seen = case_policy.faults_of(node, None, [alert], told)
 
     assert [f.source for f in seen] == ["report", "alert"]
-    assert case_policy.keys(seen) == ("alert:LinkFlap:p0",)
-    assert case_policy.keys([Fault(source="event_log", id="x")]) == ()
+    assert case_policy.list_keys(seen) == ("alert:LinkFlap:p0",)
+    assert case_policy.list_keys([Fault(source="event_log", id="x")]) == ()

@@ -17,7 +17,7 @@ from provisioner.planning.erasure.deployment import (
     MIB,
     ImageFile,
     first_boot,
-    network,
+    plan_network,
     read_range,
     system_first,
     target_disk,
@@ -96,7 +96,7 @@ def test_the_command_that_writes_names_disk_digest_and_source_together() -> None
 
 
 def test_rails_are_addressed_as_planned_and_everything_else_asks_dhcp() -> None:
-    found = network(NODE, SEEN, ["00:00:00:00:00:01", "00:00:00:00:00:0a"])["ethernets"]
+    found = plan_network(NODE, SEEN, ["00:00:00:00:00:01", "00:00:00:00:00:0a"])["ethernets"]
 
     assert {name: card.get("addresses") for name, card in found.items()} == {
         "rail0": ["172.0.0.0/31"],

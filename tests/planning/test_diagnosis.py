@@ -11,9 +11,15 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.certification.part_changes import list_parts
-from provisioner.planning.repair.diagnosis import Diagnosis, diagnose, rules
-from provisioner.planning.repair.part_names import at_missing, gone_of, named, names_of, of_missing
-from provisioner.planning.repair.remedies import ladders
+from provisioner.planning.repair.diagnosis import Diagnosis, diagnose, load_rules
+from provisioner.planning.repair.part_names import (
+    at_missing,
+    gone_of,
+    locate_fault,
+    names_of,
+    of_missing,
+)
+from provisioner.planning.repair.remedies import load_escalation_orders
 
 SENTENCES = {
     "Xid 79 accuses the GPU": (
@@ -106,13 +112,14 @@ def test_the_evidence_names_the_part_and_the_first_remedy(sentence: str) -> None
 def test_every_rule_names_a_part_with_a_ladder_that_has_its_first_rung() -> None:
     lost = [
         r.name
-        for r in rules()
-        if r.start is not None and r.start not in {rung.remedy for rung in ladders()[r.kind]}
+        for r in load_rules()
+        if r.start is not None
+        and r.start not in {rung.remedy for rung in load_escalation_orders()[r.kind]}
     ]
 
     assert lost == []
-    assert set(ladders()) == set(PartClass)
-    assert len({r.name for r in rules()}) == len(rules())
+    assert set(load_escalation_orders()) == set(PartClass)
+    assert len({r.name for r in load_rules()}) == len(load_rules())
 
 
 def test_two_witnesses_are_surer_than_one_and_nobody_is_certain() -> None:
@@ -183,7 +190,7 @@ def test_what_tools_call_a_part_is_joined_by_its_serial() -> None:
     names = names_of(node, inventory, [table])
 
     seen = [
-        named(Fault(source="check", id="x", part=part), names).part
+        locate_fault(Fault(source="check", id="x", part=part), names).part
         for part in ("GPU 5 link 2", "GPU-b1e8754a", "PCI 0000:7e:00", "port 0000:4d:00.0",
                      "leaf-3/swp1s0", "enp77s0np0", "enp78s0np0", "enP1p77s0", "mlx5_9")
     ]  # fmt: skip

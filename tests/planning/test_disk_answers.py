@@ -10,9 +10,9 @@ from provisioner.model.erasure import Disk, Method, Result
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.disk_answers import (
     DISKS_MAX,
-    disks,
-    erased,
+    parse_disks,
     read_back,
+    record_erasure,
     step_result,
 )
 
@@ -39,13 +39,13 @@ DISK = Disk(name="/dev/nvme0n1", serial="S1", size_bytes=10)
 
 
 def methods(**changes: Any) -> tuple[Method, ...]:
-    found = disks({"disks": [{**NVME, **changes}]}, "n0")
+    found = parse_disks({"disks": [{**NVME, **changes}]}, "n0")
     assert not isinstance(found, Blocker)
     return found[0].methods
 
 
 def test_disks_are_read_with_their_facts_and_ordered_by_serial() -> None:
-    found = disks({"disks": [SATA, NVME]}, "n0")
+    found = parse_disks({"disks": [SATA, NVME]}, "n0")
 
     assert not isinstance(found, Blocker)
     assert [(d.serial, d.transport) for d in found] == [
@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[Any, Reason]] = {
 def test_a_list_of_disks_is_refused_with(case: str) -> None:
     answer, reason = REFUSED[case]
 
-    found = disks(answer, "n0")
+    found = parse_disks(answer, "n0")
 
     assert isinstance(found, Blocker)
     assert found.reason is reason
@@ -147,14 +147,14 @@ ANSWER = {"device": "/dev/nvme0n1", "serial": "S1", "method": "overwrite", "resu
     ],
 )
 def test_an_answer_about_anything_else_is_no_erasure(answer: object) -> None:
-    found = erased(answer, DISK, Method.OVERWRITE, 1.0, 2.0)
+    found = record_erasure(answer, DISK, Method.OVERWRITE, 1.0, 2.0)
 
     assert found.result is Result.NOT_DONE
     assert found.detail
 
 
 def test_an_answer_about_this_disk_and_method_is_its_record() -> None:
-    found = erased({**ANSWER, "detail": "ok\x07"}, DISK, Method.OVERWRITE, 1.0, 2.0)
+    found = record_erasure({**ANSWER, "detail": "ok\x07"}, DISK, Method.OVERWRITE, 1.0, 2.0)
 
     assert (found.result, found.detail, found.ended_at) == (Result.DONE, "ok", 2.0)
 

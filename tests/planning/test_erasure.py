@@ -17,15 +17,15 @@ from provisioner.model.erasure import (
 )
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.erasure.erasure import (
-    certificate,
     certificate_text,
-    changed,
-    ladder,
-    memory,
-    owed,
+    find_disk_changes,
+    list_methods,
+    list_unsanitized,
+    merge_tries,
     policy_of,
-    sanitized,
-    tried,
+    record_memory,
+    render_certificate,
+    require_erasure,
 )
 from provisioner.settings import Settings
 
@@ -93,14 +93,14 @@ NOT_CLEAN = {
 
 
 def test_a_node_whose_every_device_is_done_is_sanitized() -> None:
-    assert sanitized(CLEAN, ErasurePolicy()) == ()
+    assert list_unsanitized(CLEAN, ErasurePolicy()) == ()
 
 
 @pytest.mark.parametrize("case", NOT_CLEAN)
 def test_a_node_is_not_sanitized_when(case: str) -> None:
     report, subject = NOT_CLEAN[case]
 
-    found = sanitized(report, ErasurePolicy())
+    found = list_unsanitized(report, ErasurePolicy())
 
     assert [b.subject for b in found] == [f"n0/{subject}"]
 
@@ -112,14 +112,14 @@ def test_what_the_policy_does_not_ask_for_is_named_and_blocks_nothing() -> None:
     report = CLEAN.model_copy(update={"records": (*CLEAN.records, extra)})
     asking = ErasurePolicy(required=(Holder.DISK, Holder.TPM))
 
-    assert sanitized(report, ErasurePolicy()) == ()
-    assert [b.detail for b in sanitized(report, asking)] == ["not_done: no step"]
+    assert list_unsanitized(report, ErasurePolicy()) == ()
+    assert [b.detail for b in list_unsanitized(report, asking)] == ["not_done: no step"]
 
 
 def test_serials_are_compared_without_regard_to_case() -> None:
     report = CLEAN.model_copy(update={"expected": ("s0", "s1")})
 
-    assert sanitized(report, ErasurePolicy()) == ()
+    assert list_unsanitized(report, ErasurePolicy()) == ()
 
 
 ALL = tuple(Method)[:7]
@@ -140,7 +140,7 @@ LADDERS = {
 def test_the_ladder_of_a_disk_that_offers(case: str) -> None:
     offered, overwrite, wanted = LADDERS[case]
 
-    found = ladder(
+    found = list_methods(
         DISKS[0].model_copy(update={"methods": offered}), ErasurePolicy(overwrite=overwrite)
     )
 
@@ -164,7 +164,7 @@ OWED = {
 def test_an_erasure_is_owed_when(case: str) -> None:
     node, may_skip, wanted = OWED[case]
 
-    assert bool(owed(node, ErasurePolicy(same_tenant_may_skip=may_skip))) is wanted
+    assert bool(require_erasure(node, ErasurePolicy(same_tenant_may_skip=may_skip))) is wanted
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_an_erasure_is_owed_when(case: str) -> None:
 def test_memory_is_erased_by_power_that_was_seen_off_for_long_enough(
     off_at: float, on_at: float, result: Result
 ) -> None:
-    assert memory(Holder.HOST_MEMORY, "host", off_at, on_at, 60.0).result is result
+    assert record_memory(Holder.HOST_MEMORY, "host", off_at, on_at, 60.0).result is result
 
 
 def test_the_record_of_a_disk_names_what_failed_before() -> None:
@@ -188,7 +188,7 @@ def test_the_record_of_a_disk_names_what_failed_before() -> None:
     )
     second = first.model_copy(update={"method": Method.FORMAT_CRYPTO, "result": Result.DONE})
 
-    found = tried([first, second.model_copy(update={"detail": "", "started_at": 5.0})])
+    found = merge_tries([first, second.model_copy(update={"detail": "", "started_at": 5.0})])
 
     assert (found.method, found.result, found.started_at) == (
         Method.FORMAT_CRYPTO,
@@ -204,12 +204,14 @@ def test_disks_that_got_other_names_at_a_boot_are_the_same_disks() -> None:
         DISKS[1].model_copy(update={"name": "/dev/nvme0n1"}),
     )
 
-    assert changed(DISKS, swapped) == ()
-    assert changed(DISKS, (DISKS[0], DISKS[1].model_copy(update={"size_bytes": 11}))) != ()
+    assert find_disk_changes(DISKS, swapped) == ()
+    assert (
+        find_disk_changes(DISKS, (DISKS[0], DISKS[1].model_copy(update={"size_bytes": 11}))) != ()
+    )
 
 
 def test_the_certificate_says_its_verdict_and_has_a_line_for_each_device() -> None:
-    document = json.loads(certificate(without(Holder.DISK)))
+    document = json.loads(render_certificate(without(Holder.DISK)))
     text = certificate_text(CLEAN)
 
     assert document["sanitized"] is False

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from provisioner.model.artifact import FileReading, Validators
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch import outside_files
-from provisioner.planning.watch.outside_files import FRESH_S, NAME_MAX, plain, same, settled, still
+from provisioner.planning.watch.outside_files import (
+    FRESH_S,
+    NAME_MAX,
+    is_plain_name,
+    is_same_file,
+    is_settled,
+    is_still_valid,
+)
 
 ETAG, MONDAY = '"65532b00-249f00"', "Mon, 20 Nov 2023 10:00:00 GMT"
 SEEN = Validators(etag=ETAG, modified=MONDAY, length=100, settled=True)
@@ -31,7 +38,7 @@ SEEN = Validators(etag=ETAG, modified=MONDAY, length=100, settled=True)
 def test_a_file_is_the_same_only_if_everything_that_it_is_known_by_is(
     changed: dict[str, object], expected: bool
 ) -> None:
-    assert same(SEEN, SEEN.model_copy(update=changed)) is expected
+    assert is_same_file(SEEN, SEEN.model_copy(update=changed)) is expected
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,7 @@ def test_what_is_known_by_too_little_is_never_the_same(
 ) -> None:
     seen = SEEN.model_copy(update=known_by)
 
-    assert same(seen, seen) is expected
+    assert is_same_file(seen, seen) is expected
 
 
 @pytest.mark.parametrize(
@@ -69,27 +76,27 @@ def test_what_is_known_by_too_little_is_never_the_same(
 def test_a_date_counts_once_its_second_is_over(
     etag: str, modified: str, date: str, expected: bool
 ) -> None:
-    assert settled(etag, modified, date) is expected
+    assert is_settled(etag, modified, date) is expected
 
 
 @given(st.text(max_size=40), st.text(max_size=60), st.text(max_size=60))
 def test_no_header_makes_it_fail(etag: str, modified: str, date: str) -> None:
-    assert settled(etag, modified, date) in (True, False)
+    assert is_settled(etag, modified, date) in (True, False)
 
 
 def test_without_good_validators_only_what_was_read_just_now_may_be_told() -> None:
     poor = Validators(length=100)
     seen = FileReading(validators=poor, sha256="0" * 64, at=1000.0)
 
-    assert still(seen, poor, 1000.0 + FRESH_S - 1)
-    assert not still(seen, poor, 1000.0 + FRESH_S)
-    assert not still(seen, poor, 999.0)  # the clock went back
-    assert not still(seen, Validators(length=101), 1001.0)
+    assert is_still_valid(seen, poor, 1000.0 + FRESH_S - 1)
+    assert not is_still_valid(seen, poor, 1000.0 + FRESH_S)
+    assert not is_still_valid(seen, poor, 999.0)  # the clock went back
+    assert not is_still_valid(seen, Validators(length=101), 1001.0)
 
 
 @given(st.text(max_size=300))
 def test_a_plain_name_leads_nowhere_else(name: str) -> None:
-    if plain(name):
+    if is_plain_name(name):
         assert "/" not in name
         assert "\\" not in name
         assert not name.startswith(".")
@@ -100,7 +107,7 @@ def test_a_plain_name_leads_nowhere_else(name: str) -> None:
 def test_names_that_vendors_give_are_plain() -> None:
     names = ("nvfw_HGX-H100_0006_230915.1.0.fwpkg", "fw-ConnectX7-rel-28_44_1036.bin", "a b+c~d")
 
-    assert all(map(plain, names))
+    assert all(map(is_plain_name, names))
 
 
 URL = "http://files//firmware/x.bfb"
@@ -109,11 +116,16 @@ URL = "http://files//firmware/x.bfb"
 @pytest.mark.parametrize(
     ("no", "by_slashes"),
     [
-        (outside_files.absent("x.bfb", URL), True),
-        (outside_files.exchanged("x.bfb", URL), True),
-        (outside_files.withheld("x.bfb", Reason.NOT_OFFERED, "403"), True),
-        (outside_files.withheld("x.bfb", Reason.UNREACHABLE, "away"), False),
-        (outside_files.withheld("x.bfb", Reason.CERTIFICATE_UNTRUSTED, "not trusted"), False),
+        (outside_files.make_absent_blocker("x.bfb", URL), True),
+        (outside_files.make_exchanged_blocker("x.bfb", URL), True),
+        (outside_files.make_withheld_blocker("x.bfb", Reason.NOT_OFFERED, "403"), True),
+        (outside_files.make_withheld_blocker("x.bfb", Reason.UNREACHABLE, "away"), False),
+        (
+            outside_files.make_withheld_blocker(
+                "x.bfb", Reason.CERTIFICATE_UNTRUSTED, "not trusted"
+            ),
+            False,
+        ),
     ],
 )
 def test_what_two_slashes_alone_do_not_find_needs_no_upload(no: Blocker, by_slashes: bool) -> None:

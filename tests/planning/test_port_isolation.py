@@ -10,7 +10,12 @@ from provisioner.model.location import Port
 from provisioner.model.node import Placement
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning.release.port_isolation import leaks, misplaced, placement_of, prefixes_of
+from provisioner.planning.release.port_isolation import (
+    find_misplaced_ports,
+    find_route_leaks,
+    placement_of,
+    prefixes_of,
+)
 
 PORTS = tuple(
     Port(
@@ -58,19 +63,19 @@ def test_a_placement_is_proved_of_every_port_or_mixed(
 
 @given(st.lists(st.sampled_from(["RED", "BLUE", "MAINT", "", "default"]), max_size=3))
 def test_nothing_is_misplaced_exactly_if_all_ports_are_in_the_vrf(vrfs: list[str]) -> None:
-    assert (misplaced(PORTS, at(*vrfs), "RED") == ()) == (vrfs == ["RED"] * 3)
+    assert (find_misplaced_ports(PORTS, at(*vrfs), "RED") == ()) == (vrfs == ["RED"] * 3)
 
 
 def test_a_port_of_somebody_else_is_not_proof() -> None:
     other = PortPlacement(switch="leaf9", interface="swp9", vrf="RED")
 
-    found = misplaced(PORTS, (*at("RED", "RED", "RED"), other), "RED")
+    found = find_misplaced_ports(PORTS, (*at("RED", "RED", "RED"), other), "RED")
 
     assert [(b.reason, b.subject) for b in found] == [(Reason.ISOLATION, "leaf9/swp9")]
 
 
 def test_a_node_without_ports_is_never_proved() -> None:
-    assert misplaced((), (), "RED")
+    assert find_misplaced_ports((), (), "RED")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,10 @@ def test_a_route_to_a_link_or_a_part_of_it_is_a_leak(route: str, *, leaking: boo
     prefixes = prefixes_of(PORTS)
     assert not isinstance(prefixes, Blocker)
 
-    assert bool(leaks(prefixes, {"RED": ["172.0.0.0/31"], "BLUE": [route]}, "RED")) is leaking
+    assert (
+        bool(find_route_leaks(prefixes, {"RED": ["172.0.0.0/31"], "BLUE": [route]}, "RED"))
+        is leaking
+    )
 
 
 def test_a_port_without_an_address_cannot_be_looked_for() -> None:

@@ -11,7 +11,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import DifferenceKind, Settlement
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning.erasure.erasure import owed, policy_of
+from provisioner.planning.erasure.erasure import policy_of, require_erasure
 from provisioner.planning.lifecycle.decide import Fence, Release, View, decide
 from provisioner.planning.watch.recovery import (
     UNKNOWN_TENANT,
@@ -92,7 +92,7 @@ def test_whatever_is_outside_of_a_customers_network_is_erased_before_anybody_get
             assert adopted.state is State.DRAINING
             settled = adopted
         assert settled.served == UNKNOWN_TENANT
-        assert owed(settled, policy)
+        assert require_erasure(settled, policy)
 
 
 def test_a_certified_node_is_not_released_on_the_strength_of_an_old_row() -> None:
@@ -142,7 +142,7 @@ def test_keeping_a_row_that_has_it_outside_fences_and_erases_it() -> None:
         assert isinstance(kept, Node)
         if row.state is State.DRAINING:
             continue
-        assert owed(kept, policy)
+        assert require_erasure(kept, policy)
         if row.state is not State.DISCOVERED:  # identified first, then taken in
             view = View(placement=Placement.CUSTOMER, vrf="RED")
             assert isinstance(decide(kept, view, 5.0), Fence)

@@ -36,11 +36,11 @@ HEARD = {("leaf0", "swp0"): {("n0", "eth0")}, ("leaf1", "swp0"): {("n0", "eth1")
 
 
 def faults(host: Ends | None, heard: release_cables.Heard) -> tuple[release_cables.Miscabling, ...]:
-    return release_cables.faults(HERE, [HERE, THERE], PARTS, host, heard)
+    return release_cables.find_cable_faults(HERE, [HERE, THERE], PARTS, host, heard)
 
 
 def test_cables_that_are_as_planned_are_heard_at_both_ends() -> None:
-    rows = release_cables.rows(HERE, [HERE, THERE], PARTS, HEARS, HEARD)
+    rows = release_cables.judge_cables(HERE, [HERE, THERE], PARTS, HEARS, HEARD)
 
     assert [(r.verdict, r.seen) for r in rows] == [(RowVerdict.PASS, "2 cables heard at both ends")]
 
@@ -53,7 +53,7 @@ def test_two_rails_of_one_host_exchanged_are_one_fault_that_names_both_true_ends
 
     assert {f.fault for f in found} == {CableFault.SWAPPED}
     assert "n0/NIC_0 belongs into leaf0/swp0, n0/NIC_1 into leaf1/swp0" in found[0].remedy
-    assert release_cables.blockers(found)[0].reason is Reason.CABLING
+    assert release_cables.make_cable_blockers(found)[0].reason is Reason.CABLING
 
 
 def test_a_cable_of_another_node_is_named_by_that_nodes_card() -> None:
@@ -72,7 +72,7 @@ def test_a_cable_of_another_node_is_named_by_that_nodes_card() -> None:
 def test_the_leaves_alone_are_enough_to_see_another_node_in_the_port() -> None:
     heard = {**HEARD, ("leaf0", "swp0"): {("n1", "eth7")}}
 
-    found = release_cables.contradicted(faults(None, heard), KNOWN)
+    found = release_cables.select_observed_faults(faults(None, heard), KNOWN)
 
     assert [(f.at, f.neighbour) for f in found] == [(("n1", "NIC_0"), ("leaf0", "swp0"))]
 
@@ -80,19 +80,19 @@ def test_the_leaves_alone_are_enough_to_see_another_node_in_the_port() -> None:
 def test_silence_contradicts_nothing_at_intake_and_is_no_proof_at_a_release() -> None:
     mute = Ends(CARDS, ())
 
-    assert release_cables.contradicted(faults(mute, {}), KNOWN) == ()
-    assert release_cables.contradicted(faults(None, HEARD), KNOWN) == ()
-    assert {r.verdict for r in release_cables.rows(HERE, [HERE], PARTS, mute, {})} == {
+    assert release_cables.select_observed_faults(faults(mute, {}), KNOWN) == ()
+    assert release_cables.select_observed_faults(faults(None, HEARD), KNOWN) == ()
+    assert {r.verdict for r in release_cables.judge_cables(HERE, [HERE], PARTS, mute, {})} == {
         RowVerdict.FAIL
     }
-    unasked = release_cables.rows(HERE, [HERE], PARTS, None, HEARD)
+    unasked = release_cables.judge_cables(HERE, [HERE], PARTS, None, HEARD)
     assert [r.verdict for r in unasked] == [RowVerdict.UNKNOWN]
 
 
 def test_whoever_calls_itself_something_else_may_still_be_taken_in() -> None:
     heard = {("leaf0", "swp0"): {("localhost", "eth0")}, ("leaf1", "swp0"): {("", "")}}
 
-    assert release_cables.contradicted(faults(None, heard), KNOWN) == ()
+    assert release_cables.select_observed_faults(faults(None, heard), KNOWN) == ()
 
 
 def test_one_end_that_is_silent_is_told_of() -> None:

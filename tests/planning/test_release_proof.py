@@ -11,11 +11,11 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.release.release_proof import (
-    bad,
-    canonical,
     certificate_digest,
-    objections,
-    sealed,
+    list_bad_rows,
+    list_proof_objections,
+    render_canonical,
+    seal_proof,
 )
 
 CERTIFICATE = Certificate(
@@ -39,12 +39,12 @@ def proof(**changes: object) -> ReleaseProof:
 
 
 def test_a_sealed_proof_is_believed_beside_its_certificate() -> None:
-    kept = sealed(proof(), CERTIFICATE)
+    kept = seal_proof(proof(), CERTIFICATE)
 
-    assert objections(kept, CERTIFICATE) == ()
+    assert list_proof_objections(kept, CERTIFICATE) == ()
     assert kept.version == 2
     assert len(kept.sha256) == len(kept.certificate_digest) == 64
-    assert bad(kept) == ()
+    assert list_bad_rows(kept) == ()
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_a_sealed_proof_is_believed_beside_its_certificate() -> None:
     ],
 )
 def test_a_proof_that_was_changed_is_not_believed(changes: dict[str, object], words: str) -> None:
-    kept = sealed(proof(), CERTIFICATE).model_copy(update=changes)
+    kept = seal_proof(proof(), CERTIFICATE).model_copy(update=changes)
 
-    assert objections(kept, CERTIFICATE)[0] == words
+    assert list_proof_objections(kept, CERTIFICATE)[0] == words
 
 
 @pytest.mark.parametrize(
@@ -73,39 +73,41 @@ def test_a_proof_that_was_changed_is_not_believed(changes: dict[str, object], wo
 def test_a_proof_is_not_believed_beside_another_certificate(
     changes: dict[str, object], words: str
 ) -> None:
-    kept = sealed(proof(), CERTIFICATE)
+    kept = seal_proof(proof(), CERTIFICATE)
 
-    assert objections(kept, CERTIFICATE.model_copy(update=changes)) == (words,)
-    assert objections(kept, None) == ("its certificate is not there",)
+    assert list_proof_objections(kept, CERTIFICATE.model_copy(update=changes)) == (words,)
+    assert list_proof_objections(kept, None) == ("its certificate is not there",)
 
 
 def test_a_proof_of_the_first_version_is_not_held_against_a_digest_that_it_never_had() -> None:
     first = proof(version=1)
 
-    assert objections(first, CERTIFICATE) == ("it is of version 1, which had no gate and no seal",)
+    assert list_proof_objections(first, CERTIFICATE) == (
+        "it is of version 1, which had no gate and no seal",
+    )
 
 
 def test_what_was_not_saved_and_rows_that_failed_speak_against_a_proof() -> None:
-    unsaved = sealed(proof(persisted=False), CERTIFICATE)
-    failed = sealed(proof(gate=(FAILED,)), CERTIFICATE)
+    unsaved = seal_proof(proof(persisted=False), CERTIFICATE)
+    failed = seal_proof(proof(gate=(FAILED,)), CERTIFICATE)
 
-    assert objections(unsaved, CERTIFICATE) == (UNSAVED,)
-    assert objections(failed, CERTIFICATE) == ("mtu: leaf-0/swp1: 1500",)
-    assert bad(failed) == (FAILED,)
+    assert list_proof_objections(unsaved, CERTIFICATE) == (UNSAVED,)
+    assert list_proof_objections(failed, CERTIFICATE) == ("mtu: leaf-0/swp1: 1500",)
+    assert list_bad_rows(failed) == (FAILED,)
 
 
 def test_a_proof_without_a_certificate_is_sealed_and_bound_to_none() -> None:
-    kept = sealed(proof(), None)
+    kept = seal_proof(proof(), None)
 
     assert kept.certificate_digest == ""
-    assert objections(kept, CERTIFICATE) == ("its certificate was changed since",)
+    assert list_proof_objections(kept, CERTIFICATE) == ("its certificate was changed since",)
 
 
 def test_a_default_that_a_later_version_adds_breaks_no_seal() -> None:
-    kept = sealed(proof(), CERTIFICATE)
+    kept = seal_proof(proof(), CERTIFICATE)
     read = ReleaseProof.model_validate_json(kept.model_dump_json(exclude_defaults=True))
 
-    assert objections(read, CERTIFICATE) == ()
+    assert list_proof_objections(read, CERTIFICATE) == ()
 
 
 def test_the_text_that_is_sealed_is_the_same_on_every_machine() -> None:
@@ -116,7 +118,7 @@ def test_the_text_that_is_sealed_is_the_same_on_every_machine() -> None:
         b'"report_digest":"","serials":["S1"],"versions":[]}'
     ).hexdigest()
 
-    assert canonical(small) == (
+    assert render_canonical(small) == (
         '{"certificate":"c-1","node":"n0","placements":[],"tenant":"r\\u00f6t"}'
     )
     assert certificate_digest(CERTIFICATE) == digest

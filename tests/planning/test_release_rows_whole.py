@@ -152,19 +152,19 @@ def test_bad_rows_become_blockers_and_a_cable_is_told_from_a_leak() -> None:
     world = World()
     world.port(up=False, neighbours=frozenset())
     rows = tuple(world.rows().values())
-    found = release_gate.blockers(rows)
+    found = release_gate.list_gate_blockers(rows)
 
     assert [(str(b.reason), b.subject, b.detail) for b in found] == [
         ("isolation", "leaf-0/swp1", "link: its link is down"),
         ("cabling", "leaf-0/swp1", "cable: nobody is heard at its other end"),
     ]
-    assert len(release_gate.blockers(rows, most=1)) == 1
-    silent = release_gate.unread(GateCheck.CABLES, "n0")
-    assert str(release_gate.blockers([silent])[0].reason) == "cabling"
+    assert len(release_gate.list_gate_blockers(rows, most=1)) == 1
+    silent = release_gate.make_unread_row(GateCheck.CABLES, "n0")
+    assert str(release_gate.list_gate_blockers([silent])[0].reason) == "cabling"
 
 
 def far_rows(world: World) -> dict[str, Any]:
-    return {str(r.check): r for r in release_gate_routes.far(world.ask, world.leaf)}
+    return {str(r.check): r for r in release_gate_routes.judge_far_leaf(world.ask, world.leaf)}
 
 
 def test_a_leaf_elsewhere_is_judged_by_what_came_to_it() -> None:

@@ -23,8 +23,8 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.planning.certification import part_changes as parts
-from provisioner.planning.erasure.erasure import owed
 from provisioner.planning.erasure.erasure import policy_of as erasure_policy
+from provisioner.planning.erasure.erasure import require_erasure
 from provisioner.planning.repair import offenders, remedies, repair_report
 from provisioner.planning.repair.offenders import Advice, OffenderPolicy
 from provisioner.planning.repair.remedies import Later, Limits, People, Try
@@ -49,7 +49,7 @@ def done(
 
 
 def climbed(tries: tuple[RemedyTry, ...], now: float, resets: int = 4) -> remedies.Choice:
-    return remedies.choose(case(tries=tries), None, (), Limits(resets_per_day=resets), now)
+    return remedies.choose_remedy(case(tries=tries), None, (), Limits(resets_per_day=resets), now)
 
 
 def test_the_ladder_is_climbed_to_people_and_ends() -> None:
@@ -79,8 +79,8 @@ def test_what_could_not_be_done_is_not_tried_again() -> None:
 
 def test_an_earlier_case_counts_within_the_window_and_not_after_it() -> None:
     past = [done(RemedyKind.RERUN, at=NOW - DAY_S)]
-    soon = remedies.choose(case(), None, past, Limits(), NOW)
-    later = remedies.choose(case(), None, past, Limits(), NOW + 8 * DAY_S)
+    soon = remedies.choose_remedy(case(), None, past, Limits(), NOW)
+    later = remedies.choose_remedy(case(), None, past, Limits(), NOW + 8 * DAY_S)
 
     assert isinstance(soon, Try)
     assert isinstance(later, Try)
@@ -93,7 +93,7 @@ def test_a_node_is_left_alone_after_too_many_resets_of_a_day() -> None:
         for n in range(4)
     ]
 
-    choice = remedies.choose(case(), RemedyKind.COLD_BOOT, other, Limits(), NOW)
+    choice = remedies.choose_remedy(case(), RemedyKind.COLD_BOOT, other, Limits(), NOW)
 
     assert isinstance(choice, Later)
     assert choice.at == pytest.approx(NOW - 3 * HOUR_S + DAY_S)
@@ -102,7 +102,7 @@ def test_a_node_is_left_alone_after_too_many_resets_of_a_day() -> None:
 def test_nobody_is_sent_to_replace_what_is_hardly_suspected() -> None:
     doubt = GPU.model_copy(update={"confidence": 0.2})
 
-    choice = remedies.choose(case(suspects=(doubt,)), RemedyKind.REPLACE, (), Limits(), NOW)
+    choice = remedies.choose_remedy(case(suspects=(doubt,)), RemedyKind.REPLACE, (), Limits(), NOW)
 
     assert isinstance(choice, People)
     assert choice.work.startswith("Diagnose GPU_SXM_1 before anything is replaced")
@@ -125,7 +125,7 @@ def test_nobody_is_sent_to_a_part_called_host() -> None:
     nowhere = Suspect(part="host", kind=PartClass.GPU, confidence=0.7, rule="gpu missing", why="x")
     rungs = set(RemedyKind) - {RemedyKind.REPLACE}
     tries = tuple(done(r).model_copy(update={"part": "host"}) for r in sorted(rungs)) * 2
-    choice = remedies.choose(case(suspects=(nowhere,), tries=tries), None, (), Limits(), NOW)
+    choice = remedies.choose_remedy(case(suspects=(nowhere,), tries=tries), None, (), Limits(), NOW)
 
     assert isinstance(choice, People)
     assert choice.work.startswith("Replace GPU (which one: diagnose first)")
@@ -136,7 +136,7 @@ def test_no_history_makes_a_rung_exceed_its_bound(tries, kind, start) -> None:
     mine = [t.model_copy(update={"kind": kind}) for t in tries]
     suspect = GPU.model_copy(update={"kind": kind})
 
-    choice = remedies.choose(case(suspects=(suspect,)), start, mine, Limits(), NOW)
+    choice = remedies.choose_remedy(case(suspects=(suspect,)), start, mine, Limits(), NOW)
 
     if isinstance(choice, Try | People) and choice.rung is not None:
         since = NOW - choice.rung.window_h * HOUR_S
@@ -162,8 +162,8 @@ def test_the_effect_of_a_remedy_is_measured(before, after, outcome) -> None:
         update={"before": before, "outcome": RemedyOutcome.UNDER_WAY}
     )
 
-    assert remedies.measured(tried, after, NOW, well=False).outcome is outcome
-    assert remedies.measured(tried, (), NOW, well=True).outcome is RemedyOutcome.CURED
+    assert remedies.measure_try(tried, after, NOW, well=False).outcome is outcome
+    assert remedies.measure_try(tried, (), NOW, well=True).outcome is RemedyOutcome.CURED
 
 
 def device(slot: str, serial: str | None, part: str = "692") -> Device:
@@ -216,14 +216,14 @@ def test_another_host_keeps_name_place_and_cables_and_nothing_else() -> None:
     assert changed - kept == {"served", "bmcs", "entered_at", "note"}
     assert (made.node.bmcs[0].pin, made.node.bmcs[0].rotated) == ("", False)
     assert made.forget == ("n/host",)
-    assert owed(made.node, erasure_policy(Settings(erase_same_tenant_may_skip=True)))
+    assert require_erasure(made.node, erasure_policy(Settings(erase_same_tenant_may_skip=True)))
 
 
 def test_the_third_case_of_a_node_asks_for_every_test_and_then_for_its_end() -> None:
     policy = OffenderPolicy()
     cases = [case(id=f"n-c{n}", opened_at=NOW - n * DAY_S) for n in range(4)]
 
-    one, two, four = (offenders.score("n", cases[:n], NOW, policy) for n in (1, 2, 4))
+    one, two, four = (offenders.compute_score("n", cases[:n], NOW, policy) for n in (1, 2, 4))
 
     assert (one.advice, two.advice, four.advice) == (Advice.NOTHING, Advice.DEEPER, Advice.RETIRE)
     assert four.again == ("GPU_SXM_1",)
@@ -238,7 +238,7 @@ def test_old_cases_a_leaf_and_another_host_say_little_against_a_node() -> None:
         case(id="c", ending=Ending.REPLACED, suspects=()),
     ]
 
-    assert offenders.score("n", cases, NOW, policy).score < 0.1
+    assert offenders.compute_score("n", cases, NOW, policy).score < 0.1
 
 
 def test_the_report_tells_times_by_stage_part_and_vendor_and_what_a_tenant_had() -> None:
@@ -254,7 +254,7 @@ def test_the_report_tells_times_by_stage_part_and_vendor_and_what_a_tenant_had()
         {"kind": "request", "node": "n", "at": NOW + 800, "detail": {"request": "reclaim"}},
     ]
 
-    found = repair_report.report([closed], rows, NOW, NOW + 1000)
+    found = repair_report.make_report([closed], rows, NOW, NOW + 1000)
 
     assert found.total is not None
     assert found.total.mean_s == 500

@@ -28,7 +28,7 @@ from provisioner.planning.certification.check_selection import (
     incident_probability,
     select_checks,
 )
-from provisioner.planning.repair.offenders import beyond
+from provisioner.planning.repair.offenders import select_deeper_checks
 
 ALL_GATES = SelectionPolicy(gates=frozenset(Gate))
 INVENTORY = Inventory(
@@ -224,12 +224,12 @@ def test_a_repeat_offender_is_tested_beyond_what_the_site_demands_within_a_time(
     little = SelectionPolicy(gates=frozenset({Gate.A, Gate.B}))
     usual = select_checks(change, ALL, little)
 
-    deeper = beyond(change, ALL, little, None, limit_s=1e6)
-    short = beyond(change, ALL, little, None, limit_s=0.0)
+    deeper = select_deeper_checks(change, ALL, little, None, limit_s=1e6)
+    short = select_deeper_checks(change, ALL, little, None, limit_s=0.0)
     tight = little.model_copy(update={"budget_s": usual.seconds})
 
     burns = {c.name for c in ALL if c.gate is Gate.D and not c.on_request}
     assert set(deeper.checks) - set(usual.checks) == burns
     assert burns
     assert short == usual
-    assert beyond(change, ALL, tight, None, limit_s=1e6).blocker is None
+    assert select_deeper_checks(change, ALL, tight, None, limit_s=1e6).blocker is None

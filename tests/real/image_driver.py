@@ -37,7 +37,7 @@ from provisioner.model.matrix import Pin
 from provisioner.model.node import Boots
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
-from provisioner.planning.erasure.deployment import stamp
+from provisioner.planning.erasure.deployment import render_stamp
 from provisioner.ports import ShellCommand, ShellOutput, Unreachable
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
@@ -148,7 +148,7 @@ async def turns(site: Site, hold: Hold, store: SqlStore, asked: dict[str, Any]) 
         assert node is not None
         if node.boots is Boots.SYSTEM:
             seen = await run_commands(site, node, [("stamp", f"cat {STAMP}", 20.0)])
-            wanted = stamp(asked["version"], asked["sha256"])
+            wanted = render_stamp(asked["version"], asked["sha256"])
             if not isinstance(seen, Blocker) and seen["stamp"].text == wanted:
                 return None
         node = node.model_copy(update={"os_disk": asked.get("os_disk", DISK)})

@@ -17,7 +17,7 @@ from simulated import Served, served
 from provisioner.daemon.data import open_data
 from provisioner.model.node import Node, State
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning.release.entitlement import foreign
+from provisioner.planning.release.entitlement import find_foreign_service
 
 HOST, NOW = "su0-n00", 1_700_000_000.0
 
@@ -63,7 +63,7 @@ def quarantine(place: Path) -> None:
             node = await opened.store.node(HOST)
             assert node is not None
             found = [PortPlacement(switch="leaf-su0-r0", interface="swp1s0", vrf="PROD")]
-            why = foreign(node, found)
+            why = find_foreign_service(node, found)
             await opened.store.save_node(in_state(node, State.QUARANTINED, NOW, blockers=why))
 
     asyncio.run(write())

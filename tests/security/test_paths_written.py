@@ -236,7 +236,7 @@ def test_a_strangers_archive_of_a_case_is_not_opened(change: Member):
         archive.addfile(member, io.BytesIO(b""))
 
     with pytest.raises(evidence_bundle.NotABundle):
-        evidence_bundle.unpack(gzip.compress(plain.getvalue()))
+        evidence_bundle.unpack_bundle(gzip.compress(plain.getvalue()))
 
 
 def test_an_old_runs_folder_is_removed_only_where_runs_are(tmp_path: Path):

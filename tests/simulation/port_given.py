@@ -84,7 +84,7 @@ class Hosts:
         if view.unseen or view.foreign or view.placement is not Placement.MAINTENANCE:
             return view
         if node.state is not State.CERTIFIED:
-            owed = erasure.owed(node, POLICY)
+            owed = erasure.require_erasure(node, POLICY)
             seen = {"inventory": self._soak.inventory(node.id), "report": report}
             return view.model_copy(update={"owed": owed, **seen})
         store = self._soak.store
@@ -166,7 +166,7 @@ class GivenEraser:
             records=(done,),
             **times,
         )
-        assert not erasure.sanitized(report, POLICY)
+        assert not erasure.list_unsanitized(report, POLICY)
         self._soak.truth.erased(node.id)
         return node, report
 

@@ -59,7 +59,11 @@ from provisioner.planning.lifecycle.decide import (
 )
 from provisioner.planning.lifecycle.journey import may_enter
 from provisioner.planning.release.entitlement import find_trespasses
-from provisioner.planning.release.port_isolation import leaks, misplaced, placement_of
+from provisioner.planning.release.port_isolation import (
+    find_misplaced_ports,
+    find_route_leaks,
+    placement_of,
+)
 
 
 class Model(WatchSteps):
@@ -164,7 +168,7 @@ class Model(WatchSteps):
             return None
         placement, vrf = placement_of(node.ports, self._read(actor))
         found = find_trespasses(node, self._read(actor), VRF_OF)
-        owed = erasure.owed(node, POLICY) if placement is Placement.MAINTENANCE else ()
+        owed = erasure.require_erasure(node, POLICY) if placement is Placement.MAINTENANCE else ()
         told: dict[str, Any] = {"trespass": found, "owed": owed, "report": self.report}
         told |= {"certificate": actor.certificate, "tenant_vrf": TENANTS.get(node.tenant, "")}
         lapsed = (withdrawn(),) if actor.revoked else ()
@@ -212,13 +216,13 @@ class Model(WatchSteps):
 
     def _prove(self, actor: Actor) -> str:
         node, target = actor.row, actor.target
-        found = misplaced(node.ports, self._read(actor), target)
+        found = find_misplaced_ports(node.ports, self._read(actor), target)
         routes: dict[str, list[str]] = {}
         for planned in node.ports:
             port = self.ports[planned.switch, planned.interface]
             if port.leak and port.leak != port.operational:
                 routes.setdefault(port.leak, []).append(prefix_of(planned))
-        leaking = leaks([prefix_of(p) for p in node.ports], routes, target)
+        leaking = find_route_leaks([prefix_of(p) for p in node.ports], routes, target)
         customers = target != MAINTENANCE
         if found or leaking:
             # towards a customer it is taken back; a fence that does not hold is decided anew

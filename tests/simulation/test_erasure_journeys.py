@@ -15,7 +15,7 @@ from rig import World
 from provisioner.model.erasure import ErasurePolicy, ErasureReport, Holder, Method, Result
 from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.model.outcome import Reason
-from provisioner.planning.erasure.erasure import sanitized
+from provisioner.planning.erasure.erasure import list_unsanitized
 from provisioner.planning.lifecycle.operator_requests import retry_node
 
 Told = TypeVar("Told")
@@ -146,7 +146,7 @@ def test_a_fallback_method_is_used_and_the_failure_before_it_is_recorded(tmp_pat
     first = report.select_records(Holder.DISK)[0]
     assert (first.method, first.result) == (Method.FORMAT_CRYPTO, Result.DONE)
     assert "nvme_sanitize_crypto" in first.detail
-    assert sanitized(report, ErasurePolicy()) == ()
+    assert list_unsanitized(report, ErasurePolicy()) == ()
 
 
 def test_a_node_that_was_repaired_is_erased_after_a_person_retries_it(tmp_path: Path) -> None:

@@ -118,4 +118,4 @@ def test_only_a_node_that_was_taken_over_gets_a_case_by_itself(sentence: str) ->
     node = Node(id="n", kind=NodeKind.HOST, state=State.QUARANTINED, blockers=(COUNTED,),
                 profile=profile, bmcs=bmcs, placement=Placement.MAINTENANCE)  # fmt: skip
 
-    assert case_policy.faulty(node, 2) is faulty
+    assert case_policy.is_repairable(node, 2) is faulty

@@ -12,7 +12,7 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.tenants import PKEY_FIRST
 from provisioner.planning.tenancy.vrf_difference import LeafChange
 from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf
-from provisioner.planning.tenancy.vrf_plan import FabricPlan, fabric
+from provisioner.planning.tenancy.vrf_plan import FabricPlan, plan_fabric
 
 BASE: dict[str, Any] = {
     "evpn": {"enable": "on"},
@@ -39,7 +39,7 @@ def two_units() -> FabricPlan:
     """Two leaves in each of two scalable units, one spine."""
     plan = AddressPlan(units=2, rails=2, spines=1, tenants=8)
     leaves = [switch(f"leaf-su{u}-r{r}") for u in range(2) for r in range(2)]
-    return fabric(plan, [*leaves, switch("spine-0")])
+    return plan_fabric(plan, [*leaves, switch("spine-0")])
 
 
 def tenant(name: str = "red", number: int = 0, **changes: Any) -> Tenant:

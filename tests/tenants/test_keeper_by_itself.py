@@ -158,7 +158,7 @@ def test_a_target_or_a_session_too_many_is_told_and_what_cannot_be_read_is_no_pa
         mine = frozenset({"a:1"})
 
         def said(*seen: Any) -> list[str]:
-            return [b.detail for b in rules.missing(row, "leaf-su0-r0", "a:1", *seen)]
+            return [b.detail for b in rules.find_leaf_differences(row, "leaf-su0-r0", "a:1", *seen)]
 
         assert said((mine, mine), {}) == []
         assert said((mine | {"b:2"}, mine), {}) == ["it imports a:1, b:2, not a:1 alone"]

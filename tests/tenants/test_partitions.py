@@ -19,10 +19,10 @@ from provisioner.model.tenant import Phase
 from provisioner.planning.tenancy.partitions import (
     Act,
     Partition,
-    acts,
-    connected,
-    networks,
-    placing,
+    find_default_connection,
+    list_networks,
+    plan_partitions,
+    plan_placing,
     read_guid,
     read_partitions,
 )
@@ -78,7 +78,7 @@ def test_a_key_is_the_same_with_and_without_its_membership_bit():
 
 
 def test_out_comes_before_in():
-    assert placing((B, A), "BLUE", (RED, BLUE), seen(x100=[A, B], xff=[A])) == (
+    assert plan_placing((B, A), "BLUE", (RED, BLUE), seen(x100=[A, B], xff=[A])) == (
         Act("remove", 0xFF, (A,)),
         Act("remove", 0x100, (A, B)),
         Act("add", 0x101, (A, B)),
@@ -88,10 +88,10 @@ def test_out_comes_before_in():
 def test_a_stranger_s_partition_keeps_a_port_from_a_customer_but_not_from_maintenance():
     there = seen(x7=[A], x101=[B])
 
-    found = placing((A, B), "BLUE", (RED, BLUE), there)
+    found = plan_placing((A, B), "BLUE", (RED, BLUE), there)
     assert isinstance(found, Blocker)
     assert found.reason is Reason.ISOLATION
-    assert placing((A, B), "MAINT", (RED, BLUE), there) == (
+    assert plan_placing((A, B), "MAINT", (RED, BLUE), there) == (
         Act("remove", 0x7, (A,)),
         Act("remove", 0x101, (B,)),
         Act("add", 0xFF, (A, B)),
@@ -101,38 +101,47 @@ def test_a_stranger_s_partition_keeps_a_port_from_a_customer_but_not_from_mainte
 def test_a_limited_member_is_in_the_network_and_made_a_full_one():
     there = {0x100: Partition(0x100, {A: "limited"})}
 
-    assert networks((A, B), (RED,), there) == {A: {"RED"}, B: frozenset()}
-    assert placing((A,), "RED", (RED,), there) == (Act("add", 0x100, (A,)),)
+    assert list_networks((A, B), (RED,), there) == {A: {"RED"}, B: frozenset()}
+    assert plan_placing((A,), "RED", (RED,), there) == (Act("add", 0x100, (A,)),)
 
 
 def test_strangers_are_named_by_their_key():
-    assert networks((A,), (RED,), seen(x7=[A], x7fff=[A])) == {A: {"0x0007"}}
+    assert list_networks((A,), (RED,), seen(x7=[A], x7fff=[A])) == {A: {"0x0007"}}
 
 
 def test_the_default_partition_must_be_known_not_to_join():
     full, limited = seen(x7fff=[A]), {0x7FFF: Partition(0x7FFF, {A: "limited"})}
 
-    assert getattr(connected((A,), full, limited=True), "reason", None) is Reason.ISOLATION
-    assert getattr(connected((A,), {}, limited=False), "reason", None) is Reason.CANNOT_TELL
-    assert getattr(connected((A, B), limited, limited=False), "reason", None) is Reason.CANNOT_TELL
-    assert connected((A,), limited, limited=False) is None
-    assert connected((A,), {}, limited=True) is None
+    assert (
+        getattr(find_default_connection((A,), full, limited=True), "reason", None)
+        is Reason.ISOLATION
+    )
+    assert (
+        getattr(find_default_connection((A,), {}, limited=False), "reason", None)
+        is Reason.CANNOT_TELL
+    )
+    assert (
+        getattr(find_default_connection((A, B), limited, limited=False), "reason", None)
+        is Reason.CANNOT_TELL
+    )
+    assert find_default_connection((A,), limited, limited=False) is None
+    assert find_default_connection((A,), {}, limited=True) is None
 
 
 def test_a_partition_that_went_with_its_last_member_is_not_missed():
     ready = RED.model_copy(update={"phase": Phase.READY})
 
-    assert acts((ready,), {}) == ()
-    assert acts((RED,), {}) == (Act("add", 0x100),)
+    assert plan_partitions((ready,), {}) == ()
+    assert plan_partitions((RED,), {}) == (Act("add", 0x100),)
     leaving = RED.model_copy(update={"phase": Phase.LEAVING})
-    assert acts((leaving,), seen(x100=[])) == (Act("delete", 0x100),)
-    assert isinstance(acts((leaving,), seen(x100=[A])), Blocker)
+    assert plan_partitions((leaving,), seen(x100=[])) == (Act("delete", 0x100),)
+    assert isinstance(plan_partitions((leaving,), seen(x100=[A])), Blocker)
 
 
 def test_a_key_that_ufm_does_not_take_is_refused():
     over = RED.model_copy(update={"pkey": 0x7FFF})
 
-    assert isinstance(acts((over,), {}), Blocker)
+    assert isinstance(plan_partitions((over,), {}), Blocker)
 
 
 MEMBERS = (Member("", A), Member("", B))

@@ -11,8 +11,15 @@ from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase, Quota, Tenant
 from provisioner.planning.lifecycle.allocation import allocate_nodes
-from provisioner.planning.tenancy.quotas import exceeded, usage
-from provisioner.planning.tenancy.tenants import Request, Shrunk, change, create, delete, shrink
+from provisioner.planning.tenancy.quotas import count_usage, find_exceeded_quotas
+from provisioner.planning.tenancy.tenants import (
+    Request,
+    Shrunk,
+    change_tenant,
+    create,
+    delete,
+    shrink_tenant,
+)
 
 FABRIC = two_units()
 LISTED = Tenant(name="house", vrf="HOUSE", l3vni=4001)
@@ -85,33 +92,37 @@ def test_what_cannot_be_is_refused_by_name(asked, expected):
 def test_growing_changes_only_what_was_asked_and_a_new_place_is_made_first():
     red = tenant(phase=Phase.READY, nodes_wanted=1, units=((0, 0),))
 
-    more = change(Request(name="red", nodes=2), [red], [], FABRIC)
-    wider = change(Request(name="red", units=((0, 0), (0, 1))), [red], [], FABRIC)
+    more = change_tenant(Request(name="red", nodes=2), [red], [], FABRIC)
+    wider = change_tenant(Request(name="red", units=((0, 0), (0, 1))), [red], [], FABRIC)
 
     assert more == red.model_copy(update={"nodes_wanted": 2})
     assert isinstance(wider, Tenant)
     assert (wider.phase, wider.units) == (Phase.MAKING, ((0, 0), (0, 1)))
-    assert change(Request(name="red", nodes=1), [red], [], FABRIC) == red
+    assert change_tenant(Request(name="red", nodes=1), [red], [], FABRIC) == red
 
 
 def test_growing_is_no_way_to_shrink_to_rename_or_to_strand_a_node():
     red = tenant(nodes_wanted=2)
     there = [host(1, 0, tenant="red")]
 
-    assert reasons(change(Request(name="red", nodes=1), [red], [], FABRIC)) == [Reason.REFUSED]
-    assert reasons(change(Request(name="red", vrf="ROT"), [red], [], FABRIC)) == [Reason.REFUSED]
+    assert reasons(change_tenant(Request(name="red", nodes=1), [red], [], FABRIC)) == [
+        Reason.REFUSED
+    ]
+    assert reasons(change_tenant(Request(name="red", vrf="ROT"), [red], [], FABRIC)) == [
+        Reason.REFUSED
+    ]
     away = Request(name="red", units=((0, 0),))
-    assert reasons(change(away, [red], there, FABRIC)) == [Reason.ISOLATION]
-    assert reasons(change(Request(name="house"), [LISTED], [], FABRIC)) == [Reason.REFUSED]
-    assert reasons(change(Request(name="x"), [], [], FABRIC)) == [Reason.NOT_EXPECTED]
+    assert reasons(change_tenant(away, [red], there, FABRIC)) == [Reason.ISOLATION]
+    assert reasons(change_tenant(Request(name="house"), [LISTED], [], FABRIC)) == [Reason.REFUSED]
+    assert reasons(change_tenant(Request(name="x"), [], [], FABRIC)) == [Reason.NOT_EXPECTED]
 
 
 def test_a_quota_is_held_against_what_is_held_too():
     red = tenant(nodes_wanted=0, quota=Quota(nodes=1))
     held = [host(0, n, tenant="red") for n in range(2)]
 
-    assert usage(red, held).gpus == 16
-    assert [b.reason for b in exceeded(red, usage(red, held))] == [Reason.QUOTA]
+    assert count_usage(red, held).gpus == 16
+    assert [b.reason for b in find_exceeded_quotas(red, count_usage(red, held))] == [Reason.QUOTA]
 
 
 def test_the_last_nodes_by_place_leave_and_are_drained_first():
@@ -121,7 +132,7 @@ def test_the_last_nodes_by_place_leave_and_are_drained_first():
         for n in range(3)
     ]
 
-    found = shrink("red", 1, (), [red], nodes, 7.0)
+    found = shrink_tenant("red", 1, (), [red], nodes, 7.0)
 
     assert isinstance(found, Shrunk)
     assert found.tenant.nodes_wanted == 1
@@ -135,7 +146,7 @@ def test_a_person_says_which_nodes_leave():
     red = tenant(nodes_wanted=2, phase=Phase.READY)
     nodes = [host(0, 0, tenant="red"), host(0, 1, tenant="red", state=State.RELEASED)]
 
-    found = shrink("red", 1, ("su0-n00",), [red], nodes, 7.0)
+    found = shrink_tenant("red", 1, ("su0-n00",), [red], nodes, 7.0)
 
     assert isinstance(found, Shrunk)
     assert [(n.id, n.state, n.tenant) for n in found.nodes] == [("su0-n00", State.CERTIFIED, "")]
@@ -155,14 +166,14 @@ def test_a_shrinking_that_is_not_clear_is_refused(to, leaving, state, expected):
     red = tenant(nodes_wanted=2)
     nodes = [host(0, n, tenant="red", state=state) for n in range(2)]
 
-    assert reasons(shrink("red", to, leaving, [red], nodes, 7.0)) == expected
+    assert reasons(shrink_tenant("red", to, leaving, [red], nodes, 7.0)) == expected
 
 
 def test_shrinking_to_what_it_has_takes_no_node():
     red = tenant(nodes_wanted=4)
     nodes = [host(0, n, tenant="red") for n in range(2)]
 
-    found = shrink("red", 2, (), [red], nodes, 7.0)
+    found = shrink_tenant("red", 2, (), [red], nodes, 7.0)
 
     assert isinstance(found, Shrunk)
     assert (found.nodes, found.tenant.nodes_wanted) == ((), 2)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
-from provisioner.planning.tenancy.vrf_difference import LeafChange, difference, proved
+from provisioner.planning.tenancy.vrf_difference import LeafChange, find_unproved, plan_leaf_change
 from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf
-from provisioner.planning.tenancy.vrf_plan import desired, dialect_of
+from provisioner.planning.tenancy.vrf_plan import dialect_of, plan_trees
 
 FABRIC = two_units()
 LEAF = FABRIC.leaves[0]
@@ -24,10 +24,10 @@ def change(
     tenants: list[Tenant], leaf: SeenLeaf | Blocker | None = None
 ) -> LeafChange | tuple[Blocker, ...]:
     staying = [t for t in tenants if t.phase is not Phase.LEAVING]
-    wanted = desired(staying, FABRIC)[LEAF.switch]
+    wanted = plan_trees(staying, FABRIC)[LEAF.switch]
     managed = [t.vrf for t in tenants]
     leaf = seen() if leaf is None else leaf
-    return difference(LEAF, wanted, leaf, managed=managed, focus=managed)
+    return plan_leaf_change(LEAF, wanted, leaf, managed=managed, focus=managed)
 
 
 def made(tenants: list[Tenant], leaf: SeenLeaf | None = None) -> SeenLeaf:
@@ -45,7 +45,7 @@ def test_a_new_tenant_is_a_vrf_with_vni_and_its_own_route_targets():
     found = change([tenant()])
 
     assert isinstance(found, LeafChange)
-    assert found.lines() == (
+    assert found.render_commands() == (
         "nv set vrf RED evpn enable on",
         "nv set vrf RED evpn vni 4001",
         "nv set vrf RED router bgp enable on",
@@ -60,7 +60,7 @@ def test_a_new_tenant_is_a_vrf_with_vni_and_its_own_route_targets():
 
 
 def test_a_release_that_says_state_gets_state():
-    wanted = desired([tenant()], FABRIC.model_copy(update={"leaves": (newer(),)}))
+    wanted = plan_trees([tenant()], FABRIC.model_copy(update={"leaves": (newer(),)}))
 
     assert wanted[LEAF.switch]["vrf"]["RED"]["evpn"]["state"] == "enabled"
     assert [dialect_of(v) for v in ("5.12.1.100", "5.14.0", "5.15.0.1", "6.0", "", "x")] == [
@@ -111,7 +111,7 @@ def test_whatever_was_there_of_tenants_what_is_wanted_is_there_afterwards_and_no
     assert isinstance(again, LeafChange)
     assert again.empty
     assert reached.applied["vrf"].keys() - BASE["vrf"].keys() == {
-        t.vrf for t in keep if t.phase is not Phase.LEAVING and LEAF in FABRIC.concerned(t)
+        t.vrf for t in keep if t.phase is not Phase.LEAVING and LEAF in FABRIC.select_leaves(t)
     }
     gone = [t.model_copy(update={"phase": Phase.LEAVING}) for t in keep]
     assert pruned(made(gone, reached).applied) == BASE
@@ -134,7 +134,7 @@ def test_a_route_target_too_many_is_taken_away():
     found = change([tenant()], leaf)
 
     assert isinstance(found, LeafChange)
-    assert found.lines() == (
+    assert found.render_commands() == (
         "nv unset vrf RED router bgp route-import from-evpn route-target 65000:4002",
     )
 
@@ -148,7 +148,7 @@ def test_a_stranger_s_session_and_a_leaking_import_are_taken_away():
     found = change([tenant()], leaf)
 
     assert isinstance(found, LeafChange)
-    assert found.lines() == (
+    assert found.render_commands() == (
         "nv unset vrf RED router bgp address-family ipv4-unicast route-import from-vrf",
         "nv unset vrf RED router bgp neighbor 198.51.100.9",
     )
@@ -163,7 +163,7 @@ def test_storage_is_imported_both_ways_and_only_as_long_as_it_is_allowed():
 
     assert isinstance(found, LeafChange)
     end = "address-family ipv4-unicast route-import from-vrf"
-    assert found.lines() == (
+    assert found.render_commands() == (
         f"nv unset vrf RED router bgp {end}",
         f"nv unset vrf STORAGE router bgp {end} list RED",
     )
@@ -186,7 +186,7 @@ def test_a_prefix_that_is_no_longer_allowed_leaves_the_policy():
 
     assert isinstance(found, LeafChange)
     rules = "router policy prefix-list tenant_RED_192-0-2-1_in rule"
-    assert found.lines() == (
+    assert found.render_commands() == (
         f"nv unset {rules} 10 match 10.0.0.0/8",
         f"nv unset {rules} 20",
         f"nv set {rules} 10 match 10.1.0.0/16",
@@ -219,8 +219,8 @@ def test_a_vrf_that_is_only_operational_is_waited_for():
 
     assert isinstance(found, LeafChange)
     assert found.empty
-    assert reasons(proved(found, still)) == [(Reason.ISOLATION, f"{LEAF.switch}/RED")]
-    assert proved(found, gone) == ()
+    assert reasons(find_unproved(found, still)) == [(Reason.ISOLATION, f"{LEAF.switch}/RED")]
+    assert find_unproved(found, gone) == ()
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_tenant_is_there_when_its_vni_is_operational_and_saved(vnis, saved, ex
 
     now = SeenLeaf(leaf.switch, leaf.applied, leaf.vrfs, {}, vnis, saved)
 
-    assert [b.subject for b in proved(found, now)] == expected
+    assert [b.subject for b in find_unproved(found, now)] == expected
 
 
 def test_a_silent_leaf_blocks():

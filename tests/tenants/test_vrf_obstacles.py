@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
-from provisioner.planning.tenancy.vrf_difference import LeafChange, difference, missing
+from provisioner.planning.tenancy.vrf_difference import (
+    LeafChange,
+    find_missing_tree,
+    plan_leaf_change,
+)
 from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf
-from provisioner.planning.tenancy.vrf_plan import desired, name_problem
+from provisioner.planning.tenancy.vrf_plan import name_problem, plan_trees
 
 FABRIC = two_units()
 LEAF = FABRIC.leaves[0]
@@ -21,8 +25,8 @@ LEAVING = [tenant(phase=Phase.LEAVING)]
 
 
 def change(tenants: list[Tenant], leaf: SeenLeaf) -> LeafChange | tuple[Blocker, ...]:
-    wanted = desired([t for t in tenants if t.phase is not Phase.LEAVING], FABRIC)
-    return difference(LEAF, wanted[LEAF.switch], leaf, managed=[t.vrf for t in tenants])
+    wanted = plan_trees([t for t in tenants if t.phase is not Phase.LEAVING], FABRIC)
+    return plan_leaf_change(LEAF, wanted[LEAF.switch], leaf, managed=[t.vrf for t in tenants])
 
 
 def reasons(found: object) -> list[tuple[Reason, str]]:
@@ -142,5 +146,5 @@ def test_whatever_a_leaf_says_it_is_a_change_or_a_blocker(applied):
 @given(JSON, JSON)
 def test_what_is_missing_of_a_tree_in_itself_is_nothing(tree, other):
     if isinstance(tree, dict):
-        assert missing(tree, tree) == {}
-        assert missing(tree, other) is not None
+        assert find_missing_tree(tree, tree) == {}
+        assert find_missing_tree(tree, other) is not None

@@ -14,7 +14,7 @@ from telling import CASE, telling
 
 from provisioner.planning.repair import evidence_bundle as archive
 from provisioner.planning.repair.evidence_bundle import NotABundle
-from provisioner.planning.repair.scrubbing import scrub
+from provisioner.planning.repair.scrubbing import scrub_text
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
 
 
 def altered(content: bytes, name: str, text: bytes | None) -> bytes:
-    members = dict(archive.unpack(content))
+    members = dict(archive.unpack_bundle(content))
     if text is None:
         del members[name]
     else:
@@ -53,16 +53,16 @@ def test_the_same_case_gives_the_same_bytes(made: tuple[bytes, bytes]) -> None:
 
 
 def test_it_has_case_evidence_journal_and_a_manifest_of_all(made: tuple[bytes, bytes]) -> None:
-    members = archive.unpack(made[0])
+    members = archive.unpack_bundle(made[0])
     envelope = archive.envelope_of(members)
 
-    assert archive.objections(members, envelope.payload) == ()
+    assert archive.list_bundle_objections(members, envelope.payload) == ()
     assert {"case.json", "evidence/logs/host.txt", "journal.jsonl", "work.txt"} <= set(members)
     assert CASE.id.encode() in members["manifest.json"]
 
 
 def test_a_password_of_the_node_is_nowhere_in_it(made: tuple[bytes, bytes]) -> None:
-    members = archive.unpack(made[0])
+    members = archive.unpack_bundle(made[0])
 
     assert not [name for name, content in members.items() if b"hunter2" in content]
     assert b"[removed]" in members["evidence/logs/host.txt"]
@@ -80,8 +80,8 @@ def test_a_password_of_the_node_is_nowhere_in_it(made: tuple[bytes, bytes]) -> N
 def test_any_change_is_found(
     made: tuple[bytes, bytes], name: str, content: bytes | None, words: str
 ) -> None:
-    members = archive.unpack(altered(made[0], name, content))
-    found = archive.objections(members, archive.envelope_of(members).payload)
+    members = archive.unpack_bundle(altered(made[0], name, content))
+    found = archive.list_bundle_objections(members, archive.envelope_of(members).payload)
 
     assert words in " ".join(found)
 
@@ -109,14 +109,14 @@ def linked() -> bytes:
 )
 def test_a_hostile_archive_is_refused_and_nothing_is_written(content: bytes) -> None:
     with pytest.raises(NotABundle):
-        archive.envelope_of(archive.unpack(content))
+        archive.envelope_of(archive.unpack_bundle(content))
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_archive_or_refused(content: bytes) -> None:
     for tried in (content, gzip.compress(content)):
         try:
-            archive.envelope_of(archive.unpack(tried))
+            archive.envelope_of(archive.unpack_bundle(tried))
         except NotABundle:
             continue
 
@@ -137,7 +137,7 @@ def test_any_bytes_are_an_archive_or_refused(content: bytes) -> None:
     ],
 )
 def test_what_looks_like_a_secret_is_taken_out(text: str) -> None:
-    clean, removed = scrub(text)
+    clean, removed = scrub_text(text)
 
     assert "s3cr3tvalue" not in clean
     assert removed >= 1
@@ -146,4 +146,4 @@ def test_what_looks_like_a_secret_is_taken_out(text: str) -> None:
 def test_ordinary_words_of_logs_stay() -> None:
     text = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, GPU has fallen off the bus.\ntokens 5\n"
 
-    assert scrub(text) == (text, 0)
+    assert scrub_text(text) == (text, 0)

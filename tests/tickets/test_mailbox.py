@@ -64,7 +64,7 @@ def box(port: int) -> Mailbox:
 
 
 def said(**changes: object) -> TicketMessage:
-    told = ticket_words.message(CASE, NODE, None, "site")
+    told = ticket_words.make_message(CASE, NODE, None, "site")
     return told.model_copy(update=changes)
 
 
@@ -102,7 +102,7 @@ def test_words_of_a_device_cannot_add_a_header() -> None:
     assert ticket is not None
     bad = ticket.model_copy(update={"work": "Replace\r\nBcc: all@everywhere.test\r\n\r\nit"})
     case = CASE.model_copy(update={"ticket": bad})
-    message = ticket_words.message(case, NODE, None, "site")
+    message = ticket_words.make_message(case, NODE, None, "site")
     posted(handler, lambda port: box(port).send(message, b""))
 
     assert handler.mails[0]["Bcc"] is None

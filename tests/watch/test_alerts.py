@@ -23,7 +23,7 @@ def said(at: float = 0.0, *, active: bool = True, **changes: object) -> Signal:
 def after(*signals: Signal) -> Alert | None:
     alert = None
     for signal in signals:
-        alert = alerts.applied(alert, signal) or alert
+        alert = alerts.apply_signal(alert, signal) or alert
     return alert
 
 
@@ -72,8 +72,8 @@ def test_three_raises_within_an_hour_are_flapping_and_a_clear_waits_for_quiet():
 
     assert alert is not None
     assert (alert.flapping, alert.active, alert.quiet_since) == (True, True, NOW + 50)
-    assert alerts.settled(alert, NOW + 649) is None
-    done = alerts.settled(alert, NOW + 650)
+    assert alerts.settle_flapping(alert, NOW + 649) is None
+    done = alerts.settle_flapping(alert, NOW + 650)
     assert done is not None
     assert (done.active, done.flapping) == (False, False)
 
@@ -84,7 +84,7 @@ def test_a_report_in_the_quiet_begins_it_anew():
 
     assert alert is not None
     assert alert.quiet_since == 0
-    assert alerts.settled(alert, NOW + 10_000) is None
+    assert alerts.settle_flapping(alert, NOW + 10_000) is None
 
 
 def test_raises_far_apart_are_no_flapping():
@@ -95,28 +95,28 @@ def test_raises_far_apart_are_no_flapping():
 
 
 def test_a_level_that_is_seen_again_unchanged_changes_nothing():
-    first = alerts.levelled((), "watch", [said(source="watch")], NOW)
+    first = alerts.level_source((), "watch", [said(source="watch")], NOW)
 
     assert len(first) == 1
-    assert alerts.levelled(first, "watch", [said(99, source="watch")], NOW + 99) == ()
+    assert alerts.level_source(first, "watch", [said(99, source="watch")], NOW + 99) == ()
 
 
 def test_a_level_that_is_gone_is_over_and_others_alerts_stay():
-    mine = alerts.levelled((), "watch", [said(source="watch")], NOW)
-    others = alerts.applied(None, said(target="Fan_2"))
+    mine = alerts.level_source((), "watch", [said(source="watch")], NOW)
+    others = alerts.apply_signal(None, said(target="Fan_2"))
     assert others is not None
 
-    (gone,) = alerts.levelled((*mine, others), "watch", [], NOW + 9)
+    (gone,) = alerts.level_source((*mine, others), "watch", [], NOW + 9)
 
     assert (gone.target, gone.active) == ("Fan_1", False)
 
 
 def test_two_rules_that_say_the_same_do_not_take_turns():
     two = [said(source="watch", message="one"), said(source="watch", message="two")]
-    first = alerts.levelled((), "watch", two, NOW)
+    first = alerts.level_source((), "watch", two, NOW)
 
     assert [a.message for a in first] == ["one"]
-    assert alerts.levelled(first, "watch", two, NOW + 5) == ()
+    assert alerts.level_source(first, "watch", two, NOW + 5) == ()
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,10 @@ def test_only_what_a_certificate_speaks_of_revokes_it(classification, reason):
     alert = after(said(0, classifications=(classification,)))
     assert alert is not None
 
-    found = alerts.revoking((alert,), (), NOW - 1, NOW + 1)
+    found = alerts.list_revocations((alert,), (), NOW - 1, NOW + 1)
 
     assert [b.reason for b in found] == ([] if reason is None else [reason])
-    assert alerts.held((alert,), (), NOW) is (
+    assert alerts.is_held((alert,), (), NOW) is (
         reason is not None or classification is C.PREVENT_ALLOCATIONS
     )
 
@@ -151,11 +151,11 @@ def test_what_came_before_the_certificates_checks_is_answered_by_them():
     alert = after(said(0, classifications=(C.FATAL_EVENT,)))
     assert alert is not None
 
-    assert alerts.revoking((alert,), (), NOW + 5, NOW + 6) == ()
-    over = alerts.superseded(alert, NOW + 5, NOW + 6)
+    assert alerts.list_revocations((alert,), (), NOW + 5, NOW + 6) == ()
+    over = alerts.supersede_alert(alert, NOW + 5, NOW + 6)
     assert over is not None
     assert not over.active
-    assert alerts.superseded(alert, NOW - 5, NOW + 6) is None
+    assert alerts.supersede_alert(alert, NOW - 5, NOW + 6) is None
 
 
 @pytest.mark.parametrize(
@@ -178,16 +178,16 @@ def test_an_override_counts_for_what_it_names_and_until_its_end(changes, at, app
     alert = after(said(0))
     assert alert is not None
 
-    assert (alerts.effective((alert,), (override,), NOW + at) == ()) is applies
+    assert (alerts.list_effective((alert,), (override,), NOW + at) == ()) is applies
 
 
 def test_a_bmc_that_invents_alerts_gets_one_for_all_of_them():
     known: dict[tuple[str, str, str], Alert] = {}
     for number in range(alerts.ALERTS_MAX + 50):
         signal = said(number, id=f"Made.{number}", classifications=(C.FATAL_EVENT,))
-        signal = alerts.bounded(known, signal)
+        signal = alerts.bound_signal(known, signal)
         key = (signal.node, signal.id, signal.target)
-        known[key] = alerts.applied(known.get(key), signal) or known[key]
+        known[key] = alerts.apply_signal(known.get(key), signal) or known[key]
 
     assert len(known) == alerts.ALERTS_MAX + 1
     assert known["n1", alerts.OVERFLOW, ""].count == 50
@@ -201,7 +201,7 @@ steps = st.lists(st.tuples(st.integers(0, 7200), st.booleans()), max_size=40)
 def test_whatever_is_reported_an_alert_stays_whole(turns):
     alert = None
     for at, active in turns:
-        changed = alerts.applied(alert, said(at, active=active))
+        changed = alerts.apply_signal(alert, said(at, active=active))
         if changed is not None and alert is not None:
             assert changed != alert
         alert = changed or alert

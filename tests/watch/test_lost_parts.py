@@ -53,10 +53,10 @@ def test_a_host_that_is_off_and_an_answer_with_holes_prove_nothing() -> None:
 def test_only_a_second_look_confirms_that_a_part_is_lost() -> None:
     lost = frozenset({"gpu/GPU_1=G1"})
 
-    assert lost_parts.confirm(lost, {"gpu/GPU_1=G1": 1000.0}, 1100.0) == ((), True)
-    (found,), pending = lost_parts.confirm(lost, {"gpu/GPU_1=G1": 1000.0}, 1300.0)
+    assert lost_parts.confirm_losses(lost, {"gpu/GPU_1=G1": 1000.0}, 1100.0) == ((), True)
+    (found,), pending = lost_parts.confirm_losses(lost, {"gpu/GPU_1=G1": 1000.0}, 1300.0)
     assert (found.id, found.target, pending) == ("PartMissing", "gpu/GPU_1", False)
-    assert lost_parts.confirm(frozenset(), {}, 1300.0) == ((), False)
+    assert lost_parts.confirm_losses(frozenset(), {}, 1300.0) == ((), False)
 
 
 def test_a_gpu_that_vanishes_raises_an_alert_opens_a_case_and_informs_the_tenant(

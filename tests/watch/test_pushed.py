@@ -12,7 +12,7 @@ from provisioner.model.alert import Classification
 from provisioner.model.location import Port
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.watch.pushed_alerts import ITEMS_MAX, ORDINARY, Source, told
+from provisioner.planning.watch.pushed_alerts import ITEMS_MAX, ORDINARY, Source, parse_push
 from provisioner.planning.watch.pushed_nodes import Directory
 
 NOW = 1_790_000_000.0
@@ -98,7 +98,7 @@ PLANNED = Directory(
     ],
 )
 def test_a_rails_address_or_a_leafs_port_names_the_node_and_the_rail(said, node, target):
-    assert (PLANNED.find(said), PLANNED.target(said)) == (node, target)
+    assert (PLANNED.find(said), PLANNED.find_target(said)) == (node, target)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_rails_address_or_a_leafs_port_names_the_node_and_the_rail(said, node,
 )
 def test_an_alert_is_put_at_the_rail_that_its_labels_name(labels, wanted):
     body = alertmanager("firing", alertname="X", **labels)
-    (signal,) = told(ALERTMANAGER, body, PLANNED, NOW).signals
+    (signal,) = parse_push(ALERTMANAGER, body, PLANNED, NOW).signals
 
     assert (signal.node, signal.target) == wanted
 
@@ -153,7 +153,7 @@ def alertmanager(status: str = "firing", /, **labels: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_alertmanagers_labels_are_read(labels, wanted):
-    (signal,) = told(ALERTMANAGER, alertmanager("firing", **labels), DIRECTORY, NOW).signals
+    (signal,) = parse_push(ALERTMANAGER, alertmanager("firing", **labels), DIRECTORY, NOW).signals
 
     assert (signal.node, signal.id, signal.target, signal.classifications) == ("su0-n01", *wanted)
     assert (signal.active, signal.message, signal.source) == (True, "in words", "webhook/site")
@@ -161,7 +161,7 @@ def test_alertmanagers_labels_are_read(labels, wanted):
 
 def test_resolved_is_over():
     body = alertmanager("resolved", alertname="X", node="su0-n01")
-    (signal,) = told(ALERTMANAGER, body, DIRECTORY, NOW).signals
+    (signal,) = parse_push(ALERTMANAGER, body, DIRECTORY, NOW).signals
 
     assert not signal.active
 
@@ -169,7 +169,7 @@ def test_resolved_is_over():
 def test_a_source_that_may_revoke_does_by_an_xid():
     trusted = Source(name="dcgm", format="alertmanager", classifications=tuple(C))
     body = alertmanager("firing", alertname="DCGM_XID", node="su0-n01", xid="79")
-    (signal,) = told(trusted, body, DIRECTORY, NOW).signals
+    (signal,) = parse_push(trusted, body, DIRECTORY, NOW).signals
 
     assert signal.classifications == (C.FATAL_EVENT, C.HARDWARE)
 
@@ -186,12 +186,15 @@ def test_the_plain_format_is_read():
             {"node": "su0-n01", "port": "rail0", "boot": "b", "counters": {"rx_packets": 5}},
         ],
     }  # fmt: skip
-    found = told(PLAIN, body, DIRECTORY, NOW)
+    found = parse_push(PLAIN, body, DIRECTORY, NOW)
 
     assert [(s.node, s.classifications) for s in found.signals] == [("su0-n01", (C.LINK,))]
     assert found.unnamed == ("node=nobody",)
     assert [(p.link, p.at) for p in found.ports] == [("down", NOW - 5), ("", NOW)]
-    assert told(TRUSTED, body, DIRECTORY, NOW).signals[0].classifications == (C.LINK, C.FATAL_EVENT)
+    assert parse_push(TRUSTED, body, DIRECTORY, NOW).signals[0].classifications == (
+        C.LINK,
+        C.FATAL_EVENT,
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,7 @@ def test_the_plain_format_is_read():
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_counted_and_nothing_else(item):
-    found = told(PLAIN, {"alerts": [item]}, DIRECTORY, NOW)
+    found = parse_push(PLAIN, {"alerts": [item]}, DIRECTORY, NOW)
 
     assert (found.signals, found.unreadable) == ((), 1)
 
@@ -219,7 +222,7 @@ def test_what_cannot_be_read_is_counted_and_nothing_else(item):
     ],
 )  # fmt: skip
 def test_a_port_that_cannot_be_read_is_counted(item):
-    found = told(PLAIN, {"ports": [{"node": "su0-n01", **item}]}, DIRECTORY, NOW)
+    found = parse_push(PLAIN, {"ports": [{"node": "su0-n01", **item}]}, DIRECTORY, NOW)
 
     assert (found.ports, found.unreadable) == ((), 1)
 
@@ -227,7 +230,7 @@ def test_a_port_that_cannot_be_read_is_counted(item):
 def test_a_flood_is_cut():
     body = {"alerts": [{"id": "a", "node": "su0-n01"}] * 10_000}
 
-    assert len(told(PLAIN, body, DIRECTORY, NOW).signals) == ITEMS_MAX
+    assert len(parse_push(PLAIN, body, DIRECTORY, NOW).signals) == ITEMS_MAX
 
 
 def test_ordinary_sources_revoke_nothing():
@@ -250,5 +253,5 @@ bodies = st.recursive(
 @given(bodies)
 def test_no_body_raises(body):
     for source in (PLAIN, ALERTMANAGER):
-        told(source, body, DIRECTORY, NOW)
-        told(source, {"alerts": [body], "ports": [body]}, DIRECTORY, NOW)
+        parse_push(source, body, DIRECTORY, NOW)
+        parse_push(source, {"alerts": [body], "ports": [body]}, DIRECTORY, NOW)

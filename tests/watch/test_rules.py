@@ -51,7 +51,7 @@ def seen(*components: tuple[str, str, str | None], devices: tuple[Device, ...] =
     ],
 )
 def test_a_version_that_differs_is_drift_and_one_that_is_not_shown_is_none(component, targets):
-    found = watch_rules.drift(certificate(), seen(component))
+    found = watch_rules.find_drift(certificate(), seen(component))
 
     assert [f.target for f in found] == targets
 
@@ -68,7 +68,9 @@ def test_a_version_that_differs_is_drift_and_one_that_is_not_shown_is_none(compo
     ],
 )
 def test_another_serial_in_a_slot_is_a_swap(device, targets):
-    assert [f.target for f in watch_rules.swaps(certificate(), seen(devices=(device,)))] == targets
+    assert [
+        f.target for f in watch_rules.find_swaps(certificate(), seen(devices=(device,)))
+    ] == targets
 
 
 @pytest.mark.parametrize(
@@ -88,8 +90,8 @@ def test_a_node_that_serves_without_a_certificate_is_told():
 def test_a_bmc_is_silent_from_its_last_answer_or_from_when_it_was_first_asked():
     heard = {"host": NOW - 10, "DPU_0": NOW - 1800, "DPU_1": 0.0}
 
-    early = watch_rules.silent(heard, NOW - 1700, NOW, 1800)
-    late = watch_rules.silent(heard, NOW - 1800, NOW, 1800)
+    early = watch_rules.find_silent_bmcs(heard, NOW - 1700, NOW, 1800)
+    late = watch_rules.find_silent_bmcs(heard, NOW - 1800, NOW, 1800)
 
     assert [f.target for f in early] == []
     assert [f.target for f in late] == ["DPU_0", "DPU_1"]
@@ -164,7 +166,7 @@ def test_rocet_counters_are_held_against_the_fleet():
     rates = {(f"n{i}", "rail0"): {"out_of_sequence": 0.2} for i in range(9)}
     rates["bad", "rail0"] = {"out_of_sequence": 40.0}
 
-    found = watch_rules.rocet(rates)
+    found = watch_rules.find_rocet_outliers(rates)
 
     assert [node for node, each in found.items() if each] == ["bad"]
     assert found["bad"][0].id == "Rocet.out_of_sequence"
@@ -174,8 +176,8 @@ def test_a_busy_fleet_and_a_small_one_blame_nobody():
     busy = {(f"n{i}", "rail0"): {"out_of_sequence": 40.0} for i in range(10)}
     small = {("n0", "r"): {"out_of_sequence": 0.0}, ("n1", "r"): {"out_of_sequence": 99.0}}
 
-    assert not any(watch_rules.rocet(busy).values())
-    assert not any(watch_rules.rocet(small).values())
+    assert not any(watch_rules.find_rocet_outliers(busy).values())
+    assert not any(watch_rules.find_rocet_outliers(small).values())
 
 
 def test_rates_are_of_one_boot_and_never_negative():

@@ -12,7 +12,7 @@ def filter_rows(rows: list[dict[str, Any]], where: str, fields: list[str]) -> li
     from provisioner.planning.campaigns.select_expression import parse
 
     expression = parse(where, fields, "--where")
-    return [r for r in rows if expression.matches({f: _facts(r.get(f)) for f in fields})]
+    return [r for r in rows if expression.matches_facts({f: _facts(r.get(f)) for f in fields})]
 
 
 def _facts(value: Any) -> tuple[str, ...]:

@@ -72,12 +72,12 @@ def verify_bundle(
     """
     keys = _keys(key)
     try:
-        members = archive.unpack(_read(file))
+        members = archive.unpack_bundle(_read(file))
         envelope = archive.envelope_of(members)
     except NotABundle as error:
         raise InputError(str(file), "", str(error), "Write it with `case bundle`.") from None
     wrong = ["no trusted key signed it"] if not signed(envelope, keys) else []
-    wrong += archive.objections(members, envelope.payload)
+    wrong += archive.list_bundle_objections(members, envelope.payload)
     for line in wrong:
         typer.echo(f"{file}: {line}", err=True)
     if wrong:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from provisioner.model.input_error import InputError
 from provisioner.planning.intake import examination as judge
 from provisioner.planning.intake.examination import Examined
-from provisioner.planning.watch.membership import Joined, differences
+from provisioner.planning.watch.membership import Joined, find_differences
 from provisioner.store.database.postgres import extra_missing, is_postgres, postgres_url, shown
 
 AREA = "daemons"
@@ -39,7 +39,7 @@ def _compared(
 ) -> tuple[Examined, ...]:
     found = []
     for member in members:
-        apart = differences(newest, member)
+        apart = find_differences(newest, member)
         if apart:
             detail = f"works by another {', '.join(apart)} than {newest.id}, which joined last"
             remedy = "Give it the same version, matrix, overlays and settings; restart it."

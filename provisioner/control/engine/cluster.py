@@ -193,9 +193,9 @@ class Cluster:
         members = await self._sure(self._threads.at_desk(self._seat.members))
         peers = [m for m in members if m.id != self.id]
         now = self._now()
-        if why := membership.outdated(self._seat.joined, peers, now):
+        if why := membership.find_end_reason(self._seat.joined, peers, now):
             self._lost(why)
-        before, self.mixed = self.mixed, membership.mixed(self._seat.joined, peers)
+        before, self.mixed = self.mixed, membership.describe_mixed_peers(self._seat.joined, peers)
         process_scope.get_scope().notices["daemons"] = self.mixed
         if self.mixed != before:
             for words in self.mixed or ("all daemons work by the same",):

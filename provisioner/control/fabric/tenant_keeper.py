@@ -97,7 +97,7 @@ class TenantKeeper:
         """More nodes, other units, neighbours, storage or quota."""
         async with self._turn:
             rows, nodes = await self._store.tenants(), await self._store.nodes()
-            made = requests.change(asked, rows, nodes, await self._fabric())
+            made = requests.change_tenant(asked, rows, nodes, await self._fabric())
             return await self._carry_out(("change", by), made, rows, dry_run=dry_run)
 
     async def shrink(
@@ -112,7 +112,7 @@ class TenantKeeper:
         """Fewer nodes; what was released is drained, fenced and erased by the nodes' journey."""
         async with self._turn:
             rows, nodes = await self._store.tenants(), await self._store.nodes()
-            found = requests.shrink(name, to, leaving, rows, nodes, self._clock.now())
+            found = requests.shrink_tenant(name, to, leaving, rows, nodes, self._clock.now())
             if isinstance(found, tuple):
                 return Answer(blockers=found)
             asked, made = ("shrink", by), found.tenant

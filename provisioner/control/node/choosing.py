@@ -17,7 +17,7 @@ from provisioner.planning.certification.check_selection import (
     select_checks,
 )
 from provisioner.planning.certification.gates import DAY_S, count_days_since_proof
-from provisioner.planning.repair.offenders import beyond
+from provisioner.planning.repair.offenders import select_deeper_checks
 from provisioner.ports import Store
 from provisioner.settings import Settings
 
@@ -61,4 +61,6 @@ async def choose(
     if not deeper:
         return select_checks(change, checks.ALL, policy, standing)
     change = change_since(last, inventory, turnover=turnover, suspect=True)
-    return beyond(change, checks.ALL, policy, standing, limit_s=settings.repair_deeper_limit_s)
+    return select_deeper_checks(
+        change, checks.ALL, policy, standing, limit_s=settings.repair_deeper_limit_s
+    )

@@ -34,7 +34,7 @@ from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.repair import remedies, remedy_steps
 from provisioner.planning.repair.diagnosis import diagnose
-from provisioner.planning.repair.part_names import at_missing, gone_of, named, of_missing
+from provisioner.planning.repair.part_names import at_missing, gone_of, locate_fault, of_missing
 from provisioner.planning.repair.remedies import Later, Limits, People, Try
 from provisioner.ports import AlertBook, PortError, StaleWrite
 from provisioner.ports.cases import CaseBook
@@ -122,12 +122,12 @@ class Mender:
             **await self._evidence.names(node, inventory, found),
         }
         placed = at_missing(faults.values(), gone, inventory)
-        seen = tuple(named(f, names) for f in placed)[: policy.FAULTS_MAX]
+        seen = tuple(locate_fault(f, names) for f in placed)[: policy.FAULTS_MAX]
         tries = case.tries
         if tried is not None:
             tries = (
                 *case.tries[:-1],
-                remedies.measured(tried, policy.keys(seen), now, well=False),
+                remedies.measure_try(tried, policy.list_keys(seen), now, well=False),
             )
         told = diagnose(seen, inventory, gone=gone)
         changed = case.enter_stage(
@@ -169,7 +169,7 @@ class Mender:
         start = diagnose(case.faults, await self._store.inventory(node.id)).start
         earlier = [c for c in await self._book.cases(node.id, CASES_MAX) if c.id != case.id]
         past = [t for c in earlier for t in c.tries]
-        chosen = remedies.choose(case, start, past, self._limits, now)
+        chosen = remedies.choose_remedy(case, start, past, self._limits, now)
         if self._hopeless(case):
             work = f"It fails again and again (score {case.score:g}): retire or replace the node."
             chosen = People(rung=None, suspect=case.suspects[0], attempt=0, work=work)
@@ -188,7 +188,7 @@ class Mender:
                     kind=chosen.suspect.kind,
                     attempt=chosen.attempt,
                     started_at=now,
-                    before=policy.keys(case.faults),
+                    before=policy.list_keys(case.faults),
                 )
                 note = f"{tried.remedy} for {tried.kind} {tried.part}: {chosen.rung.why}"
                 began = case.enter_stage(Stage.REMEDY, now, tries=(*case.tries, tried), note=note)
@@ -224,7 +224,7 @@ class Mender:
                 kind=chosen.suspect.kind,
                 attempt=chosen.attempt,
                 started_at=now,
-                before=policy.keys(case.faults),
+                before=policy.list_keys(case.faults),
             )
             tries = (*tries, asked)
         # one ticket for each case: whoever is asked again is asked there
@@ -275,11 +275,11 @@ class Mender:
         """Carry out what the remedy consists of; why it was not done, or ""."""
         inventory = await self._store.inventory(node.id)
         words = f"{case.id} {tried.remedy} try {len(case.tries)}"
-        steps = remedy_steps.steps(tried, words, node, inventory, self._matrix)
+        steps = remedy_steps.plan_steps(tried, words, node, inventory, self._matrix)
         if isinstance(steps, str):
             return steps
         for step in steps:
-            done = remedy_steps.latest(await self._store.entries(node.id), step)
+            done = remedy_steps.find_latest(await self._store.entries(node.id), step)
             if done is not None and done.status is ActionStatus.CONFIRMED:
                 continue  # before we were interrupted
             if done is not None and done.status is ActionStatus.FAILED:

@@ -26,7 +26,11 @@ from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.path.history import build_history
 from provisioner.planning.path.planner import plan
 from provisioner.planning.release import handover
-from provisioner.planning.release.entitlement import find_trespasses, foreign, is_stranger
+from provisioner.planning.release.entitlement import (
+    find_foreign_service,
+    find_trespasses,
+    is_stranger,
+)
 from provisioner.planning.release.port_isolation import placement_of
 from provisioner.planning.repair.case_policy import waits_for
 from provisioner.ports import AlertBook
@@ -91,7 +95,11 @@ class Observer:
         """
         stored = await self._store.node(node.id)
         if stored is None or not handover.is_unchanged(node, stored):
-            return (handover.changed(node.id, "its state, tenant or certificate is another now"),)
+            return (
+                handover.make_changed_blocker(
+                    node.id, "its state, tenant or certificate is another now"
+                ),
+            )
         return await self._objections(node, vrf, await self._store.inventory(node.id))
 
     async def standing(self, node: Node, vrf: str) -> ReleaseConditions | tuple[Blocker, ...]:
@@ -108,10 +116,14 @@ class Observer:
     ) -> tuple[Blocker, ...]:
         certificate = await self._store.certificate(node.certificate)
         if certificate is None or inventory is None:
-            return (handover.changed(node.id, "its certificate or its inventory is not stored"),)
+            return (
+                handover.make_changed_blocker(
+                    node.id, "its certificate or its inventory is not stored"
+                ),
+            )
         now = self._clock.now()
         tenants = {t.name: t.vrf for t in await self._store.tenants()}
-        return handover.objections(
+        return handover.list_handover_objections(
             node,
             certificate,
             inventory,
@@ -156,7 +168,11 @@ class Observer:
         read = await self._tenancy.read(node.ports)
         if isinstance(read, Blocker):
             return view.model_copy(update={"unseen": (*view.unseen, read)})
-        if node.state is State.INTAKE and is_stranger(node) and (no := foreign(node, read)):
+        if (
+            node.state is State.INTAKE
+            and is_stranger(node)
+            and (no := find_foreign_service(node, read))
+        ):
             return view.model_copy(update={"foreign": no})
         placement, vrf = placement_of(node.ports, read)
         vrf_of = {t.name: t.vrf for t in await self._store.tenants()}
@@ -195,7 +211,7 @@ class Observer:
         return profile.match.devices.get(DeviceKind.STORAGE.value, 0) if profile else 0
 
     def _owed(self, node: Node) -> tuple[Blocker, ...]:
-        return erasure.owed(node, self._erasure)
+        return erasure.require_erasure(node, self._erasure)
 
     async def _without_system(self, node: Node, operation: str, view: View) -> View:
         """A host in the maintenance image: its system comes first, all else when it is up."""

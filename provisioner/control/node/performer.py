@@ -230,7 +230,7 @@ class Performer:
         await self._record_fence(hold, fenced, event)
         if node.state is State.DRAINING or node.taken:
             return ()  # it was a customer's by our own record, or a person knows of it
-        return entitlement.trespass(trespass)
+        return entitlement.list_trespasses(trespass)
 
     async def _record_fence(self, hold: Hold, node: Node, event: PortsFenced) -> None:
         """Write row and journal; where the row is stale, the journal still keeps what was done."""

@@ -11,7 +11,7 @@ from provisioner.model.events.node_events import NodeNotSanitized, NodeSanitized
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.erasure.drives import list_erased
-from provisioner.planning.erasure.erasure import sanitized
+from provisioner.planning.erasure.erasure import list_unsanitized
 from provisioner.ports import Store
 
 
@@ -30,7 +30,7 @@ async def sanitize(
     if isinstance(erased, Blocker):
         return (erased,)
     node, report = erased
-    problems = sanitized(report, eraser.policy)
+    problems = list_unsanitized(report, eraser.policy)
     digest = await store.put_evidence(report.model_dump_json())
     changes: dict[str, object] = {"erasure": digest, "note": "sanitized", "served": ""}
     if problems:

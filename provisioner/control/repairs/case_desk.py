@@ -130,7 +130,7 @@ class CaseDesk:
         standing = await self._standing(node)
         classes = [c for a in standing for c in a.classifications]
         chosen = service or policy.service_for(classes, origin, self.policy)
-        case = policy.opened(
+        case = policy.open_case(
             node,
             number=1 + max((int(c.id.rpartition("-c")[2]) for c in earlier), default=0),
             origin=origin,
@@ -146,7 +146,7 @@ class CaseDesk:
         if work:
             ticket = Ticket(opened_at=now, work=work)
             case = case.enter_stage(Stage.HARDWARE, now, note=work, ticket=ticket)
-        score = offenders.score(node.id, [*earlier, case], now, self.offenders)
+        score = offenders.compute_score(node.id, [*earlier, case], now, self.offenders)
         deeper = score.advice is not offenders.Advice.NOTHING
         case = joining.add_weighed(case, policy.opening_alerts(standing))
         case = case.model_copy(update={"score": score.score, "deeper": deeper})
@@ -209,11 +209,13 @@ class CaseDesk:
     async def defer(self, case: Case, until: float, by: str) -> Case | str:
         """The tenant needs more time."""
         now = self._clock.now()
-        changed = policy.deferred(case, until, self.policy, now)
+        changed = policy.defer_drain(case, until, self.policy, now)
         if isinstance(changed, str):
             return changed
         kind = "maintenance" if case.origin is Origin.MAINTENANCE else "failure"
-        told = policy.notice(changed, kind, f"Node {case.node} is taken back later.", now, until)
+        told = policy.make_notice(
+            changed, kind, f"Node {case.node} is taken back later.", now, until
+        )
         event = CaseDeferred(about=case.node, case=case.id, until=until, by=by)
         return await self.book.save_case(changed, notices=[told], events=[event], now=now)
 
@@ -233,7 +235,7 @@ class CaseDesk:
         if case.stage is not Stage.RETURNING:
             return case.stage is Stage.HARDWARE
         node = await self._store.node(case.node)
-        return node is not None and policy.incurable(case, node)
+        return node is not None and policy.is_incurable(case, node)
 
     async def returned(self, case: Case, by: str, work: str) -> Case | str:
         """People are done: the node is to be taken in as a stranger."""
@@ -296,7 +298,7 @@ class CaseDesk:
         if case.stage is Stage.OPENED and case.service is not Service.CUT_OFF:
             changes |= {"service": Service.DRAIN, "drain_at": at}
         words = f"Node {case.node} is retired: {why}"
-        told = [policy.notice(case, "retirement", words, now, at)] if case.tenant else []
+        told = [policy.make_notice(case, "retirement", words, now, at)] if case.tenant else []
         event = CaseRetirementPlanned(
             about=case.node, case=case.id, at=at, by=by, why=why, disks=disks
         )
@@ -315,7 +317,7 @@ class CaseDesk:
                 ending, "closed"
             )
             words = f"Node {case.node}: the case is closed ({ending.value}): {why}"
-            told = [policy.notice(case, kind, words, now)]
+            told = [policy.make_notice(case, kind, words, now)]
         return await self.book.save_case(
             closed(case, ending, now, why), notices=told, events=[event], now=now
         )

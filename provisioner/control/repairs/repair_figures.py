@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.planning.repair.repair_report import RepairReport, report
+from provisioner.planning.repair.repair_report import RepairReport, make_report
 from provisioner.ports.cases import CaseBook
 
 PAGE = 1000  # rows of the journal at a time
@@ -22,4 +22,4 @@ async def figures(book: CaseBook, since: float, until: float) -> RepairReport:
     while page := await book.tenancy(after, PAGE):
         rows += page
         after = int(page[-1]["seq"])
-    return report(await book.cases(limit=CASES_MAX), rows, since, until)
+    return make_report(await book.cases(limit=CASES_MAX), rows, since, until)

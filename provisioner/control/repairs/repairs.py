@@ -76,7 +76,7 @@ class Repairs:
             return {}
         now, overrides = self._clock.now(), await self._alerts.overrides()
         found: dict[str, list[Alert]] = {}
-        for alert in alert_rules.effective(await self._alerts.alerts(), overrides, now):
+        for alert in alert_rules.list_effective(await self._alerts.alerts(), overrides, now):
             found.setdefault(alert.node, []).append(alert)
         return found
 
@@ -96,7 +96,9 @@ class Repairs:
                 work=found[0].unblock,
             )
             return
-        if node.state is State.QUARANTINED and policy.faulty(node, self._settings.remedies_max):
+        if node.state is State.QUARANTINED and policy.is_repairable(
+            node, self._settings.remedies_max
+        ):
             first = node.blockers[0]
             checked = first.reason in (Reason.CHECK_FAILED, Reason.CABLING, Reason.FABRIC)
             origin = Origin.CHECK if checked else Origin.WORK
@@ -177,7 +179,7 @@ class Repairs:
         # else people were faster than this loop: it is taken in from `repairing`
         if case.stage in _BACK and node.entered_at > case.stages[-1].at:
             now = self._clock.now()
-            if policy.incurable(case, node):
+            if policy.is_incurable(case, node):
                 if case.note != (words := str(node.blockers[0])[:500]):
                     changed = case.model_copy(update={"note": words})
                     await self.desk.book.save_case(changed, now=now)
@@ -188,7 +190,7 @@ class Repairs:
 
     async def _repairing(self, case: Case, node: Node) -> None:
         """Its driver rests while the case waits; here it is called again."""
-        if policy.waits(case, self._clock.now()):
+        if policy.has_to_wait(case, self._clock.now()):
             return
         if any(b.reason is Reason.OUR_BUG for b in node.blockers):
             return  # parked: a person looks at it first
@@ -242,7 +244,7 @@ class Repairs:
         now, trying = self._clock.now(), case.trying
         tries = case.tries
         if trying is not None:
-            tries = (*case.tries[:-1], remedies.measured(trying, (), now, well=True))
+            tries = (*case.tries[:-1], remedies.measure_try(trying, (), now, well=True))
         people = any(t.remedy in (RemedyKind.RESEAT, RemedyKind.REPLACE) for t in tries[-1:])
         rerun = tries[-1:] and tries[-1].remedy is RemedyKind.RERUN
         ending = Ending.REPAIRED if people else Ending.NO_FAULT if rerun else Ending.CURED
@@ -258,7 +260,7 @@ class Repairs:
         if case.tenant:
             kind = "retirement" if ending is Ending.RETIRED else "returned"
             words = f"Node {node.id}: {why} ({ending.value})."
-            told = [policy.notice(case, kind, words, now)]
+            told = [policy.make_notice(case, kind, words, now)]
         event = CaseClosed(about=node.id, case=case.id, ending=ending, why=why)
         await self.desk.book.save_case(
             closed(case, ending, now, why), notices=told, events=[event], now=now

@@ -100,7 +100,7 @@ class Ticketing:
         if ticket is None:
             return True
         led_done = not ticket.led or self._gave_up(ticket.led_problem)
-        told = self._system is None or ticket_words.wanted(case) in ("", ticket.told)
+        told = self._system is None or ticket_words.identify_wanted(case) in ("", ticket.told)
         return case.stage is not Stage.HARDWARE and led_done and (told or self._spent(ticket))
 
     async def _advance(self, case: Case, kept: _Kept) -> None:
@@ -164,7 +164,7 @@ class Ticketing:
     async def _tell(self, case: Case, node: Node, wait: _Wait, system: TicketSystem) -> None:
         ticket, now = case.ticket, self._clock.now()
         assert ticket is not None
-        wanted = ticket_words.wanted(case)
+        wanted = ticket_words.identify_wanted(case)
         if not wanted or (wanted == ticket.told and ticket.asked == ticket.told):
             return
         certain = ticket.asked == ticket.told  # nothing was under way that may have arrived
@@ -189,7 +189,7 @@ class Ticketing:
         self, case: Case, node: Node, system: TicketSystem, *, look: bool
     ) -> TicketRef:
         inventory = await self._store.inventory(node.id)
-        said = ticket_words.message(case, node, inventory, self._settings.site)
+        said = ticket_words.make_message(case, node, inventory, self._settings.site)
         if look:
             found = await system.look(said.id)
             if found.certain and found.ref is not None:

@@ -42,9 +42,9 @@ class AlertKeeper:
             changed: dict[tuple[str, str, str], Alert] = {}
             for said in signals:
                 standing = {k: a for k, a in {**known, **changed}.items() if a.active}
-                signal = rules.bounded(standing, said)
+                signal = rules.bound_signal(standing, said)
                 key = (signal.node, signal.id, signal.target)
-                new = rules.applied(changed.get(key) or known.get(key), signal)
+                new = rules.apply_signal(changed.get(key) or known.get(key), signal)
                 if new is not None:
                     changed[key] = new
             return await self._write(node, known, tuple(changed.values()))
@@ -60,7 +60,7 @@ class AlertKeeper:
             for source, found in seen.items():
                 signals = [signal_of(one, node, source, now) for one in found]
                 all_ = tuple({**known, **changed}.values())
-                changed |= {a.key: a for a in rules.levelled(all_, source, signals, now)}
+                changed |= {a.key: a for a in rules.level_source(all_, source, signals, now)}
             return await self._write(node, known, tuple(changed.values()))
 
     async def tidy(self, nodes: Mapping[str, Node]) -> None:
@@ -79,9 +79,9 @@ class AlertKeeper:
             issued = await self._issued_at(node)
             changed = []
             for alert in alerts:
-                new = rules.settled(alert, now)
+                new = rules.settle_flapping(alert, now)
                 if new is None and issued is not None:
-                    new = rules.superseded(alert, issued, now)
+                    new = rules.supersede_alert(alert, issued, now)
                 changed += [new] if new is not None else []
             if changed:
                 async with self._lock(name):
@@ -111,7 +111,7 @@ class AlertKeeper:
         now = self._clock.now()
         overrides = await self.book.overrides()
         standing = await self.book.alerts()
-        return frozenset(a.node for a in standing if rules.held((a,), overrides, now))
+        return frozenset(a.node for a in standing if rules.is_held((a,), overrides, now))
 
     async def _issued_at(self, node: Node | None) -> float | None:
         if node is None or not node.certificate:
@@ -146,7 +146,7 @@ async def revoking(
     if book is None or not any(set(a.classifications) & rules.REVOKING for a in alerts if a.active):
         return over
     overrides: Sequence[Override] = await book.overrides(node.id)
-    return (*rules.revoking(alerts, overrides, certificate.issued_at, now), *over)
+    return (*rules.list_revocations(alerts, overrides, certificate.issued_at, now), *over)
 
 
 def _describe(old: Alert | None, new: Alert) -> AlertRaised | AlertCleared | None:

@@ -65,7 +65,7 @@ class PortWatch:
             return
         if losses and losses[-1].up_at is None:
             return  # it is down: how often it came and went meanwhile makes no difference
-        changes = watch_rules.growth((looks[-1], report.counters), "carrier_changes") or 0
+        changes = watch_rules.compute_growth((looks[-1], report.counters), "carrier_changes") or 0
         shown = int(report.link == "down")
         hidden = min(max(0, changes - shown) // 2, LOSSES_KEPT)
         kept = self._losses.setdefault(key, deque(maxlen=LOSSES_KEPT))
@@ -101,6 +101,6 @@ class PortWatch:
             found[node] += watch_rules.stuck_queue(port, seen)
             if rate := watch_rules.per_second(seen):
                 rates[node, port] = rate
-        for node, more in watch_rules.rocet(rates).items():
+        for node, more in watch_rules.find_rocet_outliers(rates).items():
             found[node] += more
         return found

@@ -23,7 +23,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.release import GateCheck, RowVerdict
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.lifecycle import operator_requests as requests
-from provisioner.planning.release.port_isolation import misplaced
+from provisioner.planning.release.port_isolation import find_misplaced_ports
 from provisioner.planning.watch.watch_rules import Found
 from provisioner.ports import StaleWrite
 
@@ -97,7 +97,7 @@ class ReleaseWatch:
         if isinstance(read, Blocker):
             await self._tell(node, [_found("PortsUnread", read.subject, read.detail, unread=True)])
             return
-        elsewhere = misplaced(node.ports, read, node.vrf)
+        elsewhere = find_misplaced_ports(node.ports, read, node.vrf)
         if elsewhere:
             await self._take_back(node, elsewhere, mixed=True)
             return

@@ -238,7 +238,7 @@ class Watcher:
         now = self.looked[node.id] = self._clock.now()
         heard = {b.name: turns.heard.get(b.name, 0.0) for b in asked}
         limit_s = self._settings.watch_silent_s
-        level["watch.silent"] = watch_rules.silent(heard, turns.began_at, now, limit_s)
+        level["watch.silent"] = watch_rules.find_silent_bmcs(heard, turns.began_at, now, limit_s)
         certificate = await self._store.certificate(node.certificate) if node.certificate else None
         revoked = certificate is not None and await self._store.revoked(certificate.id)
         level["watch.age"] = watch_rules.certificate_age(certificate, now, revoked=revoked)
@@ -268,9 +268,9 @@ class Watcher:
             seen = await self._swept(node, bmc, turns, parts=parts)
             if seen is None:
                 continue
-            level[f"watch.versions/{bmc.name}"] = watch_rules.drift(certificate, seen)
+            level[f"watch.versions/{bmc.name}"] = watch_rules.find_drift(certificate, seen)
             if parts:
-                level[f"watch.parts/{bmc.name}"] = watch_rules.swaps(certificate, seen)
+                level[f"watch.parts/{bmc.name}"] = watch_rules.find_swaps(certificate, seen)
             if bmc.kind == "host":
                 level |= self._find_lost(turns, bmc, certificate, seen, parts=parts)
         grown = await self.keeper.report(node.id, told)
@@ -293,7 +293,7 @@ class Watcher:
             return {}
         lost = lost_parts.find_lost(certificate, seen)
         turns.lost = {part: turns.lost.get(part, now) for part in lost}
-        standing, pending = lost_parts.confirm(lost, turns.lost, now)
+        standing, pending = lost_parts.confirm_losses(lost, turns.lost, now)
         if pending:
             turns.sweep_at = turns.parts_at = now + lost_parts.CONFIRM_S
             return {}

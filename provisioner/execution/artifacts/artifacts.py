@@ -15,7 +15,7 @@ from aiohttp import web
 
 from provisioner.execution.artifacts.boot_images import BootTickets, find_slots, serve_ticket
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.watch.outside_files import unnamed
+from provisioner.planning.watch.outside_files import make_unnamed_blocker
 from provisioner.ports import Secret
 
 CHUNK_BYTES = 1024 * 1024
@@ -41,7 +41,7 @@ class Artifacts:
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
         """The verified file, or why it may not be used. The digest is computed once per file."""
         if not name:
-            return unnamed(name)
+            return make_unnamed_blocker(name)
         path = self.directory / name
         stat = _file_stat(path) if Path(name).name == name else None
         if stat is None:

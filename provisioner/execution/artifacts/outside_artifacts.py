@@ -55,8 +55,8 @@ class OutsideArtifacts(Artifacts):
 
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
         """The verified file here; fetched once, whoever asks for it and how many."""
-        if not judge.plain(name):
-            return judge.unnamed(name)
+        if not judge.is_plain_name(name):
+            return judge.make_unnamed_blocker(name)
         found = await super().resolve(name, sha256)
         if isinstance(found, Path):
             return found
@@ -64,7 +64,7 @@ class OutsideArtifacts(Artifacts):
         if isinstance(sight, Blocker):
             return sight
         if sha256 and sight.sha256 != sha256:
-            return judge.wrong(name, self.pull_url(name), sight.sha256, sha256)
+            return judge.make_wrong_content_blocker(name, self.pull_url(name), sight.sha256, sha256)
         return await super().resolve(name, sha256)
 
     async def offer(self, name: str, sha256: str) -> Blocker | None:
@@ -77,7 +77,7 @@ class OutsideArtifacts(Artifacts):
         if isinstance(sight, Blocker):
             return sight
         if sight.sha256 != wanted:
-            return judge.wrong(name, self.pull_url(name), sight.sha256, wanted)
+            return judge.make_wrong_content_blocker(name, self.pull_url(name), sight.sha256, wanted)
         return None
 
     async def renew(self, name: str, sha256: str) -> Blocker | None:
@@ -92,7 +92,7 @@ class OutsideArtifacts(Artifacts):
         """
         seen = self._seen.get(name)
         if seen is None or (sha256 and seen.sha256 != sha256):
-            return judge.exchanged(name, self.pull_url(name))
+            return judge.make_exchanged_blocker(name, self.pull_url(name))
         no = await self._changed(name, seen, doubled=False)
         if no is None and doubled:
             no = await self._changed(name, seen, doubled=True)
@@ -101,8 +101,8 @@ class OutsideArtifacts(Artifacts):
 
     async def look(self, name: str) -> FileReading | Blocker:
         """What the server has under this name, read whole if need be; nothing is kept of it."""
-        if not judge.plain(name):
-            return judge.unnamed(name)
+        if not judge.is_plain_name(name):
+            return judge.make_unnamed_blocker(name)
         return await self._joined(name, "", keep=False)
 
     def seen(self, name: str) -> FileReading | None:
@@ -122,11 +122,11 @@ class OutsideArtifacts(Artifacts):
         try:
             now = await self._server.head(name, ASK_MAX_S, doubled=doubled)
         except PortError as error:
-            return judge.withheld(name, error.reason, str(error))
+            return judge.make_withheld_blocker(name, error.reason, str(error))
         if now is None:
-            return judge.absent(name, address)
-        if not judge.still(seen, now, self._clock.now()):
-            return judge.exchanged(name, address)
+            return judge.make_absent_blocker(name, address)
+        if not judge.is_still_valid(seen, now, self._clock.now()):
+            return judge.make_exchanged_blocker(name, address)
         return None
 
     async def _joined(self, name: str, wanted: str, *, keep: bool) -> FileReading | Blocker:
@@ -144,19 +144,19 @@ class OutsideArtifacts(Artifacts):
             now = await self._server.head(name, ASK_MAX_S)
             if now is None:
                 self._seen.pop(name, None)
-                return judge.absent(name, self.pull_url(name))
+                return judge.make_absent_blocker(name, self.pull_url(name))
             seen = self._seen.get(name)
-            known = seen is not None and judge.same(seen.validators, now)
+            known = seen is not None and judge.is_same_file(seen.validators, now)
             # what is known to be wrong is not fetched again, to be thrown away again
             if seen is not None and known and (not keep or (wanted and seen.sha256 != wanted)):
                 return seen
             async with self._turns:
                 return await self._read(name, wanted, keep=keep)
         except PortError as error:
-            return judge.withheld(name, error.reason, str(error))
+            return judge.make_withheld_blocker(name, error.reason, str(error))
         except OSError as error:
             why = error.strerror or type(error).__name__
-            return judge.unkept(name, str(self.directory), why)
+            return judge.make_copy_blocker(name, str(self.directory), why)
 
     async def _read(self, name: str, wanted: str, *, keep: bool) -> FileReading | Blocker:
         """Read the whole file, and keep it if it is what is wanted. Raises PortError, OSError."""
@@ -176,7 +176,7 @@ class OutsideArtifacts(Artifacts):
             validators = await self._server.get(name, SIZE_MAX_BYTES, take)
             if validators is None:
                 self._seen.pop(name, None)
-                return judge.absent(name, self.pull_url(name))
+                return judge.make_absent_blocker(name, self.pull_url(name))
             sight = FileReading(validators=validators, sha256=digest.hexdigest(), at=at)
             if part is not None and wanted in ("", sight.sha256):
                 await asyncio.to_thread(part.keep, self.directory / name)

@@ -14,7 +14,7 @@ from provisioner.model.case import Case
 from provisioner.model.node import Node
 from provisioner.planning.repair import evidence_bundle as bundle
 from provisioner.planning.repair.evidence_bundle import BundleFile
-from provisioner.planning.repair.ticket_words import message, words
+from provisioner.planning.repair.ticket_words import make_message, render_words
 from provisioner.ports import Credentials, Store
 from provisioner.ports.cases import CaseBook
 from provisioner.store.signing import Signer
@@ -38,9 +38,9 @@ class Bundler:
         node = await self._store.node(case.node)
         secrets = await self._secrets(node)
         files, left_out = await self._files(case, node, secrets)
-        listed = bundle.manifest(case, files, left_out, self._site, now)
+        listed = bundle.render_manifest(case, files, left_out, self._site, now)
         signed = self._signer.seal(bundle.PAYLOAD, listed)
-        return await asyncio.to_thread(bundle.pack, files, signed, listed)
+        return await asyncio.to_thread(bundle.pack_bundle, files, signed, listed)
 
     async def kept(self, case: Case) -> bytes:
         """The archive that the case's ticket names; b"" if there is none."""
@@ -95,5 +95,5 @@ class Bundler:
         if inventory is not None:
             texts["inventory.json"] = inventory.model_dump_json(indent=2)
         if node is not None and case.ticket is not None:
-            texts["work.txt"] = words(message(case, node, inventory, self._site))
+            texts["work.txt"] = render_words(make_message(case, node, inventory, self._site))
         return [bundle.text_file(p, t, secrets) for p, t in sorted(texts.items())]

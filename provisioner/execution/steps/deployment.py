@@ -151,7 +151,7 @@ def _work(writing: _Writing, name: str) -> Work:
         again = await _disks(stay.site, stay.node, writing.agent)
         if isinstance(again, Blocker):
             return again
-        if moved := erasure.changed(writing.disks, again):
+        if moved := erasure.find_disk_changes(writing.disks, again):
             unblock = "Look at the node: its disks changed between two looks. Then retry it."
             return _no(stay.node, Reason.BILL_OF_MATERIALS, "; ".join(moved[:4]), unblock)
         drive = await _drive(writing)
@@ -191,7 +191,7 @@ def _work(writing: _Writing, name: str) -> Work:
 async def _disks(site: Site, node: Node, agent: AgentAddress) -> tuple[Disk, ...] | Blocker:
     limit_s = site.settings.agent_step_limit_s
     answer = await ask(site, node, agent, "provisioner_disks", {}, limit_s)
-    return answer if isinstance(answer, Blocker) else disk_answers.disks(answer, node.id)
+    return answer if isinstance(answer, Blocker) else disk_answers.parse_disks(answer, node.id)
 
 
 async def _differs(writing: _Writing) -> Blocker | None:
@@ -208,7 +208,9 @@ async def _differs(writing: _Writing) -> Blocker | None:
         return read
     asked = (writing.disk.serial, offset, length)
     if (read.serial, read.offset, read.length) != asked:
-        return disk_answers.malformed(node.id, f"it read back {read!r}, asked was {asked!r}")
+        return disk_answers.make_malformed_blocker(
+            node.id, f"it read back {read!r}, asked was {asked!r}"
+        )
     if read.sha256 == image.checked:
         return None
     detail = f"disk {read.serial} does not hold the image: {read.sha256}, not {image.checked}"
@@ -241,7 +243,7 @@ async def _drive(writing: _Writing) -> str | Blocker:
         host_key=key,
         other_macs=macs,
     )
-    return seed_drive.packed(files)
+    return seed_drive.pack_volume(files)
 
 
 async def runs(site: Site, node: Node, label: str, image: ImageFile) -> Blocker | None:
@@ -249,9 +251,9 @@ async def runs(site: Site, node: Node, label: str, image: ImageFile) -> Blocker 
     found = await run_commands(site, node, [("stamp", f"cat {STAMP}", 20.0)])
     if isinstance(found, Blocker):
         return found
-    if found["stamp"].text == deployment.stamp(label, image.sha256):
+    if found["stamp"].text == deployment.render_stamp(label, image.sha256):
         return None
-    said = disk_answers.printable(found["stamp"].text, 120) or "nothing"
+    said = disk_answers.strip_control_characters(found["stamp"].text, 120) or "nothing"
     detail = f"the system that runs says of itself: {said}"
     return _no(node, Reason.NOT_ACTIVATED, detail, "Look at the host's console and boot order.")
 

@@ -83,7 +83,7 @@ class Eraser:
             fenced_at=node.fenced_at,
             started_at=started_at,
             ended_at=self._site.clock.now(),
-            agent_version=disk_answers.printable(agent.version, 40),
+            agent_version=disk_answers.strip_control_characters(agent.version, 40),
             policy=self.policy,
             expected=expected,
             expected_count=disks_of,
@@ -103,21 +103,21 @@ class Eraser:
     async def _disks(self, node: Node, agent: AgentAddress) -> tuple[Disk, ...] | Blocker:
         limit_s = self._site.settings.agent_step_limit_s
         answer = await ask(self._site, node, agent, "provisioner_disks", {}, limit_s)
-        return answer if isinstance(answer, Blocker) else disk_answers.disks(answer, node.id)
+        return answer if isinstance(answer, Blocker) else disk_answers.parse_disks(answer, node.id)
 
     # --- disks
 
     async def _disk(self, stay: Stay, agent: AgentAddress, disk: Disk) -> ErasureRecord | Blocker:
         """Down the ladder until a method has done it."""
         tries: list[ErasureRecord] = []
-        for method in erasure.ladder(disk, self.policy):
+        for method in erasure.list_methods(disk, self.policy):
             record = await self._try(stay, agent, disk, method)
             if isinstance(record, Blocker):
                 return record
             tries.append(record)
             if record.result is Result.DONE:
                 break
-        return erasure.tried(tries) if tries else erasure.unsupported(disk)
+        return erasure.merge_tries(tries) if tries else erasure.record_unsupported(disk)
 
     async def _try(
         self, stay: Stay, agent: AgentAddress, disk: Disk, method: Method
@@ -147,7 +147,7 @@ class Eraser:
                 return answer  # the row stays open: the same job is asked again
             told = {k: arguments[k] for k in ("device", "serial")} | {"method": method.value}
             answer = {**told, "result": Result.NOT_DONE.value, "detail": answer.detail}
-        record = disk_answers.erased(answer, disk, method, started_at, clock.now())
+        record = disk_answers.record_erasure(answer, disk, method, started_at, clock.now())
         done = record.result is Result.DONE
         status = ActionStatus.CONFIRMED if done else ActionStatus.FAILED
         await stay.hold.settle(entry, status, outcome=record.model_dump_json())
@@ -164,9 +164,9 @@ class Eraser:
         off_at = on_at - off_s if row is not None else 0.0
         wanted_s = self._site.settings.memory_off_s
         gpus = stay.inventory.devices_of(DeviceKind.GPU)
-        records = [erasure.memory(Holder.HOST_MEMORY, "host", off_at, on_at, wanted_s)]
+        records = [erasure.record_memory(Holder.HOST_MEMORY, "host", off_at, on_at, wanted_s)]
         records += [
-            erasure.memory(Holder.GPU_MEMORY, g.slot, off_at, on_at, wanted_s).model_copy(
+            erasure.record_memory(Holder.GPU_MEMORY, g.slot, off_at, on_at, wanted_s).model_copy(
                 update={"serial": g.serial or "", "model": g.model or ""}
             )
             for g in gpus

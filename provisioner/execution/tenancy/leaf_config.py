@@ -15,8 +15,8 @@ from urllib.parse import quote
 from provisioner.execution.actions.leaf_turns import turn
 from provisioner.execution.actions.once import blocked
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.tenancy.vrf_difference import LeafChange, missing, proved
-from provisioner.planning.tenancy.vrf_obstacles import Path, SeenLeaf, at, occupied
+from provisioner.planning.tenancy.vrf_difference import LeafChange, find_missing_tree, find_unproved
+from provisioner.planning.tenancy.vrf_obstacles import Path, SeenLeaf, list_occupied, read_subtree
 from provisioner.ports import Call, Clock, Malformed, PortError, SwitchAddress, SwitchTransport
 from provisioner.ports.reply_words import status_words
 from provisioner.settings import Settings
@@ -72,7 +72,7 @@ class LeafConfig:
                 await self._clock.sleep(self._limits.switch_poll_s * 2**attempt)
             try:
                 seen = await self._look()
-                if inside := tuple(occupied(seen, change.absent)):
+                if inside := tuple(list_occupied(seen, change.absent)):
                     return inside
                 rest = _rest(change, seen.applied)
                 if not rest.empty:
@@ -123,7 +123,7 @@ class LeafConfig:
         async def holds() -> bool:
             nonlocal left
             seen = await self._look(change.present)
-            left = proved(change, seen)
+            left = find_unproved(change, seen)
             if not left and not _rest(change, seen.applied).empty:
                 left = (self._no(Reason.ISOLATION, "what was applied is not there").blocker,)
             return not left
@@ -169,7 +169,7 @@ class LeafConfig:
         address = await self._address()
         reply = await self._transport.request(address, Call("GET", path, timeout_s=REQUEST_S))
         answer = reply.json() if reply.status == 200 else {}  # 404: no EVPN in it
-        vnis = at(answer, ("vni",))
+        vnis = read_subtree(answer, ("vni",))
         return frozenset(map(str, vnis))
 
     async def _get(self, path: str) -> Any:
@@ -206,8 +206,8 @@ class LeafConfig:
 
 def _rest(change: LeafChange, applied: Mapping[str, Any]) -> LeafChange:
     """What of a change is not there yet."""
-    unset = tuple(p for p in change.unset if p[-1] in at(applied, p[:-1]))
-    return replace(change, unset=unset, wanted=missing(change.wanted, applied))
+    unset = tuple(p for p in change.unset if p[-1] in read_subtree(applied, p[:-1]))
+    return replace(change, unset=unset, wanted=find_missing_tree(change.wanted, applied))
 
 
 def _at_revision(path: Path, revision: str) -> str:

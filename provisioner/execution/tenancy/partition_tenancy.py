@@ -21,7 +21,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.port_label import PortLabel
 from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
-from provisioner.planning.release.port_isolation import misplaced
+from provisioner.planning.release.port_isolation import find_misplaced_ports
 from provisioner.ports import Isolation, Member, Store
 from provisioner.switches.cumulus_filter import Door
 
@@ -139,7 +139,7 @@ class PartitionTenancy(Tenancy):
         placements = await self.read(ports)
         if isinstance(placements, Blocker):
             return MoveOutcome((), moved.revisions, (*blockers, placements))
-        blockers = blockers or list(misplaced(ports, placements, vrf))
+        blockers = blockers or list(find_misplaced_ports(ports, placements, vrf))
         return MoveOutcome(
             placements, moved.revisions, tuple(blockers), persisted=not blockers and moved.persisted
         )

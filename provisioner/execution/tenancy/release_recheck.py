@@ -84,7 +84,7 @@ class Rechecks:
         heard = release_cables.heard_by(leaves)
         others = await store.nodes()
         ends = lldp.read_ends(told)
-        return (*rows, *release_cables.rows(node, others, inventory, ends, heard))
+        return (*rows, *release_cables.judge_cables(node, others, inventory, ends, heard))
 
     async def cables(self, node: Node, heard: Heard) -> tuple[Miscabling, ...]:
         """What both ends contradict the plan in; an end that is silent contradicts nothing.
@@ -96,8 +96,8 @@ class Rechecks:
         ends = None if isinstance(told, Blocker) else lldp.read_ends(told)
         known = await self._store.inventory(node.id) or Inventory(node=node.id, vendor="")
         others = await self._store.nodes()
-        found = release_cables.faults(node, others, known, ends, heard)
-        return release_cables.contradicted(found, [o.id for o in others])
+        found = release_cables.find_cable_faults(node, others, known, ends, heard)
+        return release_cables.select_observed_faults(found, [o.id for o in others])
 
 
 ROWS = (GateCheck.NIC_SETTINGS, GateCheck.NIC_ERRORS, GateCheck.CABLES)

@@ -31,7 +31,7 @@ from provisioner.planning.release import (
 )
 from provisioner.planning.release.release_ask import GateAsk, ask_of, far_leaves, record_of
 from provisioner.planning.release.release_probes import Partners
-from provisioner.planning.release.release_proof import sealed
+from provisioner.planning.release.release_proof import seal_proof
 from provisioner.ports import Store
 
 
@@ -87,7 +87,7 @@ class Releases:
         before = records(node, seen)
         apart = await self._apart.rows(node)
         if _bad(apart):
-            kept = release_gate.blockers(apart)
+            kept = release_gate.list_gate_blockers(apart)
             return ReleaseOutcome(MoveOutcome(), began, apart, before, blockers=kept)
         moved = await self._tenancy.move(
             node.ports, vrf, look_for_leaks=False, objections=objections, node=node
@@ -104,7 +104,7 @@ class Releases:
             rows += await self._hosts(node, ask, judged.leaves)
         elif self._rechecks and any(r.check is GateCheck.CABLE for r in rows if r.bad):
             heard = release_cables.heard_by(judged.leaves)  # the other ends are asked as well
-            rows += release_cables.named(await self._rechecks.cables(node, heard))
+            rows += release_cables.make_fault_rows(await self._rechecks.cables(node, heard))
         if not _bad(rows) and objections is not None and (found := tuple(await objections())):
             return ReleaseOutcome(moved, began, rows=rows, before=before, blockers=found)
         if not _bad(rows) and settings.release_confirm_s:
@@ -119,7 +119,7 @@ class Releases:
             before=before,
             after=records(node, judged.leaves),
             watched_s=clock.now() - settled_at,
-            blockers=release_gate.blockers(rows),
+            blockers=release_gate.list_gate_blockers(rows),
         )
 
     async def watched(
@@ -132,7 +132,7 @@ class Releases:
 
     def blockers(self, rows: Sequence[GateRow]) -> tuple[Blocker, ...]:
         """The bad ones among these rows, as what keeps a node from its tenant."""
-        return release_gate.blockers(rows)
+        return release_gate.list_gate_blockers(rows)
 
     async def ask(self, node: Node, vrf: str) -> GateAsk:
         """What is asked of a node's ports in a VRF, from what is known of its tenant now."""
@@ -167,7 +167,7 @@ class Releases:
         heard = await self._tenancy.heard(node.ports)
         if not any(heard.values()):
             return ()  # it does not run yet: gate A hears it later
-        return release_cables.blockers(await self._rechecks.cables(node, heard))
+        return release_cables.make_cable_blockers(await self._rechecks.cables(node, heard))
 
     async def reclaim(self, node: Node) -> MoveOutcome:
         """Out of a customer's VRF: denied first, moved when it is quiet, or after a while.
@@ -209,8 +209,12 @@ class Releases:
         until = clock.now() + settings.release_settle_s
         while True:
             seen = await self._tenancy.look_at(leaves)
-            rows = [release_gate.unread(GateCheck.HEALTH, n) for n in leaves if n not in seen]
-            rows += [r for leaf in seen.values() for r in release_gate_routes.far(ask, leaf)]
+            rows = [
+                release_gate.make_unread_row(GateCheck.HEALTH, n) for n in leaves if n not in seen
+            ]
+            rows += [
+                r for leaf in seen.values() for r in release_gate_routes.judge_far_leaf(ask, leaf)
+            ]
             if not _bad(rows) or clock.now() >= until:
                 return tuple(rows)
             await clock.sleep(settings.switch_poll_s)
@@ -231,7 +235,7 @@ class Releases:
             rdma=settings.release_rdma,
             canaries=settings.release_rdma_canaries,
         )
-        errands = release_probes.errands(node, ask, partners)
+        errands = release_probes.plan_errands(node, ask, partners)
         if self._rechecks is None:
             rows = await probed(self._site, errands)
             return rows + _unasked(node, ROWS, "nobody looked into the host")
@@ -270,7 +274,7 @@ def proved(
         gate=outcome.rows,
         watched_s=round(outcome.watched_s, 3),
     )
-    return sealed(proof, certificate)
+    return seal_proof(proof, certificate)
 
 
 def describe_handover(proof: ReleaseProof) -> NodeReleased:

@@ -28,7 +28,12 @@ from provisioner.model.port_label import DatabaseMark, PortLabel, write_label
 from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.release.port_isolation import leak, leaks, misplaced, prefixes_of
+from provisioner.planning.release.port_isolation import (
+    find_misplaced_ports,
+    find_route_leaks,
+    make_leak_blocker,
+    prefixes_of,
+)
 from provisioner.ports import Store, SwitchAddress
 from provisioner.switches.cumulus import Move
 from provisioner.switches.cumulus_filter import Door
@@ -202,7 +207,7 @@ class Tenancy:
         if isinstance(placements, Blocker):
             return MoveOutcome((), tuple(revisions), (*blockers, placements))
         if not blockers:
-            blockers += misplaced(ports, placements, vrf)
+            blockers += find_misplaced_ports(ports, placements, vrf)
         if not blockers and look_for_leaks:
             blockers += await self._leaks(ports, prefixes, vrf)
         return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
@@ -347,5 +352,5 @@ def _leaking(
 ) -> Blocker | None:
     if isinstance(routes, Blocker):
         return routes
-    listed = leaks(prefixes, routes, vrf)
-    return leak(switch, listed) if listed else None
+    listed = find_route_leaks(prefixes, routes, vrf)
+    return make_leak_blocker(switch, listed) if listed else None

@@ -42,7 +42,7 @@ class TenantSessions:
         """
         assert tenant.number is not None
         target = Addressing(fabric.plan).get_route_target(TenantPlace(tenant.number))
-        left: Sequence[str] = [leaf.switch for leaf in fabric.concerned(tenant)]
+        left: Sequence[str] = [leaf.switch for leaf in fabric.select_leaves(tenant)]
         until = self._clock.now() + self._settings.switch_apply_limit_s
         slots = asyncio.Semaphore(LEAVES_AT_ONCE)
 
@@ -70,7 +70,7 @@ class TenantSessions:
         except (PortError, Refused) as problem:
             return (line.blocker(problem),)
         states = rules.read_states({} if sessions is None else sessions)
-        return rules.missing(tenant, switch, target, rules.read_targets(told), states)
+        return rules.find_leaf_differences(tenant, switch, target, rules.read_targets(told), states)
 
 
 async def _read(line: LeafLine, path: str) -> Any:

@@ -18,8 +18,8 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, Phase, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.tenancy.vrf_difference import LeafChange, difference, proved
-from provisioner.planning.tenancy.vrf_plan import FabricPlan, LeafPlan, desired, fabric
+from provisioner.planning.tenancy.vrf_difference import LeafChange, find_unproved, plan_leaf_change
+from provisioner.planning.tenancy.vrf_plan import FabricPlan, LeafPlan, plan_fabric, plan_trees
 from provisioner.ports import Clock, FabricDelta, FabricStep, Member, Store, SwitchAddress
 from provisioner.settings import Settings
 
@@ -58,7 +58,7 @@ class VrfIsolation:
             for component in inventory.components if inventory else ():
                 if component.kind == "switch.os" and component.version:
                     versions[node.id] = component.version
-        found = fabric(self._plan, nodes, versions)
+        found = plan_fabric(self._plan, nodes, versions)
         partitions = self._settings.isolation == "infiniband"
         return found.model_copy(update={"partitions": partitions})
 
@@ -70,7 +70,7 @@ class VrfIsolation:
         if plan.unknown:
             return FabricDelta(blockers=tuple(_unplanned(name) for name in plan.unknown))
         staying = [t for t in tenants if t.phase is not Phase.LEAVING]
-        wanted = desired(staying, plan)
+        wanted = plan_trees(staying, plan)
         managed = [t.vrf for t in tenants if t.number is not None]
         asked = [leaf for leaf in plan.leaves if leaf.switch in _asked(tenants, only, plan)]
         focus = [t.vrf for t in tenants if t.number is not None and (not only or t.name in only)]
@@ -80,12 +80,12 @@ class VrfIsolation:
             async with slots:
                 seen = await self._leaf(leaf.switch).look(focus)
             tree = wanted[leaf.switch]
-            found = difference(leaf, tree, seen, managed=managed, focus=focus)
+            found = plan_leaf_change(leaf, tree, seen, managed=managed, focus=focus)
             if not isinstance(found, LeafChange) or isinstance(seen, Blocker):
                 return found if isinstance(found, tuple) else ()
             # also where nothing is to be sent: what was applied may not be done or saved yet
-            done = found.empty and not proved(found, seen)
-            return None if done else FabricStep(leaf.switch, found.lines(), found)
+            done = found.empty and not find_unproved(found, seen)
+            return None if done else FabricStep(leaf.switch, found.render_commands(), found)
 
         found = await asyncio.gather(*map(looked, asked))
         return FabricDelta(
@@ -159,7 +159,7 @@ def _asked(tenants: Sequence[Tenant], only: Collection[str], plan: FabricPlan) -
     chosen = [t for t in tenants if t.number is not None and (not only or t.name in only)]
     if not only or any(t.phase is Phase.LEAVING or t.generation for t in chosen):
         return {leaf.switch for leaf in plan.leaves}
-    return {leaf.switch for t in chosen for leaf in plan.concerned(t)}
+    return {leaf.switch for t in chosen for leaf in plan.select_leaves(t)}
 
 
 def _port(member: Member) -> Port:

@@ -176,8 +176,8 @@ def _behind(
         key = (part.kind, part.version or "?", pin.version)
         counts[key] = counts.get(key, 0) + 1
     return tuple(
-        Behind(kind=kind, running=running, wanted=wanted, slots=slots)
-        for (kind, running, wanted), slots in sorted(counts.items())
+        Behind(kind=kind, running=running, wanted=pinned_version, slots=slots)
+        for (kind, running, pinned_version), slots in sorted(counts.items())
     )
 
 

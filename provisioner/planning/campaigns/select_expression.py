@@ -57,7 +57,7 @@ class _Term:
     pattern: re.Pattern[str]
     equal: bool
 
-    def matches(self, facts: Facts) -> bool:
+    def matches_facts(self, facts: Facts) -> bool:
         is_match = any(self.pattern.fullmatch(v) for v in facts.get(self.field, ()) or ("",))
         return is_match is self.equal
 
@@ -66,8 +66,8 @@ class _Term:
 class _Not:
     inner: _Part
 
-    def matches(self, facts: Facts) -> bool:
-        return not self.inner.matches(facts)
+    def matches_facts(self, facts: Facts) -> bool:
+        return not self.inner.matches_facts(facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class _Many:
     parts: tuple[_Part, ...]
     every: bool  # and; else or
 
-    def matches(self, facts: Facts) -> bool:
-        return (all if self.every else any)(p.matches(facts) for p in self.parts)
+    def matches_facts(self, facts: Facts) -> bool:
+        return (all if self.every else any)(p.matches_facts(facts) for p in self.parts)
 
 
 _Part = _Term | _Not | _Many
@@ -89,9 +89,9 @@ class Expression:
     text: str
     _root: _Part
 
-    def matches(self, facts: Facts) -> bool:
+    def matches_facts(self, facts: Facts) -> bool:
         """Return whether an object with these fields is selected."""
-        return self._root.matches(facts)
+        return self._root.matches_facts(facts)
 
 
 def parse(text: str, fields: Iterable[str], source: str = "--select") -> Expression:
@@ -102,7 +102,7 @@ def parse(text: str, fields: Iterable[str], source: str = "--select") -> Express
 def select(text: str, nodes: Iterable[Node], source: str = "--select") -> tuple[Node, ...]:
     """Return the nodes that an expression selects, in their order. Raises InputError."""
     expression = _node_expression(text, source)
-    return tuple(n for n in nodes if expression.matches(read_fields(n)))
+    return tuple(n for n in nodes if expression.matches_facts(read_fields(n)))
 
 
 def read_fields(node: Node) -> Facts:

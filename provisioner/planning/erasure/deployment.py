@@ -67,18 +67,18 @@ def system_first(
     """
     profiles = matrix.releases[release].profiles if release in matrix.releases else {}
     pins = profiles[profile].pins if profile in profiles else {}
-    there = inventory.find_component(HOST_OS, SLOT)
+    installed = inventory.find_component(HOST_OS, SLOT)
     if HOST_OS not in pins:
         if running:
             return None
         blank = Plan(node=inventory.node, release=release, profile=profile)
         return blank.model_copy(update={"blockers": (_no_image(inventory.node, release),)})
     pin = pins[HOST_OS]
-    if there is not None and judge_pin(HOST_OS, there.version, pin).met:
+    if installed is not None and judge_pin(HOST_OS, installed.version, pin).met:
         return None
-    if there is None and running:
+    if installed is None and running:
         return None  # it runs and its name was not readable: the planner reports that
-    if there is None:
+    if installed is None:
         bare = Component(kind=HOST_OS, slot=SLOT, version=NOTHING, source="erased")
         inventory = inventory.model_copy(update={"components": (*inventory.components, bare)})
     only = profiles[profile].model_copy(update={"pins": {HOST_OS: pin}})
@@ -106,8 +106,8 @@ def target_disk(node: Node, disks: Sequence[Disk], size: int) -> Disk | Blocker:
     """
     fitting = [d for d in disks if d.size_bytes >= size]
     if node.os_disk:
-        wanted = node.os_disk.casefold()
-        named = [d for d in disks if wanted in (d.serial.casefold(), d.wwn.casefold())]
+        named_disk = node.os_disk.casefold()
+        named = [d for d in disks if named_disk in (d.serial.casefold(), d.wwn.casefold())]
         if len(named) != 1:
             return _disk(
                 node,
@@ -196,25 +196,25 @@ def first_boot(
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": host_key[0], "ed25519_public": host_key[1]},
         "write_files": [
-            {"path": STAMP, "permissions": "0644", "content": stamp(label, image.sha256)}
+            {"path": STAMP, "permissions": "0644", "content": render_stamp(label, image.sha256)}
         ],
     }
     meta = {"instance-id": f"{node.id}-{instance}", "local-hostname": node.id}
     return {
         "meta-data": _json(meta),
         "user-data": "#cloud-config\n" + _json(config),
-        "network-config": _json(network(node, inventory, other_macs)),
+        "network-config": _json(plan_network(node, inventory, other_macs)),
     }
 
 
-def stamp(label: str, sha256: str) -> str:
+def render_stamp(label: str, sha256: str) -> str:
     """Return the contents of the stamp file, which names the image that this system was made
     from.
     """
     return f"IMAGE={label}\nSHA256={sha256}\n"
 
 
-def network(node: Node, inventory: Inventory, other_macs: Sequence[str]) -> dict[str, Any]:
+def plan_network(node: Node, inventory: Inventory, other_macs: Sequence[str]) -> dict[str, Any]:
     """Return the network configuration, version 2: rails as planned, other interfaces by DHCP."""
     macs = {d.slot: d.mac for d in inventory.devices if d.mac}
     cards: dict[str, Any] = {}
@@ -242,8 +242,8 @@ def _host_end(leaf_end: str) -> str | None:
         leaf = ipaddress.IPv4Interface(leaf_end)
     except ValueError:
         return None
-    others = [a for a in leaf.network.hosts() if a != leaf.ip]
-    return f"{others[0]}/{leaf.network.prefixlen}" if len(others) == 1 else None
+    addresses = [a for a in leaf.network.hosts() if a != leaf.ip]
+    return f"{addresses[0]}/{leaf.network.prefixlen}" if len(addresses) == 1 else None
 
 
 def _json(value: object) -> str:

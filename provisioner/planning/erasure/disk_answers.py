@@ -36,21 +36,21 @@ class ReadBack(Record):
     sha256: str
 
 
-def disks(answer: object, node: str) -> tuple[Disk, ...] | Blocker:
+def parse_disks(answer: object, node: str) -> tuple[Disk, ...] | Blocker:
     """Return the disks of a `provisioner_disks` answer, by serial; a blocker if one is
     ambiguous.
     """
     listed = answer.get("disks") if isinstance(answer, Mapping) else None
     if not isinstance(listed, Sequence) or isinstance(listed, str) or len(listed) > DISKS_MAX:
-        return malformed(node, "its disks are no list of a credible length")
-    found: list[Disk] = []
+        return make_malformed_blocker(node, "its disks are no list of a credible length")
+    parsed: list[Disk] = []
     for entry in listed:
         disk = _disk(entry)
         if disk is None:
-            return malformed(node, f"a disk is not described: {entry!r:.120}")
-        found.append(disk)
+            return make_malformed_blocker(node, f"a disk is not described: {entry!r:.120}")
+        parsed.append(disk)
     for attribute in ("serial", "name"):
-        values = [getattr(d, attribute) for d in found]
+        values = [getattr(d, attribute) for d in parsed]
         twice = sorted({v for v in values if values.count(v) > 1})
         if twice:
             return Blocker(
@@ -59,7 +59,7 @@ def disks(answer: object, node: str) -> tuple[Disk, ...] | Blocker:
                 detail=f"two disks have this {attribute}: nobody can tell which is meant",
                 unblock="Merge its namespaces into one, or take one of the disks out.",
             )
-    return tuple(sorted(found, key=lambda d: d.serial))
+    return tuple(sorted(parsed, key=lambda d: d.serial))
 
 
 def _disk(entry: object) -> Disk | None:
@@ -75,42 +75,42 @@ def _disk(entry: object) -> Disk | None:
     return Disk(
         name=name,
         serial=serial.strip(),
-        wwn=printable(entry.get("wwn"), 64),
-        model=printable(entry.get("model"), 64),
+        wwn=strip_control_characters(entry.get("wwn"), 64),
+        model=strip_control_characters(entry.get("model"), 64),
         size_bytes=size,
-        transport=printable(entry.get("transport"), 16).lower(),
+        transport=strip_control_characters(entry.get("transport"), 16).lower(),
         methods=_methods(entry),
     )
 
 
 def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
     """Return the methods that the disk supports, from the values that its own tools printed."""
-    found: list[Method] = []
+    methods: list[Method] = []
     nvme, ata = entry.get("nvme"), entry.get("ata")
     if isinstance(nvme, Mapping):
         sanitize, commands, formats = (_bits(nvme.get(k)) for k in ("sanicap", "oacs", "fna"))
         if sanitize & _SANITIZE_CRYPTO:
-            found.append(Method.SANITIZE_CRYPTO)
+            methods.append(Method.SANITIZE_CRYPTO)
         if sanitize & _SANITIZE_BLOCK:
-            found.append(Method.SANITIZE_BLOCK)
+            methods.append(Method.SANITIZE_BLOCK)
         if commands & _FORMAT:
             if formats & _FORMAT_CRYPTO:
-                found.append(Method.FORMAT_CRYPTO)
-            found.append(Method.FORMAT_USER_DATA)
+                methods.append(Method.FORMAT_CRYPTO)
+            methods.append(Method.FORMAT_USER_DATA)
     if isinstance(ata, Mapping) and ata.get("supported") is True and ata.get("frozen") is False:
         if ata.get("enhanced") is True:
-            found.append(Method.ATA_ENHANCED)
-        found.append(Method.ATA_SECURE)
+            methods.append(Method.ATA_ENHANCED)
+        methods.append(Method.ATA_SECURE)
     if entry.get("read_only") is not True:
-        found.append(Method.OVERWRITE)
-    return tuple(found)
+        methods.append(Method.OVERWRITE)
+    return tuple(methods)
 
 
 def _bits(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
 
 
-def erased(
+def record_erasure(
     answer: object, disk: Disk, method: Method, started_at: float, ended_at: float
 ) -> ErasureRecord:
     """Return the record of erasing one disk. An answer about any other disk is `not_done`."""
@@ -127,11 +127,11 @@ def erased(
     )
     if not isinstance(answer, Mapping):
         return record.model_copy(update={"detail": f"the agent's answer is {answer!r:.120}"})
-    detail = printable(answer.get("detail"), TEXT_MAX)
-    said = (answer.get("device"), str(answer.get("serial", "")).strip(), answer.get("method"))
-    if said != (disk.name, disk.serial, method.value):
-        other = f"the agent's answer is about {said!r:.120}"
-        return record.model_copy(update={"detail": other})
+    detail = strip_control_characters(answer.get("detail"), TEXT_MAX)
+    identity = (answer.get("device"), str(answer.get("serial", "")).strip(), answer.get("method"))
+    if identity != (disk.name, disk.serial, method.value):
+        mismatch = f"the agent's answer is about {identity!r:.120}"
+        return record.model_copy(update={"detail": mismatch})
     result = answer.get("result")
     if result not in tuple(Result):
         return record.model_copy(update={"detail": f"no result: {result!r:.60}; {detail}"})
@@ -141,7 +141,7 @@ def erased(
 def step_result(answer: object) -> tuple[Result, str]:
     """Return the result and text of a step about the whole machine (the TPM)."""
     if isinstance(answer, Mapping) and answer.get("result") in tuple(Result):
-        return Result(answer["result"]), printable(answer.get("detail"), TEXT_MAX)
+        return Result(answer["result"]), strip_control_characters(answer.get("detail"), TEXT_MAX)
     return Result.NOT_DONE, f"the agent's answer is {answer!r:.120}"
 
 
@@ -158,21 +158,21 @@ def read_back(answer: object, node: str) -> ReadBack | Blocker:
             and type(length) is int
         ):
             return ReadBack(serial=serial.strip(), offset=offset, length=length, sha256=digest)
-    return malformed(node, f"what it read back is not described: {answer!r:.120}")
+    return make_malformed_blocker(node, f"what it read back is not described: {answer!r:.120}")
 
 
-def printable(value: object, size_max: int) -> str:
+def strip_control_characters(value: object, size_max: int) -> str:
     """Return a device's text without terminal control characters; "" if it is no text."""
     if not isinstance(value, str):
         return ""
     return "".join(c if c.isprintable() else " " for c in value[:size_max]).strip()
 
 
-def malformed(node: str, detail: str) -> Blocker:
+def make_malformed_blocker(node: str, detail: str) -> Blocker:
     """Return the blocker for an agent's answer that cannot be parsed."""
     return Blocker(
         reason=Reason.MALFORMED,
         subject=f"{node}/agent",
-        detail=printable(detail, TEXT_MAX),
+        detail=strip_control_characters(detail, TEXT_MAX),
         unblock="Boot the maintenance image that the matrix pins; look at its log if it lasts.",
     )

@@ -51,7 +51,7 @@ def policy_of(settings: Settings) -> ErasurePolicy:
     )
 
 
-def owed(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
+def require_erasure(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
     """Return why this node must be erased before it gets a tenant; () if it holds no tenant's
     data.
     """
@@ -67,13 +67,13 @@ def owed(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
     )
 
 
-def ladder(disk: Disk, policy: ErasurePolicy) -> tuple[Method, ...]:
+def list_methods(disk: Disk, policy: ErasurePolicy) -> tuple[Method, ...]:
     """Return the methods to try on one disk, best first."""
     allowed = [m for m in LADDER if m is not Method.OVERWRITE or policy.overwrite]
     return tuple(m for m in allowed if m in disk.methods)
 
 
-def unsupported(disk: Disk) -> ErasureRecord:
+def record_unsupported(disk: Disk) -> ErasureRecord:
     """Return the record of a disk that supports no method which the policy allows."""
     offered = ", ".join(disk.methods) or "nothing"
     return ErasureRecord(
@@ -87,60 +87,61 @@ def unsupported(disk: Disk) -> ErasureRecord:
     )
 
 
-def tried(records: Sequence[ErasureRecord]) -> ErasureRecord:
+def merge_tries(records: Sequence[ErasureRecord]) -> ErasureRecord:
     """Return one disk's record from its tries: the last one, with the earlier failures as text."""
     last = records[-1]
     before = [f"{r.method.value}: {r.detail or r.result.value}" for r in records[:-1]]
-    words = [w for w in (last.detail, f"before it: {'; '.join(before)}" if before else "") if w]
-    changed = {"detail": "; ".join(words)[:1000], "started_at": records[0].started_at}
+    parts = [w for w in (last.detail, f"before it: {'; '.join(before)}" if before else "") if w]
+    changed = {"detail": "; ".join(parts)[:1000], "started_at": records[0].started_at}
     return last.model_copy(update=changed)
 
 
-def changed(before: Iterable[Disk], after: Iterable[Disk]) -> tuple[str, ...]:
+def find_disk_changes(before: Iterable[Disk], after: Iterable[Disk]) -> tuple[str, ...]:
     """Return the differences of two readings of a node's disks as sentences; () if there are
     none.
     """
     old, new = {d.identity: d for d in before}, {d.identity: d for d in after}
-    gone = [f"disk {d.serial} is not there any more" for k, d in old.items() if k not in new]
+    removed = [f"disk {d.serial} is not there any more" for k, d in old.items() if k not in new]
     came = [f"disk {d.serial} was not there before" for k, d in new.items() if k not in old]
-    return tuple(sorted(gone) + sorted(came))
+    return tuple(sorted(removed) + sorted(came))
 
 
-def missing(report: ErasureReport) -> tuple[str, ...]:
+def find_missing_disks(report: ErasureReport) -> tuple[str, ...]:
     """Return sentences for disks that are missing in a report."""
-    seen = {d.serial.casefold() for d in report.before}
-    found = [
+    serials = {d.serial.casefold() for d in report.before}
+    sentences = [
         f"the BMC lists drive {serial}, the agent does not see it"
         for serial in report.expected
-        if serial.casefold() not in seen
+        if serial.casefold() not in serials
     ]
     if report.expected_count and len(report.before) < report.expected_count:
         count = f"{len(report.before)} of {report.expected_count} disks of the profile were seen"
-        found.append(count)
+        sentences.append(count)
     if not report.before:
-        found.append("the agent saw no disk at all")
-    return tuple(found)
+        sentences.append("the agent saw no disk at all")
+    return tuple(sentences)
 
 
-def sanitized(report: ErasureReport, policy: ErasurePolicy) -> tuple[Blocker, ...]:
+def list_unsanitized(report: ErasureReport, policy: ErasurePolicy) -> tuple[Blocker, ...]:
     """Return every reason why this report does not prove that the node is clean; () if it does."""
-    found = [
-        _no("disks", why, "Put the disk back, or correct the profile.") for why in missing(report)
+    blockers = [
+        _no("disks", why, "Put the disk back, or correct the profile.")
+        for why in find_missing_disks(report)
     ]
     moved = "Look at the node: its disks changed while it was erased."
-    found += [_no("disks", why, moved) for why in changed(report.before, report.after)]
+    blockers += [_no("disks", why, moved) for why in find_disk_changes(report.before, report.after)]
     records = {r.serial: r for r in report.select_records(Holder.DISK)}
     for disk in report.before:
         record = records.get(disk.serial)
         if record is None:
-            found.append(_no(f"disk/{disk.serial}", "it has no record", "Retry the node."))
+            blockers.append(_no(f"disk/{disk.serial}", "it has no record", "Retry the node."))
         elif record.result is not Result.DONE:
             detail = f"{record.result.value} by {record.method.value}: {record.detail}"
-            found.append(_no(f"disk/{disk.serial}", detail, _UNBLOCK_DISK))
+            blockers.append(_no(f"disk/{disk.serial}", detail, _UNBLOCK_DISK))
     for holder in policy.required:
         if holder is not Holder.DISK:
-            found += _holder(report, holder)
-    return tuple(b.model_copy(update={"subject": f"{report.node}/{b.subject}"}) for b in found)
+            blockers += _holder(report, holder)
+    return tuple(b.model_copy(update={"subject": f"{report.node}/{b.subject}"}) for b in blockers)
 
 
 def _holder(report: ErasureReport, holder: Holder) -> list[Blocker]:
@@ -159,7 +160,7 @@ def _no(subject: str, detail: str, unblock: str) -> Blocker:
     return Blocker(reason=Reason.NOT_SANITIZED, subject=subject, detail=detail, unblock=unblock)
 
 
-def memory(
+def record_memory(
     holder: Holder, device: str, off_at: float, on_at: float, wanted_s: float
 ) -> ErasureRecord:
     """Return the record of volatile memory: done if the power was observed off for long enough.
@@ -169,13 +170,15 @@ def memory(
     """
     off_s = on_at - off_at
     long_enough = off_at > 0 and off_s >= wanted_s
-    seen = f"host power was seen off for {off_s:.0f} s" if off_at > 0 else "power was not seen off"
+    observation = (
+        f"host power was seen off for {off_s:.0f} s" if off_at > 0 else "power was not seen off"
+    )
     return ErasureRecord(
         holder=holder,
         device=device,
         method=Method.POWER_REMOVED if long_enough else Method.NONE,
         result=Result.DONE if long_enough else Result.NOT_DONE,
-        detail=f"{seen}; {wanted_s:.0f} s are asked for",
+        detail=f"{observation}; {wanted_s:.0f} s are asked for",
         started_at=off_at,
         ended_at=on_at,
     )
@@ -193,9 +196,9 @@ def not_done(holder: Holder, device: str, why: str, now: float) -> ErasureRecord
     )
 
 
-def certificate(report: ErasureReport) -> str:
+def render_certificate(report: ErasureReport) -> str:
     """Return the report with its verdict as canonical JSON, which is signed and handed out."""
-    blockers = sanitized(report, report.policy)
+    blockers = list_unsanitized(report, report.policy)
     document = {
         "sanitized": not blockers,
         "blockers": [b.model_dump(mode="json") for b in blockers],
@@ -206,10 +209,10 @@ def certificate(report: ErasureReport) -> str:
 
 def certificate_text(report: ErasureReport) -> str:
     """Return the report for a person: one line for each device."""
-    blockers = sanitized(report, report.policy)
+    blockers = list_unsanitized(report, report.policy)
     verdict = "SANITIZED" if not blockers else "NOT SANITIZED"
-    whose = f"node {report.node} ({report.system_serial or 'no serial'})"
-    lines = [f"{verdict}: {whose}, last tenant {report.tenant}", ""]
+    subject = f"node {report.node} ({report.system_serial or 'no serial'})"
+    lines = [f"{verdict}: {subject}, last tenant {report.tenant}", ""]
     for r in sorted(report.records, key=lambda r: (list(Holder).index(r.holder), r.device)):
         name = " ".join(w for w in (r.device, r.serial, r.model) if w)
         lines.append(

@@ -21,12 +21,12 @@ _FIRST = 16 + 3 + _TABLES  # system area, three descriptors, path tables; then t
 _WHEN = bytes(7)  # no date: two builds must not differ
 
 
-def packed(files: Mapping[str, str]) -> str:
+def pack_volume(files: Mapping[str, str]) -> str:
     """Return the volume in the agent's format for a configuration drive: gzip, then base64."""
-    return base64.b64encode(gzip.compress(volume(files), mtime=0)).decode()
+    return base64.b64encode(gzip.compress(build_volume(files), mtime=0)).decode()
 
 
-def volume(files: Mapping[str, str]) -> bytes:
+def build_volume(files: Mapping[str, str]) -> bytes:
     """Return the bytes of the volume. `files`: contents by name, a few small ones."""
     names = sorted(files)
     contents = [files[name].encode() for name in names]
@@ -88,9 +88,9 @@ def _directory(own: int, names: Sequence[bytes], places: Sequence[tuple[int, int
         _record(name, place, size, directory=False)
         for name, (place, size) in zip(names, places, strict=True)
     ]
-    found = b"".join(records)
-    assert len(found) <= SECTOR
-    return found.ljust(SECTOR, b"\0")
+    directory = b"".join(records)
+    assert len(directory) <= SECTOR
+    return directory.ljust(SECTOR, b"\0")
 
 
 def _descriptor(kind: int, sectors: int, root: int, tables: int, *, joliet: bool) -> bytes:
@@ -104,11 +104,11 @@ def _descriptor(kind: int, sectors: int, root: int, tables: int, *, joliet: bool
 
     label = spelled + blanks(32 - len(spelled))
     escape = b"%/E".ljust(32, b"\0") if joliet else bytes(32)  # UCS-2, level 3
-    found = bytes([kind]) + b"CD001\x01\0" + blanks(32) + label
-    found += bytes(8) + _both(sectors) + escape + _both_short(1) + _both_short(1)
-    found += _both_short(SECTOR) + _both(10)
-    found += struct.pack("<II", tables, 0) + struct.pack(">II", tables + 1, 0)
-    found += _record(b"\0", root, SECTOR, directory=True)
-    found += blanks(128) * 4 + blanks(37) * 3
-    found += (b"0" * 16 + b"\0") * 4 + b"\1\0"
-    return found.ljust(SECTOR, b"\0")
+    descriptor = bytes([kind]) + b"CD001\x01\0" + blanks(32) + label
+    descriptor += bytes(8) + _both(sectors) + escape + _both_short(1) + _both_short(1)
+    descriptor += _both_short(SECTOR) + _both(10)
+    descriptor += struct.pack("<II", tables, 0) + struct.pack(">II", tables + 1, 0)
+    descriptor += _record(b"\0", root, SECTOR, directory=True)
+    descriptor += blanks(128) * 4 + blanks(37) * 3
+    descriptor += (b"0" * 16 + b"\0") * 4 + b"\1\0"
+    return descriptor.ljust(SECTOR, b"\0")

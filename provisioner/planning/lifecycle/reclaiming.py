@@ -11,7 +11,7 @@ from provisioner.model.erasure import ErasurePolicy
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.erasure.erasure import owed
+from provisioner.planning.erasure.erasure import require_erasure
 from provisioner.planning.lifecycle.explain_words import clean_text, format_span
 
 
@@ -22,7 +22,7 @@ def find_return_obstacles(
 
     `drained` is the node after the request.
     """
-    if drained.kind is not NodeKind.HOST or not owed(drained, policy):
+    if drained.kind is not NodeKind.HOST or not require_erasure(drained, policy):
         return ()
     release, profile = drained.release, drained.profile
     pinned = matrix.releases.get(release)
@@ -49,7 +49,7 @@ def describe_reclaim(
         f"{node.id} serves {tenant} (VRF {node.vrf}), for {served_for} now.",
         f"It is taken from {tenant}: its {len(node.ports)} ports go into the maintenance network.",
     ]
-    if owed(drained, policy):
+    if require_erasure(drained, policy):
         lines.append("Then its disks are erased: nothing on them can be brought back.")
     else:
         lines.append(f"Its disks are not erased: it stays allocated to {drained.tenant}.")

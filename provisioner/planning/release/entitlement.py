@@ -74,7 +74,7 @@ def is_stranger(node: Node) -> bool:
     )
 
 
-def foreign(node: Node, placements: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
+def find_foreign_service(node: Node, placements: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
     """Return why a stranger's ports may not be fenced: one blocker for each port that serves."""
     return tuple(
         Blocker(
@@ -89,7 +89,7 @@ def foreign(node: Node, placements: Iterable[PortPlacement]) -> tuple[Blocker, .
     )
 
 
-def trespass(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
+def list_trespasses(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
     """Return the blockers that keep a node out of service until a person has examined the
     change.
     """

@@ -18,7 +18,7 @@ from provisioner.model.standing import ReleaseConditions
 from provisioner.planning.certification import certification
 
 
-def objections(
+def list_handover_objections(
     node: Node,
     certificate: Certificate,
     inventory: Inventory,
@@ -35,7 +35,7 @@ def objections(
     `alerts` and `accused` are the blockers from alerts and from tests among nodes; `moved_on`: the
     tenant's network has changed.
     """
-    found = [
+    blockers = [
         *certification.find_invalidity(
             certificate=certificate,
             inventory=inventory,
@@ -48,8 +48,10 @@ def objections(
         *accused,
     ]
     if moved_on:
-        found.append(changed(node.id, f"tenant {node.tenant} has another network now"))
-    return tuple(dict.fromkeys(found))
+        blockers.append(
+            make_changed_blocker(node.id, f"tenant {node.tenant} has another network now")
+        )
+    return tuple(dict.fromkeys(blockers))
 
 
 def is_unchanged(node: Node, stored: Node) -> bool:
@@ -68,7 +70,7 @@ def standing_of(node: Node, inventory: Inventory, vrf: str) -> ReleaseConditions
     )
 
 
-def changed(node: str, detail: str) -> Blocker:
+def make_changed_blocker(node: str, detail: str) -> Blocker:
     """Return the blocker of a release whose node was changed while its ports moved."""
     return Blocker(
         reason=Reason.PRECONDITION,

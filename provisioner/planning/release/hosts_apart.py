@@ -34,9 +34,9 @@ def guarded_ports(
     They are the ports of hosts of ours in the maintenance VRF, and those that the site names.
     `ports`: from the operational state.
     """
-    found = {p for p in owned if ports.get(p, ("", False))[0] == MAINTENANCE_VRF}
-    found |= {p for p in ports if any(fnmatchcase(f"{leaf}/{p}", one) for one in patterns)}
-    return tuple(sorted(found))
+    guarded = {p for p in owned if ports.get(p, ("", False))[0] == MAINTENANCE_VRF}
+    guarded |= {p for p in ports if any(fnmatchcase(f"{leaf}/{p}", one) for one in patterns)}
+    return tuple(sorted(guarded))
 
 
 def find_gaps(
@@ -78,10 +78,10 @@ def doors_of(sessions: Iterable[FabricSession], nodes: Mapping[str, Node]) -> tu
 def leaf_row(leaf: str, gaps: Sequence[str] | None) -> GateRow:
     """Return the row of one leaf. None: it was not read."""
     if gaps is None:
-        seen, verdict = "it was not read", RowVerdict.UNKNOWN
+        reading, verdict = "it was not read", RowVerdict.UNKNOWN
     else:
-        seen, verdict = "; ".join(gaps), RowVerdict.FAIL if gaps else RowVerdict.PASS
-    return GateRow(check=GateCheck.HOSTS_APART, subject=leaf, verdict=verdict, seen=seen[:300])
+        reading, verdict = "; ".join(gaps), RowVerdict.FAIL if gaps else RowVerdict.PASS
+    return GateRow(check=GateCheck.HOSTS_APART, subject=leaf, verdict=verdict, seen=reading[:300])
 
 
 def errands_of(
@@ -96,24 +96,24 @@ def errands_of(
     if not _is_within(mine, networks):
         return ()
     open_ends = {end for door in doors for end in door if mine in door}
-    others = [
-        other
-        for other in sorted(nodes, key=lambda n: n.id)
-        if other.id != node.id
-        and other.kind is NodeKind.HOST
-        and other.placement is Placement.MAINTENANCE
-        and other.state in TRIED_IN
-        and _is_within(_address(other), networks)
-        and _address(other) not in open_ends
+    partners = [
+        partner
+        for partner in sorted(nodes, key=lambda n: n.id)
+        if partner.id != node.id
+        and partner.kind is NodeKind.HOST
+        and partner.placement is Placement.MAINTENANCE
+        and partner.state in TRIED_IN
+        and _is_within(_address(partner), networks)
+        and _address(partner) not in open_ends
     ][:PARTNERS_MAX]
-    if not others:
+    if not partners:
         return ()
-    outward = tuple(_ping(mine, _address(o), f"host {o.id}") for o in others)
+    outward = tuple(_ping(mine, _address(o), f"host {o.id}") for o in partners)
     outward += tuple(
-        _ping(rail, _address(o), f"host {o.id}") for rail in _rails(node) for o in others[:1]
+        _ping(rail, _address(o), f"host {o.id}") for rail in _rails(node) for o in partners[:1]
     )
     inward = tuple(
-        Errand(o.id, o.address, (_ping(_address(o), mine, f"host {node.id}"),)) for o in others
+        Errand(o.id, o.address, (_ping(_address(o), mine, f"host {node.id}"),)) for o in partners
     )
     return (Errand(node.id, node.address, outward), *inward)
 
@@ -128,13 +128,13 @@ def judge_probes(
             code = answers.get((errand.host, ping))
             subject = f"{errand.host} {ping.source} to {ping.target} ({ping.what})"
             if code == 0:
-                verdict, seen = RowVerdict.FAIL, "it was answered"
+                verdict, reading = RowVerdict.FAIL, "it was answered"
             elif code == 1:  # ping: it was sent, and no answer came
-                verdict, seen = RowVerdict.PASS, ""
+                verdict, reading = RowVerdict.PASS, ""
             else:
-                verdict, seen = RowVerdict.UNKNOWN, "it was not sent"
+                verdict, reading = RowVerdict.UNKNOWN, "it was not sent"
             rows.append(
-                GateRow(check=GateCheck.HOSTS_APART, subject=subject, verdict=verdict, seen=seen)
+                GateRow(check=GateCheck.HOSTS_APART, subject=subject, verdict=verdict, seen=reading)
             )
     return tuple(rows)
 

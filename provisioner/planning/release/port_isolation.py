@@ -25,15 +25,15 @@ def placement_of(
     """Return the network of all of a node's ports, with its VRF; MIXED unless each port proves
     it.
     """
-    wanted = {(p.switch, p.interface) for p in ports}
-    seen: dict[tuple[str, str], str] = {}
+    planned = {(p.switch, p.interface) for p in ports}
+    vrf_of: dict[tuple[str, str], str] = {}
     for place in placements:
         key = (place.switch, place.interface)
-        if seen.setdefault(key, place.vrf) != place.vrf:
+        if vrf_of.setdefault(key, place.vrf) != place.vrf:
             return Placement.MIXED, ""
-    if set(seen) != wanted:
+    if set(vrf_of) != planned:
         return Placement.MIXED, ""
-    vrfs = set(seen.values())
+    vrfs = set(vrf_of.values())
     if vrfs <= NOWHERE:
         return Placement.NONE, ""
     if len(vrfs) != 1 or vrfs & _NEVER:
@@ -42,32 +42,32 @@ def placement_of(
     return (Placement.MAINTENANCE if vrf == MAINTENANCE_VRF else Placement.CUSTOMER), vrf
 
 
-def misplaced(
+def find_misplaced_ports(
     ports: Sequence[Port], placements: Iterable[PortPlacement], vrf: str
 ) -> tuple[Blocker, ...]:
     """Return why it is not proved that exactly these ports are in this VRF; () if it is."""
-    seen: dict[tuple[str, str], set[str]] = {}
+    vrfs_of: dict[tuple[str, str], set[str]] = {}
     for place in placements:
-        seen.setdefault((place.switch, place.interface), set()).add(place.vrf)
-    wanted = {(p.switch, p.interface) for p in ports}
-    found = []
-    if not wanted:
-        found.append(_blocker("no ports", "the node has no port that could be isolated"))
-    for key in sorted(wanted | set(seen)):
+        vrfs_of.setdefault((place.switch, place.interface), set()).add(place.vrf)
+    planned = {(p.switch, p.interface) for p in ports}
+    blockers = []
+    if not planned:
+        blockers.append(_blocker("no ports", "the node has no port that could be isolated"))
+    for key in sorted(planned | set(vrfs_of)):
         name = "/".join(key)
-        if key not in seen:
-            found.append(_blocker(name, f"its VRF was not read; {vrf} is wanted"))
-        elif key not in wanted:
-            found.append(_blocker(name, "it is not a port of this node"))
-        elif seen[key] != {vrf}:
-            there = " and ".join(sorted(v or "no VRF" for v in seen[key]))
-            found.append(_blocker(name, f"it is in {there}; {vrf} is wanted"))
-    return tuple(found)
+        if key not in vrfs_of:
+            blockers.append(_blocker(name, f"its VRF was not read; {vrf} is wanted"))
+        elif key not in planned:
+            blockers.append(_blocker(name, "it is not a port of this node"))
+        elif vrfs_of[key] != {vrf}:
+            present = " and ".join(sorted(v or "no VRF" for v in vrfs_of[key]))
+            blockers.append(_blocker(name, f"it is in {present}; {vrf} is wanted"))
+    return tuple(blockers)
 
 
 def prefixes_of(ports: Sequence[Port]) -> tuple[str, ...] | Blocker:
     """Return the networks of a node's links, or a blocker for a port without a readable address."""
-    found = []
+    networks = []
     for port in ports:
         network = network_of(port.address) if port.address else None
         if network is None:
@@ -75,11 +75,11 @@ def prefixes_of(ports: Sequence[Port]) -> tuple[str, ...] | Blocker:
                 f"{port.switch}/{port.interface}",
                 f"no address ({port.address!r:.40}): a leak of it could not be seen",
             )
-        found.append(network)
-    return tuple(sorted(found))
+        networks.append(network)
+    return tuple(sorted(networks))
 
 
-def leaks(
+def find_route_leaks(
     prefixes: Iterable[str], routes: Mapping[str, Iterable[str]], vrf: str
 ) -> tuple[str, ...]:
     """Return "VRF: prefix" for every route to a node's link, or a part of it, outside its VRF.
@@ -88,18 +88,18 @@ def leaks(
     by design, and lead to no port outside of it.
     """
     mine = [ipaddress.ip_network(p) for p in prefixes]
-    found = []
-    for other in sorted(set(routes) - {vrf}):
-        for route in routes[other]:
+    routes_outside = []
+    for foreign_vrf in sorted(set(routes) - {vrf}):
+        for route in routes[foreign_vrf]:
             network = ipaddress.ip_network(route)
             for own in mine:
                 if network.version == own.version and _within(network, own):
-                    found.append(f"{other}: {route}")
+                    routes_outside.append(f"{foreign_vrf}: {route}")
                     break
-    return tuple(found)
+    return tuple(routes_outside)
 
 
-def leak(switch: str, listed: Sequence[str]) -> Blocker:
+def make_leak_blocker(switch: str, listed: Sequence[str]) -> Blocker:
     """Return the blocker for leaks on one switch."""
     return _blocker(switch, f"routes to this node outside its VRF: {', '.join(listed[:4])}")
 

@@ -60,14 +60,14 @@ FAR_LEAVES_MAX = 8  # leaves without a port of the node that are read; each need
 def far_leaves(node: Node, vrf: str, nodes: Iterable[Node]) -> tuple[str, ...]:
     """Return other leaves with ports of the same tenant: a few, spread by the node's name."""
     own = {p.switch for p in node.ports}
-    others = {
+    leaves = {
         port.switch
-        for other in nodes
-        if other.id != node.id and other.state is State.RELEASED and other.vrf == vrf
-        for port in other.ports
+        for neighbour in nodes
+        if neighbour.id != node.id and neighbour.state is State.RELEASED and neighbour.vrf == vrf
+        for port in neighbour.ports
         if not port.guid and port.switch not in own
     }
-    return tuple(sorted(others, key=lambda n: crc32(f"{node.id}/{n}".encode()))[:FAR_LEAVES_MAX])
+    return tuple(sorted(leaves, key=lambda n: crc32(f"{node.id}/{n}".encode()))[:FAR_LEAVES_MAX])
 
 
 DEFAULTS = frozenset({"0.0.0.0/0", "::/0"})
@@ -86,13 +86,15 @@ def ask_of(
 
     `plan`: determines the route target; without it the configured one counts.
     """
-    known = list(tenants)
-    tenant = next((t for t in known if t.vrf == vrf), None)
+    listed = list(tenants)
+    tenant = next((t for t in listed if t.vrf == vrf), None)
     leaves = tuple(p for p in node.ports if not p.guid)
     guids = tuple(p for p in node.ports if p.guid)
-    given = GateAsk(node=node.id, ports=leaves, vrf=vrf, mtu=mtu, acls=frozenset(acls), guids=guids)
+    bare_ask = GateAsk(
+        node=node.id, ports=leaves, vrf=vrf, mtu=mtu, acls=frozenset(acls), guids=guids
+    )
     if tenant is None:
-        return given
+        return bare_ask
     exact = tenant.number is not None
     peers = frozenset((o.switch, o.peer) for o in tenant.outside)
     return GateAsk(
@@ -100,7 +102,7 @@ def ask_of(
         ports=leaves,
         vrf=vrf,
         mtu=mtu,
-        acls=given.acls,
+        acls=bare_ask.acls,
         guids=guids,
         storage=frozenset(tenant.storage),
         exact=exact,
@@ -108,7 +110,7 @@ def ask_of(
         target=_target(tenant, plan),
         peers=peers if exact else None,
         defaults=frozenset(p for o in tenant.outside for p in o.accepts) & DEFAULTS,
-        storage_of=tuple((t.vrf, s) for t in known for s in t.storage),
+        storage_of=tuple((t.vrf, s) for t in listed for s in t.storage),
     )
 
 
@@ -129,9 +131,9 @@ def record_of(leaf: LeafState, interfaces: Iterable[str]) -> LeafRecord:
         saved=not leaf.unsaved & {"", *mine},
         ports=tuple((i, p.vrf) for i, p in sorted(ports.items())),
         sessions=tuple(
-            (vrf, peer, told.state)
+            (vrf, peer, session.state)
             for vrf, state in sorted(leaf.vrfs.items())
-            for peer, told in sorted(state.peers.items())
+            for peer, session in sorted(state.peers.items())
         ),
         neighbours=tuple(
             sorted((n.interface, n.address, n.mac) for n in leaf.neighbours if n.interface in ports)

@@ -21,7 +21,7 @@ from provisioner.model.release import GateCheck, GateRow, RowVerdict
 Heard = Mapping[End, Collection[End]]  # a leaf's port -> (system, port) of its LLDP neighbours
 
 
-def faults(
+def find_cable_faults(
     node: Node,
     others: Iterable[Node],
     inventory: Inventory,
@@ -45,24 +45,24 @@ def faults(
     slots = {d.pci.lower(): d.slot for d in inventory.devices if d.pci}
     named = {i: slots.get(pci, i) for i, pci in host.cards.items()} if host else {}
     mine = {end[1] for end in planned}
-    seen: dict[End, End] = {}
+    observed: dict[End, End] = {}
     for at in planned.values():
         for system, port in sorted(heard.get(at, ())):
             short = system.split(".")[0]
             if short == node.id.split(".")[0]:
                 # the host did not report the card of that interface: taken as the planned one
-                seen[at] = (node.id, named.get(port, "") or _slot_at(planned, at))
+                observed[at] = (node.id, named.get(port, "") or _slot_at(planned, at))
             else:
-                seen[at] = (short, _their_slot(short, at[0], theirs) or port)
+                observed[at] = (short, _their_slot(short, at[0], theirs) or port)
     for interface, place in host.neighbours if host else ():
         if (slot := named.get(interface, interface)) in mine:
-            seen[node.id, slot] = (place[0].split(".")[0], place[1])
-    found = compare({**planned, **theirs}, seen)
+            observed[node.id, slot] = (place[0].split(".")[0], place[1])
+    miscablings = compare({**planned, **theirs}, observed)
     own = set(planned) | set(planned.values())
-    return tuple(f for f in found if f.at in own or f.neighbour in own)
+    return tuple(f for f in miscablings if f.at in own or f.neighbour in own)
 
 
-def blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:
+def make_cable_blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:
     """Return a blocker for each cable that a person has to plug elsewhere."""
     return tuple(
         Blocker(reason=Reason.CABLING, subject="/".join(f.at), detail=str(f), unblock=f.remedy)
@@ -79,7 +79,9 @@ def heard_by(leaves: Mapping[str, LeafState]) -> dict[End, frozenset[End]]:
     }
 
 
-def contradicted(found: Iterable[Miscabling], known: Collection[str]) -> tuple[Miscabling, ...]:
+def select_observed_faults(
+    found: Iterable[Miscabling], known: Collection[str]
+) -> tuple[Miscabling, ...]:
     """Return those faults in which another end of ours was observed.
 
     Missing neighbours are not counted, because a host may not run yet; nor are systems outside of
@@ -92,7 +94,7 @@ def contradicted(found: Iterable[Miscabling], known: Collection[str]) -> tuple[M
     )
 
 
-def rows(
+def judge_cables(
     node: Node,
     others: Iterable[Node],
     inventory: Inventory,
@@ -104,16 +106,16 @@ def rows(
     """
     check = GateCheck.CABLES
     if host is None:
-        words = "the host does not say whom its cards hear"
-        return (GateRow(check=check, subject=node.id, verdict=RowVerdict.UNKNOWN, seen=words),)
-    wrong = faults(node, others, inventory, host, heard)
+        reading = "the host does not say whom its cards hear"
+        return (GateRow(check=check, subject=node.id, verdict=RowVerdict.UNKNOWN, seen=reading),)
+    wrong = find_cable_faults(node, others, inventory, host, heard)
     if not wrong:
-        words = f"{len(_planned(node))} cables heard at both ends"
-        return (GateRow(check=check, subject=node.id, verdict=RowVerdict.PASS, seen=words),)
-    return named(wrong)
+        reading = f"{len(_planned(node))} cables heard at both ends"
+        return (GateRow(check=check, subject=node.id, verdict=RowVerdict.PASS, seen=reading),)
+    return make_fault_rows(wrong)
 
 
-def named(wrong: Iterable[Miscabling]) -> tuple[GateRow, ...]:
+def make_fault_rows(wrong: Iterable[Miscabling]) -> tuple[GateRow, ...]:
     """Return a row for each fault."""
     return tuple(
         GateRow(

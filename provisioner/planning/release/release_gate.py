@@ -30,21 +30,21 @@ def judge(ask: GateAsk, before: Before, after: Looks) -> tuple[GateRow, ...]:
         leaf = after.get(port.switch)
         state = None if leaf is None else leaf.ports.get(port.interface)
         if leaf is None or state is None:
-            rows.append(unread(GateCheck.PORT_VRF, f"{port.switch}/{port.interface}"))
+            rows.append(make_unread_row(GateCheck.PORT_VRF, f"{port.switch}/{port.interface}"))
         else:
             rows += _port(ask, port, leaf, state, before.get(port.switch))
     for switch in sorted({p.switch for p in ask.ports}):
         if switch not in after:
-            rows.append(unread(GateCheck.HEALTH, switch))
+            rows.append(make_unread_row(GateCheck.HEALTH, switch))
             continue
         rows += _leaf(ask, after[switch], before.get(switch))
         rows += release_gate_routes.judge(ask, after[switch], before.get(switch))
     if not ask.ports and not ask.guids:
-        rows.append(row(GateCheck.PORT_VRF, ask.node, "the node has no port"))
+        rows.append(make_row(GateCheck.PORT_VRF, ask.node, "the node has no port"))
     return tuple(rows)
 
 
-def blockers(rows: Sequence[GateRow], most: int = 8) -> tuple[Blocker, ...]:
+def list_gate_blockers(rows: Sequence[GateRow], most: int = 8) -> tuple[Blocker, ...]:
     """Return the blockers that keep the node from its tenant; () if there are none."""
     bad = [r for r in rows if r.bad]
     return tuple(
@@ -58,13 +58,13 @@ def blockers(rows: Sequence[GateRow], most: int = 8) -> tuple[Blocker, ...]:
     )
 
 
-def row(check: GateCheck, subject: str, problem: str = "", seen: str = "") -> GateRow:
+def make_row(check: GateCheck, subject: str, problem: str = "", seen: str = "") -> GateRow:
     """Return a row that fails if there is a problem, and passes if there is none."""
     verdict = RowVerdict.FAIL if problem else RowVerdict.PASS
     return GateRow(check=check, subject=subject, verdict=verdict, seen=(problem or seen)[:300])
 
 
-def unread(check: GateCheck, subject: str) -> GateRow:
+def make_unread_row(check: GateCheck, subject: str) -> GateRow:
     """Return a row for a value that was not read."""
     return GateRow(check=check, subject=subject, verdict=RowVerdict.UNKNOWN, seen="it was not read")
 
@@ -74,17 +74,17 @@ def _port(
 ) -> Iterator[GateRow]:
     name = f"{port.switch}/{port.interface}"
     wrong = "" if state.vrf == ask.vrf else f"it is in {state.vrf}; {ask.vrf} is wanted"
-    yield row(GateCheck.PORT_VRF, name, wrong, state.vrf)
-    yield row(GateCheck.ONE_VRF, name, _second(ask, port, leaf, state))
+    yield make_row(GateCheck.PORT_VRF, name, wrong, state.vrf)
+    yield make_row(GateCheck.ONE_VRF, name, _second(ask, port, leaf, state))
     away = sorted(state.coming - {ask.vrf})
-    words = f"revision {', '.join(leaf.on_the_way[:4])} moves it to {away[0]}" if away else ""
-    yield row(GateCheck.REVISION, name, words)
-    yield row(GateCheck.LINK, name, "" if state.up else "its link is down")
+    revision = f"revision {', '.join(leaf.on_the_way[:4])} moves it to {away[0]}" if away else ""
+    yield make_row(GateCheck.REVISION, name, revision)
+    yield make_row(GateCheck.LINK, name, "" if state.up else "its link is down")
     mtu = "" if state.mtu == ask.mtu else f"{state.mtu} instead of {ask.mtu}"
-    yield row(GateCheck.MTU, name, mtu, str(state.mtu))
-    yield row(GateCheck.CABLE, name, _miscabled(ask, state), _names(state))
-    yield row(GateCheck.ADDRESS, name, _misaddressed(port, state, before))
-    yield row(GateCheck.ACL_BOUND, name, _unfiltered(ask, port, state, before))
+    yield make_row(GateCheck.MTU, name, mtu, str(state.mtu))
+    yield make_row(GateCheck.CABLE, name, _miscabled(ask, state), _names(state))
+    yield make_row(GateCheck.ADDRESS, name, _misaddressed(port, state, before))
+    yield make_row(GateCheck.ACL_BOUND, name, _unfiltered(ask, port, state, before))
     yield _flaps(port, state, before)
     yield _damaged(port, state, before)
     yield _queues(port, state, before)
@@ -94,10 +94,10 @@ def _second(ask: GateAsk, port: Port, leaf: LeafState, state: PortState) -> str:
     if state.applied_vrf != state.vrf:
         return f"it is in {state.vrf}, and {state.applied_vrf} is applied"
     own = {str(ipaddress.ip_interface(a).network) for a in (*state.addresses, port.address) if a}
-    for vrf, told in sorted(leaf.vrfs.items()):
+    for vrf, vrf_state in sorted(leaf.vrfs.items()):
         if vrf == ask.vrf:
             continue
-        for route in told.routes:
+        for route in vrf_state.routes:
             if route.protocol == "connected" and route.prefix in own:
                 return f"{route.prefix} is connected in {vrf} too"
     return ""
@@ -130,7 +130,7 @@ def _misaddressed(port: Port, state: PortState, before: LeafRecord | None) -> st
 
 def _unfiltered(ask: GateAsk, port: Port, state: PortState, before: LeafRecord | None) -> str:
     """Return the fault in the bound filters: required ones, and all that were bound before."""
-    wanted = {(name, way) for name in ask.acls for way in ("inbound", "outbound")}
+    required = {(name, way) for name in ask.acls for way in ("inbound", "outbound")}
     if unbound := sorted(ask.acls - {name for name, _ in state.acls}):
         return f"{unbound[0]} is not bound to it"
     if before is not None:
@@ -139,7 +139,7 @@ def _unfiltered(ask: GateAsk, port: Port, state: PortState, before: LeafRecord |
         if changed := sorted(state.acls ^ old):
             name, way = changed[0]
             return f"{name} ({way}) came or went with the move"
-    elif extra := sorted(state.acls - wanted):
+    elif extra := sorted(state.acls - required):
         return f"{extra[0][0]} is bound to it, and nobody asked for it"
     return ""
 
@@ -148,23 +148,23 @@ def _flaps(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
     name = f"{port.switch}/{port.interface}"
     old = dict(before.transitions).get(port.interface) if before is not None else None
     if old is None or state.transitions is None:
-        words = "its counter was not read before and after"
-        return GateRow(check=GateCheck.FLAPS, subject=name, verdict=RowVerdict.NONE, seen=words)
+        reading = "its counter was not read before and after"
+        return GateRow(check=GateCheck.FLAPS, subject=name, verdict=RowVerdict.NONE, seen=reading)
     came = state.transitions - old
     many = came > FLAPS_OF_A_MOVE or came < 0
-    return row(GateCheck.FLAPS, name, f"its carrier changed {came} times" if many else "")
+    return make_row(GateCheck.FLAPS, name, f"its carrier changed {came} times" if many else "")
 
 
 def _damaged(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
     name = f"{port.switch}/{port.interface}"
     old = dict(before.in_errors).get(port.interface) if before is not None else None
     if old is None or state.in_errors is None:
-        words = "its counter was not read before and after"
+        reading = "its counter was not read before and after"
         return GateRow(
-            check=GateCheck.LINK_ERRORS, subject=name, verdict=RowVerdict.NONE, seen=words
+            check=GateCheck.LINK_ERRORS, subject=name, verdict=RowVerdict.NONE, seen=reading
         )
     came = state.in_errors - old
-    return row(GateCheck.LINK_ERRORS, name, f"{came} damaged frames came in" if came else "")
+    return make_row(GateCheck.LINK_ERRORS, name, f"{came} damaged frames came in" if came else "")
 
 
 def _queues(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
@@ -173,21 +173,21 @@ def _queues(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
     old = dict(before.port_qos).get(port.interface, "") if before is not None else ""
     if not old and (before is not None or not state.qos):
         verdict = RowVerdict.FAIL if state.qos else RowVerdict.NONE
-        words = "nothing was told of it before" if state.qos else "the leaf does not tell"
-        return GateRow(check=GateCheck.QOS, subject=name, verdict=verdict, seen=words)
+        reading = "nothing was told of it before" if state.qos else "the leaf does not tell"
+        return GateRow(check=GateCheck.QOS, subject=name, verdict=verdict, seen=reading)
     changed = bool(old) and old != state.qos
-    words = f"{state.qos[:12] or 'nothing'}, before {old[:12]}" if changed else ""
-    return row(GateCheck.QOS, name, words, state.qos)
+    reading = f"{state.qos[:12] or 'nothing'}, before {old[:12]}" if changed else ""
+    return make_row(GateCheck.QOS, name, reading, state.qos)
 
 
 def _leaf(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[GateRow]:
     name = leaf.switch
     # other nodes' ports are moved and saved meanwhile, perhaps by another daemon: theirs to judge
     mine = {"", *(p.interface for p in ask.ports if p.switch == name)}
-    left = ", ".join(sorted(p or "other parts" for p in leaf.unsaved & mine))
-    unsaved = f"it would start with another configuration of {left}" if left else ""
-    yield row(GateCheck.PERSISTED, name, unsaved, leaf.applied)
-    yield row(GateCheck.HEALTH, name, "; ".join(leaf.issues[:4]))
+    parts = ", ".join(sorted(p or "other parts" for p in leaf.unsaved & mine))
+    unsaved = f"it would start with another configuration of {parts}" if parts else ""
+    yield make_row(GateCheck.PERSISTED, name, unsaved, leaf.applied)
+    yield make_row(GateCheck.HEALTH, name, "; ".join(leaf.issues[:4]))
     for check, now, old in (
         (GateCheck.QOS, leaf.qos, None if before is None else before.qos),
         (
@@ -200,9 +200,11 @@ def _leaf(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[
             yield GateRow(check=check, subject=name, verdict=RowVerdict.NONE, seen=now)
         else:
             changed = now != old
-            yield row(check, name, f"{now[:12]}, before {old[:12]}" if changed else "", now)
+            yield make_row(check, name, f"{now[:12]}, before {old[:12]}" if changed else "", now)
     rules = dict(before.acls) if before is not None else dict(leaf.acls)
     # ours come with the first reclaim on a leaf, of whichever node
     names = {*rules, *leaf.acls} - ask.frozen_by
-    other = sorted(n for n in names if rules.get(n) != leaf.acls.get(n))
-    yield row(GateCheck.ACL_RULES, name, f"{other[0]} has other rules" if other else "")
+    changed_rules = sorted(n for n in names if rules.get(n) != leaf.acls.get(n))
+    yield make_row(
+        GateCheck.ACL_RULES, name, f"{changed_rules[0]} has other rules" if changed_rules else ""
+    )

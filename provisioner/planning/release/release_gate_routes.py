@@ -36,7 +36,7 @@ def judge(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[
     yield _row(GateCheck.FDB, name, _bridged(ask, leaf, before))
 
 
-def far(ask: GateAsk, leaf: LeafState) -> Iterator[GateRow]:
+def judge_far_leaf(ask: GateAsk, leaf: LeafState) -> Iterator[GateRow]:
     """Return the rows of a leaf that has no port of the node but some of its tenant's."""
     own = leaf.vrfs.get(ask.vrf)
     if own is None:
@@ -51,7 +51,9 @@ def _present(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
     """Return rows for the prefixes of the leaf's own ports and, on an overlay, of the node's
     others.
     """
-    here = {str(net(p.address)) for p in ask.ports if p.switch == leaf.switch and p.address}
+    here = {
+        str(parse_network(p.address)) for p in ask.ports if p.switch == leaf.switch and p.address
+    }
     by_prefix: dict[str, list[RouteState]] = {}
     for route in own.routes:
         by_prefix.setdefault(route.prefix, []).append(route)
@@ -62,8 +64,8 @@ def _present(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
         for p in sorted(here & set(by_prefix))
         if not any(r.offloaded and r.selected for r in by_prefix[p])
     ]
-    words = f"{soft[0]} is in the kernel and not in the ASIC" if soft else ""
-    yield _row(GateCheck.OFFLOADED, leaf.switch, words)
+    problem = f"{soft[0]} is in the kernel and not in the ASIC" if soft else ""
+    yield _row(GateCheck.OFFLOADED, leaf.switch, problem)
     yield _learnt(ask, leaf, own, here)
 
 
@@ -78,24 +80,28 @@ def _learnt(ask: GateAsk, leaf: LeafState, own: VrfState, here: Set[str]) -> Gat
             verdict=RowVerdict.NONE,
             seen="no overlay in this VRF",
         )
-    selected = [net(r.prefix) for r in own.routes if r.selected and r.prefix not in DEFAULTS]
-    far = sorted(p for p in ask.prefixes - here if not any(_covers(s, net(p)) for s in selected))
-    words = f"{ask.vrf} has no {far[0]} of the node's other leaf" if far else ""
-    return _row(GateCheck.REMOTE_ROUTE, leaf.switch, words)
+    selected = [
+        parse_network(r.prefix) for r in own.routes if r.selected and r.prefix not in DEFAULTS
+    ]
+    far = sorted(
+        p for p in ask.prefixes - here if not any(_covers(s, parse_network(p)) for s in selected)
+    )
+    problem = f"{ask.vrf} has no {far[0]} of the node's other leaf" if far else ""
+    return _row(GateCheck.REMOTE_ROUTE, leaf.switch, problem)
 
 
 def own_networks(ask: GateAsk, leaf: LeafState) -> frozenset[str]:
     """Return the node's networks: the planned ones, and those of all addresses of its ports
     here.
     """
-    found = set(ask.prefixes)
+    networks = set(ask.prefixes)
     for port in ask.ports:
         state = leaf.ports.get(port.interface) if port.switch == leaf.switch else None
         for address in state.addresses if state is not None else ():
             network = ipaddress.ip_interface(address).network
             if not network.network_address.is_link_local:
-                found.add(str(network))
-    return frozenset(found)
+                networks.add(str(network))
+    return frozenset(networks)
 
 
 def _remainder(ask: GateAsk, leaf: LeafState) -> str:
@@ -105,13 +111,13 @@ def _remainder(ask: GateAsk, leaf: LeafState) -> str:
     that a storage VRF of its tenant imported from the tenant's, because storage could not answer
     without it.
     """
-    mine = [net(p) for p in own_networks(ask, leaf)]
+    mine = [parse_network(p) for p in own_networks(ask, leaf)]
     lengths = min((m.prefixlen for m in mine), default=0)
     for vrf in sorted(set(leaf.vrfs) - {ask.vrf}):
         for route in leaf.vrfs[vrf].routes:
             if vrf in ask.storage and route.via == (ask.vrf,):
                 continue
-            network = net(route.prefix)
+            network = parse_network(route.prefix)
             if network.prefixlen >= lengths and any(_covers(m, network) for m in mine):
                 return f"{vrf} has a route to {route.prefix} ({route.protocol or 'unknown'})"
     return ""
@@ -138,15 +144,15 @@ def _default(ask: GateAsk, own: VrfState) -> str:
 
 def _imports(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
     wrong = sorted(own.imports ^ ask.storage) if ask.exact else sorted(own.imports - ask.storage)
-    words = ""
+    problem = ""
     if wrong:
         does = "takes routes of" if wrong[0] in own.imports else "does not take routes of"
-        words = f"{ask.vrf} {does} {wrong[0]}"
-    yield _row(GateCheck.IMPORTS, leaf.switch, words, ", ".join(sorted(own.imports)))
+        problem = f"{ask.vrf} {does} {wrong[0]}"
+    yield _row(GateCheck.IMPORTS, leaf.switch, problem, ", ".join(sorted(own.imports)))
     takers = {v for v, s in leaf.vrfs.items() if ask.vrf in s.imports and v != ask.vrf}
     strange = sorted(takers - ask.storage)
-    words = f"{strange[0]} takes routes of {ask.vrf}" if strange else ""
-    yield _row(GateCheck.IMPORTERS, leaf.switch, words)
+    problem = f"{strange[0]} takes routes of {ask.vrf}" if strange else ""
+    yield _row(GateCheck.IMPORTERS, leaf.switch, problem)
 
 
 def _sessions(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
@@ -155,36 +161,36 @@ def _sessions(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]
     else:
         expected = frozenset(peer for switch, peer in ask.peers if switch == leaf.switch)
     strange = sorted(set(own.peers) - expected)
-    words = f"{strange[0]} is nobody's peer" if strange else ""
-    yield _row(GateCheck.PEERS, leaf.switch, words)
+    problem = f"{strange[0]} is nobody's peer" if strange else ""
+    yield _row(GateCheck.PEERS, leaf.switch, problem)
     down = sorted(p for p in expected if p not in own.peers or own.peers[p].state != UP)
     if down:
         state = own.peers[down[0]].state if down[0] in own.peers else "not there"
-        words = f"{down[0]} is {state or 'without a state'}"
+        problem = f"{down[0]} is {state or 'without a state'}"
     else:
-        words = ""
-    yield _row(GateCheck.PEER_STATE, leaf.switch, words)
-    came = sorted(p for p, told in own.peers.items() if told.dynamic)
-    words = f"{came[0]} came by itself" if came else ""
+        problem = ""
+    yield _row(GateCheck.PEER_STATE, leaf.switch, problem)
+    came = sorted(p for p, session in own.peers.items() if session.dynamic)
+    problem = f"{came[0]} came by itself" if came else ""
     if ask.vrf in leaf.listens:
-        words = words or f"{ask.vrf} takes sessions from a whole range"
-    yield _row(GateCheck.DYNAMIC_PEERS, leaf.switch, words)
+        problem = problem or f"{ask.vrf} takes sessions from a whole range"
+    yield _row(GateCheck.DYNAMIC_PEERS, leaf.switch, problem)
 
 
 def _overlay(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]:
     name = leaf.switch
-    wanted = {ask.vni} if ask.vni else set(own.vnis)
-    if not wanted:
+    vnis = {ask.vni} if ask.vni else set(own.vnis)
+    if not vnis:
         for check in (GateCheck.OVERLAY, GateCheck.TARGETS, GateCheck.FOREIGN_TARGETS):
-            seen = "no overlay in this VRF"
-            yield GateRow(check=check, subject=name, verdict=RowVerdict.NONE, seen=seen)
+            reading = "no overlay in this VRF"
+            yield GateRow(check=check, subject=name, verdict=RowVerdict.NONE, seen=reading)
         return
-    words = ""
-    if set(own.vnis) != wanted or len(wanted) > 1:
-        words = f"VNIs {', '.join(sorted(own.vnis)) or 'none'} instead of {', '.join(wanted)}"
+    problem = ""
+    if set(own.vnis) != vnis or len(vnis) > 1:
+        problem = f"VNIs {', '.join(sorted(own.vnis)) or 'none'} instead of {', '.join(vnis)}"
     shared = [v for v, s in leaf.vrfs.items() if v != ask.vrf and set(s.vnis) & set(own.vnis)]
-    words = words or (f"{shared[0]} has the same VNI" if shared else "")
-    yield _row(GateCheck.OVERLAY, name, words)
+    problem = problem or (f"{shared[0]} has the same VNI" if shared else "")
+    yield _row(GateCheck.OVERLAY, name, problem)
     takes = {t for v in own.vnis.values() for t in v.imports}
     sends = {t for v in own.vnis.values() for t in v.exports}
     yield _row(GateCheck.TARGETS, name, _targets(ask, leaf, takes, sends))
@@ -213,11 +219,11 @@ def _targets(ask: GateAsk, leaf: LeafState, takes: set[str], sends: set[str]) ->
         ends = tuple(f":{vni}" for vni in leaf.vrfs[ask.vrf].vnis)
         wanted_in = {t for t in takes if t.endswith(ends)}
         wanted_out = {t for t in sends if t.endswith(ends)}
-    for found, wanted, does in ((takes, wanted_in, "takes in"), (sends, wanted_out, "sends")):
-        if wrong := sorted(found ^ wanted):
-            word = does if wrong[0] in found else f"no longer {does}"
+    for actual, expected, does in ((takes, wanted_in, "takes in"), (sends, wanted_out, "sends")):
+        if wrong := sorted(actual ^ expected):
+            word = does if wrong[0] in actual else f"no longer {does}"
             return f"{ask.vrf} {word} {wrong[0]}"
-        if not found:
+        if not actual:
             return f"{ask.vrf} {does} no route target"
     return ""
 
@@ -225,20 +231,20 @@ def _targets(ask: GateAsk, leaf: LeafState, takes: set[str], sends: set[str]) ->
 def _macs(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> frozenset[str]:
     """Return MACs that were learned on the node's own ports here, before or now."""
     own = {p.interface for p in ask.ports if p.switch == leaf.switch}
-    found = {n.mac for n in leaf.neighbours if n.interface in own}
+    macs = {n.mac for n in leaf.neighbours if n.interface in own}
     if before is not None:
-        found |= {mac for interface, _, mac in before.neighbours if interface in own}
-    return frozenset(m for m in found if m)
+        macs |= {mac for interface, _, mac in before.neighbours if interface in own}
+    return frozenset(m for m in macs if m)
 
 
 def _neighbours(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> str:
     own = {p.interface for p in ask.ports if p.switch == leaf.switch}
-    macs, mine = _macs(ask, leaf, before), [net(p) for p in own_networks(ask, leaf)]
+    macs, mine = _macs(ask, leaf, before), [parse_network(p) for p in own_networks(ask, leaf)]
     for entry in leaf.neighbours:
         if entry.interface in own or leaf.vrf_of.get(entry.interface) == ask.vrf:
             continue
         try:
-            address = net(entry.address)
+            address = parse_network(entry.address)
         except ValueError:
             return f"an unreadable address on {entry.interface}"
         if entry.mac in macs or any(_covers(m, address) for m in mine):
@@ -256,7 +262,7 @@ def _bridged(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> str:
 
 
 @lru_cache(maxsize=65_536)  # the prefixes of a site; parsing them is most of a judgement's time
-def net(prefix: str) -> Network:
+def parse_network(prefix: str) -> Network:
     """Return a prefix or an address as a network."""
     return ipaddress.ip_network(prefix, strict=False)
 

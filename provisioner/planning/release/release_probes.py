@@ -68,7 +68,7 @@ class Partners:
     rdma: str = "listed"  # as the setting `release_rdma`
     canaries: tuple[str, ...] = ()  # "VRF=ADDRESS" that serve RDMA
 
-    def canary(self, node: str, vrf: str) -> str:
+    def choose_canary(self, node: str, vrf: str) -> str:
         """Return the address that a node tries RDMA with, spread by the node's name; "" if none."""
         mine = sorted(a for v, _, a in (c.partition("=") for c in self.canaries) if v == vrf)
         if self.rdma == "off" or not mine:
@@ -76,17 +76,17 @@ class Partners:
         return mine[crc32(node.encode()) % len(mine)]
 
 
-def errands(node: Node, ask: GateAsk, partners: Partners) -> tuple[Errand, ...]:
+def plan_errands(node: Node, ask: GateAsk, partners: Partners) -> tuple[Errand, ...]:
     """Return the node's own probes first, then those from the maintenance VRF towards it."""
-    others = [n for n in partners.nodes if n.id != node.id and n.kind is NodeKind.HOST]
-    mine = tuple(p for port in _rails(node) for p in _outward(node, port, ask, partners, others))
-    found = [Errand(node.id, node.address, mine)]
-    fenced = [n for n in others if n.placement is Placement.MAINTENANCE and n.address]
+    hosts = [n for n in partners.nodes if n.id != node.id and n.kind is NodeKind.HOST]
+    mine = tuple(p for port in _rails(node) for p in _outward(node, port, ask, partners, hosts))
+    planned = [Errand(node.id, node.address, mine)]
+    fenced = [n for n in hosts if n.placement is Placement.MAINTENANCE and n.address]
     for canary in [n for n in fenced if n.state in _AWAKE][:PARTNERS_MAX]:
         pings = tuple(_inward(canary, node, partners.size))
         if pings:
-            found.append(Errand(canary.id, canary.address, pings))
-    return tuple(found)
+            planned.append(Errand(canary.id, canary.address, pings))
+    return tuple(planned)
 
 
 def judge(
@@ -106,14 +106,14 @@ def judge(
         rows += [
             _row(errand.host, p, answers.get((errand.host, p)), controls) for p in errand.pings
         ]
-    for check, words in CLASSES.items():
+    for check, absent_class in CLASSES.items():
         if not any(r.check is check for r in rows):
             demanded = check is GateCheck.RDMA and rdma == "required"
             verdict = RowVerdict.UNKNOWN if demanded else RowVerdict.NONE
-            seen = f"no {words}"
+            reading = f"no {absent_class}"
             if check is GateCheck.RDMA and rdma == "off":
-                seen = "the site's settings have it off"
-            rows.append(GateRow(check=check, subject="probes", verdict=verdict, seen=seen))
+                reading = "the site's settings have it off"
+            rows.append(GateRow(check=check, subject="probes", verdict=verdict, seen=reading))
     return tuple(rows)
 
 
@@ -137,17 +137,20 @@ _FAILED = {
 def _row(host: str, ping: Ping, code: int | None, controls: set[str]) -> GateRow:
     subject = f"{host} {ping.source} to {ping.target} ({ping.what})"
     if code is None or (code in _NO_TOOL and ping.wanted):
-        verdict, seen = RowVerdict.UNKNOWN, "it was not sent" + (" (no such tool)" if code else "")
+        verdict, reading = (
+            RowVerdict.UNKNOWN,
+            "it was not sent" + (" (no such tool)" if code else ""),
+        )
     elif ping.wanted:
         verdict = RowVerdict.PASS if code == 0 else RowVerdict.FAIL
-        seen = "" if code == 0 else _FAILED[ping.check].format(size=ping.size, code=code)
+        reading = "" if code == 0 else _FAILED[ping.check].format(size=ping.size, code=code)
     elif code == 0:
-        verdict, seen = RowVerdict.FAIL, "it was answered"
+        verdict, reading = RowVerdict.FAIL, "it was answered"
     elif ping.source not in controls:
-        verdict, seen = RowVerdict.UNKNOWN, "nothing else is answered from there either"
+        verdict, reading = RowVerdict.UNKNOWN, "nothing else is answered from there either"
     else:
-        verdict, seen = RowVerdict.PASS, ""
-    return GateRow(check=ping.check, subject=subject, verdict=verdict, seen=seen)
+        verdict, reading = RowVerdict.PASS, ""
+    return GateRow(check=ping.check, subject=subject, verdict=verdict, seen=reading)
 
 
 def _outward(
@@ -167,7 +170,7 @@ def _outward(
         yield Ping(source, target, SMALL, what, GateCheck.HOST_ROUTE)
 
     yield from routed(port.address.partition("/")[0], "its leaf")
-    if canary := partners.canary(node.id, ask.vrf):
+    if canary := partners.choose_canary(node.id, ask.vrf):
         yield from routed(canary, "canary")
         yield Ping(source, canary, RDMA_PORT + port.rail, "canary", GateCheck.RDMA)
     peers = [n for n in others if n.state is State.RELEASED and n.vrf == ask.vrf]
@@ -183,8 +186,8 @@ def _outward(
     yield from (unwanted(a, f"maintenance {n.id}") for n, a in _beside(port, fenced))
     strangers = [n for n in others if n.state is State.RELEASED and n.vrf not in ("", ask.vrf)]
     yield from (unwanted(a, f"other tenant {n.id}") for n, a in _beside(port, strangers))
-    for address, what in _management(node, port, partners):
-        yield unwanted(address, what)
+    for address, purpose in _management(node, port, partners):
+        yield unwanted(address, purpose)
 
 
 def _inward(canary: Node, node: Node, size: int) -> Iterator[Ping]:
@@ -200,11 +203,11 @@ def _inward(canary: Node, node: Node, size: int) -> Iterator[Ping]:
 
 def _beside(port: Port, nodes: Iterable[Node]) -> Iterator[tuple[Node, str]]:
     """Return ends of other nodes on the same rail: the nearest to a leak on this leaf."""
-    found = 0
+    count = 0
     for node in sorted(nodes, key=lambda n: n.id):
         same = [p for p in _rails(node) if p.rail == port.rail]
-        if same and found < PARTNERS_MAX:
-            found += 1
+        if same and count < PARTNERS_MAX:
+            count += 1
             yield node, host_end(same[0].address)
 
 

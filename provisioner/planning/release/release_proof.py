@@ -17,7 +17,7 @@ from provisioner.model.tenant import ReleaseProof
 VERSION = 2
 
 
-def canonical(proof: ReleaseProof) -> str:
+def render_canonical(proof: ReleaseProof) -> str:
     """Return the document as it is sealed: sorted keys, no blanks, no defaults, without its
     digest.
     """
@@ -34,33 +34,33 @@ def _canonical(document: dict[str, object]) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def sealed(proof: ReleaseProof, certificate: Certificate | None) -> ReleaseProof:
+def seal_proof(proof: ReleaseProof, certificate: Certificate | None) -> ReleaseProof:
     """Return the proof with its version, the certificate's digest and its own."""
-    told = "" if certificate is None else certificate_digest(certificate)
-    bound = proof.model_copy(update={"version": VERSION, "certificate_digest": told})
-    digest = hashlib.sha256(canonical(bound).encode()).hexdigest()
+    certificate_sha256 = "" if certificate is None else certificate_digest(certificate)
+    bound = proof.model_copy(update={"version": VERSION, "certificate_digest": certificate_sha256})
+    digest = hashlib.sha256(render_canonical(bound).encode()).hexdigest()
     return bound.model_copy(update={"sha256": digest})
 
 
-def objections(proof: ReleaseProof, certificate: Certificate | None) -> tuple[str, ...]:
+def list_proof_objections(proof: ReleaseProof, certificate: Certificate | None) -> tuple[str, ...]:
     """Return why a proof is not valid; () if it is."""
-    found = []
+    reasons = []
     if proof.version < VERSION:
-        found.append("it is of version 1, which had no gate and no seal")
-    elif hashlib.sha256(canonical(proof).encode()).hexdigest() != proof.sha256:
-        found.append("it was changed after it was sealed")
+        reasons.append("it is of version 1, which had no gate and no seal")
+    elif hashlib.sha256(render_canonical(proof).encode()).hexdigest() != proof.sha256:
+        reasons.append("it was changed after it was sealed")
     if certificate is None:
-        found.append("its certificate is not there")
+        reasons.append("its certificate is not there")
     elif certificate.id != proof.certificate or certificate.node != proof.node:
-        found.append("it belongs to another certificate")
+        reasons.append("it belongs to another certificate")
     elif proof.version >= VERSION and certificate_digest(certificate) != proof.certificate_digest:
-        found.append("its certificate was changed since")
+        reasons.append("its certificate was changed since")
     if not proof.persisted:
-        found.append("the leaves did not keep what was applied")
-    found += [str(row) for row in bad(proof)]
-    return tuple(found)
+        reasons.append("the leaves did not keep what was applied")
+    reasons += [str(row) for row in list_bad_rows(proof)]
+    return tuple(reasons)
 
 
-def bad(proof: ReleaseProof) -> tuple[GateRow, ...]:
+def list_bad_rows(proof: ReleaseProof) -> tuple[GateRow, ...]:
     """Return the rows that should have kept the node from its tenant."""
     return tuple(row for row in proof.gate if row.bad)

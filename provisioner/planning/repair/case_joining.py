@@ -16,7 +16,7 @@ from provisioner.model.node import Node, State
 from provisioner.planning.repair.case_policy import (
     WORDS_MAX,
     CasePolicy,
-    notice,
+    make_notice,
     opening_alerts,
     service_for,
 )
@@ -75,8 +75,10 @@ def join_report(
     tenants = sum(r.origin is Origin.TENANT for r in case.reports)
     if not stricter and report.origin is Origin.TENANT and tenants >= TENANT_REPORTS_MAX:
         return f"{tenants} reports of the tenant are in case {case.id} already"
-    kept = report.model_copy(update={"reason": report.reason[:WORDS_MAX], "by": report.by[:120]})
-    changes: dict[str, object] = {"reports": (*case.reports, kept)[-REPORTS_MAX:]}
+    shortened = report.model_copy(
+        update={"reason": report.reason[:WORDS_MAX], "by": report.by[:120]}
+    )
+    changes: dict[str, object] = {"reports": (*case.reports, shortened)[-REPORTS_MAX:]}
     if stricter:
         changes["service"] = service
     if stricter and serves:
@@ -109,7 +111,7 @@ def write_joined_notice(before: Case, after: Case, now: float) -> TenantNotice |
     changed = (before.service, before.drain_at) != (after.service, after.drain_at)
     if not after.tenant or not after.drain_at or not changed:
         return None
-    words = {
+    sentences = {
         Service.KEEP: "It goes on serving you; nothing is done to it without another notice.",
         Service.DRAIN: "It is taken back when the notice ends; move your work, or agree to less.",
         Service.CUT_OFF: "It is taken back now: its results cannot be trusted.",
@@ -119,9 +121,9 @@ def write_joined_notice(before: Case, after: Case, now: float) -> TenantNotice |
     begin = "Planned maintenance of node {}" if planned else "Node {} has a further fault"
     if before.origin is Origin.MAINTENANCE and not planned:
         begin = "Node {} has a fault"
-    text = f"{begin.format(after.node)}: {report.reason}. {words[after.service]}"
+    text = f"{begin.format(after.node)}: {report.reason}. {sentences[after.service]}"
     kind = "maintenance" if planned else "failure"
-    joined = notice(after, kind, text, now, after.drain_at)
+    joined = make_notice(after, kind, text, now, after.drain_at)
     # two reports of one second are two notices
     return joined.model_copy(update={"id": f"{joined.id}/{before.generation}"})
 

@@ -95,17 +95,17 @@ def service_for(classes: Iterable[Classification], origin: Origin, policy: CaseP
     """Return how a tenant's use of the node is treated."""
     if policy.service != "auto":
         return Service(policy.service)
-    found = set(classes)
-    if found & {C.FATAL_EVENT, C.PART_SWAP}:
+    classifications = set(classes)
+    if classifications & {C.FATAL_EVENT, C.PART_SWAP}:
         return Service.CUT_OFF  # its results, or its identity, cannot be trusted
-    if found & {C.HARDWARE, C.SENSOR_CRITICAL, C.SENSOR_FAILURE}:
+    if classifications & {C.HARDWARE, C.SENSOR_CRITICAL, C.SENSOR_FAILURE}:
         return Service.DRAIN
     if origin in (Origin.TENANT, Origin.CHECK, Origin.MAINTENANCE):
         return Service.DRAIN
     return Service.KEEP  # one link of several, or a silent BMC: the tenant's work continues
 
 
-def opened(
+def open_case(
     node: Node,
     *,
     number: int,
@@ -166,7 +166,7 @@ def describe_take_over(node: Node) -> str:
     )[:500]
 
 
-def faulty(node: Node, remedies_max: int) -> bool:
+def is_repairable(node: Node, remedies_max: int) -> bool:
     """Return whether a node is quarantined for a reason that a repair can cure.
 
     Transient reasons are left to the automatic retries first. A node that was not taken over is
@@ -183,7 +183,7 @@ def faulty(node: Node, remedies_max: int) -> bool:
     return not (waits and node.placement.value == "maintenance")
 
 
-def incurable(case: Case, node: Node) -> bool:
+def is_incurable(case: Case, node: Node) -> bool:
     """Return whether only the matrix and its files keep a node, not to be retired, in
     quarantine.
     """
@@ -195,8 +195,8 @@ def incurable(case: Case, node: Node) -> bool:
 
 def opening_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
     """Return the alerts that open a case, gravest first; `alerts` are those that have an effect."""
-    found = [a for a in alerts if a.active and set(a.classifications) & _OPENING]
-    return tuple(sorted(found, key=lambda a: (C.FATAL_EVENT not in a.classifications, a.id)))
+    opening = [a for a in alerts if a.active and set(a.classifications) & _OPENING]
+    return tuple(sorted(opening, key=lambda a: (C.FATAL_EVENT not in a.classifications, a.id)))
 
 
 def lapsed_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
@@ -212,17 +212,17 @@ def faults_of(
     node: Node, report: HealthReport | None, alerts: Iterable[Alert], case: Case | None = None
 ) -> tuple[Fault, ...]:
     """Return all present faults of a node, as the diagnosis reads them."""
-    found = [
+    faults = [
         Fault(source="report", id="reported", detail=case.reason, at=case.opened_at)
         for case in (case,)
         if case is not None and case.origin in (Origin.TENANT, Origin.OPERATOR)
     ]
-    found += [
+    faults += [
         Fault(source="report", id=f"reported {number}", detail=r.reason, at=r.at)
         for number, r in enumerate(case.reports if case is not None else (), 2)
         if r.origin in (Origin.TENANT, Origin.OPERATOR)
     ]
-    found += [
+    faults += [
         Fault(
             source="alert",
             id=a.id,
@@ -240,9 +240,9 @@ def faults_of(
                 continue
             check = result.check.split(" after ")[0]
             if not result.findings or result.findings[0].detail.startswith(UNREADABLE):
-                found += _unread(result, report.ended_at)
+                faults += _unread(result, report.ended_at)
                 continue
-            found += [
+            faults += [
                 Fault(
                     source="check",
                     id=check,
@@ -260,7 +260,7 @@ def faults_of(
             source = "isolation"
         if blocker.reason not in FAULTY:
             continue
-        found.append(
+        faults.append(
             Fault(
                 source=source,
                 id=blocker.reason.value,
@@ -268,7 +268,7 @@ def faults_of(
                 detail=blocker.detail[:300],
             )
         )
-    unique = {(f.key, f.detail): f for f in found}
+    unique = {(f.key, f.detail): f for f in faults}
     return tuple(unique.values())[:FAULTS_MAX]
 
 
@@ -280,7 +280,7 @@ def _unread(result: CheckResult, at: float) -> list[Fault]:
     ]
 
 
-def keys(faults: Iterable[Fault]) -> tuple[str, ...]:
+def list_keys(faults: Iterable[Fault]) -> tuple[str, ...]:
     """Return the keys of faults that are compared before and after a remedy.
 
     Reports of people are not measured, and an event log keeps its old entries.
@@ -299,12 +299,12 @@ def waits_for(case: Case, now: float) -> str:
     return ""
 
 
-def waits(case: Case, now: float) -> bool:
+def has_to_wait(case: Case, now: float) -> bool:
     """Return whether a case of a node in `repairing` has to wait now."""
     return bool(waits_for(case, now))
 
 
-def deferred(case: Case, until: float, policy: CasePolicy, now: float) -> Case | str:
+def defer_drain(case: Case, until: float, policy: CasePolicy, now: float) -> Case | str:
     """Return the case with its drain deferred at the tenant's request, or why it cannot be.
 
     A drain can be deferred by `defer_max_s` from the opening at most.
@@ -319,7 +319,9 @@ def deferred(case: Case, until: float, policy: CasePolicy, now: float) -> Case |
     return case.model_copy(update={"drain_at": until, "note": "put off by its tenant"})
 
 
-def notice(case: Case, kind: str, text: str, now: float, effective_at: float = 0.0) -> TenantNotice:
+def make_notice(
+    case: Case, kind: str, text: str, now: float, effective_at: float = 0.0
+) -> TenantNotice:
     """Return a notice to the case's tenant; the same notice again has the same id."""
     return TenantNotice(
         id=f"{case.id}/{kind}/{int(now)}",
@@ -335,20 +337,20 @@ def notice(case: Case, kind: str, text: str, now: float, effective_at: float = 0
 
 def is_planned(case: Case) -> bool:
     """Return whether a case is about planned maintenance alone: nothing is diagnosed then."""
-    others = (r for r in case.reports if r.origin is not Origin.MAINTENANCE)
-    return case.origin is Origin.MAINTENANCE and next(others, None) is None
+    unplanned = (r for r in case.reports if r.origin is not Origin.MAINTENANCE)
+    return case.origin is Origin.MAINTENANCE and next(unplanned, None) is None
 
 
 def _describe_work(case: Case) -> str:
     """Return the notice of planned maintenance, with its times."""
-    words = {
+    sentences = {
         Service.KEEP: "It goes on serving you meanwhile.",
         Service.DRAIN: f"It is taken back at {_moment(case.drain_at)}; move your work before that, "
         "agree to less notice, or ask for another time. It comes back to you afterwards.",
         Service.CUT_OFF: "It is taken back now. It comes back to you afterwards.",
     }
     ends = f" The work is expected to end at {_moment(case.work_ends_at)}."
-    planned = f"Planned maintenance of node {case.node}: {case.reason}. {words[case.service]}"
+    planned = f"Planned maintenance of node {case.node}: {case.reason}. {sentences[case.service]}"
     return planned + (ends if case.work_ends_at else "")
 
 
@@ -359,11 +361,11 @@ def _moment(at: float) -> str:
 def first_notice(case: Case, now: float) -> TenantNotice:
     """Return the notice to the tenant at the opening of the case."""
     if case.origin is Origin.MAINTENANCE:
-        return notice(case, "maintenance", _describe_work(case), now, case.drain_at)
-    words = {
+        return make_notice(case, "maintenance", _describe_work(case), now, case.drain_at)
+    sentences = {
         Service.KEEP: "It goes on serving you; nothing is done to it without another notice.",
         Service.DRAIN: "It is taken back when the notice ends; move your work, or agree to less.",
         Service.CUT_OFF: "It is taken back now: what it computes cannot be trusted.",
     }
-    text = f"Node {case.node} has a fault: {case.reason}. {words[case.service]}"
-    return notice(case, "failure", text, now, case.drain_at)
+    text = f"Node {case.node} has a fault: {case.reason}. {sentences[case.service]}"
+    return make_notice(case, "failure", text, now, case.drain_at)

@@ -46,7 +46,7 @@ class Rule(Record):
 
     model_config = Record.model_config | {"arbitrary_types_allowed": True}
 
-    def fits(self, fault: Fault) -> bool:
+    def fits_fault(self, fault: Fault) -> bool:
         """Return whether this line applies to a fault."""
         return (
             self.source.fullmatch(fault.source) is not None
@@ -64,7 +64,7 @@ class Diagnosis(Record):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def load_rules() -> tuple[Rule, ...]:
     """Return the table, in its order."""
     text = (
         resources.files("provisioner.planning.repair").joinpath("diagnosis_rules.csv").read_text()
@@ -73,15 +73,15 @@ def rules() -> tuple[Rule, ...]:
 
 
 def _rule(row: Mapping[str, str]) -> Rule:
-    def pattern(name: str) -> re.Pattern[str]:
+    def compile_pattern(name: str) -> re.Pattern[str]:
         return re.compile(row[name], re.IGNORECASE)
 
     return Rule(
         name=row["name"],
-        source=pattern("source"),
-        id=pattern("id"),
-        part=pattern("part"),
-        words=pattern("words"),
+        source=compile_pattern("source"),
+        id=compile_pattern("id"),
+        part=compile_pattern("part"),
+        words=compile_pattern("words"),
         kind=PartClass(row["kind"]),
         confidence=float(row["confidence"]),
         start=RemedyKind(row["start"]) if row["start"] else None,
@@ -102,8 +102,13 @@ def diagnose(
     The order of the faults is irrelevant. `gone`: earlier parts that the inventory no longer lists;
     a suspect among them keeps its serial.
     """
-    seen = sorted(set(faults), key=lambda f: (f.key, f.detail, f.at))
-    matches = [(r, f) for f in seen for r in (rules() if table is None else table) if r.fits(f)]
+    ordered = sorted(set(faults), key=lambda f: (f.key, f.detail, f.at))
+    matches = [
+        (r, f)
+        for f in ordered
+        for r in (load_rules() if table is None else table)
+        if r.fits_fault(f)
+    ]
     cleared = {kind for rule, _ in matches for kind in rule.clears}
     groups: dict[tuple[PartClass, str], list[tuple[Rule, Fault]]] = {}
     for rule, fault in matches:
@@ -111,16 +116,16 @@ def diagnose(
         device = device_of(fault.part, inventory) or device_of(part, inventory)
         name = part if device is None or rule.kind is PartClass.LEAF else device.slot
         groups.setdefault((rule.kind, name), []).append((rule, fault))
-    found = [
+    suspects = [
         _suspect(kind, part, group, cleared, inventory) for (kind, part), group in groups.items()
     ]
-    found = [_as_it_was(suspect, gone) for suspect in found]
-    if not found:
-        found = [_nobody(seen)]
-    found.sort(key=lambda s: (-s.confidence, s.part in _NODE, s.kind, s.part))
-    best = found[0]
+    suspects = [_as_it_was(suspect, gone) for suspect in suspects]
+    if not suspects:
+        suspects = [_nobody(ordered)]
+    suspects.sort(key=lambda s: (-s.confidence, s.part in _NODE, s.kind, s.part))
+    best = suspects[0]
     starts = {r.name: r.start for r, _ in matches}
-    return Diagnosis(suspects=tuple(found[:SUSPECTS_MAX]), start=starts.get(best.rule))
+    return Diagnosis(suspects=tuple(suspects[:SUSPECTS_MAX]), start=starts.get(best.rule))
 
 
 def part_of(fault: Fault, kind: PartClass) -> str:

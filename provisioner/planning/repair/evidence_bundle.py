@@ -24,7 +24,7 @@ from provisioner.model.base import Record
 from provisioner.model.case import Case
 from provisioner.planning.certification import attestation
 from provisioner.planning.certification.attestation import Envelope, NotAnAttestation
-from provisioner.planning.repair.scrubbing import scrub
+from provisioner.planning.repair.scrubbing import scrub_text
 
 PAYLOAD = "application/vnd.gpu-provisioner.case-bundle.v1+json"
 MANIFEST, ENVELOPE = "manifest.json", "manifest.dsse.json"
@@ -54,7 +54,7 @@ def digest(content: bytes) -> str:
 
 def text_file(path: str, text: str, secrets: Iterable[str], stored: str = "") -> BundleFile:
     """Return a member of text, without secrets."""
-    clean, removed = scrub(text, secrets)
+    clean, removed = scrub_text(text, secrets)
     return BundleFile(path=path, content=clean.encode(), stored=stored, removed=removed)
 
 
@@ -70,7 +70,7 @@ def evidence_file(name: str, text: str, digest: str, secrets: Iterable[str]) -> 
     return text_file(f"evidence/{path}.txt", text, secrets, digest)
 
 
-def manifest(
+def render_manifest(
     case: Case, files: Sequence[BundleFile], left_out: Sequence[str], site: str, made_at: float
 ) -> bytes:
     """Return the manifest of the archive as canonical JSON (RFC 8785)."""
@@ -101,7 +101,7 @@ def manifest(
     return rfc8785.dumps(document)
 
 
-def pack(files: Iterable[BundleFile], signed: str, listed: bytes) -> bytes:
+def pack_bundle(files: Iterable[BundleFile], signed: str, listed: bytes) -> bytes:
     """Return the archive. Owners, times and order are fixed: the same files result in the same
     bytes.
     """
@@ -115,63 +115,63 @@ def pack(files: Iterable[BundleFile], signed: str, listed: bytes) -> bytes:
     return gzip.compress(plain.getvalue(), compresslevel=6, mtime=0)
 
 
-def unpack(content: bytes) -> Mapping[str, bytes]:
+def unpack_bundle(content: bytes) -> Mapping[str, bytes]:
     """Return the members by name, not verified yet. Raises NotABundle."""
     inflate = zlib.decompressobj(wbits=31)
     try:
         plain = inflate.decompress(content, BYTES_MAX + FILES_MAX * 1024)
         if not inflate.eof or inflate.unused_data:
             raise NotABundle("it is larger than an archive may be, or cut off, or has a tail")
-        found: dict[str, bytes] = {}
+        members: dict[str, bytes] = {}
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
             for member in archive:
-                if not member.isreg() or _unsafe(member.name) or member.name in found:
+                if not member.isreg() or _unsafe(member.name) or member.name in members:
                     raise NotABundle(f"a member is no plain file of its own: {member.name[:80]!r}")
-                if len(found) >= FILES_MAX + 2:
+                if len(members) >= FILES_MAX + 2:
                     raise NotABundle("it has too many members")
                 file = archive.extractfile(member)
                 assert file is not None  # it is a plain file
-                found[member.name] = file.read()
+                members[member.name] = file.read()
     except (zlib.error, tarfile.TarError, EOFError, OverflowError) as error:
         raise NotABundle(f"this is no tar.gz archive: {type(error).__name__}") from None
-    return found
+    return members
 
 
 def envelope_of(members: Mapping[str, bytes]) -> Envelope:
     """Return the signed manifest, not verified yet. Raises NotABundle."""
     try:
-        found = attestation.parse_envelope(members[ENVELOPE].decode())
+        envelope = attestation.parse_envelope(members[ENVELOPE].decode())
     except KeyError:
         raise NotABundle(f"it has no {ENVELOPE}") from None
     except (NotAnAttestation, UnicodeDecodeError) as error:
         raise NotABundle(f"{ENVELOPE}: {error}") from None
-    if found.payload_type != PAYLOAD:
+    if envelope.payload_type != PAYLOAD:
         raise NotABundle(f"{ENVELOPE}: it is of another kind")
-    return found
+    return envelope
 
 
-def objections(members: Mapping[str, bytes], signed: bytes) -> tuple[str, ...]:
+def list_bundle_objections(members: Mapping[str, bytes], signed: bytes) -> tuple[str, ...]:
     """Return the differences of the archive from the signed manifest; () if there are none."""
     wrong = [] if members.get(MANIFEST) == signed else [f"{MANIFEST} is not the signed one"]
     try:
         files = json.loads(signed)["files"]
-        wanted = {str(path): str(told["sha256"]) for path, told in files.items()}
+        digests = {str(path): str(file["sha256"]) for path, file in files.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return (*wrong, "the signed manifest cannot be read")
-    for path, digest in sorted(wanted.items()):
+    for path, digest in sorted(digests.items()):
         if path not in members:
             wrong.append(f"{path} is missing")
         elif hashlib.sha256(members[path]).hexdigest() != digest:
             wrong.append(f"{path} was changed")
-    known = wanted.keys() | {MANIFEST, ENVELOPE}
-    wrong += [f"{path[:80]!r} was added" for path in sorted(members.keys() - known)]
+    expected = digests.keys() | {MANIFEST, ENVELOPE}
+    wrong += [f"{path[:80]!r} was added" for path in sorted(members.keys() - expected)]
     return tuple(wrong)
 
 
 def _path(name: str) -> str:
     """Return a name of evidence as a file name: "check gpu_inventory" -> "check/gpu_inventory"."""
-    kind, _, rest = name.partition(" ")
-    plain = "".join(c if c.isalnum() or c in "._-" else "_" for c in rest)[:80].strip(".")
+    kind, _, name_part = name.partition(" ")
+    plain = "".join(c if c.isalnum() or c in "._-" else "_" for c in name_part)[:80].strip(".")
     kind = "".join(c if c.isalnum() else "_" for c in kind)[:40]
     return f"{kind}/{plain}" if plain else kind
 

@@ -56,18 +56,18 @@ def find_lost(certificate: Certificate, seen: Inventory) -> frozenset[str]:
 
     A part in another slot, or one that is there without its serial, is not lost.
     """
-    there = {part.partition("=")[2] for part in list_serials(seen)}
+    serials = {part.partition("=")[2] for part in list_serials(seen)}
     slots = {f"{d.kind.value}/{d.slot}" for d in seen.devices}
     lost = set()
     for part in certificate.serials:
         slot, _, serial = part.partition("=")
         kind = slot.partition("/")[0]
-        if kind in _OF_HOST and slot not in slots and serial not in there:
+        if kind in _OF_HOST and slot not in slots and serial not in serials:
             lost.add(part)
     return frozenset(lost)
 
 
-def confirm(
+def confirm_losses(
     lost: frozenset[str], since: Mapping[str, float], now: float
 ) -> tuple[tuple[Found, ...], bool]:
     """Return the confirmed findings, and whether an absence still needs a confirming reading.
@@ -75,7 +75,7 @@ def confirm(
     `since`: when each lost part was first absent in an unbroken series of readings.
     """
     pending = any(now - since.get(part, now) < CONFIRM_S for part in lost)
-    found = [
+    findings = [
         Found(
             id="PartMissing",
             target=slot,
@@ -86,4 +86,4 @@ def confirm(
         for slot, _, serial in (part.partition("="),)
         if now - since.get(part, now) >= CONFIRM_S
     ]
-    return tuple(found[:ITEMS_MAX]), pending
+    return tuple(findings[:ITEMS_MAX]), pending

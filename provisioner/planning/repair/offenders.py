@@ -54,14 +54,14 @@ class Offence(Record):
     advice: Advice
 
 
-def score(node: str, cases: Sequence[Case], now: float, policy: OffenderPolicy) -> Offence:
+def compute_score(node: str, cases: Sequence[Case], now: float, policy: OffenderPolicy) -> Offence:
     """Return the score of all cases of one node, the open one included, in any order."""
     mine = sorted((c for c in cases if c.node == node), key=lambda c: -c.opened_at)[:CASES_MAX]
-    seen = Counter(c.suspect.part for c in mine if c.suspect is not None and c.suspect.rule)
+    cases_of = Counter(c.suspect.part for c in mine if c.suspect is not None and c.suspect.rule)
     total = 0.0
     for case in mine:
         age_s = max(0.0, now - case.opened_at)
-        total += weight(case, seen) * 0.5 ** (age_s / policy.half_life_s)
+        total += compute_weight(case, cases_of) * 0.5 ** (age_s / policy.half_life_s)
     advice = Advice.NOTHING
     if total >= policy.retire_at:
         advice = Advice.RETIRE
@@ -71,12 +71,12 @@ def score(node: str, cases: Sequence[Case], now: float, policy: OffenderPolicy) 
         node=node,
         score=round(total, 3),
         cases=len(mine),
-        again=tuple(sorted(part for part, count in seen.items() if count > 1)),
+        again=tuple(sorted(part for part, count in cases_of.items() if count > 1)),
         advice=advice,
     )
 
 
-def weight(case: Case, seen: Counter[str]) -> float:
+def compute_weight(case: Case, seen: Counter[str]) -> float:
     """Return the weight of one case against a node."""
     if case.ending is Ending.REPLACED:
         return 0.0  # it was another host
@@ -84,20 +84,20 @@ def weight(case: Case, seen: Counter[str]) -> float:
         return 0.0  # nothing was wrong with it
     if case.ending is Ending.NO_FAULT:
         return 0.5
-    found = 1.0
+    weight_of_case = 1.0
     suspect = case.suspect
     if suspect is not None and seen[suspect.part] > 1:
-        found = 2.0  # the same part again: the remedy did not last
+        weight_of_case = 2.0  # the same part again: the remedy did not last
     if suspect is not None and suspect.kind.value == "leaf":
         return 0.0  # not the node's fault
     cured = case.tries[-1] if case.tries else None
     easily = cured is not None and cured.outcome is RemedyOutcome.CURED
     if easily and cured is not None and cured.remedy is RemedyKind.RERUN:
-        found /= 2
-    return found
+        weight_of_case /= 2
+    return weight_of_case
 
 
-def beyond(
+def select_deeper_checks(
     change: Change,
     catalogue: Sequence[Check],
     policy: SelectionPolicy,
@@ -110,12 +110,12 @@ def beyond(
     Added tests are left out again if they take longer than `limit_s` or the site's own budget; the
     tests that the site demands never are.
     """
-    asked = select_checks(change, catalogue, policy, standing)
+    selection = select_checks(change, catalogue, policy, standing)
     for more in (frozenset({Gate.B, Gate.D}), frozenset({Gate.B})):
         gates = policy.gates | more
         wider = select_checks(
             change, catalogue, policy.model_copy(update={"gates": gates}), standing
         )
-        if wider.blocker is None and wider.seconds - asked.seconds <= limit_s:
+        if wider.blocker is None and wider.seconds - selection.seconds <= limit_s:
             return wider
-    return asked
+    return selection

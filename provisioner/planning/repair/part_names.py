@@ -33,17 +33,17 @@ Names = Mapping[str, str]
 
 def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] = ()) -> Names:
     """Return alias -> slot. `gpu_texts`: stored evidence of `gpu_inventory`, the newest last."""
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for port in node.ports:
-        found[f"{port.switch}/{port.interface}"] = port.nic_slot
+        aliases[f"{port.switch}/{port.interface}"] = port.nic_slot
     if inventory is None:
-        return found
+        return aliases
     serials = {}
     for device in inventory.devices:
         if device.pci and (pci := pci_of(device.pci)):
-            found[pci] = device.slot
+            aliases[pci] = device.slot
         if device.serial and len(device.serial) >= SERIAL_MIN:
-            found[device.serial] = device.slot
+            aliases[device.serial] = device.slot
             if device.kind is DeviceKind.GPU:
                 serials[device.serial] = device.slot
     for text in gpu_texts:
@@ -51,19 +51,19 @@ def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] =
             slot = serials.get(row["serial"])
             if slot is None:
                 continue
-            found[f"GPU {row['index']}"] = slot
-            found[row["uuid"]] = slot
+            aliases[f"GPU {row['index']}"] = slot
+            aliases[row["uuid"]] = slot
             if pci := pci_of(row.get("pci.bus_id", "")):
-                found[pci] = slot
-    return found
+                aliases[pci] = slot
+    return aliases
 
 
 def gone_of(before: Parts, inventory: Inventory | None) -> Parts:
     """Return the parts that a node had when its case was opened, and does not report now."""
     if inventory is None:
         return ()
-    there = {(d.kind.value, d.slot) for d in inventory.devices}
-    return tuple(part for part in before if part[:2] not in there)
+    present = {(d.kind.value, d.slot) for d in inventory.devices}
+    return tuple(part for part in before if part[:2] not in present)
 
 
 def of_missing(node: str, gone: Parts) -> Names:
@@ -72,12 +72,12 @@ def of_missing(node: str, gone: Parts) -> Names:
     "su0-n03/gpu", which names only a kind, is an alias where exactly one part of that kind is
     missing.
     """
-    found = {serial: slot for _, slot, serial, _ in gone if len(serial) >= SERIAL_MIN}
+    aliases = {serial: slot for _, slot, serial, _ in gone if len(serial) >= SERIAL_MIN}
     for kind in {kind for kind, *_ in gone}:
         slots = [slot for k, slot, *_ in gone if k == kind]
         if len(slots) == 1:
-            found[f"{node}/{kind}"] = slots[0]
-    return found
+            aliases[f"{node}/{kind}"] = slots[0]
+    return aliases
 
 
 def at_missing(
@@ -93,9 +93,9 @@ def at_missing(
     devices = inventory.devices if inventory else ()
     serials = {serial: slot for _, slot, serial, _ in gone if serial}
     serials |= {d.serial: d.slot for d in devices if d.serial}
-    found: list[Fault] = []
+    moved: list[Fault] = []
     faults = tuple(faults)
-    told = [
+    named_slots = [
         serials[word]
         for fault in faults
         if _COUNT.search(fault.detail)
@@ -105,14 +105,14 @@ def at_missing(
     for fault in faults:
         count = _COUNT.search(fault.detail)
         if count is None or fault.source != "check" or fault.part not in ("", "host"):
-            found.append(fault)
+            moved.append(fault)
             continue
-        wanted = int(count[2])
-        missing = max(1, wanted - int(count[1]))
-        ways = (list(dict.fromkeys(told)), lost, _gaps(inventory, wanted), [fault.part])
+        total = int(count[2])
+        missing = max(1, total - int(count[1]))
+        ways = (list(dict.fromkeys(named_slots)), lost, _gaps(inventory, total), [fault.part])
         slots = next((way for way in ways if len(way) == missing), ways[-1])
-        found += [fault.model_copy(update={"part": slot}) for slot in slots]
-    return tuple(found)
+        moved += [fault.model_copy(update={"part": slot}) for slot in slots]
+    return tuple(moved)
 
 
 def _gaps(inventory: Inventory | None, wanted: int) -> list[str]:
@@ -146,7 +146,7 @@ def pci_of(text: str) -> str:
     return f"{match[1][-4:]}:{match[2]}:{match[3]}".lower() if match else ""
 
 
-def named(fault: Fault, names: Names) -> Fault:
+def locate_fault(fault: Fault, names: Names) -> Fault:
     """Return the fault at its slot, if its text has an alias of one; otherwise unchanged."""
     for text in (fault.part, fault.detail):
         slot = slot_in(text, names)

@@ -79,17 +79,17 @@ Choice = Try | Later | People
 
 
 @cache
-def ladders() -> Mapping[PartClass, tuple[Rung, ...]]:
+def load_escalation_orders() -> Mapping[PartClass, tuple[Rung, ...]]:
     """Return every escalation order by kind of part."""
     text = resources.files("provisioner.planning.repair").joinpath("remedy_ladders.csv").read_text()
-    found: dict[PartClass, tuple[Rung, ...]] = {}
+    orders: dict[PartClass, tuple[Rung, ...]] = {}
     for row in csv.DictReader(text.splitlines()):
         rung = Rung.model_validate(row)
-        found[rung.kind] = (*found.get(rung.kind, ()), rung)
-    return found
+        orders[rung.kind] = (*orders.get(rung.kind, ()), rung)
+    return orders
 
 
-def choose(
+def choose_remedy(
     case: Case,
     start: RemedyKind | None,
     past: Sequence[RemedyTry],
@@ -106,11 +106,11 @@ def choose(
     suspect = case.suspects[0]
     tries = [*past, *case.tries]
     barred = frozenset(unable)
-    for rung in _from(ladders()[suspect.kind], start, case):
+    for rung in _from(load_escalation_orders()[suspect.kind], start, case):
         if rung.remedy in barred or _hopeless(rung, suspect, case.tries):
             continue
-        done = _recent(rung, suspect, tries, now)
-        if len(done) >= rung.tries_max:
+        recent = _recent(rung, suspect, tries, now)
+        if len(recent) >= rung.tries_max:
             continue
         attempt = 1 + sum(t.remedy is rung.remedy and _same(t, suspect) for t in case.tries)
         if rung.remedy in BY_PEOPLE:
@@ -181,16 +181,20 @@ def _people(rung: Rung, suspect: Suspect, attempt: int, limits: Limits) -> Peopl
     return People(rung=rung, suspect=suspect, attempt=attempt, work=work)
 
 
-def measured(tried: RemedyTry, after: Iterable[str], now: float, *, well: bool) -> RemedyTry:
+def measure_try(tried: RemedyTry, after: Iterable[str], now: float, *, well: bool) -> RemedyTry:
     """Return the try with its effect. `after`: keys of the present faults."""
-    before, left = set(tried.before), set(after)
+    before, remaining = set(tried.before), set(after)
     if well:
-        outcome, left = RemedyOutcome.CURED, set()
-    elif not before & left and left:
-        outcome = RemedyOutcome.WORSE if left - before and not before - left else RemedyOutcome.LESS
-    elif left - before:
+        outcome, remaining = RemedyOutcome.CURED, set()
+    elif not before & remaining and remaining:
+        outcome = (
+            RemedyOutcome.WORSE
+            if remaining - before and not before - remaining
+            else RemedyOutcome.LESS
+        )
+    elif remaining - before:
         outcome = RemedyOutcome.WORSE
-    elif before - left:
+    elif before - remaining:
         outcome = RemedyOutcome.LESS
     else:
         outcome = RemedyOutcome.SAME
@@ -198,7 +202,7 @@ def measured(tried: RemedyTry, after: Iterable[str], now: float, *, well: bool) 
     return tried.model_copy(
         update={
             "outcome": outcome,
-            "after": tuple(sorted(left)),
+            "after": tuple(sorted(remaining)),
             "measured_at": now,
             "done_at": done_at,
         }

@@ -18,7 +18,7 @@ from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.planning.path import activation as act
 from provisioner.planning.path.bundles import SLOT
 from provisioner.planning.path.hops import NO_FILE
-from provisioner.planning.repair.remedies import ladders
+from provisioner.planning.repair.remedies import load_escalation_orders
 
 GPU_RESET = "gpu_reset"  # the executor's method of this name
 _RESETS = {
@@ -27,7 +27,7 @@ _RESETS = {
 }
 
 
-def steps(
+def plan_steps(
     tried: RemedyTry, words: str, node: Node, inventory: Inventory | None, matrix: Matrix
 ) -> tuple[Step, ...] | str:
     """Return the steps in order; () for a remedy without any; or why it cannot be carried out."""
@@ -36,10 +36,10 @@ def steps(
     if inventory is None:
         return "nothing is known of the node: it was never read"
     if tried.remedy is RemedyKind.GPU_RESET:
-        told = any(key.startswith("check:kernel_log") for key in tried.before)
+        is_logged = any(key.startswith("check:kernel_log") for key in tried.before)
         # the log of this boot keeps earlier events: only a new boot shows which ones recur
         anew = (_reset(Activation.WARM_REBOOT, f"{words}: the kernel's log begins anew"),)
-        return (_gpu_reset(words), *(anew if told else ()))
+        return (_gpu_reset(words), *(anew if is_logged else ()))
     if tried.remedy is RemedyKind.REFLASH:
         return _reflash(tried, words, node, inventory, matrix)
     assert tried.remedy in _RESETS, tried.remedy
@@ -75,7 +75,14 @@ def _reflash(
     tried: RemedyTry, words: str, node: Node, inventory: Inventory, matrix: Matrix
 ) -> tuple[Step, ...] | str:
     """Return the update of the pinned version over itself, then the reset that its edge needs."""
-    kind = next((r.component for r in ladders()[tried.kind] if r.remedy is RemedyKind.REFLASH), "")
+    kind = next(
+        (
+            r.component
+            for r in load_escalation_orders()[tried.kind]
+            if r.remedy is RemedyKind.REFLASH
+        ),
+        "",
+    )
     release = matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release is not None else None
     pin = profile.pins.get(kind) if profile is not None else None
@@ -124,7 +131,7 @@ def _slots(part: str, kind: str, inventory: Inventory) -> tuple[str, ...]:
     return (part,) if part in slots else slots
 
 
-def latest(entries: Sequence[LedgerEntry], step: Step) -> LedgerEntry | None:
+def find_latest(entries: Sequence[LedgerEntry], step: Step) -> LedgerEntry | None:
     """Return the newest settled row of this very step; the case's words identify it."""
     mine = [
         e

@@ -58,7 +58,7 @@ class RepairReport(Record):
     tenants: tuple[TenantTime, ...]
 
 
-def report(
+def make_report(
     cases: Sequence[Case], states: Iterable[Mapping[str, Any]], since: float, until: float
 ) -> RepairReport:
     """Return the report of cases opened within the time; `states` are the journal's rows, in
@@ -93,19 +93,21 @@ def report(
         by_part=_figures(parts),
         by_vendor=_figures(vendors),
         by_remedy={name: remedies[name] for name in sorted(remedies)},
-        tenants=availability(states, since, until),
+        tenants=compute_availability(states, since, until),
     )
 
 
 def stage_times(case: Case) -> dict[Stage, float]:
     """Return the seconds in each stage; several stays in one stage are summed."""
-    found: dict[Stage, float] = {}
-    for entered, left in zip(case.stages, case.stages[1:], strict=False):
-        found[entered.stage] = found.get(entered.stage, 0.0) + max(0.0, left.at - entered.at)
-    return found
+    seconds: dict[Stage, float] = {}
+    for entered, following in zip(case.stages, case.stages[1:], strict=False):
+        seconds[entered.stage] = seconds.get(entered.stage, 0.0) + max(
+            0.0, following.at - entered.at
+        )
+    return seconds
 
 
-def availability(
+def compute_availability(
     rows: Iterable[Mapping[str, Any]], since: float, until: float
 ) -> tuple[TenantTime, ...]:
     """Return the times of every tenant that had a node within the time, by name."""
@@ -133,8 +135,8 @@ def availability(
         elif row["kind"] == "request":
             _left(detail, node, at, serving, owned, add, served, owed)
         elif row["kind"] in ("retired", "replaced"):  # it belongs to no tenant from now on
-            gone = {"request": "reclaim"}
-            _left(gone, node, at, serving, owned, add, served, owed)
+            reclaim = {"request": "reclaim"}
+            _left(reclaim, node, at, serving, owned, add, served, owed)
     for node, begun in serving.items():
         add(served, begun, until, node)
     for node, begun in owned.items():

@@ -30,15 +30,15 @@ _PATTERNS = (
 )
 
 
-def scrub(text: str, secrets: Iterable[str] = ()) -> tuple[str, int]:
+def scrub_text(text: str, secrets: Iterable[str] = ()) -> tuple[str, int]:
     """Return the text without secrets, and the number of places that were removed."""
     count = 0
-    for known in sorted({s for s in secrets if len(s) >= SHORTEST}, key=len, reverse=True):
-        count += text.count(known)
-        text = text.replace(known, REMOVED)
+    for secret in sorted({s for s in secrets if len(s) >= SHORTEST}, key=len, reverse=True):
+        count += text.count(secret)
+        text = text.replace(secret, REMOVED)
     for pattern in _PATTERNS:
-        text, found = pattern.subn(_without, text)
-        count += found
+        text, removed = pattern.subn(_without, text)
+        count += removed
     return text, count
 
 

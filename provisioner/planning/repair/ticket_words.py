@@ -23,18 +23,18 @@ def key_of(site: str, case: Case) -> str:
     return f"{site}/{case.id}"
 
 
-def wanted(case: Case) -> str:
+def identify_wanted(case: Case) -> str:
     """Return the identity of the message that the ticket system should have now; "": none."""
     ticket = case.ticket
     if ticket is None:
         return ""
     if ticket.closed_at or case.stage is not Stage.HARDWARE:
         return CLOSED if ticket.asked else ""
-    said = "\x1f".join((ticket.work, ticket.rma, ticket.bundle, _spare(case)))
-    return f"open {hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    content = "\x1f".join((ticket.work, ticket.rma, ticket.bundle, _spare(case)))
+    return f"open {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
-def message(case: Case, node: Node, inventory: Inventory | None, site: str) -> TicketMessage:
+def make_message(case: Case, node: Node, inventory: Inventory | None, site: str) -> TicketMessage:
     """Return the message for the state in `case.ticket.asked`."""
     ticket = case.ticket
     assert ticket is not None
@@ -60,7 +60,7 @@ def message(case: Case, node: Node, inventory: Inventory | None, site: str) -> T
         bundle_name=f"{case.id}.tar.gz" if ticket.bundle else "",
         ticket=ticket.id,
     )
-    return made.model_copy(update={"text": words(made)[:TEXT_MAX]})
+    return made.model_copy(update={"text": render_words(made)[:TEXT_MAX]})
 
 
 def place_of(case: Case, node: Node) -> WorkPlace:
@@ -97,19 +97,19 @@ def part_of(case: Case, inventory: Inventory | None) -> WorkPart | None:
     if suspect is None:
         return None
     devices = inventory.devices if inventory is not None else ()
-    seen = next((d for d in devices if d.slot == suspect.part), None)
+    device = next((d for d in devices if d.slot == suspect.part), None)
     was = {slot: (serial, model) for _, slot, serial, model in case.parts_before}
-    kept = was.get(suspect.part, ("", ""))
+    former = was.get(suspect.part, ("", ""))
     return WorkPart(
         kind=suspect.kind.value,
         slot=suspect.part,
-        serial=suspect.serial or (seen.serial if seen else "") or kept[0] or UNKNOWN,
-        part_number=suspect.part_number or (seen.part if seen else "") or kept[1] or UNKNOWN,
+        serial=suspect.serial or (device.serial if device else "") or former[0] or UNKNOWN,
+        part_number=suspect.part_number or (device.part if device else "") or former[1] or UNKNOWN,
         vendor=suspect.vendor or case.vendor or UNKNOWN,
     )
 
 
-def words(told: TicketMessage) -> str:
+def render_words(told: TicketMessage) -> str:
     """Return the message as text for people."""
     p = told.place
     lines = [
@@ -152,8 +152,8 @@ def _spare(case: Case) -> str:
     spare = case.spare
     if spare is None:
         return ""
-    said = (spare.part_number and f"part number {spare.part_number}", spare.serial)
-    return ", ".join((spare.kind.value, *(s for s in said if s)))
+    identity = (spare.part_number and f"part number {spare.part_number}", spare.serial)
+    return ", ".join((spare.kind.value, *(s for s in identity if s)))
 
 
 def _line(text: str) -> str:

@@ -41,14 +41,14 @@ class Act:
     guids: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        who = f" {len(self.guids)} ports: {', '.join(self.guids[:4])}" if self.guids else ""
-        return f"{self.verb} P_Key {self.pkey:#06x}{who}"
+        ports = f" {len(self.guids)} ports: {', '.join(self.guids[:4])}" if self.guids else ""
+        return f"{self.verb} P_Key {self.pkey:#06x}{ports}"
 
 
 def read_guid(text: object) -> str | None:
     """Return a port's GUID as 16 lowercase hexadecimal digits; None for any other value."""
-    found = _GUID.fullmatch(text) if isinstance(text, str) else None
-    return found[1].lower() if found else None
+    match = _GUID.fullmatch(text) if isinstance(text, str) else None
+    return match[1].lower() if match else None
 
 
 def read_partitions(answer: Any) -> dict[int, Partition] | str:
@@ -59,7 +59,7 @@ def read_partitions(answer: Any) -> dict[int, Partition] | str:
     """
     if not isinstance(answer, dict) or len(answer) > PARTITIONS_MAX:
         return "the list of P_Keys is not an object"
-    found: dict[int, Partition] = {}
+    partitions: dict[int, Partition] = {}
     for key, entry in answer.items():
         if not _PKEY.fullmatch(key) or not isinstance(entry, dict):
             return f"{key!r:.20} is no P_Key with its partition"
@@ -67,43 +67,45 @@ def read_partitions(answer: Any) -> dict[int, Partition] | str:
         if not isinstance(listed, list):
             return f"P_Key {key}: its ports are not a list"
         pkey = int(key, 16) & DEFAULT  # the highest bit is the membership, not part of the key
-        members = dict(found[pkey].members) if pkey in found else {}
+        members = dict(partitions[pkey].members) if pkey in partitions else {}
         for one in listed:
             guid = read_guid(one.get("guid")) if isinstance(one, dict) else None
             membership = one.get("membership") if isinstance(one, dict) else None
             if guid is None or membership not in ("full", "limited"):
                 return f"P_Key {key}: a port without readable GUID and membership"
             members[guid] = membership
-        found[pkey] = Partition(pkey, members)
-    return found
+        partitions[pkey] = Partition(pkey, members)
+    return partitions
 
 
-def acts(tenants: Sequence[Tenant], seen: Mapping[int, Partition]) -> tuple[Act, ...] | Blocker:
+def plan_partitions(
+    tenants: Sequence[Tenant], seen: Mapping[int, Partition]
+) -> tuple[Act, ...] | Blocker:
     """Return the partitions to make and to delete; () if all are as desired.
 
     UFM removes a partition with its last member (NVIDIA's own stand-in for UFM does so too), so a
     partition that was made before may be missing: it is made again with the next member.
     """
-    found = []
+    requests = []
     for tenant in tenants:
         if tenant.number is None:
             continue
         if tenant.pkey not in PKEYS or tenant.pkey == PKEY_MAINTENANCE:
             detail = f"P_Key {tenant.pkey:#x} is outside of what UFM takes, or ours"
             return _no(Reason.QUOTA, tenant.name, detail, "Delete a tenant with a lower number.")
-        there = seen.get(tenant.pkey)
-        if tenant.phase is Phase.MAKING and there is None:
-            found.append(Act("add", tenant.pkey))
-        if tenant.phase is Phase.LEAVING and there is not None:
-            if there.members:
-                detail = f"{len(there.members)} ports are in it"
+        present = seen.get(tenant.pkey)
+        if tenant.phase is Phase.MAKING and present is None:
+            requests.append(Act("add", tenant.pkey))
+        if tenant.phase is Phase.LEAVING and present is not None:
+            if present.members:
+                detail = f"{len(present.members)} ports are in it"
                 remedy = "Reclaim the nodes; it is removed when no port is in it."
                 return _no(Reason.ISOLATION, f"P_Key {tenant.pkey:#06x}", detail, remedy)
-            found.append(Act("delete", tenant.pkey))
-    return tuple(found)
+            requests.append(Act("delete", tenant.pkey))
+    return tuple(requests)
 
 
-def networks(
+def list_networks(
     guids: Iterable[str], tenants: Sequence[Tenant], seen: Mapping[int, Partition]
 ) -> dict[str, frozenset[str]]:
     """Return the networks of each port except the default partition; "0x1234" for a foreign one.
@@ -126,15 +128,15 @@ def list_members(
 ) -> dict[str, frozenset[str]]:
     """Return the names of the networks of every member, as `networks` does for chosen ones."""
     names = _names(tenants)
-    found: dict[str, set[str]] = {}
+    networks: dict[str, set[str]] = {}
     for pkey, partition in seen.items():
         if pkey != DEFAULT:
             for guid in partition.members:
-                found.setdefault(guid, set()).add(names.get(pkey, f"{pkey:#06x}"))
-    return {guid: frozenset(held) for guid, held in found.items()}
+                networks.setdefault(guid, set()).add(names.get(pkey, f"{pkey:#06x}"))
+    return {guid: frozenset(held) for guid, held in networks.items()}
 
 
-def placing(
+def plan_placing(
     guids: Sequence[str], vrf: str, tenants: Sequence[Tenant], seen: Mapping[int, Partition]
 ) -> tuple[Act, ...] | Blocker:
     """Return the requests that move ports into one partition and out of every other.
@@ -145,21 +147,21 @@ def placing(
     target = next((pkey for pkey, name in _names(tenants).items() if name == vrf), None)
     if target is None:
         return _no(Reason.NOT_EXPECTED, vrf, "no tenant has this name", "Create the tenant first.")
-    wanted = tuple(sorted(set(guids)))
-    out, known = [], _names(tenants)
+    ports = tuple(sorted(set(guids)))
+    out, names = [], _names(tenants)
     for pkey in sorted(set(seen) - {target, DEFAULT}):
-        inside = tuple(g for g in wanted if g in seen[pkey].members)
-        if inside and pkey not in known and vrf != MAINTENANCE_VRF:
+        inside = tuple(g for g in ports if g in seen[pkey].members)
+        if inside and pkey not in names and vrf != MAINTENANCE_VRF:
             detail = f"{inside[0]} is in P_Key {pkey:#06x}, which is no tenant's"
             return _no(Reason.ISOLATION, inside[0], detail, "Bring the node to maintenance first.")
         if inside:
             out.append(Act("remove", pkey, inside))
-    there = seen[target].members if target in seen else {}
-    into = tuple(g for g in wanted if there.get(g) != "full")
+    members = seen[target].members if target in seen else {}
+    into = tuple(g for g in ports if members.get(g) != "full")
     return (*out, Act("add", target, into)) if into else tuple(out)
 
 
-def connected(
+def find_default_connection(
     guids: Sequence[str], seen: Mapping[int, Partition], *, limited: bool
 ) -> Blocker | None:
     """Return why the default partition joins these ports with others; None if it provably does not.
@@ -182,13 +184,13 @@ def connected(
 
 def is_so(act: Act, seen: Mapping[int, Partition]) -> bool:
     """Return whether the observed partitions have the result of a request."""
-    there = seen.get(act.pkey)
+    present = seen.get(act.pkey)
     if act.verb == "delete":
-        return there is None
-    members = {} if there is None else there.members
+        return present is None
+    members = {} if present is None else present.members
     if act.verb == "remove":
         return not any(guid in members for guid in act.guids)
-    return there is not None and all(members.get(guid) == "full" for guid in act.guids)
+    return present is not None and all(members.get(guid) == "full" for guid in act.guids)
 
 
 def _names(tenants: Sequence[Tenant]) -> dict[int, str]:

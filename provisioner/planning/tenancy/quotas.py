@@ -25,7 +25,7 @@ class Usage(Record):
     prefixes: int  # that it exchanges with the outside, each counted once
 
 
-def usage(tenant: Tenant, nodes: Iterable[Node], gpus_per_node: int = GPUS_PER_NODE) -> Usage:
+def count_usage(tenant: Tenant, nodes: Iterable[Node], gpus_per_node: int = GPUS_PER_NODE) -> Usage:
     """Return the tenant's share of the site."""
     held = sum(n.tenant == tenant.name for n in nodes)
     return Usage(
@@ -36,20 +36,20 @@ def usage(tenant: Tenant, nodes: Iterable[Node], gpus_per_node: int = GPUS_PER_N
     )
 
 
-def exceeded(tenant: Tenant, used: Usage) -> tuple[Blocker, ...]:
+def find_exceeded_quotas(tenant: Tenant, used: Usage) -> tuple[Blocker, ...]:
     """Return a blocker for every quota that the tenant's request exceeds."""
     quota = tenant.quota
     return tuple(
         Blocker(
             reason=Reason.QUOTA,
             subject=tenant.name,
-            detail=f"{asked} {what} are wanted, and it may have {limit}",
+            detail=f"{number} {unit} are wanted, and it may have {limit}",
             unblock="Ask for less, or raise its quota.",
         )
-        for what, asked, limit in (
+        for unit, number, limit in (
             ("nodes", max(used.nodes, used.wanted), quota.nodes),
             ("GPUs", used.gpus, quota.gpus),
             ("outside prefixes", used.prefixes, quota.prefixes),
         )
-        if limit is not None and asked > limit
+        if limit is not None and number > limit
     )

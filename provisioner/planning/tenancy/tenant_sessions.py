@@ -22,7 +22,7 @@ def read_targets(answer: Any) -> tuple[frozenset[str], frozenset[str]] | None:
     """Return the route targets that a VNI imports and exports; None if they cannot be read."""
     if not isinstance(answer, Mapping):
         return None
-    found = []
+    targets = []
     for name in ("import-route-target", "export-route-target"):
         value = answer.get(name)
         listed = [value] if isinstance(value, str) else value
@@ -30,8 +30,8 @@ def read_targets(answer: Any) -> tuple[frozenset[str], frozenset[str]] | None:
             return None
         if not all(isinstance(target, str) for target in listed):
             return None
-        found.append(frozenset(listed))
-    return found[0], found[1]
+        targets.append(frozenset(listed))
+    return targets[0], targets[1]
 
 
 def read_states(answer: Any) -> dict[str, str] | None:
@@ -44,7 +44,7 @@ def read_states(answer: Any) -> dict[str, str] | None:
     return {str(n): str(s).lower() for n, s in states.items()}
 
 
-def missing(
+def find_leaf_differences(
     tenant: Tenant,
     switch: str,
     target: str,
@@ -52,30 +52,30 @@ def missing(
     states: Mapping[str, str] | None,
 ) -> tuple[Blocker, ...]:
     """Return the differences of the leaf's state from this tenant's; () if there are none."""
-    said = []
+    problems = []
     if targets is None:
-        said.append("its route targets cannot be read")
+        problems.append("its route targets cannot be read")
     else:
         for word, have in zip(("imports", "exports"), targets, strict=True):
             if have != {target}:
                 listed = ", ".join(sorted(have)[:4]) or "nothing"
-                said.append(f"it {word} {listed}, not {target} alone")
-    wanted = {o.peer for o in tenant.outside if o.switch == switch}
+                problems.append(f"it {word} {listed}, not {target} alone")
+    peers = {o.peer for o in tenant.outside if o.switch == switch}
     if states is None:
-        said.append("its BGP sessions cannot be read")
+        problems.append("its BGP sessions cannot be read")
     else:
-        said += [
+        problems += [
             f"the session to {peer} is {state}"
-            for peer in sorted(wanted)
+            for peer in sorted(peers)
             if (state := states.get(peer, "not there")) != "established"
         ]
-        said += [f"it has a session to {peer}" for peer in sorted(set(states) - wanted)]
+        problems += [f"it has a session to {peer}" for peer in sorted(set(states) - peers)]
     return tuple(
         Blocker(
             reason=Reason.ISOLATION,
             subject=f"{switch}/{tenant.vrf}",
-            detail="".join(c if c.isprintable() else " " for c in words)[:300],
+            detail="".join(c if c.isprintable() else " " for c in problem)[:300],
             unblock="Examine the leaf's BGP and the router outside; it is tried again.",
         )
-        for words in said
+        for problem in problems
     )

@@ -16,7 +16,7 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
-from provisioner.planning.tenancy.quotas import exceeded, usage
+from provisioner.planning.tenancy.quotas import count_usage, find_exceeded_quotas
 from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, name_problem
 
 # The partition of tenant 0; the site's choice, as no document gives one. Below are 255 keys for the
@@ -50,7 +50,7 @@ def create(
     """Return a tenant with the lowest free number, or the existing one if it has the same
     fields.
     """
-    known = next((t for t in tenants if t.name == asked.name), None)
+    existing = next((t for t in tenants if t.name == asked.name), None)
     made = Tenant(
         name=asked.name,
         vrf=asked.vrf or asked.name.upper(),
@@ -61,10 +61,13 @@ def create(
         quota=asked.quota or Quota(),
         phase=Phase.MAKING,
     )
-    if known is not None:
+    if existing is not None:
         same = ("vrf", "nodes_wanted", "units", "outside", "storage", "quota")
-        if all(getattr(known, f) == getattr(made, f) for f in same) and known.number is not None:
-            return known
+        if (
+            all(getattr(existing, f) == getattr(made, f) for f in same)
+            and existing.number is not None
+        ):
+            return existing
         return (_no(Reason.DUPLICATE, asked.name, "there is a tenant of this name", "Change it."),)
     number = _free_number(tenants, fabric)
     if number is None:
@@ -81,44 +84,47 @@ def create(
     return tuple(problems) or _within_quota(made, nodes)
 
 
-def change(
+def change_tenant(
     asked: Request, tenants: Sequence[Tenant], nodes: Sequence[Node], fabric: FabricPlan
 ) -> Tenant | Refused:
     """Return the tenant with more nodes, or other units, sessions, storage or quota; `shrink`
     has fewer nodes.
     """
-    known = _managed(asked.name, tenants)
-    if not isinstance(known, Tenant):
-        return known
-    if asked.vrf is not None and asked.vrf != known.vrf:
-        detail = f"its VRF is {known.vrf}, and stays so"
-        return (_no(Reason.REFUSED, known.name, detail, "Create another tenant, move the nodes."),)
-    wished = known.nodes_wanted if asked.nodes is None else asked.nodes
-    if wished < known.nodes_wanted:
-        detail = f"{wished} nodes are fewer than its {known.nodes_wanted}"
-        return (_no(Reason.REFUSED, known.name, detail, "Use shrink, which names the nodes."),)
-    given = {
+    existing = _managed(asked.name, tenants)
+    if not isinstance(existing, Tenant):
+        return existing
+    if asked.vrf is not None and asked.vrf != existing.vrf:
+        detail = f"its VRF is {existing.vrf}, and stays so"
+        return (
+            _no(Reason.REFUSED, existing.name, detail, "Create another tenant, move the nodes."),
+        )
+    wished = existing.nodes_wanted if asked.nodes is None else asked.nodes
+    if wished < existing.nodes_wanted:
+        detail = f"{wished} nodes are fewer than its {existing.nodes_wanted}"
+        return (_no(Reason.REFUSED, existing.name, detail, "Use shrink, which names the nodes."),)
+    fields = {
         "nodes_wanted": wished,
-        "units": known.units if asked.units is None else tuple(sorted(set(asked.units))),
-        "outside": known.outside if asked.outside is None else asked.outside,
-        "storage": known.storage if asked.storage is None else tuple(sorted(set(asked.storage))),
-        "quota": known.quota if asked.quota is None else asked.quota,
+        "units": existing.units if asked.units is None else tuple(sorted(set(asked.units))),
+        "outside": existing.outside if asked.outside is None else asked.outside,
+        "storage": existing.storage if asked.storage is None else tuple(sorted(set(asked.storage))),
+        "quota": existing.quota if asked.quota is None else asked.quota,
     }
-    wanted = known.model_copy(update=given)
-    if wanted == known:
-        return known
-    if any(getattr(wanted, f) != getattr(known, f) for f in ("units", "outside", "storage")):
-        wanted = wanted.model_copy(update={"phase": Phase.MAKING})
-    problems = _unsound(wanted, [t for t in tenants if t.name != known.name], fabric)
+    changed = existing.model_copy(update=fields)
+    if changed == existing:
+        return existing
+    if any(getattr(changed, f) != getattr(existing, f) for f in ("units", "outside", "storage")):
+        changed = changed.model_copy(update={"phase": Phase.MAKING})
+    problems = _unsound(changed, [t for t in tenants if t.name != existing.name], fabric)
     stranded = sorted(
         n.id
         for n in nodes
-        if n.tenant == known.name and not wanted.may_have(n.location.pod, n.location.scalable_unit)
+        if n.tenant == existing.name
+        and not changed.may_have(n.location.pod, n.location.scalable_unit)
     )
     if stranded:
         detail = f"{', '.join(stranded[:4])} would stand outside of its units"
-        problems.append(_no(Reason.ISOLATION, known.name, detail, "Shrink it by them first."))
-    return tuple(problems) or _within_quota(wanted, nodes)
+        problems.append(_no(Reason.ISOLATION, existing.name, detail, "Shrink it by them first."))
+    return tuple(problems) or _within_quota(changed, nodes)
 
 
 class Shrunk(Record):
@@ -128,7 +134,7 @@ class Shrunk(Record):
     nodes: tuple[Node, ...] = ()
 
 
-def shrink(
+def shrink_tenant(
     name: str,
     to: int,
     leaving: Sequence[str],
@@ -141,11 +147,11 @@ def shrink(
     `leaving`: the nodes that leave; without it, first nodes that are not allocated yet, then the
     last ones by place. A released node is drained, fenced and erased like every reclaimed one.
     """
-    known = _managed(name, tenants)
-    if not isinstance(known, Tenant):
-        return known
-    if to < 0 or to > known.nodes_wanted:
-        detail = f"it waits for or has {known.nodes_wanted}, which cannot shrink to {to}"
+    existing = _managed(name, tenants)
+    if not isinstance(existing, Tenant):
+        return existing
+    if to < 0 or to > existing.nodes_wanted:
+        detail = f"it waits for or has {existing.nodes_wanted}, which cannot shrink to {to}"
         return (_no(Reason.REFUSED, name, detail, "Ask for fewer, and not below 0."),)
     held = sorted((n for n in nodes if n.tenant == name), key=lambda n: (str(n.location), n.id))
     chosen = {n.id: n for n in held if n.id in leaving}
@@ -162,33 +168,35 @@ def shrink(
         return (_no(Reason.REFUSED, name, detail, "Name as many as leave, or a smaller number."),)
     moved, problems = [], []
     for node in chosen.values():
-        left = _left(node, now)
-        if isinstance(left, Node):
-            moved.append(left)
+        reclaimed = _left(node, now)
+        if isinstance(reclaimed, Node):
+            moved.append(reclaimed)
         else:
-            problems.append(_no(Reason.PRECONDITION, node.id, left, "Wait, or choose another."))
+            problems.append(
+                _no(Reason.PRECONDITION, node.id, reclaimed, "Wait, or choose another.")
+            )
     if problems:
         return tuple(problems)
-    wanted = known.model_copy(update={"nodes_wanted": to})
-    return Shrunk(tenant=wanted, nodes=tuple(moved))
+    smaller = existing.model_copy(update={"nodes_wanted": to})
+    return Shrunk(tenant=smaller, nodes=tuple(moved))
 
 
 def delete(name: str, tenants: Sequence[Tenant], nodes: Sequence[Node]) -> Tenant | Refused | None:
     """Return the tenant in phase LEAVING; None if none has this name. Refused while it has
     nodes.
     """
-    there = next((t for t in tenants if t.name == name), None)
-    if there is None or there.phase is Phase.LEAVING:
-        return there
-    known = _managed(name, tenants)
-    if not isinstance(known, Tenant):
-        return known
-    inside = sorted(n.id for n in nodes if n.tenant == name or (n.vrf == known.vrf != ""))
+    named = next((t for t in tenants if t.name == name), None)
+    if named is None or named.phase is Phase.LEAVING:
+        return named
+    existing = _managed(name, tenants)
+    if not isinstance(existing, Tenant):
+        return existing
+    inside = sorted(n.id for n in nodes if n.tenant == name or (n.vrf == existing.vrf != ""))
     if inside:
         listed = ", ".join(inside[:4]) + (" ..." if len(inside) > 4 else "")
         detail = f"{len(inside)} nodes are its: {listed}"
         return (_no(Reason.ISOLATION, name, detail, "Shrink it to 0 and wait until they left."),)
-    return known.model_copy(update={"phase": Phase.LEAVING, "nodes_wanted": 0})
+    return existing.model_copy(update={"phase": Phase.LEAVING, "nodes_wanted": 0})
 
 
 # --- what a tenant must be
@@ -216,15 +224,15 @@ def _left(node: Node, now: float) -> Node | str:
 
 
 def _managed(name: str, tenants: Sequence[Tenant]) -> Tenant | Refused:
-    known = next((t for t in tenants if t.name == name), None)
-    if known is None:
+    existing = next((t for t in tenants if t.name == name), None)
+    if existing is None:
         return (_no(Reason.NOT_EXPECTED, name, "there is no such tenant", "Create it."),)
-    if known.number is None:
+    if existing.number is None:
         detail = "it stands on the expected-hardware list, and its VRF is the site's own"
         return (_no(Reason.REFUSED, name, detail, "Change it on the list."),)
-    if known.phase is Phase.LEAVING:
+    if existing.phase is Phase.LEAVING:
         return (_no(Reason.BUSY, name, "it is being deleted", "Wait until it is gone."),)
-    return known
+    return existing
 
 
 def _free_number(tenants: Sequence[Tenant], fabric: FabricPlan) -> int | None:
@@ -237,76 +245,78 @@ def _free_number(tenants: Sequence[Tenant], fabric: FabricPlan) -> int | None:
 
 
 def _misnamed(made: Tenant, tenants: Sequence[Tenant], fabric: FabricPlan) -> list[Blocker]:
-    found = []
+    blockers = []
     if not _NAME.fullmatch(made.name):
         detail = f"{made.name!r:.40} is no name of a tenant"
-        found.append(_no(Reason.REFUSED, made.name[:63], detail, "Use a-z, 0-9 and -."))
-    systems = {leaf.os for leaf in fabric.concerned(made)} or {"cumulus"}
+        blockers.append(_no(Reason.REFUSED, made.name[:63], detail, "Use a-z, 0-9 and -."))
+    systems = {leaf.os for leaf in fabric.select_leaves(made)} or {"cumulus"}
     problems = {p for s in sorted(systems) if (p := name_problem(made.vrf, s)) is not None}
-    found += [
+    blockers += [
         _no(Reason.REFUSED, made.name, problem, "Name another VRF.") for problem in sorted(problems)
     ]
     if any(t.vrf.lower() == made.vrf.lower() for t in tenants):
         detail = f"VRF {made.vrf} is another tenant's"
-        found.append(_no(Reason.DUPLICATE, made.name, detail, "Name another VRF."))
-    return found
+        blockers.append(_no(Reason.DUPLICATE, made.name, detail, "Name another VRF."))
+    return blockers
 
 
 def _unsound(tenant: Tenant, others: Sequence[Tenant], fabric: FabricPlan) -> list[Blocker]:
-    found = []
+    blockers = []
     leaves = {leaf.switch for leaf in fabric.leaves}
     units = {(leaf.pod, leaf.unit) for leaf in fabric.leaves}
     for pod, unit in tenant.units:
         if (pod, unit) not in units:
             detail = f"no leaf of pod {pod}, scalable unit {unit} is known"
-            found.append(_no(Reason.NOT_EXPECTED, tenant.name, detail, "Take its leaves in."))
-    if not fabric.concerned(tenant) and not (fabric.partitions and not fabric.leaves):
-        found.append(_no(Reason.NOT_EXPECTED, tenant.name, "no leaf is known", "Take them in."))
+            blockers.append(_no(Reason.NOT_EXPECTED, tenant.name, detail, "Take its leaves in."))
+    if not fabric.select_leaves(tenant) and not (fabric.partitions and not fabric.leaves):
+        blockers.append(_no(Reason.NOT_EXPECTED, tenant.name, "no leaf is known", "Take them in."))
     taken = {t.vrf for t in others} | {tenant.vrf}
     for vrf in tenant.storage:
         if vrf in taken or vrf.lower() in RESERVED or name_problem(vrf) is not None:
             detail = f"{vrf[:40]} is no VRF that a tenant may import from"
-            found.append(_no(Reason.ISOLATION, tenant.name, detail, "Name a storage VRF."))
+            blockers.append(_no(Reason.ISOLATION, tenant.name, detail, "Name a storage VRF."))
     if len(tenant.outside) > SESSIONS_MAX:
         detail = f"{len(tenant.outside)} sessions are more than {SESSIONS_MAX}"
-        found.append(_no(Reason.QUOTA, tenant.name, detail, "Use fewer."))
+        blockers.append(_no(Reason.QUOTA, tenant.name, detail, "Use fewer."))
     ends = [(o.switch, o.peer) for o in tenant.outside]
     for session in tenant.outside:
         subject = f"{tenant.name}/{session.switch}/{session.peer}"[:120]
         if session.switch not in leaves:
             detail = f"no leaf {session.switch[:63]} is known"
-            found.append(_no(Reason.NOT_EXPECTED, subject, detail, "Take it in, or name another."))
+            blockers.append(
+                _no(Reason.NOT_EXPECTED, subject, detail, "Take it in, or name another.")
+            )
         if ends.count((session.switch, session.peer)) > 1:
-            found.append(_no(Reason.DUPLICATE, subject, "it stands twice", "Leave one."))
-        found += [_no(Reason.REFUSED, subject, p, "Write it again.") for p in _bad(session)]
-    return found
+            blockers.append(_no(Reason.DUPLICATE, subject, "it stands twice", "Leave one."))
+        blockers += [_no(Reason.REFUSED, subject, p, "Write it again.") for p in _bad(session)]
+    return blockers
 
 
 def _bad(session: Outside) -> list[str]:
     """Return the errors in a session's addresses. IPv4 only: there is no IPv6 policy yet."""
-    found = []
+    errors = []
     try:
         peer = ipaddress.IPv4Address(session.peer)
         if str(peer) != session.peer or peer.is_multicast or peer.is_unspecified:
             raise ValueError(session.peer)
     except ValueError:
-        found.append(f"{session.peer[:40]!r} is no IPv4 address of a router")
+        errors.append(f"{session.peer[:40]!r} is no IPv4 address of a router")
     for prefixes in (session.accepts, session.sends):
         if len(prefixes) > PREFIXES_MAX:
-            found.append(f"{len(prefixes)} prefixes are more than {PREFIXES_MAX}")
+            errors.append(f"{len(prefixes)} prefixes are more than {PREFIXES_MAX}")
         for prefix in prefixes[:PREFIXES_MAX]:
             try:
                 ok = str(ipaddress.IPv4Network(prefix)) == prefix
             except ValueError:
                 ok = False
             if not ok:
-                found.append(f"{prefix[:40]!r} is no IPv4 network")
-    return found
+                errors.append(f"{prefix[:40]!r} is no IPv4 network")
+    return errors
 
 
 def _within_quota(tenant: Tenant, nodes: Sequence[Node]) -> Tenant | Refused:
     hosts = [n for n in nodes if n.kind is NodeKind.HOST]
-    return exceeded(tenant, usage(tenant, hosts)) or tenant
+    return find_exceeded_quotas(tenant, count_usage(tenant, hosts)) or tenant
 
 
 def _no(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:

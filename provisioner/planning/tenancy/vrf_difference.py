@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.tenancy.vrf_obstacles import Path, SeenLeaf, at, blocker, has, obstacles
+from provisioner.planning.tenancy.vrf_obstacles import (
+    Path,
+    SeenLeaf,
+    has_vrf,
+    list_obstacles,
+    make_blocker,
+    read_subtree,
+)
 from provisioner.planning.tenancy.vrf_plan import LeafPlan, Tree, owned_mark
 
 # where every key that is not desired is removed; * is any key
@@ -42,15 +49,15 @@ class LeafChange:
         """Return whether the leaf already has the desired state."""
         return not self.unset and not self.wanted
 
-    def lines(self) -> tuple[str, ...]:
+    def render_commands(self) -> tuple[str, ...]:
         """Return the change as commands of the switch, for a person, in the order of execution."""
         return (
             *(f"nv unset {' '.join(path)}" for path in self.unset),
-            *(f"nv set {' '.join(words)}" for words in _words(self.wanted)),
+            *(f"nv set {' '.join(command)}" for command in _words(self.wanted)),
         )
 
 
-def difference(
+def plan_leaf_change(
     leaf: LeafPlan,
     wanted: Mapping[str, Any],
     seen: SeenLeaf | Blocker,
@@ -66,44 +73,44 @@ def difference(
     if isinstance(seen, Blocker):
         return (seen,)
     mine = {v for v in wanted.get("vrf", {}) if v in managed}
-    gone = tuple(v for v in managed if v not in mine and has(seen, v))
-    if blockers := obstacles(leaf, wanted, seen, managed=managed, gone=gone):
+    removed = tuple(v for v in managed if v not in mine and has_vrf(seen, v))
+    if blockers := list_obstacles(leaf, wanted, seen, managed=managed, gone=removed):
         return blockers
     unset = (
-        *(("vrf", v) for v in gone if v in at(seen.applied, ("vrf",))),
+        *(("vrf", v) for v in removed if v in read_subtree(seen.applied, ("vrf",))),
         *_surplus(seen.applied, wanted, mine),
-        *_old_imports(seen.applied, wanted, managed, gone),
+        *_old_imports(seen.applied, wanted, managed, removed),
         *_old_policies(seen.applied, wanted, managed),
     )
     return LeafChange(
         switch=leaf.switch,
         unset=tuple(dict.fromkeys(unset)),
-        wanted=missing(wanted, seen.applied),
+        wanted=find_missing_tree(wanted, seen.applied),
         present={
             v: next(iter(wanted["vrf"][v]["evpn"]["vni"])) for v in sorted(mine) if v in focus
         },
-        absent=frozenset(gone),
+        absent=frozenset(removed),
     )
 
 
-def missing(wanted: Mapping[str, Any], held: object) -> Tree:
+def find_missing_tree(wanted: Mapping[str, Any], held: object) -> Tree:
     """Return the part of a tree that another one lacks. Scalars are compared as the switch
     prints them.
     """
     have = held if isinstance(held, Mapping) else {}
-    found: Tree = {}
+    lacking: Tree = {}
     for key, value in wanted.items():
         if isinstance(value, Mapping):
             if key not in have:
-                found[key] = value
-            elif inner := missing(value, have[key]):
-                found[key] = inner
+                lacking[key] = value
+            elif inner := find_missing_tree(value, have[key]):
+                lacking[key] = inner
         elif str(have.get(key)).lower() != str(value).lower():
-            found[key] = value
-    return found
+            lacking[key] = value
+    return lacking
 
 
-def proved(change: LeafChange, seen: SeenLeaf) -> tuple[Blocker, ...]:
+def find_unproved(change: LeafChange, seen: SeenLeaf) -> tuple[Blocker, ...]:
     """Return why a change is not yet in force, or would not survive a restart; () if it is
     proved.
     """
@@ -112,8 +119,8 @@ def proved(change: LeafChange, seen: SeenLeaf) -> tuple[Blocker, ...]:
     for vrf, vni in change.present.items():
         if vrf not in wrong and seen.vnis.get(vrf) != frozenset({vni}):
             wrong[vrf] = f"its routes do not use VNI {vni} yet"
-    found = [
-        blocker(
+    blockers = [
+        make_blocker(
             Reason.ISOLATION,
             f"{change.switch}/{vrf}",
             f"applied, but {problem}",
@@ -124,22 +131,28 @@ def proved(change: LeafChange, seen: SeenLeaf) -> tuple[Blocker, ...]:
     if not seen.saved:
         detail = "it would start with another configuration than the applied one"
         remedy = "Ask again: it is saved then."
-        found.append(blocker(Reason.ISOLATION, change.switch, detail, remedy))
-    return tuple(found)
+        blockers.append(make_blocker(Reason.ISOLATION, change.switch, detail, remedy))
+    return tuple(blockers)
 
 
 def _surplus(applied: Mapping[str, Any], wanted: Mapping[str, Any], mine: set[str]) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for vrf in sorted(mine):
         for pattern in _CLOSED:
             path = tuple(vrf if word == "*" else word for word in pattern)
             if path[-1] == "from-vrf":
-                if at(wanted, path[:-1]).get("from-vrf") is None and at(applied, path):
-                    found.append(path)
+                if read_subtree(wanted, path[:-1]).get("from-vrf") is None and read_subtree(
+                    applied, path
+                ):
+                    paths.append(path)
                     continue
                 path = (*path, "list")
-            found += [(*path, k) for k in at(applied, path) if k not in at(wanted, path)]
-    return found
+            paths += [
+                (*path, k)
+                for k in read_subtree(applied, path)
+                if k not in read_subtree(wanted, path)
+            ]
+    return paths
 
 
 def _old_imports(
@@ -149,44 +162,46 @@ def _old_imports(
     gone: Sequence[str],
 ) -> list[Path]:
     """Return import paths of tenants in the site's own VRFs that are no longer desired."""
-    found: list[Path] = []
-    for vrf in at(applied, ("vrf",)):
+    paths: list[Path] = []
+    for vrf in read_subtree(applied, ("vrf",)):
         if vrf in managed or vrf in gone:
             continue
         path = ("vrf", vrf, *_IMPORTS)
-        kept = at(wanted, path)
-        found += [(*path, k) for k in at(applied, path) if k in managed and k not in kept]
-    return found
+        desired = read_subtree(wanted, path)
+        paths += [
+            (*path, k) for k in read_subtree(applied, path) if k in managed and k not in desired
+        ]
+    return paths
 
 
 def _old_policies(
     applied: Mapping[str, Any], wanted: Mapping[str, Any], managed: Sequence[str]
 ) -> list[Path]:
     marks = tuple(owned_mark(v) for v in managed)
-    found: list[Path] = []
+    paths: list[Path] = []
     for kind in ("route-map", "prefix-list"):
         path = ("router", "policy", kind)
-        kept = at(wanted, path)
-        for name, entry in at(applied, path).items():
+        desired = read_subtree(wanted, path)
+        for name, entry in read_subtree(applied, path).items():
             if not name.startswith(marks) or not marks:
                 continue
-            if name not in kept:
-                found.append((*path, name))
+            if name not in desired:
+                paths.append((*path, name))
                 continue
-            rules = kept[name]["rule"]
-            for number, rule in at(entry, ("rule",)).items():
+            rules = desired[name]["rule"]
+            for number, rule in read_subtree(entry, ("rule",)).items():
                 rule_at = (*path, name, "rule", number)
                 if number not in rules:
-                    found.append(rule_at)
+                    paths.append(rule_at)
                 elif kind == "prefix-list":
-                    extra = set(at(rule, ("match",))) - set(rules[number]["match"])
-                    found += [(*rule_at, "match", prefix) for prefix in sorted(extra)]
-    return found
+                    extra = set(read_subtree(rule, ("match",))) - set(rules[number]["match"])
+                    paths += [(*rule_at, "match", prefix) for prefix in sorted(extra)]
+    return paths
 
 
 def _words(tree: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for key, value in tree.items():
         if isinstance(value, Mapping) and value:
-            yield from ((key, *rest) for rest in _words(value))
+            yield from ((key, *path) for path in _words(value))
         else:
             yield (key,) if isinstance(value, Mapping) else (key, str(value))

@@ -28,7 +28,7 @@ class SeenLeaf:
     saved: bool = True
 
 
-def obstacles(
+def list_obstacles(
     leaf: LeafPlan,
     wanted: Mapping[str, Any],
     seen: SeenLeaf,
@@ -41,14 +41,14 @@ def obstacles(
     `gone`: VRFs that are to be removed from it.
     """
     mine = {v for v in wanted.get("vrf", {}) if v in managed}
-    found = [*_unprepared(leaf, seen, wanted), *occupied(seen, gone)]
-    found += [*_conflicts(seen, wanted, mine, managed), *_uplinks(leaf, seen, mine)]
-    after = {v for v in names(seen) if v not in gone} | mine
+    blockers = [*_unprepared(leaf, seen, wanted), *list_occupied(seen, gone)]
+    blockers += [*_conflicts(seen, wanted, mine, managed), *_uplinks(leaf, seen, mine)]
+    after = {v for v in list_vrf_names(seen) if v not in gone} | mine
     if len(after - {"default"}) > VRFS_MAX:
         detail = f"{len(after)} VRFs are more than its {VRFS_MAX} tables hold"
         remedy = "Limit tenants to scalable units, or delete one."
-        found.append(blocker(Reason.QUOTA, leaf.switch, detail, remedy))
-    return tuple(found)
+        blockers.append(make_blocker(Reason.QUOTA, leaf.switch, detail, remedy))
+    return tuple(blockers)
 
 
 def _unprepared(leaf: LeafPlan, seen: SeenLeaf, wanted: Mapping[str, Any]) -> Iterator[Blocker]:
@@ -58,29 +58,29 @@ def _unprepared(leaf: LeafPlan, seen: SeenLeaf, wanted: Mapping[str, Any]) -> It
     if leaf.os == "sonic":
         detail = "it runs SONiC, for which no tenant's L3VNI, targets and policy are published"
         remedy = "Let the site prepare the VRF, and list the tenant without a number."
-        yield blocker(Reason.NOT_OFFERED, leaf.switch, detail, remedy)
+        yield make_blocker(Reason.NOT_OFFERED, leaf.switch, detail, remedy)
         return
     remedy = "Bring the leaf's base configuration to the plan first."
-    for what, path in (("EVPN", ("evpn",)), ("VXLAN", ("nve", "vxlan"))):
-        tree = at(seen.applied, path)
+    for feature, path in (("EVPN", ("evpn",)), ("VXLAN", ("nve", "vxlan"))):
+        tree = read_subtree(seen.applied, path)
         if tree.get("enable") != "on" and tree.get("state") != "enabled":
-            detail = f"{what} is not enabled, and tenants' routes use it"
-            yield blocker(Reason.PRECONDITION, leaf.switch, detail, remedy)
-    own = at(seen.applied, ("router", "bgp")).get("autonomous-system")
+            detail = f"{feature} is not enabled, and tenants' routes use it"
+            yield make_blocker(Reason.PRECONDITION, leaf.switch, detail, remedy)
+    own = read_subtree(seen.applied, ("router", "bgp")).get("autonomous-system")
     if own is not None and str(own) != str(leaf.asn):
         detail = f"its AS number is {str(own)[:20]}, and the plan's is {leaf.asn}"
-        yield blocker(Reason.PRECONDITION, leaf.switch, detail, remedy)
+        yield make_blocker(Reason.PRECONDITION, leaf.switch, detail, remedy)
     storage = {v for v, t in wanted["vrf"].items() if "evpn" not in t}
-    for name in sorted(v for v in storage if not has(seen, v)):
+    for name in sorted(v for v in storage if not has_vrf(seen, v)):
         detail = f"there is no VRF {name} here to import from"
-        yield blocker(Reason.PRECONDITION, f"{leaf.switch}/{name}", detail, remedy)
+        yield make_blocker(Reason.PRECONDITION, f"{leaf.switch}/{name}", detail, remedy)
 
 
-def occupied(seen: SeenLeaf, gone: Iterable[str]) -> Iterator[Blocker]:
+def list_occupied(seen: SeenLeaf, gone: Iterable[str]) -> Iterator[Blocker]:
     """Return blockers for VRFs that have a port, by configuration or by operational state."""
     configured = {
-        name: at(entry, ("ip",)).get("vrf")
-        for name, entry in at(seen.applied, ("interface",)).items()
+        name: read_subtree(entry, ("ip",)).get("vrf")
+        for name, entry in read_subtree(seen.applied, ("interface",)).items()
         if isinstance(entry, Mapping)
     }
     for vrf in gone:
@@ -89,7 +89,7 @@ def occupied(seen: SeenLeaf, gone: Iterable[str]) -> Iterator[Blocker]:
             listed = ", ".join(sorted(inside)[:4]) + (" ..." if len(inside) > 4 else "")
             detail = f"{len(inside)} ports are in it: {listed}"
             remedy = "Reclaim the nodes; it is removed when no port is in it."
-            yield blocker(Reason.ISOLATION, f"{seen.switch}/{vrf}", detail, remedy)
+            yield make_blocker(Reason.ISOLATION, f"{seen.switch}/{vrf}", detail, remedy)
 
 
 def _conflicts(
@@ -98,23 +98,25 @@ def _conflicts(
     """Return blockers for our VNIs or targets in foreign VRFs, and for our VRFs with foreign
     VNIs.
     """
-    held = {v: t for v, t in at(seen.applied, ("vrf",)).items() if isinstance(t, Mapping)}
+    held = {v: t for v, t in read_subtree(seen.applied, ("vrf",)).items() if isinstance(t, Mapping)}
     for vrf in sorted(mine):
         tree = wanted["vrf"][vrf]
-        vnis, targets = set(at(tree, ("evpn", "vni"))), _targets(tree)
-        others = set(at(held.get(vrf, {}), ("evpn", "vni"))) - vnis
-        if others:
-            detail = f"it is there with VNI {', '.join(sorted(map(str, others)))[:60]}"
+        vnis, targets = set(read_subtree(tree, ("evpn", "vni"))), _targets(tree)
+        foreign_vnis = set(read_subtree(held.get(vrf, {}), ("evpn", "vni"))) - vnis
+        if foreign_vnis:
+            detail = f"it is there with VNI {', '.join(sorted(map(str, foreign_vnis)))[:60]}"
             remedy = "It is a foreign VRF: choose another name, or remove it there."
-            yield blocker(Reason.ISOLATION, f"{seen.switch}/{vrf}", detail, remedy)
-        for other in sorted(set(held) - {vrf} - set(managed)):
-            both = (vnis & set(at(held[other], ("evpn", "vni")))) | (
-                targets & _targets(held[other])
+            yield make_blocker(Reason.ISOLATION, f"{seen.switch}/{vrf}", detail, remedy)
+        for foreign in sorted(set(held) - {vrf} - set(managed)):
+            both = (vnis & set(read_subtree(held[foreign], ("evpn", "vni")))) | (
+                targets & _targets(held[foreign])
             )
             if both:
                 detail = f"it uses {', '.join(sorted(both))}, which is {vrf}'s"
                 remedy = "Remove it there: its routes and the tenant's would mix."
-                yield blocker(Reason.ISOLATION, f"{seen.switch}/{other}"[:80], detail, remedy)
+                yield make_blocker(
+                    Reason.ISOLATION, f"{seen.switch}/{foreign}"[:80], detail, remedy
+                )
 
 
 def _uplinks(leaf: LeafPlan, seen: SeenLeaf, mine: set[str]) -> Iterator[Blocker]:
@@ -122,33 +124,33 @@ def _uplinks(leaf: LeafPlan, seen: SeenLeaf, mine: set[str]) -> Iterator[Blocker
         if seen.ports.get(port) in mine:
             detail = f"an uplink is in {seen.ports[port]}: adaptive routing stops there"
             remedy = "Bring it back to the default VRF."
-            yield blocker(Reason.ISOLATION, f"{leaf.switch}/{port}", detail, remedy)
+            yield make_blocker(Reason.ISOLATION, f"{leaf.switch}/{port}", detail, remedy)
 
 
 def _targets(vrf: Mapping[str, Any]) -> set[str]:
-    bgp = at(vrf, ("router", "bgp"))
-    return set(at(bgp, ("route-import", "from-evpn", "route-target"))) | set(
-        at(bgp, ("route-export", "to-evpn", "route-target"))
+    bgp = read_subtree(vrf, ("router", "bgp"))
+    return set(read_subtree(bgp, ("route-import", "from-evpn", "route-target"))) | set(
+        read_subtree(bgp, ("route-export", "to-evpn", "route-target"))
     )
 
 
-def has(seen: SeenLeaf, vrf: str) -> bool:
+def has_vrf(seen: SeenLeaf, vrf: str) -> bool:
     """Return whether the leaf has this VRF, by configuration or by operational state."""
-    return vrf in names(seen)
+    return vrf in list_vrf_names(seen)
 
 
-def names(seen: SeenLeaf) -> set[str]:
+def list_vrf_names(seen: SeenLeaf) -> set[str]:
     """Return the names of all VRFs of the leaf."""
-    return set(seen.vrfs) | set(at(seen.applied, ("vrf",)))
+    return set(seen.vrfs) | set(read_subtree(seen.applied, ("vrf",)))
 
 
-def at(tree: object, path: Path) -> Mapping[str, Any]:
+def read_subtree(tree: object, path: Path) -> Mapping[str, Any]:
     """Return the mapping at a path; {} where a switch has another value or none."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, Mapping) else None
     return tree if isinstance(tree, Mapping) else {}
 
 
-def blocker(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
+def make_blocker(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
     """Return a blocker of these fields."""
     return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)

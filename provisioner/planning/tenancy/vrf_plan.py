@@ -53,7 +53,7 @@ class FabricPlan(Record):
     unknown: tuple[str, ...] = ()
     partitions: bool = False  # InfiniBand isolates tenants: there may be no leaf
 
-    def concerned(self, tenant: Tenant) -> tuple[LeafPlan, ...]:
+    def select_leaves(self, tenant: Tenant) -> tuple[LeafPlan, ...]:
         """Return the leaves that need the tenant's network: of its units, and with its sessions."""
         borders = {o.switch for o in tenant.outside}
         return tuple(
@@ -63,7 +63,7 @@ class FabricPlan(Record):
         )
 
 
-def fabric(
+def plan_fabric(
     plan: AddressPlan, nodes: Iterable[Node], versions: Mapping[str, str] | None = None
 ) -> FabricPlan:
     """Return the leaves among the nodes of a site. `versions`: of their operating systems.
@@ -72,14 +72,14 @@ def fabric(
     """
     addressing = Addressing(plan)
     ports = Ports(addressing)
-    known = list(nodes)
-    found = []
-    over_ssh = {n.id for n in known if n.address.startswith("ssh://")}
-    for name in sorted(n.id for n in known if n.kind is NodeKind.SWITCH):
+    listed = list(nodes)
+    leaves = []
+    over_ssh = {n.id for n in listed if n.address.startswith("ssh://")}
+    for name in sorted(n.id for n in listed if n.kind is NodeKind.SWITCH):
         place = ports.find_switch(name)
         if place is not None and place.tier == "leaf":
             numbers = range(ports.count_uplinks(place))
-            found.append(
+            leaves.append(
                 LeafPlan(
                     switch=name,
                     pod=place.pod,
@@ -91,10 +91,10 @@ def fabric(
                     dialect=dialect_of((versions or {}).get(name, "")),
                 )
             )
-    hosts = [n for n in known if n.kind is NodeKind.HOST]
+    hosts = [n for n in listed if n.kind is NodeKind.HOST]
     cabled = {p.switch for n in hosts for p in n.ports if not p.guid}  # InfiniBand is UFM's
-    unknown = tuple(sorted(cabled - {leaf.switch for leaf in found}))
-    return FabricPlan(plan=plan, leaves=tuple(found), unknown=unknown)
+    unknown = tuple(sorted(cabled - {leaf.switch for leaf in leaves}))
+    return FabricPlan(plan=plan, leaves=tuple(leaves), unknown=unknown)
 
 
 def dialect_of(version: str) -> Dialect:
@@ -120,14 +120,14 @@ def name_problem(vrf: str, system: str = "cumulus") -> str | None:
     return None
 
 
-def desired(tenants: Sequence[Tenant], fabric: FabricPlan) -> dict[str, Tree]:
+def plan_trees(tenants: Sequence[Tenant], fabric: FabricPlan) -> dict[str, Tree]:
     """Return the desired configuration of every leaf for these tenants, as NVUE trees.
 
     Everything outside of these trees is the site's, including tenants without a number.
     """
     trees: dict[str, Tree] = {leaf.switch: {} for leaf in fabric.leaves}
     for tenant in sorted((t for t in tenants if t.number is not None), key=lambda t: t.name):
-        for leaf in fabric.concerned(tenant):
+        for leaf in fabric.select_leaves(tenant):
             merge(trees[leaf.switch], tenant_tree(tenant, leaf, fabric.plan))
     return trees
 

@@ -34,13 +34,13 @@ class AlertPolicy(Record):
 POLICY = AlertPolicy()
 
 
-def applied(alert: Alert | None, signal: Signal, policy: AlertPolicy = POLICY) -> Alert | None:
+def apply_signal(alert: Alert | None, signal: Signal, policy: AlertPolicy = POLICY) -> Alert | None:
     """Return the alert after one report; None if the report changes nothing."""
     if not signal.active:
         return None if alert is None else _over(alert, signal)
     if alert is None:
         return _fresh(signal)
-    told = {
+    fields = {
         "classifications": signal.classifications,
         "message": signal.message,
         "source": signal.source,
@@ -49,14 +49,14 @@ def applied(alert: Alert | None, signal: Signal, policy: AlertPolicy = POLICY) -
     if alert.active:
         last_at = max(alert.last_at, signal.at)
         quiet = 0.0 if signal.at >= alert.quiet_since else alert.quiet_since
-        return alert.model_copy(update={**told, "last_at": last_at, "quiet_since": quiet})
+        return alert.model_copy(update={**fields, "last_at": last_at, "quiet_since": quiet})
     if signal.at < alert.cleared_at:
         return None  # it came late: the condition is over
     raises = (*alert.raises, signal.at)[-RAISES_MAX:]
     recent = [at for at in raises if signal.at - at <= policy.window_s]
     return alert.model_copy(
         update={
-            **told,
+            **fields,
             "since": signal.at,
             "last_at": signal.at,
             "cleared_at": 0.0,
@@ -68,7 +68,7 @@ def applied(alert: Alert | None, signal: Signal, policy: AlertPolicy = POLICY) -
     )
 
 
-def settled(alert: Alert, now: float, policy: AlertPolicy = POLICY) -> Alert | None:
+def settle_flapping(alert: Alert, now: float, policy: AlertPolicy = POLICY) -> Alert | None:
     """Return a flapping alert cleared after enough quiet; None if it stays as it is."""
     if not (alert.active and alert.flapping and alert.quiet_since):
         return None
@@ -78,56 +78,56 @@ def settled(alert: Alert, now: float, policy: AlertPolicy = POLICY) -> Alert | N
     return _cleared(alert, now, "it was quiet for long enough").model_copy(update=changes)
 
 
-def cleared(alert: Alert, now: float, why: str) -> Alert | None:
+def clear_alert(alert: Alert, now: float, why: str) -> Alert | None:
     """Return the alert cleared by a person or by a proof; None if it is not active."""
     if not alert.active:
         return None
     return _cleared(alert, now, why).model_copy(update={"flapping": False, "quiet_since": 0.0})
 
 
-def superseded(alert: Alert, issued_at: float, now: float) -> Alert | None:
+def supersede_alert(alert: Alert, issued_at: float, now: float) -> Alert | None:
     """Return the alert cleared by a newer certificate's checks; None if they do not cover it.
 
     A condition that is still present is reported again by its source.
     """
     if not alert.active or not set(alert.classifications) & HOLDING or alert.last_at >= issued_at:
         return None
-    return cleared(alert, now, "a certificate was issued since")
+    return clear_alert(alert, now, "a certificate was issued since")
 
 
-def levelled(
+def level_source(
     alerts: Sequence[Alert], source: str, seen: Iterable[Signal], now: float
 ) -> tuple[Alert, ...]:
     """Return the changes when `source` reports all active conditions: its other alerts are over.
 
     A condition that was reported before with the same text changes nothing.
     """
-    known = {(a.id, a.target): a for a in alerts}
+    by_key = {(a.id, a.target): a for a in alerts}
     changed, standing = [], set()
     for signal in seen:
         key = (signal.id, signal.target)
         if key in standing:
             continue  # two rules report the same condition: the first one's text is used
         standing.add(key)
-        old = known.get(key)
+        old = by_key.get(key)
         if old is not None and old.active and not old.quiet_since and _same(old, signal):
             continue
-        new = applied(old, signal)
+        new = apply_signal(old, signal)
         if new is not None:
             changed.append(new)
     for alert in alerts:
-        gone = alert.source == source and (alert.id, alert.target) not in standing
-        if gone and alert.active and not alert.quiet_since:
+        is_over = alert.source == source and (alert.id, alert.target) not in standing
+        if is_over and alert.active and not alert.quiet_since:
             over = Signal(
                 node=alert.node, id=alert.id, target=alert.target, source=source, at=now,
                 active=False,
             )  # fmt: skip
-            new = applied(alert, over)
+            new = apply_signal(alert, over)
             changed += [new] if new is not None else []
     return tuple(changed)
 
 
-def bounded(known: Mapping[tuple[str, str, str], Alert], signal: Signal) -> Signal:
+def bound_signal(known: Mapping[tuple[str, str, str], Alert], signal: Signal) -> Signal:
     """Return the report, or the one alert that replaces all reports over the limit."""
     key = (signal.node, signal.id, signal.target)
     if key in known or not signal.active or len(known) < ALERTS_MAX:
@@ -142,7 +142,7 @@ def bounded(known: Mapping[tuple[str, str, str], Alert], signal: Signal) -> Sign
     )
 
 
-def overridden(alert: Alert, overrides: Iterable[Override], now: float) -> Override | None:
+def find_override(alert: Alert, overrides: Iterable[Override], now: float) -> Override | None:
     """Return the override that suppresses this alert's effect now: the one that lasts longest."""
     fitting = [
         o
@@ -155,14 +155,14 @@ def overridden(alert: Alert, overrides: Iterable[Override], now: float) -> Overr
     return max(fitting, key=lambda o: o.until, default=None)
 
 
-def effective(
+def list_effective(
     alerts: Iterable[Alert], overrides: Sequence[Override], now: float
 ) -> tuple[Alert, ...]:
     """Return the active alerts whose effect is not suppressed."""
-    return tuple(a for a in alerts if a.active and overridden(a, overrides, now) is None)
+    return tuple(a for a in alerts if a.active and find_override(a, overrides, now) is None)
 
 
-def revoking(
+def list_revocations(
     alerts: Iterable[Alert], overrides: Sequence[Override], issued_at: float, now: float
 ) -> tuple[Blocker, ...]:
     """Return why a certificate that was issued at `issued_at` is no longer valid; () if it is."""
@@ -173,7 +173,7 @@ def revoking(
             detail=a.message or "reported without words",
             unblock="Look at `provisioner alert list`; the node is proved anew when it is back.",
         )
-        for a in effective(alerts, overrides, now)
+        for a in list_effective(alerts, overrides, now)
         if set(a.classifications) & REVOKING and a.last_at >= issued_at
     )
 
@@ -187,9 +187,9 @@ def _reason(alert: Alert) -> Reason:
     return Reason.CHECK_FAILED if faulty else Reason.DRIFT
 
 
-def held(alerts: Iterable[Alert], overrides: Sequence[Override], now: float) -> bool:
+def is_held(alerts: Iterable[Alert], overrides: Sequence[Override], now: float) -> bool:
     """Return whether the node must get no tenant."""
-    return any(set(a.classifications) & HOLDING for a in effective(alerts, overrides, now))
+    return any(set(a.classifications) & HOLDING for a in list_effective(alerts, overrides, now))
 
 
 def _fresh(signal: Signal) -> Alert:

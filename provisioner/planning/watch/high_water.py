@@ -26,21 +26,21 @@ def judge(
     """
     if not requested and kept is not None and (refusal := _refusal(kept, look)):
         return Standing(refused=refusal)
-    found = ["a person asked for it (--restored)"] if requested else []
-    found += [restored] if restored else []
-    found += [look.look_only] if look.look_only else []
-    found += _lost(kept, look) if kept is not None else _unknown(look)
-    if not found and kept is not None and waits_for_others(kept, look):
-        found.append(
+    reasons = ["a person asked for it (--restored)"] if requested else []
+    reasons += [restored] if restored else []
+    reasons += [look.look_only] if look.look_only else []
+    reasons += _lost(kept, look) if kept is not None else _unknown(look)
+    if not reasons and kept is not None and waits_for_others(kept, look):
+        reasons.append(
             f"the server was promoted (timeline {look.timeline}), commits did not wait for a "
             f"standby, and {len(look.unconfirmed)} other daemons have not found their writes again"
         )
     if look.recorded_server and look.server != look.recorded_server:
-        found.append(
+        reasons.append(
             f"the database was restored onto another server: its rows name {look.recorded_server}, "
             f"this one is {look.server or 'a file'}"
         )
-    return Standing(look_only=tuple(dict.fromkeys(found)))
+    return Standing(look_only=tuple(dict.fromkeys(reasons)))
 
 
 def waits_for_others(kept: HighWater, look: DatabasePosition) -> bool:
@@ -71,16 +71,16 @@ def _lost(kept: HighWater, look: DatabasePosition) -> list[str]:
         return ["the database is from before the time that this data directory remembers"]
     if look.count is None:
         return ["the database has no row of this data directory, which has written to it"]
-    found = []
+    reasons = []
     if look.count < kept.count:
         missing = kept.count - look.count
-        found.append(f"the database lacks the last {missing} transactions of this daemon")
+        reasons.append(f"the database lacks the last {missing} transactions of this daemon")
     if look.head != kept.journal_head:
-        found.append(
+        reasons.append(
             f"row {kept.journal_rows} of the journal is not the one that this daemon knows "
             f"(the journal has {look.journal_rows} rows)"
         )
-    return found
+    return reasons
 
 
 def _unknown(look: DatabasePosition) -> list[str]:

@@ -66,37 +66,37 @@ def digest_text(text: str) -> str:
     return _digest(text)
 
 
-def differences(ours: Joined, theirs: Joined) -> tuple[str, ...]:
+def find_differences(ours: Joined, theirs: Joined) -> tuple[str, ...]:
     """Return the parts by which two daemons differ, by name."""
     parts = sorted({*ours.digests, *theirs.digests})
     return tuple(p for p in parts if ours.digests.get(p) != theirs.digests.get(p))
 
 
-def refusal(ours: Joined, peers: Sequence[Joined], now: float) -> str:
+def find_join_refusal(ours: Joined, peers: Sequence[Joined], now: float) -> str:
     """Return why a daemon may not join its living peers; "" if it may."""
     for peer in peers:
-        apart = differences(ours, peer)
+        apart = find_differences(ours, peer)
         if apart and max(ours.change_until, peer.change_until) <= now:
             return f"{_other(apart)} than {peer.id}"
     return ""
 
 
-def outdated(ours: Joined, peers: Sequence[Joined], now: float) -> str:
+def find_end_reason(ours: Joined, peers: Sequence[Joined], now: float) -> str:
     """Return why a daemon has to end: a declared change is over, and it works by the old parts."""
     for peer in peers:
-        apart = differences(ours, peer)
+        apart = find_differences(ours, peer)
         allowed = max(ours.change_until, peer.change_until) > now
         if apart and peer.number > ours.number and not allowed:
             return f"{_other(apart)} than {peer.id}, which joined later; the change has ended"
     return ""
 
 
-def mixed(ours: Joined, peers: Sequence[Joined]) -> tuple[str, ...]:
+def describe_mixed_peers(ours: Joined, peers: Sequence[Joined]) -> tuple[str, ...]:
     """Return a sentence for each peer with different parts."""
     return tuple(
         f"{peer.id} works by {_named(apart)}"
         for peer in peers
-        if (apart := differences(ours, peer))
+        if (apart := find_differences(ours, peer))
     )
 
 

@@ -16,14 +16,14 @@ FRESH_S = 60.0  # a file that was read so recently need not have good validators
 NAME_MAX = 200  # bytes; file systems take 255, and percent-encoding triples some of them
 
 
-def settled(etag: str, modified: str, date: str) -> bool:
+def is_settled(etag: str, modified: str, date: str) -> bool:
     """Return whether a change after this answer must change its date (RFC 9110, section 8.8.2.2).
 
     A file that changed in the very second of the answer can change again within it, and keep its
     date; nginx makes its ETag of date and size, so it can keep that too.
     """
     if not modified:
-        return strong(etag)
+        return is_strong(etag)
     try:
         age_s = (parsedate_to_datetime(date) - parsedate_to_datetime(modified)).total_seconds()
     except (ValueError, TypeError, OverflowError):
@@ -31,32 +31,32 @@ def settled(etag: str, modified: str, date: str) -> bool:
     return age_s >= GRAIN_S
 
 
-def strong(etag: str) -> bool:
+def is_strong(etag: str) -> bool:
     """Return whether an ETag promises equal bytes, not equal meaning (RFC 9110, section 8.8.1)."""
     return len(etag) > 2 and etag.startswith('"') and etag.endswith('"')
 
 
-def same(seen: Validators, now: Validators) -> bool:
+def is_same_file(seen: Validators, now: Validators) -> bool:
     """Return whether the offered file is provably the one that was read."""
     if seen.length is None or not seen.settled:
         return False
-    return _alike(seen, now) and (strong(seen.etag) or bool(seen.modified))
+    return _alike(seen, now) and (is_strong(seen.etag) or bool(seen.modified))
 
 
-def still(seen: FileReading, now: Validators, at: float) -> bool:
+def is_still_valid(seen: FileReading, now: Validators, at: float) -> bool:
     """Return whether an address may be issued at `at`: provably the same, or read just before.
 
     The latter permits a server without good validators: its file is read for each offer.
     """
     fresh = 0.0 <= at - seen.at < FRESH_S
-    return same(seen.validators, now) or (fresh and _alike(seen.validators, now))
+    return is_same_file(seen.validators, now) or (fresh and _alike(seen.validators, now))
 
 
 def _alike(seen: Validators, now: Validators) -> bool:
     return (seen.etag, seen.modified, seen.length) == (now.etag, now.modified, now.length)
 
 
-def plain(name: str) -> bool:
+def is_plain_name(name: str) -> bool:
     """Return whether a name is a plain file name in one directory: no path, not hidden."""
     return (
         name.isprintable()
@@ -66,7 +66,7 @@ def plain(name: str) -> bool:
     )
 
 
-def absent(name: str, address: str) -> Blocker:
+def make_absent_blocker(name: str, address: str) -> Blocker:
     """Return the blocker for a file that the server does not have."""
     return Blocker(
         reason=Reason.MISSING_ARTIFACT,
@@ -76,7 +76,7 @@ def absent(name: str, address: str) -> Blocker:
     )
 
 
-def unnamed(name: str) -> Blocker:
+def make_unnamed_blocker(name: str) -> Blocker:
     """Return the blocker for a pin without a file name, or with one that cannot be requested."""
     return Blocker(
         reason=Reason.MISSING_ARTIFACT,
@@ -88,7 +88,7 @@ def unnamed(name: str) -> Blocker:
     )
 
 
-def wrong(name: str, address: str, found: str, wanted: str) -> Blocker:
+def make_wrong_content_blocker(name: str, address: str, found: str, wanted: str) -> Blocker:
     """Return the blocker for other contents under this name."""
     return Blocker(
         reason=Reason.DIGEST_MISMATCH,
@@ -99,7 +99,7 @@ def wrong(name: str, address: str, found: str, wanted: str) -> Blocker:
     )
 
 
-def exchanged(name: str, address: str) -> Blocker:
+def make_exchanged_blocker(name: str, address: str) -> Blocker:
     """Return the blocker for a verified file that has changed, or may have changed."""
     return Blocker(
         reason=Reason.BUSY,
@@ -124,7 +124,7 @@ def as_a_card_asks(no: Blocker) -> Blocker:
     return no.model_copy(update={"unblock": remedy})
 
 
-def unkept(name: str, directory: str, why: str) -> Blocker:
+def make_copy_blocker(name: str, directory: str, why: str) -> Blocker:
     """Return the blocker for a copy, from which the daemon pushes, that cannot be written."""
     return Blocker(
         reason=Reason.MISSING_ARTIFACT,
@@ -135,7 +135,7 @@ def unkept(name: str, directory: str, why: str) -> Blocker:
     )
 
 
-def withheld(name: str, reason: Reason, detail: str) -> Blocker:
+def make_withheld_blocker(name: str, reason: Reason, detail: str) -> Blocker:
     """Return the blocker for a file that the server does not send now."""
     remedies = {
         Reason.CERTIFICATE_UNTRUSTED: "Give the CA of the server's certificate with --ca-file.",

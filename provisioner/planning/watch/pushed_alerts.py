@@ -59,7 +59,7 @@ class Told(Record):
     unreadable: int = 0
 
 
-def told(source: Source, body: Any, directory: Directory, now: float) -> Told:
+def parse_push(source: Source, body: Any, directory: Directory, now: float) -> Told:
     """Parse one request. Never raises; unreadable items are counted."""
     if not isinstance(body, dict):
         return Told(unreadable=1)
@@ -69,26 +69,26 @@ def told(source: Source, body: Any, directory: Directory, now: float) -> Told:
     unreadable = 0
     read = _alertmanager if source.format == "alertmanager" else _plain
     for item in _items(body.get("alerts")):
-        said = read(item) if item is not None else None
-        if said is None:
+        alert = read(item) if item is not None else None
+        if alert is None:
             unreadable += 1
             continue
-        node = directory.find(said["who"])
+        node = directory.find(alert["who"])
         if not node:
-            unnamed.append(_who(said["who"]))
+            unnamed.append(_who(alert["who"]))
             continue
         signals.append(
             Signal(
                 node=node,
-                id=said["id"],
-                target=_target(said, directory),
+                id=alert["id"],
+                target=_target(alert, directory),
                 classifications=tuple(
-                    c for c in said["classifications"] if c in source.classifications
+                    c for c in alert["classifications"] if c in source.classifications
                 ),
-                message=said["message"],
+                message=alert["message"],
                 source=f"webhook/{source.name}",
                 at=now,  # our time: a sender's clock is not trusted
-                active=said["active"],
+                active=alert["active"],
             )
         )
     for item in _items(body.get("ports") if source.format == "plain" else None):
@@ -109,7 +109,7 @@ def _target(said: Mapping[str, Any], directory: Directory) -> str:
     told_target: str = said["target"]
     if told_target not in ("", said["who"].get("interface")):
         return told_target
-    return directory.target(said["who"]) or told_target
+    return directory.find_target(said["who"]) or told_target
 
 
 def _items(value: Any) -> Iterator[dict[str, Any] | None]:
@@ -127,30 +127,33 @@ def _alertmanager(item: dict[str, Any]) -> dict[str, Any] | None:
     name = _name(labels.get("alertname"))
     if not name:
         return None
-    who = {"node": next((labels[n] for n in _NODE_LABELS if labels.get(n)), "")}
-    who |= {n: labels[n] for n in ("serial", "ip", "switch") if labels.get(n)}
-    who |= {"interface": next((labels[n] for n in _PORT_LABELS if labels.get(n)), "")}
-    said = notes if isinstance(notes, dict) else {}
-    words = next((said[n] for n in ("summary", "description") if isinstance(said.get(n), str)), "")
+    labels_of_node = {"node": next((labels[n] for n in _NODE_LABELS if labels.get(n)), "")}
+    labels_of_node |= {n: labels[n] for n in ("serial", "ip", "switch") if labels.get(n)}
+    labels_of_node |= {"interface": next((labels[n] for n in _PORT_LABELS if labels.get(n)), "")}
+    annotations = notes if isinstance(notes, dict) else {}
+    message = next(
+        (annotations[n] for n in ("summary", "description") if isinstance(annotations.get(n), str)),
+        "",
+    )
     target = next((labels[n] for n in _TARGET_LABELS if labels.get(n)), "")
-    given = _classes(labels.get("classifications", labels.get("classification", "")).split(","))
-    ident, classes = name, given or _SEVERITY.get(labels.get("severity", "").lower(), ())
+    labelled = _classes(labels.get("classifications", labels.get("classification", "")).split(","))
+    ident, classes = name, labelled or _SEVERITY.get(labels.get("severity", "").lower(), ())
     code = labels.get("xid") or labels.get("err_code", "")
     if "xid" in name.lower() and code.isascii() and code.isdigit() and 0 < len(code) <= 4:
-        ident, classes = f"Xid{int(code)}", given or _xid(int(code))
-    return _said(who, ident, _name(target), classes, words, active=status == "firing")
+        ident, classes = f"Xid{int(code)}", labelled or _xid(int(code))
+    return _said(labels_of_node, ident, _name(target), classes, message, active=status == "firing")
 
 
 def _plain(item: dict[str, Any]) -> dict[str, Any] | None:
     """Return one alert of the plain format (docs/watch.md)."""
-    name, active, words = _name(item.get("id")), item.get("active", True), item.get("message", "")
+    name, active, message = _name(item.get("id")), item.get("active", True), item.get("message", "")
     target, listed = item.get("target", ""), item.get("classifications", [])
-    readable = isinstance(active, bool) and isinstance(words, str) and isinstance(listed, list)
+    readable = isinstance(active, bool) and isinstance(message, str) and isinstance(listed, list)
     if not name or not readable or not isinstance(target, str):
         return None
-    who = {k: item[k] for k in WHO if isinstance(item.get(k), str)}
+    identity = {k: item[k] for k in WHO if isinstance(item.get(k), str)}
     classes = _classes(listed[:16])
-    return _said(who, name, _name(target), classes, words, active=active)
+    return _said(identity, name, _name(target), classes, message, active=active)
 
 
 def _said(
@@ -192,8 +195,8 @@ def _port(item: dict[str, Any], directory: Directory, now: float) -> PortSaid | 
 
 
 def _who(said: Mapping[str, Any]) -> str:
-    words = (f"{k}={v}" for k, v in said.items() if k in WHO and isinstance(v, str) and v)
-    return "".join(c for c in ", ".join(words)[:128] if c.isprintable()) or "names no node"
+    pairs = (f"{k}={v}" for k, v in said.items() if k in WHO and isinstance(v, str) and v)
+    return "".join(c for c in ", ".join(pairs)[:128] if c.isprintable()) or "names no node"
 
 
 def _name(value: Any) -> str:
@@ -201,9 +204,9 @@ def _name(value: Any) -> str:
 
 
 def _classes(listed: Iterable[Any]) -> tuple[Classification, ...]:
-    known = {c.value: c for c in Classification}
-    found = (known.get(str(word).strip()) for word in listed)
-    return tuple(dict.fromkeys(c for c in found if c is not None))
+    by_name = {c.value: c for c in Classification}
+    classes = (by_name.get(str(word).strip()) for word in listed)
+    return tuple(dict.fromkeys(c for c in classes if c is not None))
 
 
 def _xid(code: int) -> tuple[Classification, ...]:

@@ -58,12 +58,12 @@ class Directory:
         named = {self._node(key) for key in self._keys(said)} - {""}
         return named.pop() if len(named) == 1 else ""
 
-    def target(self, said: Mapping[str, Any]) -> str:
+    def find_target(self, said: Mapping[str, Any]) -> str:
         """Return the rail, "rail3", or "leaf/port" of a port that is no rail; "" if there is
         none.
         """
-        found = {self._target(key) for key in self._keys(said)} - {""}
-        return found.pop() if len(found) == 1 else ""
+        targets = {self._target(key) for key in self._keys(said)} - {""}
+        return targets.pop() if len(targets) == 1 else ""
 
     def _keys(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         switch, interface = _word(said, "switch"), _word(said, "interface")
@@ -120,9 +120,9 @@ class Directory:
 
     def _add(self, kind: str, value: str, node: str, target: str = "") -> None:
         key = (kind, value)
-        known = self._known.get(key)
-        self._known[key] = node if known in (None, node) else ""
-        if known is None:
+        previous = self._known.get(key)
+        self._known[key] = node if previous in (None, node) else ""
+        if previous is None:
             self._targets[key] = target
         elif self._targets[key] != target:
             self._targets[key] = ""

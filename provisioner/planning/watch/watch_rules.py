@@ -80,7 +80,7 @@ class Interruption(Record):
     up_at: float | None = None
 
 
-def drift(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
+def find_drift(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
     """Return versions and drivers that differ from the certificate, as far as BMCs report them.
 
     A value that a BMC does not report now (a host that is off has no driver, a card that restarts
@@ -88,37 +88,37 @@ def drift(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
     """
     had = dict(certificate.versions)
     driver = had.get("host.driver/host", "")
-    found = []
+    findings = []
     for component in seen.components:
         name, now = f"{component.kind}/{component.slot}", component.version
         before = had.get(name) or (driver if component.kind == _DRIVERS else "")
         if not now or not before or now == before:
             continue
-        words = f"{before} was certified, now it is {now}"
-        found.append(Found(id="Drift", target=name, classifications=(C.DRIFT,), message=words))
-    return tuple(found[:ITEMS_MAX])
+        message = f"{before} was certified, now it is {now}"
+        findings.append(Found(id="Drift", target=name, classifications=(C.DRIFT,), message=message))
+    return tuple(findings[:ITEMS_MAX])
 
 
-def swaps(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
+def find_swaps(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
     """Return parts in slots where others were certified.
 
     A part that is merely not reported is none: only a slot with another serial in it is a swap.
     """
     had = dict(part.split("=", 1) for part in certificate.serials if "=" in part)
-    known = set(had.values())
-    found = []
+    serials = set(had.values())
+    findings = []
     for part in list_serials(seen):
         slot, _, serial = part.partition("=")
         # a host's BMC numbers cards in its own way: a card that was certified anywhere is accepted
-        if slot.startswith(("nic/", "dpu/")) and serial in known:
+        if slot.startswith(("nic/", "dpu/")) and serial in serials:
             continue
         if slot in had and had[slot] != serial:
-            words = f"{had[slot]} was certified, now it is {serial}"
+            message = f"{had[slot]} was certified, now it is {serial}"
             # a power supply may be exchanged while the node serves, without interrupting its tenant
             meaning = C.DRIFT if slot.startswith("psu/") else C.PART_SWAP
-            swap = Found(id="PartSwap", target=slot, classifications=(meaning,), message=words)
-            found.append(swap)
-    return tuple(found[:ITEMS_MAX])
+            swap = Found(id="PartSwap", target=slot, classifications=(meaning,), message=message)
+            findings.append(swap)
+    return tuple(findings[:ITEMS_MAX])
 
 
 LAPSED = frozenset({"it serves without a certificate", "its certificate has expired",
@@ -130,32 +130,32 @@ def certificate_age(
 ) -> tuple[Found, ...]:
     """Return that the certificate expires soon, has expired, was revoked, or is missing."""
     if certificate is None:
-        words = "it serves without a certificate"
+        message = "it serves without a certificate"
     elif revoked:
-        words = "its certificate was revoked"
+        message = "its certificate was revoked"
     elif now >= certificate.expires_at:
-        words = "its certificate has expired"
+        message = "its certificate has expired"
     elif certificate.expires_at - now < EXPIRES_SOON_S:
-        words = f"its certificate expires within {EXPIRES_SOON_S / 86400:.0f} days"
+        message = f"its certificate expires within {EXPIRES_SOON_S / 86400:.0f} days"
     else:
         return ()
-    return (Found(id="CertificateAge", classifications=(C.CERTIFICATE_AGE,), message=words),)
+    return (Found(id="CertificateAge", classifications=(C.CERTIFICATE_AGE,), message=message),)
 
 
-def silent(
+def find_silent_bmcs(
     heard: Mapping[str, float], began_at: float, now: float, limit_s: float
 ) -> tuple[Found, ...]:
     """Return BMCs without an answer for `limit_s`. `heard`: BMC -> last answer (0: never)."""
-    found = []
+    findings = []
     for bmc, last in sorted(heard.items()):
         if now - max(last, began_at) >= limit_s:
-            words = f"no answer for {limit_s / 60:.0f} minutes"
-            found.append(
+            message = f"no answer for {limit_s / 60:.0f} minutes"
+            findings.append(
                 Found(
-                    id="BmcSilent", target=bmc, classifications=(C.UNOBSERVED,), message=words
+                    id="BmcSilent", target=bmc, classifications=(C.UNOBSERVED,), message=message
                 )
             )  # fmt: skip
-    return tuple(found[:ITEMS_MAX])
+    return tuple(findings[:ITEMS_MAX])
 
 
 def link_flaps(port: str, losses: Sequence[Interruption], now: float) -> tuple[Found, ...]:
@@ -171,27 +171,27 @@ def link_flaps(port: str, losses: Sequence[Interruption], now: float) -> tuple[F
     )
     down_s = max((now - i.down_at for i in past if i.up_at is None), default=0.0)
     if down_s > DROP_S:
-        words = f"down for more than {DROP_S / 60:.0f} minutes"
-        return (Found(id="LinkDown", target=port, classifications=(C.LINK,), message=words),)
-    words = ""
+        message = f"down for more than {DROP_S / 60:.0f} minutes"
+        return (Found(id="LinkDown", target=port, classifications=(C.LINK,), message=message),)
+    message = ""
     if day >= FLAPS_DAY:
-        words = f"it lost its carrier {FLAPS_DAY} times or more in 24 hours"
+        message = f"it lost its carrier {FLAPS_DAY} times or more in 24 hours"
     elif long >= FLAPS_HALF_DAY:
-        words = f"down for {FLAP_DOWN_S:.0f} s or more, {FLAPS_HALF_DAY} times in 12 hours"
-    if not words:
+        message = f"down for {FLAP_DOWN_S:.0f} s or more, {FLAPS_HALF_DAY} times in 12 hours"
+    if not message:
         return ()
-    return (Found(id="LinkFlap", target=port, classifications=(C.LINK,), message=words),)
+    return (Found(id="LinkFlap", target=port, classifications=(C.LINK,), message=message),)
 
 
 def carrier_changes(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
     """Return too many carrier changes between two readings: NVSentinel's rule for a bare
     counter.
     """
-    grew = growth(looks, "carrier_changes")
+    grew = compute_growth(looks, "carrier_changes")
     if grew is None or grew <= CHANGES_MAX:
         return ()
-    words = f"its carrier changed more than {CHANGES_MAX} times between two looks"
-    return (Found(id="LinkFlap", target=port, classifications=(C.LINK,), message=words),)
+    message = f"its carrier changed more than {CHANGES_MAX} times between two looks"
+    return (Found(id="LinkFlap", target=port, classifications=(C.LINK,), message=message),)
 
 
 def stuck_queue(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
@@ -203,21 +203,23 @@ def stuck_queue(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
     """
     last = [look for look in looks if look.boot == looks[-1].boot][-3:] if looks else []
     if len(last) >= 2 and all(look.values.get("queues_stopped", 0) > 0 for look in last[-2:]):
-        words = "a queue was stopped in two looks"
+        message = "a queue was stopped in two looks"
     elif len(last) == 3 and all(_pausing(last[i : i + 2]) for i in (0, 1)):
-        words = "it sends pause frames and receives nothing, in two intervals"
+        message = "it sends pause frames and receives nothing, in two intervals"
     else:
         return ()
-    return (Found(id="QueueStuck", target=port, classifications=(C.LINK,), message=words),)
+    return (Found(id="QueueStuck", target=port, classifications=(C.LINK,), message=message),)
 
 
-def rocet(rates: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, tuple[Found, ...]]:
+def find_rocet_outliers(
+    rates: Mapping[tuple[str, str], Mapping[str, float]],
+) -> dict[str, tuple[Found, ...]]:
     """Return ports whose transport errors are far above their fleet's: node -> conditions.
 
     `rates`: (node, port) -> counter -> errors per second, in one interval of the same traffic. A
     timeout may be caused by the other side's failure: it is reported without blame.
     """
-    found: dict[str, list[Found]] = {node: [] for node, _ in rates}
+    findings: dict[str, list[Found]] = {node: [] for node, _ in rates}
     for name in ROCET:
         of_port = {key: values[name] for key, values in sorted(rates.items()) if name in values}
         if len(of_port) < ROCET_PORTS_MIN:
@@ -225,12 +227,12 @@ def rocet(rates: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, tup
         limit = max(ROCET_TIMES * median(of_port.values()), ROCET_FLOOR_PER_S)
         for (node, port), rate in of_port.items():
             if rate > limit:
-                words = f"{name} grows far faster than at the fleet's other ports"
+                message = f"{name} grows far faster than at the fleet's other ports"
                 one = Found(
-                    id=f"Rocet.{name}", target=port, classifications=(C.LINK,), message=words
+                    id=f"Rocet.{name}", target=port, classifications=(C.LINK,), message=message
                 )
-                found[node].append(one)
-    return {node: tuple(each[:ITEMS_MAX]) for node, each in found.items()}
+                findings[node].append(one)
+    return {node: tuple(each[:ITEMS_MAX]) for node, each in findings.items()}
 
 
 def per_second(looks: Sequence[Counters]) -> dict[str, float]:
@@ -256,30 +258,32 @@ def fatal_growth(before: Mapping[str, float], after: Mapping[str, float]) -> tup
 
     DSP0268: PCIeErrors.FatalErrorCount; UncorrectableECCErrorCount of processors and memory.
     """
-    found = []
+    findings = []
     for name, value in sorted(after.items()):
         leaf = _leaf(name)
         if leaf in FATAL_COUNTERS and name in before and value > before[name]:
-            words = f"{leaf} grew"
+            message = f"{leaf} grew"
             both = (C.FATAL_EVENT, C.HARDWARE)
-            found.append(Found(id=leaf, target=name[-128:], classifications=both, message=words))
-    return tuple(found[:ITEMS_MAX])
+            findings.append(
+                Found(id=leaf, target=name[-128:], classifications=both, message=message)
+            )
+    return tuple(findings[:ITEMS_MAX])
 
 
 def fatal_counters(metrics: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Return the metrics of a report that `fatal_growth` compares; of a series the last value."""
-    found: dict[str, float] = {}
+    counters: dict[str, float] = {}
     for name, value in metrics:
-        if _leaf(name) in FATAL_COUNTERS and (name in found or len(found) < FATAL_MAX):
-            found[name] = value
-    return found
+        if _leaf(name) in FATAL_COUNTERS and (name in counters or len(counters) < FATAL_MAX):
+            counters[name] = value
+    return counters
 
 
 def _leaf(name: str) -> str:
     return name.replace(".", "/").rsplit("/", 1)[-1]
 
 
-def growth(looks: Sequence[Counters], name: str) -> int | None:
+def compute_growth(looks: Sequence[Counters], name: str) -> int | None:
     """Return the growth of one counter between the last two readings; None: not comparable."""
     if len(looks) < 2 or looks[-2].boot != looks[-1].boot:
         return None
@@ -292,5 +296,5 @@ def _pausing(pair: Sequence[Counters]) -> bool:
     received.
     """
     names = [n for n in pair[1].values if n.startswith("tx_prio") and n.endswith("_pause")]
-    sent = any((growth(pair, name) or 0) > 0 for name in names)
-    return sent and growth(pair, "rx_packets") == 0
+    sent = any((compute_growth(pair, name) or 0) > 0 for name in names)
+    return sent and compute_growth(pair, "rx_packets") == 0

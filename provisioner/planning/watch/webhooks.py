@@ -33,7 +33,7 @@ GLOBS_MAX = 32
 SPREAD = 0.2  # random share added to a delay, so that recovering receivers are not hit at once
 
 
-def wanted(webhook: Webhook, row: JournalRow) -> bool:
+def is_wanted(webhook: Webhook, row: JournalRow) -> bool:
     """Return whether a webhook receives a row. It never receives rows about its own failures."""
     if row.kind == OWN and row.detail.get("webhook") == webhook.name:
         return False
@@ -72,7 +72,7 @@ def cloud_event(row: JournalRow, site: str) -> bytes:
     return json.dumps(event, sort_keys=True, separators=(",", ":")).encode()
 
 
-def signature(secrets: Sequence[str], id_: str, timestamp: int, body: bytes) -> str:
+def make_signature(secrets: Sequence[str], id_: str, timestamp: int, body: bytes) -> str:
     """Return the header `webhook-signature`: one signature for each secret, the newest first."""
     signed = f"{id_}.{timestamp}.".encode() + body
     digests = [hmac.digest(key_of(secret), signed, hashlib.sha256) for secret in secrets]
@@ -110,8 +110,10 @@ def outcome_of(status: int, retry_after: str) -> PostOutcome:
     if 200 <= status < 300:
         return PostOutcome(delivered=True)
     seconds = retry_after.strip()
-    asked = float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 8 else 0.0
-    again = asked if status in (429, 503) else 0.0  # RFC 9110 section 10.2.3
+    requested_s = (
+        float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 8 else 0.0
+    )
+    again = requested_s if status in (429, 503) else 0.0  # RFC 9110 section 10.2.3
     return PostOutcome(
         delivered=False, error=f"HTTP {status}", again_in_s=again, gone=status == 410
     )

@@ -124,7 +124,7 @@ class Seat:
             self.number = int(str(row["number"]))
             assert self._lock(SEATS, self.number), "a new number is nobody's"
             peers = [m for m in self.members() if m.id != self.id]
-            if why := membership.refusal(self.joined, peers, self._time()):
+            if why := membership.find_join_refusal(self.joined, peers, self._time()):
                 raise InputError("daemons", "", why, JOIN_REMEDY)
         self.reading = take_reading(self._time, wall=self._wall)
         self.sure_until = before + self.lease_s * SAFE_PART

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, sel
 
 from provisioner.model.events.fleet_events import WebhookChanged
 from provisioner.model.webhook import Delivery, DeliveryState, JournalRow, Webhook, WebhookStatus
-from provisioner.planning.watch.webhooks import NOTICE, wanted
+from provisioner.planning.watch.webhooks import NOTICE, is_wanted
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import journal as chain
@@ -145,7 +145,7 @@ def spread(connection: Connection, name: str, room: int) -> int:
         return int(pending)
     for seen in connection.execute(page.limit(min(PAGE, room - pending))).all():
         position = seen.seq
-        if wanted(webhook, _happened(seen)):
+        if is_wanted(webhook, _happened(seen)):
             values = {"webhook": name, "seq": seen.seq, "node": seen.node, "state": "pending"}
             connection.execute(insert(rows).values(**values, tries=0, next_at=0.0, error=""))
             pending += 1

@@ -8,7 +8,7 @@ from provisioner.model.case import TenantNotice
 from provisioner.model.events.event import EventKind
 from provisioner.model.events.fleet_events import NoticeWritten
 from provisioner.model.webhook import JournalRow, Webhook
-from provisioner.planning.watch.webhooks import wanted
+from provisioner.planning.watch.webhooks import is_wanted
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.records import clean, parse
 from provisioner.store.schema.campaign_schema import notices
@@ -58,7 +58,7 @@ def _count_channels(connection: Connection, notice: TenantNotice) -> int:
     row = JournalRow(seq=0, at=notice.at, kind=KIND, node=notice.node, detail=detail, sha256="")
     listed = connection.execute(select(webhooks.c.name, webhooks.c.body))
     receivers = (parse(Webhook, body, f"webhooks, {name}") for name, body in listed)
-    return sum(not r.paused_why and wanted(r, row) for r in receivers)
+    return sum(not r.paused_why and is_wanted(r, row) for r in receivers)
 
 
 def sent(connection: Connection, notice_id: str, now: float) -> None:

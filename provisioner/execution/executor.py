@@ -1,7 +1,8 @@
-"""Carries out one step: precheck → apply → wait → verify, for every slot, through the ledger.
+"""Carry out one step for every slot through the ledger: precheck, apply, wait, verify.
 
-The executor decides nothing: the step says what, from which version, by which method, and what
-must still be true. It may be entered again at any point; an open ledger row is taken up first.
+The executor decides nothing: the step names the action, the version it starts from, the method and
+the conditions that must still hold. It may be entered again at any point; an open ledger row is
+taken up first.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Executor:
         return _problems(list(results))
 
     def doing(self, node_id: str) -> str:
-        """What a playbook does in the node's host now; "": nothing, or nobody knows."""
+        """Return the playbook's present task in the node's host; "": none, or it is unknown."""
         return self._site.runner.progress().get(node_id, "")
 
     async def resume(
@@ -137,7 +138,9 @@ class Executor:
 
 
 def precheck(step: Step, inventory: Inventory) -> Blocker | None:
-    """Whether everything that the step expects is still so; otherwise: plan again."""
+    """Return the blocker if a condition of the step no longer holds: then the node is planned
+    again.
+    """
     for expected in step.expected:
         component = inventory.find_component(expected.kind, expected.slot)
         if component is None:
@@ -153,7 +156,9 @@ def precheck(step: Step, inventory: Inventory) -> Blocker | None:
 
 
 def slot_groups(step: Step, inventory: Inventory) -> list[tuple[str, ...]]:
-    """Slots that one request covers: those behind one BMC, or all that one play handles."""
+    """Return the slots that each request covers: those behind one BMC, or all that one play
+    handles.
+    """
     if not step.method.startswith(("redfish_", "bluefield_")):
         return [step.slots]
     by_bmc: dict[str, list[str]] = {}

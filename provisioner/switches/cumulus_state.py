@@ -289,7 +289,7 @@ def configured_peers(applied: Any) -> dict[str, frozenset[str]]:
 
 
 def listening(applied: Any) -> frozenset[str]:
-    """VRFs whose BGP takes sessions from a whole range (`dynamic-neighbor listen-range`)."""
+    """VRFs whose BGP accepts sessions from a whole range (`dynamic-neighbor listen-range`)."""
     vrfs = at(applied, "vrf")
     path = ("router", "bgp", "dynamic-neighbor", "listen-range")
     return frozenset(v for v in vrfs if at(vrfs, v, *path))

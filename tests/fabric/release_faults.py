@@ -255,11 +255,11 @@ _ROUTES = {
         _in_trees(lambda t: _bgp(t, "RED")["neighbor"].clear()),
         "peer_state",
     ),
-    "a peer came by itself": (
+    "a peer is a dynamic session": (
         _planted("peers", ("RED", ROUTER), {"state": "established", "type": "dynamic"}),
         "dynamic_peers",
     ),
-    "the VRF takes sessions from a whole range": (_in_trees(_listen), "dynamic_peers"),
+    "the VRF accepts sessions from a whole range": (_in_trees(_listen), "dynamic_peers"),
     "the VRF goes by another VNI": (_in_trees(_second_vni), "overlay"),
     "the VRF takes in the route target of another tenant": (
         _planted("targets", "5001", {"64512:5002"}),

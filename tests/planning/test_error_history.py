@@ -1,4 +1,4 @@
-"""Errors of earlier boots count, those of a part that is not there any more do not."""
+"""Errors of earlier boots count, those of a part that is no longer present do not."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ def faults(host: Ends | None, heard: release_cables.Heard) -> tuple[release_cabl
 def test_cables_that_are_as_planned_are_heard_at_both_ends() -> None:
     rows = release_cables.judge_cables(HERE, [HERE, THERE], PARTS, HEARS, HEARD)
 
-    assert [(r.verdict, r.seen) for r in rows] == [(RowVerdict.PASS, "2 cables heard at both ends")]
+    assert [(r.verdict, r.seen) for r in rows] == [
+        (RowVerdict.PASS, "2 cables confirmed at both ends")
+    ]
 
 
 def test_two_rails_of_one_host_exchanged_are_one_fault_that_names_both_true_ends() -> None:

@@ -23,7 +23,7 @@ CERTIFICATE = Certificate(
     location="l", ports=(), report_digest="", matrix_digest="", issued_at=1.0, expires_at=2.0,
 )  # fmt: skip
 FAILED = GateRow(check=GateCheck.MTU, subject="leaf-0/swp1", verdict=RowVerdict.FAIL, seen="1500")
-UNSAVED = "the leaves did not keep what was applied"
+UNSAVED = "the leaves did not save the applied configuration"
 
 
 def proof(**changes: object) -> ReleaseProof:

@@ -41,7 +41,7 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
     "its packets are short": (lambda w: w.port(mtu=1500), [("mtu", "1500 instead of 9216")]),
     "nobody is at its other end": (
         lambda w: w.port(neighbours=frozenset()),
-        [("cable", "nobody is heard at its other end")],
+        [("cable", "its leaf port hears no LLDP neighbour")],
     ),
     "another node is at its other end": (
         lambda w: w.port(neighbours=frozenset({("n1.example", "rail0")})),
@@ -57,11 +57,11 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
     ),
     "an address came with the move": (
         lambda w: w.port(addresses=frozenset({"172.0.0.0/31", "fe80::1/64", "10.1.1.1/31"})),
-        [("address", "10.1.1.1/31 came or went with the move")],
+        [("address", "10.1.1.1/31 was bound or unbound by the move")],
     ),
     "an address went with the move": (
         lambda w: w.port(addresses=frozenset({"172.0.0.0/31"})),
-        [("address", "fe80::1/64 came or went with the move")],
+        [("address", "fe80::1/64 was bound or unbound by the move")],
     ),
     "no address is planned": (
         lambda w: w.asks(ports=(PORTS[0].model_copy(update={"address": ""}), PORTS[1])),
@@ -73,15 +73,15 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
     ),
     "a filter is bound one way less": (
         lambda w: w.port(acls=frozenset({("HOSTS", "inbound")})),
-        [("acl_bound", "HOSTS (outbound) came or went with the move")],
+        [("acl_bound", "HOSTS (outbound) was bound or unbound by the move")],
     ),
     "a filter that nobody asked for, on a leaf that was not read before": (
         lambda w: (w.strange(), w.port(acls=w.leaf.ports["swp1"].acls | {("X", "inbound")})),
-        [("acl_bound", "X is bound to it, and nobody asked for it")],
+        [("acl_bound", "X is bound to it without being required")],
     ),
     "a filter of ours is left on it": (
         lambda w: w.port(acls=w.leaf.ports["swp1"].acls | {("provisioner_deny4", "inbound")}),
-        [("acl_bound", "provisioner_deny4 (inbound) came or went with the move")],
+        [("acl_bound", "provisioner_deny4 (inbound) was bound or unbound by the move")],
     ),
     "its carrier came and went too often": (
         lambda w: w.port(transitions=15),
@@ -105,7 +105,7 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
     ),
     "its queues are told now and were not before": (
         lambda w: w.had(port_qos=()),
-        [("qos", "nothing was told of it before")],
+        [("qos", "there is no earlier reading of it")],
     ),
     "its configuration is not saved": (
         lambda w: w.at(unsaved=frozenset({"swp1", "swp9"})),
@@ -260,7 +260,7 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
     ),
     "a session that nobody expects": (
         lambda w: w.vrf("RED", peers={PEER: PeerState("established"), "X": PeerState("idle")}),
-        [("peers", "X is nobody's peer")],
+        [("peers", "X is not a configured peer")],
     ),
     "a session is down": (
         lambda w: w.vrf("RED", peers={PEER: PeerState("idle")}),
@@ -274,13 +274,13 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
         lambda w: w.vrf("RED", peers={}),
         [("peer_state", f"{PEER} is not there")],
     ),
-    "a session came by itself": (
+    "a session is a dynamic session": (
         lambda w: w.vrf("RED", peers={PEER: PeerState("established", dynamic=True)}),
-        [("dynamic_peers", f"{PEER} came by itself")],
+        [("dynamic_peers", f"{PEER} is a dynamic session")],
     ),
     "sessions could come by themselves": (
         lambda w: w.at(listens=frozenset({"RED"})),
-        [("dynamic_peers", "RED takes sessions from a whole range")],
+        [("dynamic_peers", "RED accepts sessions from a whole range")],
     ),
     "its overlay is gone": (
         lambda w: w.vrf("RED", vnis={}),
@@ -347,7 +347,7 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
     ),
     "a session that is not configured, in a VRF of the site's own": (
         lambda w: (w.asks(peers=None), w.at(applied_peers={})),
-        [("peers", f"{PEER} is nobody's peer")],
+        [("peers", f"{PEER} is not a configured peer")],
     ),
     "a target that is not configured, in a VRF of the site's own": (
         lambda w: (

@@ -156,7 +156,7 @@ def test_bad_rows_become_blockers_and_a_cable_is_told_from_a_leak() -> None:
 
     assert [(str(b.reason), b.subject, b.detail) for b in found] == [
         ("isolation", "leaf-0/swp1", "link: its link is down"),
-        ("cabling", "leaf-0/swp1", "cable: nobody is heard at its other end"),
+        ("cabling", "leaf-0/swp1", "cable: its leaf port hears no LLDP neighbour"),
     ]
     assert len(release_gate.list_gate_blockers(rows, most=1)) == 1
     silent = release_gate.make_unread_row(GateCheck.CABLES, "n0")
@@ -210,7 +210,7 @@ def test_a_row_says_what_was_seen_also_where_it_passes_or_has_nothing_to_judge()
     assert [k for k, r in world.rows().items() if r.verdict is RowVerdict.NONE and not r.seen] == []
     world.port(qos="")
     assert world.rows()["qos", "leaf-0/swp1"].verdict is RowVerdict.NONE
-    assert world.rows()["qos", "leaf-0/swp1"].seen == "the leaf does not tell"
+    assert world.rows()["qos", "leaf-0/swp1"].seen == "the leaf does not report it"
 
 
 def test_a_leak_of_either_family_is_seen_where_a_port_has_addresses_of_both() -> None:

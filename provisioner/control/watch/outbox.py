@@ -145,7 +145,7 @@ class Outbox:
             node=row.node,
             id=ALERT_ID,
             target=webhook.name,
-            message=message if active else "it was told",
+            message=message if active else "it was notified",
             source=SOURCE,
             at=now,
             active=active,

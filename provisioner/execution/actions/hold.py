@@ -31,7 +31,7 @@ class Hold:
         self._lock = asyncio.Lock()
 
     async def intend(self, action: str, before: Mapping[str, Any]) -> LedgerEntry:
-        """The intent on disk, in one transaction with the fencing check."""
+        """Return the intent on disk, in one transaction with the fencing check."""
         async with self._lock:
             self.operation, entry = await self._store.intend(
                 self.operation, action, before, self._clock.now()
@@ -41,7 +41,7 @@ class Hold:
     async def settle(
         self, entry: LedgerEntry, status: ActionStatus, *, task: str = "", outcome: str = ""
     ) -> LedgerEntry:
-        """The outcome of an intent, or what is known of it so far."""
+        """Record the outcome of an intent, or as much of it as has been observed."""
         async with self._lock:
             self.operation, entry = await self._store.settle(
                 self.operation, entry, status, task=task, outcome=outcome, now=self._clock.now()
@@ -49,13 +49,13 @@ class Hold:
             return entry
 
     async def enter(self, phase: str) -> None:
-        """Write the operation's phase, which whoever looks at active operations sees."""
+        """Write the operation's phase, which lists of active operations show."""
         async with self._lock:
             entered = self.operation.model_copy(update={"phase": phase})
             self.operation, _ = await self._store.record(entered, now=self._clock.now())
 
     async def entries(self) -> Sequence[LedgerEntry]:
-        """Every ledger row of this operation's node, of all its operations."""
+        """Return every ledger row of this operation's node, of all its operations."""
         return await self._store.entries(self.operation.node)
 
     async def record(
@@ -69,7 +69,7 @@ class Hold:
         events: Sequence[Event] = (),
         standing: ReleaseConditions | None = None,
     ) -> Node | None:
-        """The outcome of a turn, in one transaction; the node as it is stored now.
+        """Return the outcome of a turn, in one transaction; the node as it is stored now.
 
         `StaleWrite` if `standing` does not hold in that transaction.
         """

@@ -1,9 +1,9 @@
-"""One writer for each switch: whatever writes to a switch does so in that switch's turn.
+"""One writer for each switch: every write to a switch happens within that switch's turn.
 
-Two revisions that overlap are each applied on what was there when it was made; the later one may
-then be refused, or be read as done while the earlier one still settles. All who write share the
-turns: what the API asks for, the moves of ports, the drain and the reboot of a switch, and other
-daemons on the same database.
+Each of two overlapping revisions is applied to the configuration that existed when it was created.
+The later one may then be refused, or be read as done while the earlier one still settles. All
+writers share the turns: requests of the API, moves of ports, the drain and the reboot of a switch,
+and other daemons on the same database.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def held() -> frozenset[str]:
 
 @contextmanager
 def shared(turns: Shared) -> Iterator[None]:
-    """While inside, turns are taken among all processes that share them."""
+    """Take turns among all processes that share them, while inside."""
     among = process_scope.get_scope().turns
     among.append(turns)
     try:
@@ -48,7 +48,7 @@ def shared(turns: Shared) -> Iterator[None]:
 
 @asynccontextmanager
 async def turn(switch: str) -> AsyncIterator[None]:
-    """One switch's turn: from the look that decides to the proof that ends it.
+    """Hold one switch's turn, from the reading that decides to the reading that proves the result.
 
     It is not reentrant: code that is called inside a turn does not take the same one again.
     """

@@ -13,7 +13,7 @@ GROWTH = 1.3
 
 
 def growing(poll_s: float) -> Iterator[float]:
-    """Seconds to wait before the first look, the second, and so on; without end."""
+    """Yield the seconds to wait before the first look, the second, and so on; without end."""
     wait_s = poll_s * FIRST
     while True:
         yield wait_s

@@ -1,6 +1,6 @@
 """The files that are installed: found by name, verified by digest, offered to BMCs that pull.
 
-Rule: nothing is sent or served that is not exactly what the matrix pins.
+Only files that match the matrix's pins exactly are sent or served.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Artifacts:
         self.boots = BootTickets()
 
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
-        """The verified file, or why it may not be used. The digest is computed once per file."""
+        """Return the verified file, or why it may not be used. The digest is computed once per
+        file.
+        """
         if not name:
             return make_unnamed_blocker(name)
         path = self.directory / name
@@ -65,27 +67,30 @@ class Artifacts:
         return path
 
     async def offer(self, name: str, sha256: str) -> Blocker | None:
-        """Make ready what a device is to pull; None: it may be told where."""
+        """Verify a file that a device is to pull; None: the device may get its address."""
         found = await self.resolve(name, sha256)
         return found if isinstance(found, Blocker) else None
 
     async def renew(self, name: str, sha256: str) -> Blocker | None:
-        """As `offer`, of what a device may be pulling since before our start."""
+        """Verify a file as `offer` does, for a device that may have begun to pull before this
+        start.
+        """
         return await self.offer(name, sha256)
 
     async def confirm(self, name: str, sha256: str, *, doubled: bool = False) -> Blocker | None:
-        """Just before a device is told: whether what was offered is still so.
+        """Return None: a file served from here needs no last check before a device gets its
+        address.
 
-        Nothing to ask for here: each request is held against the file that was verified.
+        Each request is compared with the verified file when it is served.
         """
         return None
 
     def digest(self, name: str) -> str:
-        """SHA-256 of a file that was resolved before."""
+        """Return the SHA-256 of a file that was resolved before."""
         return self._verified[self._served[name]]
 
     def pull_url(self, name: str) -> str:
-        """Where a device fetches a file that was offered before."""
+        """Return where a device fetches a file that was offered before."""
         return f"{self.url}/{name}"
 
     async def takes_token(self, name: str) -> bool:
@@ -108,7 +113,7 @@ class Artifacts:
         return f"{self.url}/boot/{ticket.id}/{name}"
 
     def application(self) -> web.Application:
-        """A read-only HTTP application that serves resolved files, and nothing else."""
+        """Return a read-only HTTP application that serves resolved files, and nothing else."""
         app = web.Application()
         # BlueField's BMC takes a server and a path with a slash of its own (facts: redfish 3.3)
         app.router.add_get(r"/{extra:/?}{name:[^/]+}", self._serve)
@@ -129,14 +134,16 @@ class Artifacts:
         """Return a file that was resolved and is still the same; raises HTTPNotFound."""
         path, verified = self.directory / name, self._served.get(name)
         stat = None if verified is None else _file_stat(path)
-        # exchanged since it was verified: it is offered again when somebody has resolved it again
+        # exchanged since it was verified: `resolve` has to verify it again before it is served
         if stat is None or verified != (name, stat.st_ino, stat.st_size, stat.st_mtime_ns):
             raise web.HTTPNotFound
         return path
 
 
 def _file_stat(path: Path) -> os.stat_result | None:
-    """Of a file; None if it is none, or cannot be one: a name with a NUL, or of 5,000 letters."""
+    """Return a file's status; None if it is no regular file or cannot be one: a name with a NUL, or
+    of 5,000 letters.
+    """
     try:
         found = path.stat()
     except (OSError, ValueError):

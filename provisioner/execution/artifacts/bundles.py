@@ -33,7 +33,7 @@ Seal = Callable[[str, bytes], str]  # payload type, payload -> envelope
 
 
 def listed(files: Mapping[str, Path]) -> tuple[BundleFile, ...]:
-    """The list of what is to be packed: path in the bundle -> file. Raises InputError."""
+    """Return the list of files to be packed: path in the bundle -> file. Raises InputError."""
     found = []
     for path, source in sorted(files.items()):
         digest = hashlib.sha256()
@@ -64,7 +64,7 @@ def pack(output: Path, manifest: BundleManifest, files: Mapping[str, Path], seal
             for entry in manifest.files:
                 with files[entry.path].open("rb") as file:
                     archive.addfile(_member(_named(entry), entry.size), file)
-        # a file that changed while it was packed is found now, not where nobody can help it
+        # a file that changed while it was packed is reported now, while it can still be corrected
         with partial.open("rb") as file:
             _read(file, manifest, None)
         partial.replace(output)
@@ -76,7 +76,9 @@ def pack(output: Path, manifest: BundleManifest, files: Mapping[str, Path], seal
 
 
 def verify(bundle: Path, keys: Mapping[str, bytes]) -> BundleManifest:
-    """Its list, if one of the keys signed it and every byte is as it says. Raises InputError."""
+    """Return the bundle's list, if one of the keys signed it and every byte matches it. Raises
+    InputError.
+    """
     with _opened(bundle) as file:
         manifest = _manifest(bundle, file, keys)
         file.seek(0)
@@ -119,7 +121,7 @@ def _opened(bundle: Path) -> Iterator[IO[bytes]]:
 
 
 def _manifest(bundle: Path, file: IO[bytes], keys: Mapping[str, bytes]) -> BundleManifest:
-    """The list, believed only after its signature."""
+    """Return the list, believed only after its signature."""
     archive = _Members(file)
     name, size = archive.next()
     if name != MANIFEST or size > SIZE_MAX:
@@ -182,7 +184,7 @@ class _Members:
         return info.name, info.size
 
     def content(self, size: int) -> Iterator[bytes]:
-        """The bytes of the member that `next` told of."""
+        """Yield the bytes of the member that `next` returned."""
         left = size
         while left:
             chunk = self._file.read(min(CHUNK, left))
@@ -198,7 +200,7 @@ class _Members:
             pass
 
     def ended(self) -> bool:
-        """Whether only the archive's padding is left."""
+        """Return whether only the archive's padding is left."""
         while chunk := self._file.read(CHUNK):
             if chunk.strip(b"\0"):
                 return False
@@ -206,12 +208,12 @@ class _Members:
 
 
 def _named(entry: BundleFile) -> str:
-    """Its name in the archive: no other program that unpacks it is led anywhere by it."""
+    """Return a file's name in the archive, which is safe for any other program that unpacks it."""
     return f"files/{entry.sha256}"
 
 
 def _member(name: str, size: int) -> tarfile.TarInfo:
-    """The same for the same file, whoever packs it: no owner, no time."""
+    """Return the same header for the same file on every machine: no owner, no time."""
     info = tarfile.TarInfo(name)
     info.size, info.mode = size, 0o644
     return info
@@ -224,7 +226,9 @@ def _bad(what: Path, problem: str) -> InputError:
 def missing_of(
     pinned: Mapping[str, str], directory: Path, seen: Sequence[BundleFile]
 ) -> tuple[str, ...]:
-    """Files that the matrix pins and the bundle lacks. Raises InputError for a wrong digest."""
+    """Return the files that the matrix pins and the bundle lacks. Raises InputError for a wrong
+    digest.
+    """
     have = {f.path.removeprefix("artifacts/"): f.sha256 for f in seen}
     for name, sha256 in sorted(pinned.items()):
         if sha256 and have.get(name, sha256) != sha256:

@@ -1,10 +1,10 @@
-"""Converts qcow2 images into raw ones with qemu-img, so that an agent only ever sees raw bytes.
+"""Convert qcow2 images into raw ones with qemu-img, so that an agent only receives raw bytes.
 
-The digest of the file was checked before, so it is the one that a person pinned. It is a foreign
+The digest of the file was checked before, so it is the file that a person pinned. It is a foreign
 format all the same: `qemu-img info` reads it first, and an image that refers to other files
 (backing file, external data), is encrypted or marked corrupt is refused, since qemu-img would open
-what the image names. Both calls run under limits of memory, CPU time and file size, as OpenStack
-does after CVE-2015-5162 and CVE-2024-32498.
+the files that the image names. Both calls run under limits of memory, CPU time and file size, as
+OpenStack does after CVE-2015-5162 and CVE-2024-32498.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class NotReadable(Exception):
 
 
 def is_qcow2(path: Path) -> bool:
-    """Whether the file begins as a qcow2 image does, regardless of its name."""
+    """Return whether the file begins as a qcow2 image does, regardless of its name."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 async def convert_to_raw(source: Path, target: Path) -> int:
-    """Writes `source` to `target` as a sparse raw file and returns its size in bytes.
+    """Convert `source` to a sparse raw file at `target` and return its size in bytes.
 
     Raises `NotReadable`, with the reason, for an image that is refused or cannot be read.
     """
@@ -49,7 +49,7 @@ async def convert_to_raw(source: Path, target: Path) -> int:
 
 
 def _check(output: bytes) -> int:
-    """The virtual size in bytes, of an image that stands alone."""
+    """Return the virtual size in bytes, of an image that stands alone."""
     try:
         image = json.loads(output)
         size = int(image["virtual-size"])
@@ -101,7 +101,7 @@ async def _run(
 
 
 def _sync(path: Path) -> int:
-    """The size in bytes of what is on the disk now."""
+    """Flush the file to the disk and return its size in bytes."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         return os.fstat(file.fileno()).st_size

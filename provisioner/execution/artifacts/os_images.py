@@ -29,7 +29,7 @@ class OsImages:
         self._turn = asyncio.Lock()  # one conversion at a time: they are large
 
     async def prepare(self, name: str, sha256: str) -> ImageFile | Blocker:
-        """The raw image of an artifact, offered from now on; or why it may not be used."""
+        """Return the raw image of an artifact, offered from now on; or why it may not be used."""
         path = await self._artifacts.resolve(name, sha256)
         if isinstance(path, Blocker):
             return path
@@ -59,7 +59,7 @@ class OsImages:
         return raw, ImageFile(name=raw.name, url="", size=size, sha256=whole, checked=checked)
 
     def application(self) -> web.Application:
-        """A read-only application that serves what was prepared, and nothing else."""
+        """Return a read-only application that serves prepared images only."""
         app = web.Application()
         app.router.add_get("/{name}", self._serve)
         return app
@@ -72,7 +72,7 @@ class OsImages:
 
 
 def _digests(path: Path, size: int) -> tuple[str, str]:
-    """SHA-256 of the whole file, and of the range that is read back from the disk."""
+    """Return the SHA-256 of the whole file, and of the range that is read back from the disk."""
     start, length = read_range(size)
     whole, checked = hashlib.sha256(), hashlib.sha256()
     with path.open("rb") as file:

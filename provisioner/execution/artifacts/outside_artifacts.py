@@ -1,8 +1,8 @@
-"""Firmware files of a server outside of us: devices pull from there, and so do we.
+"""Firmware files of an outside server, from which devices and the daemon pull.
 
-Rule: no device is told an address before we have read the whole file there and seen that it is
-what the matrix pins; and not after that, if the server may have exchanged it since. What we push
-ourselves comes out of the artifact directory, which is a cache of that server.
+A device gets an address only after the daemon has read the whole file there and verified it against
+the matrix, and no longer once the server may have exchanged the file. Files that the daemon pushes
+come out of the artifact directory, which is a cache of that server.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from provisioner.planning.watch import outside_files as judge
 from provisioner.ports import Clock, PortError
 from provisioner.ports.artifacts import ArtifactServer
 
-ASK_MAX_S = 5.0  # to hear what is offered now: a healthy server takes milliseconds
+ASK_MAX_S = 5.0  # for the server's present validators: a healthy server takes milliseconds
 SIZE_MAX_BYTES = 64 * 1024**3  # images of operating systems have some 10 GB
 FETCHES_MAX = 2  # files that are read at once: the network is there for devices
-PART = ".fetch-"  # what is not whole yet; no file of the matrix is called so (`judge.plain`)
+PART = ".fetch-"  # prefix of incomplete files; no file of the matrix has it (`judge.plain`)
 LEFT_S = 24 * 3600.0  # older ones were left by a process that died; a fetch ends within 4 h
 
 
@@ -42,7 +42,7 @@ class OutsideArtifacts(Artifacts):
         self._turns = asyncio.Semaphore(FETCHES_MAX)
 
     def pull_url(self, name: str) -> str:
-        """Where a device fetches a file that was offered before."""
+        """Return where a device fetches a file that was offered before."""
         return self._server.address(name)
 
     async def takes_token(self, name: str) -> bool:
@@ -50,11 +50,11 @@ class OutsideArtifacts(Artifacts):
         return False
 
     async def carries_slot(self, name: str) -> bool | None:
-        """Return False: what the outside server has in a slot stays there."""
+        """Return False: an image on the outside server never gets a token."""
         return False
 
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
-        """The verified file here; fetched once, whoever asks for it and how many."""
+        """Return the verified local copy, fetched once for all concurrent callers."""
         if not judge.is_plain_name(name):
             return judge.make_unnamed_blocker(name)
         found = await super().resolve(name, sha256)
@@ -68,7 +68,7 @@ class OutsideArtifacts(Artifacts):
         return await super().resolve(name, sha256)
 
     async def offer(self, name: str, sha256: str) -> Blocker | None:
-        """None: the outside server has just this, and the file is here too."""
+        """Return None if the outside server has exactly this file, and the file is here too."""
         here = await self.resolve(name, sha256)
         if isinstance(here, Blocker):
             return here
@@ -81,11 +81,11 @@ class OutsideArtifacts(Artifacts):
         return None
 
     async def renew(self, name: str, sha256: str) -> Blocker | None:
-        """What a device pulls already goes on without us: nothing is asked, nothing is promised."""
+        """Return None: a pull that is under way continues without any check by the daemon."""
         return None
 
     async def confirm(self, name: str, sha256: str, *, doubled: bool = False) -> Blocker | None:
-        """Whether an address may be given this moment: `offer` saw this, and it is still so.
+        """Return whether an address may be given this moment: `offer` saw this, and it is still so.
 
         `doubled`: so it is at the address that a BlueField's BMC makes of it. To nginx that is the
         same file; to an object store it is another one, or none.
@@ -100,24 +100,26 @@ class OutsideArtifacts(Artifacts):
         return no
 
     async def look(self, name: str) -> FileReading | Blocker:
-        """What the server has under this name, read whole if need be; nothing is kept of it."""
+        """Return the file that the server has under this name, read whole if need be; it is not
+        stored.
+        """
         if not judge.is_plain_name(name):
             return judge.make_unnamed_blocker(name)
         return await self._joined(name, "", keep=False)
 
     def seen(self, name: str) -> FileReading | None:
-        """What was last read whole there; None: nothing since our start."""
+        """Return the last complete reading of a file there; None: none since this start."""
         return self._seen.get(name)
 
     async def close(self) -> None:
-        """Give up what is being fetched; nothing of it stays."""
+        """Cancel the fetches that are under way and discard their partial files."""
         flights = list(self._flights.values())
         for flight in flights:
             flight.cancel()
         await asyncio.gather(*flights, return_exceptions=True)
 
     async def _changed(self, name: str, seen: FileReading, *, doubled: bool) -> Blocker | None:
-        """Why what is at one of its addresses now is not surely what was read."""
+        """Return why a file at one of its addresses may differ from the one that was read."""
         address = self._server.address(name, doubled=doubled)
         try:
             now = await self._server.head(name, ASK_MAX_S, doubled=doubled)
@@ -130,7 +132,7 @@ class OutsideArtifacts(Artifacts):
         return None
 
     async def _joined(self, name: str, wanted: str, *, keep: bool) -> FileReading | Blocker:
-        """One look at a time for one file: who asks meanwhile gets the same answer."""
+        """Read a file at most once at a time: concurrent callers get the same answer."""
         key = (name, wanted, keep)
         flight = self._flights.get(key)
         if flight is None:
@@ -147,7 +149,7 @@ class OutsideArtifacts(Artifacts):
                 return judge.make_absent_blocker(name, self.pull_url(name))
             seen = self._seen.get(name)
             known = seen is not None and judge.is_same_file(seen.validators, now)
-            # what is known to be wrong is not fetched again, to be thrown away again
+            # a file with a wrong digest is not fetched a second time
             if seen is not None and known and (not keep or (wanted and seen.sha256 != wanted)):
                 return seen
             async with self._turns:
@@ -159,7 +161,9 @@ class OutsideArtifacts(Artifacts):
             return judge.make_copy_blocker(name, str(self.directory), why)
 
     async def _read(self, name: str, wanted: str, *, keep: bool) -> FileReading | Blocker:
-        """Read the whole file, and keep it if it is what is wanted. Raises PortError, OSError."""
+        """Read the whole file, and store it if its digest is the expected one. Raises PortError,
+        OSError.
+        """
         digest = hashlib.sha256()
         part = await asyncio.to_thread(_Part, self.directory) if keep else None
 
@@ -209,7 +213,7 @@ class _Part:
             os.close(directory)
 
     def discard(self) -> None:
-        """Nothing stays of what was not kept."""
+        """Remove a partial file that was not stored."""
         with suppress(OSError):
             self._file.close()
         self._path.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""Reads what is: inventories, cables, identities, events. Changes no firmware and no network."""
+"""Reads inventories, cables, identities and events. Changes no firmware and no network."""

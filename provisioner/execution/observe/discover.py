@@ -1,8 +1,8 @@
-"""Finds out what stands behind BMC addresses: vendor without login, serials with the factory one.
+"""Identify the devices behind BMC addresses: vendor without login, serials with the factory one.
 
 A login is tried once per BMC and only where the expected-hardware list gives a factory credential
 for its vendor; a BMC that a node already has is not asked again. A BMC that shows nothing before
-its factory password is changed (BlueField) gets a unique one now, kept under its address.
+its factory password is changed (BlueField) gets a unique one now, stored under its address.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ async def _introduce(
 
 
 def _shown(seen: Inventory) -> Inventory:
-    """What a BMC showed to its new login, which must be more than the root that anybody sees."""
+    """Return a BMC's inventory after its new login; it must have more than the public service
+    root.
+    """
     if not (seen.devices or seen.system_serial or seen.system_uuid):
         raise Unreachable("it does not show its systems now", maybe_executed=False)
     return seen

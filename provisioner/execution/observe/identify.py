@@ -1,7 +1,7 @@
-"""Takes a discovered node over: pins, credentials, inventory, parts, profile.
+"""Take a discovered node over: pins, credentials, inventory, parts, profile.
 
-A node that cannot be taken over is looked at all the same, as far as it lets us: whoever has to
-unblock it sees what it is. Such an inventory never comes without the blockers.
+A node that cannot be taken over is examined as far as it permits, so that the person who has to
+remove the blockers sees its parts. Such an inventory is always returned with the blockers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Identifier:
         self._matrix = matrix
 
     async def identify(self, node: Node, hold: Hold) -> Identified:
-        """Pins and credentials of every BMC, then the full inventory, parts and profile."""
+        """Pin every BMC and ensure its credential, then read the full inventory, parts and
+        profile.
+        """
         bmcs = []
         for bmc in node.bmcs:
             if bmc.rotated:
@@ -74,10 +76,11 @@ class Identifier:
         return self._judge(node, inventory)
 
     async def _survey(self, node: Node, blockers: tuple[Blocker, ...]) -> Identified:
-        """What a node shows that was not taken over, and what else will stand in its way.
+        """Return the partial inventory of a node that was not taken over, with all further
+        blockers.
 
-        After failures that pass the whole turn is repeated: then only a profile that cannot fit,
-        whatever the host itself will show, is named from the BMCs alone.
+        Transient failures repeat the whole turn; then only a profile that cannot fit, regardless of
+        the host's own report, is named from the BMCs alone.
         """
         if all(b.reason in PASSING for b in blockers):
             return Identified(node=node, blockers=(*self._unfit(node), *blockers))

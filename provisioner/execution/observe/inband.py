@@ -1,4 +1,4 @@
-"""What the host says about itself: the commands of docs/in-band.md, run and read."""
+"""The host's own report: the commands of docs/in-band.md, run and parsed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from provisioner.ports import PortError, ShellCommand, ShellOutput, Unreachable
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 REBOOT = "shutdown -r now"
-# A tool that changes something holds this lock, and all that a play starts in a host carries the
-# play's mark in its environment; both outlive the connection and whoever asked for the play.
+# A tool that changes the host holds this lock, and all processes that a play starts in a host carry
+# the play's mark in their environment. Both outlive the connection and the caller of the play.
 PROBE = (
     "l=/run/lock/provisioner-tools; [ ! -e $l ] || flock -n -E 75 $l true || echo $l is held; "
     "grep -lsz '^PROVISIONER_RUN=.' /proc/[0-9]*/environ; echo looked"
@@ -48,9 +48,9 @@ def _evidence(command: str, output: ShellOutput) -> Evidence:
 
 
 async def until_quiet(site: Site, node: Node, limit_s: float) -> Blocker | None:
-    """Wait until nothing that a play began is at work in the host any more.
+    """Wait until no process that a play started runs in the host any more.
 
-    A Blocker: something still is, or nobody can tell; then nothing may be repeated there.
+    A Blocker: one still runs, or it cannot be determined; then nothing may be repeated there.
     """
     until = site.clock.now() + limit_s
     while True:
@@ -91,7 +91,7 @@ async def restart(site: Site, node: Node) -> Blocker | None:
 
 
 async def boot_id(site: Site, node: Node) -> str | None:
-    """The host's boot id, or None while its system does not answer."""
+    """Return the host's boot id, or None while its system does not answer."""
     found = await run_commands(site, node, [("boot_id", BOOT_ID, 20.0)])
     if isinstance(found, Blocker) or found["boot_id"].exit_code != 0:
         return None

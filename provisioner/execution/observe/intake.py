@@ -1,7 +1,7 @@
 """Automatic intake: probe addresses, log in once where it is expected, pair, and store the nodes.
 
-Only a BMC that shows nothing before its factory
-password is changed gets a new one here. What cannot be placed is named, with what would unblock it.
+Only a BMC that shows nothing before its factory password is changed gets a new one here. A device
+that cannot be placed is reported with the action that would unblock it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Secrets:
 
 @dataclass(frozen=True)
 class Taken:
-    """What an intake run did: nodes stored now, nodes known before, and what stood in the way."""
+    """The result of an intake run: nodes stored now, nodes stored before, and the blockers."""
 
     new: tuple[Node, ...]
     known: tuple[str, ...]
@@ -46,7 +46,8 @@ async def find(
     now: float,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> tuple[Assembly, tuple[Found, ...], tuple[Blocker, ...]]:
-    """Who stands behind the probed addresses, and which nodes they make up. Stores no node.
+    """Return the devices behind the probed addresses, and the nodes that they make up. Stores no
+    node.
 
     Without `credentials` nothing is changed on any BMC (a dry run).
     """
@@ -61,7 +62,7 @@ async def find(
 
 
 def complete(expected: Expected, assembly: Assembly) -> tuple[Node, ...]:
-    """The nodes whose every card was found: only these are taken in."""
+    """Return the nodes whose every card was found: only these are taken in."""
     wanted = {n.name: n for n in expected.nodes}
     return tuple(n for n in assembly.nodes if not find_missing_cards(wanted[n.id], n))
 

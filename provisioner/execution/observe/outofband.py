@@ -20,7 +20,7 @@ HOST = "host"  # the BMC's name in every node
 async def ask_bmc(
     site: Site, node: Node, commands: Sequence[Command]
 ) -> dict[str, Evidence] | Blocker:
-    """Outputs by name; a Blocker if the BMC does not answer at all."""
+    """Return outputs by name; a Blocker if the BMC does not answer at all."""
     outputs: dict[str, Evidence] = {}
     for command in commands:
         try:

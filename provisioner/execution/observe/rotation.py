@@ -19,7 +19,7 @@ _ALPHABETS = ("ABCDEFGHJKLMNPQRSTUVWXYZ", "abcdefghijkmnopqrstuvwxyz", "23456789
 
 
 def new_password() -> Secret:
-    """A password of four classes of characters, without look-alikes."""
+    """Return a password of four classes of characters, without look-alikes."""
     chosen = [secrets.choice(alphabet) for alphabet in _ALPHABETS]
     everything = "".join(_ALPHABETS[:3])
     chosen += [secrets.choice(everything) for _ in range(PASSWORD_LENGTH - len(chosen))]
@@ -35,10 +35,10 @@ async def rotate(
     address: BmcAddress,
     proof: Callable[[Redfish], Awaitable[bool]] = Redfish.admits,
 ) -> BmcAddress | Blocker:
-    """Change the password of `address` to a new one, kept under `name`; how to log in from now on.
+    """Change the password at `address` to a new one, stored under `name`; return the new login.
 
-    `proof` reads something that only a login is shown, which may be what the caller needs next.
-    Raises `PortError` while the BMC does not answer; the next try goes on from what is stored.
+    `proof` reads a resource that needs a login, which may be one that the caller needs next. Raises
+    `PortError` while the BMC does not answer; the next try continues from the stored state.
     """
     pending = await credentials.pending(name)
     if pending is not None:

@@ -21,7 +21,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.watch.watch_rules import fatal_counters
 from provisioner.ports import BmcAddress, BmcTransport, Call, Clock, PortError, Reply
 
-BURST_S = 2.0  # what was not used is saved up for so long
+BURST_S = 2.0  # unused requests are saved up for so long
 
 
 class Budget:
@@ -36,7 +36,7 @@ class Budget:
         self.spent = 0
 
     async def take(self, *, urgent: bool) -> None:
-        """One request's worth, when it is there."""
+        """Wait until one request is within the budget."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked += 1
         heapq.heappush(self._waiting, (0 if urgent else 1, self._asked, turn))
@@ -55,7 +55,7 @@ class Budget:
                     await self._clock.sleep((1.0 - self._left) / self.per_s)
                     continue
                 _, _, turn = heapq.heappop(self._waiting)
-                if not turn.done():  # whoever waited may be gone
+                if not turn.done():  # the waiting caller may be gone
                     self._left -= 1.0
                     self.spent += 1
                     turn.set_result(None)
@@ -107,11 +107,13 @@ class OutOfBand:
         return Reach(transport, self.reach.switches, self.reach.credentials)
 
     async def client(self, node: Node, bmc: BmcRef) -> Redfish | Blocker:
-        """A client whose requests come first in the budget. Raises `PortError`."""
+        """Return a client whose requests come first in the budget. Raises `PortError`."""
         return await self._urgent.redfish(node, bmc.name)
 
     async def glance(self, node: Node, bmc: BmcRef) -> tuple[RedfishEvent, ...] | Blocker:
-        """What stands at a BMC, as its system says: one request, once its way is known."""
+        """Return the entries at a BMC in its system's log: one request, once its path is
+        recorded.
+        """
         try:
             client = await self._urgent.redfish(node, bmc.name)
             if isinstance(client, Blocker):
@@ -122,7 +124,7 @@ class OutOfBand:
         return () if system is None else conditions(system.data)
 
     async def offer(self, node: Node, bmc: BmcRef) -> Offer | None:
-        """What this BMC offers to tell by itself, asked once; None: it did not say now."""
+        """Return the event service that this BMC offers, read once; None: it did not answer now."""
         key = (node.id, bmc.url)
         if key not in self._offers:
             try:
@@ -135,7 +137,9 @@ class OutOfBand:
         return self._offers[key]
 
     async def sweep(self, node: Node, bmc: BmcRef, *, parts: bool) -> Inventory | Blocker:
-        """Versions behind one BMC, with parts if asked, named as in the node's inventory."""
+        """Return the versions behind one BMC, with parts if requested, named as in the node's
+        inventory.
+        """
         try:
             client = await self._patient.redfish(node, bmc.name)
             if isinstance(client, Blocker):
@@ -149,10 +153,10 @@ class OutOfBand:
         return placed(seen, bmc)
 
     async def telemetry(self, node: Node, bmc: BmcRef, *, anew: bool) -> tuple[Metric, ...]:
-        """What a BMC's metric reports say; `anew`: which ones there are is asked again.
+        """Return the values of a BMC's metric reports; `anew`: their list is read again.
 
-        A report without a counter that a rule reads is not asked for again until then. Silence
-        is nothing.
+        A report without a counter that a rule reads is not requested again until then. No answer is
+        an empty result.
         """
         key = (node.id, bmc.url)
         found: list[Metric] = []
@@ -173,18 +177,22 @@ class OutOfBand:
         return tuple(found)
 
     def reporting(self, node: str, url: str) -> int:
-        """How many metric reports of one of a node's BMCs are polled."""
+        """Return how many metric reports of one of a node's BMCs are polled."""
         return len(self._reports.get((node, url), ()))
 
     def forget(self, node: str) -> None:
-        """A node that serves no more: its BMCs may be others when it comes back."""
+        """Discard the state of a node that no longer serves: its BMCs may be others when it
+        returns.
+        """
         for known in (self._offers, self._reports):
             for key in [k for k in known if k[0] == node]:
                 del known[key]
 
 
 def placed(seen: Inventory, bmc: BmcRef) -> Inventory:
-    """Components and devices under the names that the whole node's inventory has for them."""
+    """Return components and devices under the names that the whole node's inventory has for
+    them.
+    """
     if bmc.kind == "host":
         return seen
     kind = DeviceKind.DPU if bmc.kind == "dpu" else DeviceKind.NIC

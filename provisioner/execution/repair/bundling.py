@@ -1,6 +1,6 @@
-"""Gathers what is kept about a case into one signed archive, without the secrets that we know.
+"""Pack the stored evidence of a case into one signed archive, without the secrets on record.
 
-Rows only: it touches no device, and may be made again at any time.
+It reads rows only, touches no device, and may be repeated at any time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bundler:
         self._signer, self._site = signer, site
 
     async def make(self, case: Case, now: float) -> bytes:
-        """The archive of a case as it is now."""
+        """Return the archive of a case as it is now."""
         node = await self._store.node(case.node)
         secrets = await self._secrets(node)
         files, left_out = await self._files(case, node, secrets)
@@ -43,7 +43,7 @@ class Bundler:
         return await asyncio.to_thread(bundle.pack_bundle, files, signed, listed)
 
     async def kept(self, case: Case) -> bytes:
-        """The archive that the case's ticket names; b"" if there is none."""
+        """Return the archive that the case's ticket names; b"" if there is none."""
         text = await self._store.evidence(case.evidence.get(STORED, ""))
         return base64.b64decode(text) if text else b""
 
@@ -52,7 +52,7 @@ class Bundler:
         return await self._store.put_evidence(base64.b64encode(content).decode())
 
     async def _secrets(self, node: Node | None) -> Sequence[str]:
-        """Passwords of the node's BMCs, in force or about to be."""
+        """Return the passwords of the node's BMCs, in force or about to be."""
         if node is None:
             return ()
         names = [f"{node.id}/{bmc.name}" for bmc in node.bmcs]
@@ -65,7 +65,7 @@ class Bundler:
     ) -> tuple[list[BundleFile], list[str]]:
         made = await self._told(case, node, secrets)
         size, left_out = sum(len(f.content) for f in made), []
-        # dumps last: they are the large ones, and what does not fit is named
+        # dumps last: they are the large ones, and files that do not fit are listed
         names = sorted(case.evidence, key=lambda n: (n.startswith("dump "), n))
         for name in (n for n in names if n != STORED):
             text = await self._store.evidence(case.evidence[name])
@@ -83,7 +83,7 @@ class Bundler:
     async def _told(
         self, case: Case, node: Node | None, secrets: Sequence[str]
     ) -> list[BundleFile]:
-        """What we know and did, beside the raw evidence."""
+        """Return the daemon's records and actions, besides the raw evidence."""
         inventory = await self._store.inventory(case.node)
         rows = await self._book.story(case.node, case.opened_at, ROWS_MAX)
         entries = list(await self._store.entries(case.node))[-ENTRIES_MAX:]

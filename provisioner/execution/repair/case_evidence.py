@@ -1,7 +1,8 @@
-"""Collects what a reset would destroy: logs, counters, event logs, crash dumps. Changes nothing.
+"""Collect the evidence that a reset would destroy: logs, counters, event logs, crash dumps.
 
-Everything is stored as it came, by SHA-256; what could not be had is named. A node that answers
-nowhere still gives its case the report and the alerts that opened it.
+It changes nothing. Everything is stored unchanged, by SHA-256, and sources without an answer are
+listed. A node that does not answer at all still gives its case the report and the alerts that
+opened it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class EvidenceCollector:
         self._site, self._store, self._validator = site, store, validator
 
     async def collect(self, node: Node, inventory: Inventory | None, *, deep: bool) -> Collected:
-        """Everything of one node. `deep`: crash dumps too (minutes for each BMC)."""
+        """Collect the evidence of one node. `deep`: crash dumps too (minutes for each BMC)."""
         found = Collected()
         last = await self._store.report(node.id)
         if last is not None:
@@ -62,7 +63,9 @@ class EvidenceCollector:
         return found
 
     async def names(self, node: Node, inventory: Inventory | None, now: Collected) -> Names:
-        """What tools call the node's parts, from the newest reports and from what was just seen."""
+        """Return the tools' names of the node's parts, from the newest reports and from this
+        collection.
+        """
         since = self._site.clock.now() - REPORTS_S
         reports = await self._store.reports(node.id, since)
         digests = [
@@ -83,7 +86,7 @@ class EvidenceCollector:
             and c.gate is Gate.A
             and not c.load
             and not c.on_request
-            and c is not roce_runtime.CHECK  # it would set what it looks at
+            and c is not roce_runtime.CHECK  # it would write the settings that it reads
         ]
         try:
             report = await self._validator.validate(node, inventory, selected=names)
@@ -127,7 +130,7 @@ class EvidenceCollector:
 
 
 def _faults(bmc: BmcRef, reading: Reading) -> Sequence[Fault]:
-    """What event logs say is not well; of a card's BMC it concerns that card."""
+    """Return the faults in event logs; those of a card's BMC concern that card."""
     return [
         Fault(
             source="event_log",

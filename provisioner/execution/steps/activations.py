@@ -1,7 +1,7 @@
-"""Resets: what makes staged versions run. Absolute acts only: off is seen, then on is seen.
+"""Resets, which activate staged versions. Each act is absolute: off is observed, then on.
 
-No reset is begun while anything on the node is written or copied; afterwards every version that
-the reset was for is read again, and must run.
+No reset begins while a file is written or copied anywhere on the node. Afterwards every version
+that the reset was for is read again, and must be running.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INSIST_MAX = 6  # tries `poll_s` apart: two minutes, longer than a BMC is busy 
 
 
 async def work(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
-    """The work of one activation step; `inventory` says where its cards are."""
+    """Return the work of one activation step; `inventory` says where its cards are."""
     match step.activation:
         case Activation.IMAGE_REBOOT:
             return await methods_switch.boot_image(site, node, step)
@@ -63,11 +63,11 @@ async def _cold_boot(site: Site, node: Node, host: Redfish) -> Blocker | None:
 
 
 async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    """Standby power away and back, by the vendor's own action; the host is off before."""
+    """Remove and restore standby power by the vendor's own action; the host is off before."""
     if (stuck := await power_off(site, node, host)) is not None:
         return stuck
     if (refused := await _insist(site, host.ac_cycle)) is not None:
-        await power_on(site, node, host)  # nobody can ask a host that was left off what it runs
+        await power_on(site, node, host)  # the versions of a host that stays off cannot be read
         return refused
     limit_s = site.settings.bmc_return_limit_s
     if (gone := await settled(site, node, limit_s, names=("host",))) is not None:
@@ -76,7 +76,7 @@ async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
 
 
 async def power_off(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    """Off, seen. Safe to repeat."""
+    """Switch the host off and observe it off. Safe to repeat."""
     if await host.power() is Power.OFF:
         return None
     if (refused := await host.reset_system("ForceOff")) is not None:
@@ -85,7 +85,7 @@ async def power_off(site: Site, node: Node, host: Redfish) -> Blocker | None:
 
 
 async def power_on(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    """On, seen. Safe to repeat."""
+    """Switch the host on and observe it on. Safe to repeat."""
 
     async def ask() -> Blocker | None:
         on = await host.power() is Power.ON
@@ -96,9 +96,10 @@ async def power_on(site: Site, node: Node, host: Redfish) -> Blocker | None:
 
 
 async def _insist(site: Site, ask: Send) -> Blocker | None:
-    """An act in the midst of a reset. What did not begin is asked for again: the host is off.
+    """Send an act in the midst of a reset, and repeat it if it did not begin: the host is off.
 
-    Silence is never told as "not executed" here: what came before it was.
+    A lost answer is never recorded as "not executed" here, because the acts before it were
+    executed.
     """
     for left in reversed(range(_INSIST_MAX)):
         try:
@@ -119,7 +120,7 @@ async def _warm_reboot(site: Site, node: Node, host: Redfish) -> Blocker | None:
 async def _nic_reset(
     cards: Sequence[str], site: Site, node: Node, _host: Redfish
 ) -> Blocker | None:
-    """mlxfwreset of the cards on which something waits (facts: health 4.1), from the host."""
+    """Run mlxfwreset, from the host, on the cards with a pending activation (facts: health 4.1)."""
     return problem(node, "nic_reset", await play(site, node, "nic_reset", {"devices": list(cards)}))
 
 
@@ -146,7 +147,7 @@ HostReset = Callable[[Site, Node, Redfish], Awaitable[Blocker | None]]
 
 
 async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> Work | Blocker:
-    """A reset that ends with the host's system up again, under a new boot id."""
+    """Return a reset that ends with the host's system up again, under a new boot id."""
     host = await site.reach.redfish(node, "host")
     if isinstance(host, Blocker):
         return host
@@ -186,7 +187,7 @@ async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> W
 
 
 async def _boot_seen(site: Site, node: Node, host: Redfish) -> Snapshot:
-    """The boot that runs now. A host that is on but silent is booting: it is waited for."""
+    """Return the boot that runs now. A host that is on but silent is booting: it is waited for."""
     if await host.power() is Power.OFF:
         return {"boot_id": None, "power": "Off"}
     until = site.clock.now() + site.settings.boot_limit_s
@@ -212,7 +213,9 @@ async def _booted(site: Site, node: Node, before: str | None) -> Blocker | None:
 
 
 async def _bmc_reset(site: Site, node: Node, step: Step) -> Work | Blocker:
-    """Restart the BMCs that own what is staged; repeating it is harmless when all is quiet."""
+    """Restart the BMCs that own the staged versions; repeating it is harmless while all is
+    quiet.
+    """
 
     async def look() -> Snapshot | Blocker:
         written = await quiet(site, node)
@@ -250,7 +253,7 @@ async def _bmc_reset(site: Site, node: Node, step: Step) -> Work | Blocker:
 
 
 async def runs(site: Site, node: Node, step: Step) -> Blocker | None:
-    """Whether everything that this reset was for runs now, as the devices themselves say."""
+    """Return the blocker unless the devices report that every activated version runs."""
     found = await versions_of(site, node, step)
     wrong = [
         f"{name} runs {found[name]}, not {version}"
@@ -268,6 +271,8 @@ async def runs(site: Site, node: Node, step: Step) -> Blocker | None:
 
 
 def _same(name: str, found: str | None, wanted: str) -> bool:
-    """Equal as the component's own grammar reads them; an unreadable version is never equal."""
+    """Return whether two versions are equal in the component's own grammar; an unreadable one never
+    is.
+    """
     kind = components.ALL.get(name.partition("/")[0])
     return found is not None and is_same_version(kind.grammar if kind else "opaque", found, wanted)

@@ -32,7 +32,7 @@ async def ask(
     arguments: Mapping[str, Any],
     limit_s: float,
 ) -> object | Blocker:
-    """The answer of one clean step of ours (docs/erasure.md)."""
+    """Return the answer of one clean step of ours (docs/erasure.md)."""
     parameters = {
         "step": {"step": step, "interface": "deploy", "priority": 0, "args": dict(arguments)},
         "node": agent_node(node),
@@ -50,7 +50,7 @@ async def command(
     parameters: Mapping[str, Any],
     limit_s: float,
 ) -> object | Blocker:
-    """The result of one agent command. An agent of another node is never commanded."""
+    """Return the result of one agent command. An agent of another node is never commanded."""
     subject = f"{node.id}/agent"
     if agent.node != node.id:
         return Blocker(
@@ -81,7 +81,7 @@ def _reason(error: str) -> Reason:
 
 
 def agent_node(node: Node) -> dict[str, Any]:
-    """The node as ironic-python-agent wants it with each step."""
+    """Return the node as ironic-python-agent wants it with each step."""
     return {
         "uuid": node_uuid(node.id),
         "properties": {},
@@ -91,12 +91,12 @@ def agent_node(node: Node) -> dict[str, Any]:
 
 
 def last(rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
-    """The newest row of an action."""
+    """Return the newest row of an action."""
     mine = [r for r in rows if r.action == action]
     return max(mine, key=lambda r: r.intended_at, default=None)
 
 
 def pending(rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
-    """The open row of an action, if a predecessor left one."""
+    """Return the open row of an action, if a predecessor left one."""
     found = last(rows, action)
     return found if found is not None and found.status in OPEN else None

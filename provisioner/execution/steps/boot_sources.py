@@ -1,4 +1,4 @@
-"""What a host boots next, by what its BMC offers; and who its agent may say that it is."""
+"""The next boot source of a host, as its BMC offers it; and the identity of its agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from provisioner.ports import AgentAddress
 
 
 async def offer(host: Redfish, url: str) -> Blocker | None:
-    """Make the image what the host boots next: as virtual CD, or by UEFI HTTP."""
+    """Make the image the host's next boot source: as a virtual CD, or by UEFI HTTP."""
     if host.quirk.http_boot:
         return await host.boot_override("UefiHttp", http_uri=url)
     if not await host.media_inserted(url):
@@ -26,24 +26,24 @@ async def offer(host: Redfish, url: str) -> Blocker | None:
 async def from_disk(host: Redfish) -> Blocker | None:
     """Boot from disk. Said in full, for some services keep "Once" for ever (facts: image 3)."""
     refused = await host.boot_override("Hdd")
-    # a service without that target has used its "Once" up, and boots what is first: the disk
+    # a service without that target has used its "Once" up, and boots the first entry: the disk
     return refused if refused is None or refused.reason is not Reason.NOT_OFFERED else None
 
 
 async def addresses(node: Node, inventory: Inventory, host: Redfish) -> tuple[str, ...]:
-    """Every address that the node's agent may look itself up by, sorted."""
+    """Return every address that the node's agent may look itself up by, sorted."""
     known = {d.mac for d in inventory.devices if d.mac}
     known |= {b.base_mac for b in node.bmcs if b.base_mac}
     return tuple(sorted(known | set(await host.host_macs())))
 
 
 def identity(agent: AgentAddress | None) -> str | None:
-    """What tells one boot's agent from another's."""
+    """Return the value that distinguishes one boot's agent from another's."""
     return hashlib.sha256(agent.certificate.encode()).hexdigest() if agent is not None else None
 
 
 def unavailable(node: Node, detail: str) -> Blocker:
-    """Why the maintenance image cannot be booted at all."""
+    """Return why the maintenance image cannot be booted at all."""
     return Blocker(
         reason=Reason.NOT_OFFERED,
         subject=f"{node.id}/maintenance",

@@ -45,7 +45,9 @@ class _Writing:
 async def deploy(
     site: Site, hold: Hold, node: Node, step: Step, inventory: Inventory
 ) -> Blocker | None:
-    """Carry out the step, or what is left of it; None: the new system runs and says so."""
+    """Carry out the step, or its remaining part; None: the new system runs and reports its
+    version.
+    """
     if node.served:
         return Blocker(
             reason=Reason.NOT_SANITIZED,
@@ -79,7 +81,9 @@ async def deploy(
 
 
 def _step(step: Step) -> dict[str, Any]:
-    """What the ledger keeps, so that failures of this step are counted (planning/history)."""
+    """Return the fields that the ledger stores, so that failures of this step are counted
+    (planning/history).
+    """
     return {"step": step.model_dump(mode="json"), "slots": [deployment.SLOT]}
 
 
@@ -115,10 +119,11 @@ async def _write(stay: Stay, agent: AgentAddress, step: Step, image: ImageFile) 
 
 
 async def _resolve(stay: Stay, agent: AgentAddress, begins: str) -> None:
-    """Settle the write that a predecessor may have begun, by the agent's own word for it.
+    """Settle the write that a predecessor may have begun, by the agent's own report.
 
-    The disk alone cannot tell: a write that broke off in its last part, or before the configuration
-    drive was there, reads back as the image. What the agent did not end well is done again.
+    The disk alone does not show it: a write that broke off in its last part, or before the
+    configuration drive was written, reads back as the image. A write without a success reported by
+    the agent is repeated.
     """
     for row in await stay.hold.entries():
         if row.status is ActionStatus.INTENDED and row.action.startswith(begins):
@@ -129,7 +134,7 @@ async def _resolve(stay: Stay, agent: AgentAddress, begins: str) -> None:
 
 
 async def _told(stay: Stay, agent: AgentAddress, since: float) -> AgentResult | None:
-    """Waits while the agent still writes. Raises `PortError`s."""
+    """Wait while the agent still writes, and return its result. Raises `PortError`s."""
     limit_s = stay.site.settings.image_write_limit_s
     return await stay.site.agents.recall(agent, DEPLOY, since, limit_s)
 
@@ -181,7 +186,7 @@ def _work(writing: _Writing, name: str) -> Work:
             },
             look=look,
             send=send,
-            happened=lambda _before, _now: False,  # what the agent does not vouch for
+            happened=lambda _before, _now: False,  # only a success reported by the agent counts
             recall=recall,
         ),
         finish=finish,
@@ -195,7 +200,7 @@ async def _disks(site: Site, node: Node, agent: AgentAddress) -> tuple[Disk, ...
 
 
 async def _differs(writing: _Writing) -> Blocker | None:
-    """Read back what was written; None: it is the image, and on the disk that was meant."""
+    """Read the disk back; None: it has the image, and is the intended disk."""
     site, node, image = writing.stay.site, writing.stay.node, writing.image
     offset, length = deployment.read_range(image.size)
     arguments = {"serial": writing.disk.serial, "offset": offset, "bytes": length}
@@ -220,12 +225,12 @@ async def _differs(writing: _Writing) -> Blocker | None:
 
 
 async def _drive(writing: _Writing) -> str | Blocker:
-    """The configuration drive: the same for the same deployment, whoever asks again."""
+    """Return the configuration drive, which is the same for every request of one deployment."""
     stay, node = writing.stay, writing.stay.node
     login = stay.site.login
     assert login is not None
     key = await host_key(stay.site.reach.credentials, node)
-    # from here on nobody else is believed under this name: neither the ramdisk nor an older system
+    # from here on only the new system is accepted under this name: no ramdisk, no older system
     await stay.site.shell.forget(node.id, key[1])
     host = await stay.site.reach.redfish(node, "host")
     if isinstance(host, Blocker):
@@ -247,7 +252,7 @@ async def _drive(writing: _Writing) -> str | Blocker:
 
 
 async def runs(site: Site, node: Node, label: str, image: ImageFile) -> Blocker | None:
-    """None: the host answers over SSH, and its system was made from exactly this image."""
+    """Return None if the host answers over SSH, and its system was made from exactly this image."""
     found = await run_commands(site, node, [("stamp", f"cat {STAMP}", 20.0)])
     if isinstance(found, Blocker):
         return found

@@ -1,7 +1,8 @@
-"""Erases what may hold a tenant's data, device by device, and reports what was seen.
+"""Erase every part that may hold a tenant's data, device by device, and report the observations.
 
-A device's row in the ledger keeps its record, so a daemon that starts again goes on with the next
-device. The agent carries out a `job` once in a boot, so asking again erases nothing twice.
+A device's row in the ledger holds its record, so that a restarted daemon continues with the next
+device. The agent carries out a `job` once in a boot, so that a repeated request erases nothing
+twice.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Eraser:
     async def erase(
         self, hold: Hold, node: Node, inventory: Inventory, disks_of: int
     ) -> tuple[Node, ErasureReport] | Blocker:
-        """The node as it is stored now, and its report; a Blocker: there is no report yet."""
+        """Return the node as it is stored now, and its report; a Blocker: there is no report
+        yet.
+        """
         started_at = self._site.clock.now()
         stay = Stay(self._site, hold, node, inventory)
         agent = await stay.enter()
@@ -93,7 +96,7 @@ class Eraser:
         )
 
     async def _drives(self, node: Node) -> tuple[str, ...] | Blocker:
-        """What the BMC says that there should be: a witness other than the agent."""
+        """Return the serials of the drives that the BMC expects: a witness other than the agent."""
         try:
             host = await self._site.reach.redfish(node, "host")
             return host if isinstance(host, Blocker) else await host.drive_serials()
@@ -108,7 +111,7 @@ class Eraser:
     # --- disks
 
     async def _disk(self, stay: Stay, agent: AgentAddress, disk: Disk) -> ErasureRecord | Blocker:
-        """Down the ladder until a method has done it."""
+        """Try the disk's methods, best first, until one succeeds."""
         tries: list[ErasureRecord] = []
         for method in erasure.list_methods(disk, self.policy):
             record = await self._try(stay, agent, disk, method)
@@ -122,7 +125,9 @@ class Eraser:
     async def _try(
         self, stay: Stay, agent: AgentAddress, disk: Disk, method: Method
     ) -> ErasureRecord | Blocker:
-        """One method on one disk: intent stored, asked, outcome stored."""
+        """Try one method on one disk: the intent is stored, the agent is asked, the outcome is
+        stored.
+        """
         node, clock = stay.node, self._site.clock
         action = f"erase {disk.serial} {method.value}"
         rows = await stay.hold.entries()
@@ -156,7 +161,9 @@ class Eraser:
     # --- everything else
 
     async def _rest(self, stay: Stay, agent: AgentAddress) -> list[ErasureRecord] | Blocker:
-        """Memory by the power that was away; the TPM by its step; the rest by name."""
+        """Erase the rest: memory by the removed power, the TPM by its step, other holders by
+        name.
+        """
         node, now = stay.node, self._site.clock.now()
         row = stay.off_row(await stay.hold.entries())
         off_s = float(row.before.get("off_s", 0.0)) if row is not None else 0.0
@@ -201,7 +208,7 @@ class Eraser:
 def _known(
     rows: Sequence[LedgerEntry], action: str, node: Node, disk: Disk
 ) -> ErasureRecord | None:
-    """The record of this disk and method, if it was done in this stay already."""
+    """Return the record of this disk and method, if it was done in this stay already."""
     for row in rows:
         of_stay = row.action == action and row.before.get("visit") == node.fenced_at
         if of_stay and row.status is ActionStatus.CONFIRMED:
@@ -211,6 +218,6 @@ def _known(
 
 
 def _job(node: Node, disk: Disk, method: Method) -> str:
-    """The same for the same work in the same stay, and for nothing else."""
+    """Return an id of the work, which is unique to the same work in the same stay."""
     text = f"{node.id} {node.fenced_at!r} {disk.serial} {method.value}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]

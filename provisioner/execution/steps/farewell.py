@@ -1,7 +1,7 @@
-"""What is done to a node's BMCs when it goes for good: power off, and our credentials given up.
+"""Release a node's BMCs when the node is removed for good: power off, and our credentials given up.
 
-Rule: a credential is forgotten last, when nothing needs it any more; whoever is cut off in between
-does it again and harms nothing.
+A credential is deleted last, when nothing needs it any more; after an interruption the whole
+sequence is repeated, and this does no harm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ CARDS = "nvidia_openbmc"  # the vendor declaration of BlueField cards
 
 
 async def power_off(site: Site, node: Node) -> str:
-    """Why the host is not off; "" if it took the order. A host that cannot be reached is told."""
+    """Return why the host is not off; "" if it accepted the request. An unreachable host is
+    reported.
+    """
     try:
         client = await site.reach.redfish(node, "host")
         if isinstance(client, Blocker):
@@ -31,13 +33,14 @@ async def power_off(site: Site, node: Node) -> str:
 
 
 async def forget(site: Site, node: Node) -> None:
-    """No login of the node's BMCs is known here any more; on the BMCs they stay as they are."""
+    """Delete the logins of the node's BMCs here; on the BMCs they are not changed."""
     for bmc in node.bmcs:
         await site.reach.credentials.remove(f"{node.id}/{bmc.name}")
 
 
 async def give_back(site: Site, node: Node, vendor: str) -> Blocker | None:
-    """Every BMC has its factory password again, and none is known here; or why one has not.
+    """Restore the factory password of every BMC and delete ours; or return why one was not
+    restored.
 
     Raises PortError while a BMC does not answer.
     """

@@ -1,8 +1,8 @@
 """A stay in the maintenance image: off, boot it, wait for its agent; later boot from disk again.
 
-Only a node that is proved to be fenced is booted so. Every act is absolute and looks first, so a
-stay may be entered again after a crash at any point: rows of the ledger say how far it came, and
-the agent says whether it is there. Its rows carry `visit`, and nobody else takes them up.
+Only a node that is proved to be fenced is booted so. Every act is absolute and observes first, so a
+stay may be entered again after a crash at any point: rows of the ledger record its progress, and
+the agent's answer proves its presence. The rows carry `visit`, so that no other stay takes them up.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stay:
     inventory: Inventory
 
     async def enter(self) -> AgentAddress | Blocker:
-        """The agent of this stay's boot; the image is booted if it does not run.
+        """Return the agent of this stay's boot; the image is booted if it does not run.
 
         A host that came out of a tenant's network is off first, whatever becomes of the image: no
         system of a former tenant runs in the maintenance network.
@@ -75,7 +75,7 @@ class Stay:
             return blocked(error, f"{self.node.id}/maintenance")
 
     async def mark(self, boots: Boots) -> None:
-        """What the host runs from now on, stored before it is so."""
+        """Record the system that the host runs from now on, before it is started."""
         if self.node.boots is not boots:
             stored = await self.hold.record(node=self.node.model_copy(update={"boots": boots}))
             assert stored is not None
@@ -84,7 +84,9 @@ class Stay:
             )
 
     def off_row(self, rows: Sequence[LedgerEntry]) -> LedgerEntry | None:
-        """The row that proves that power was away in this stay: after the node was fenced."""
+        """Return the row that proves that power was away in this stay: after the node was
+        fenced.
+        """
         row = last(rows, OFF)
         if row is None or row.status is not ActionStatus.CONFIRMED:
             return None
@@ -112,12 +114,14 @@ class Stay:
         return problem
 
     def leaving(self, rows: Sequence[LedgerEntry]) -> bool:
-        """Whether a predecessor was about to boot from disk, and did not see its end."""
+        """Return whether a predecessor was about to boot from disk, and did not see its end."""
         left, boot = pending(rows, LEAVE), last(rows, BOOT)
         return left is not None and (boot is None or left.intended_at > boot.intended_at)
 
     def left(self, rows: Sequence[LedgerEntry]) -> bool:
-        """Whether a predecessor saw the boot from disk to its end, but did not mark the node."""
+        """Return whether a predecessor saw the boot from disk to its end, but did not mark the
+        node.
+        """
         gone, boot = last(rows, LEAVE), last(rows, BOOT)
         if gone is None or gone.status is not ActionStatus.CONFIRMED:
             return False
@@ -127,7 +131,7 @@ class Stay:
     # --- booting
 
     async def _current(self, rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
-        """The open row of this stay; one that an earlier stay left is given up."""
+        """Return the open row of this stay; one that an earlier stay left is given up."""
         row = pending(rows, action)
         if row is None or row.before.get("visit") == self.node.fenced_at:
             return row
@@ -135,7 +139,7 @@ class Stay:
         return None
 
     def _is_in(self, rows: Sequence[LedgerEntry]) -> bool:
-        """Whether the last boot of this stay was into the image."""
+        """Return whether the last boot of this stay was into the image."""
         off, boot, left = self.off_row(rows), last(rows, BOOT), last(rows, LEAVE)
         if off is None or boot is None or boot.status is not ActionStatus.CONFIRMED:
             return False
@@ -144,7 +148,7 @@ class Stay:
         )
 
     async def _agent(self, rows: Sequence[LedgerEntry]) -> AgentAddress | None:
-        """The agent, given time to be heard again; longer while something may be written."""
+        """Return the agent, given time to be heard again; longer while something may be written."""
         under_way = any("visit" in r.before and r.status in OPEN for r in rows)
         settings = self.site.settings
         limit_s = settings.boot_limit_s if under_way else settings.agent_heartbeat_s
@@ -163,7 +167,7 @@ class Stay:
         return await do(self.site, self.hold, self._off(host), turning)
 
     def _waits_for_boot(self, rows: Sequence[LedgerEntry], off: LedgerEntry) -> bool:
-        """Whether nothing was booted since the host was switched off in this stay."""
+        """Return whether nothing was booted since the host was switched off in this stay."""
         since = [r for r in rows if r.action in (BOOT, LEAVE) and r.intended_at >= off.intended_at]
         return not since
 
@@ -183,7 +187,9 @@ class Stay:
         return agent if agent is not None else self._silent()
 
     def _exhausted(self, rows: Sequence[LedgerEntry]) -> Blocker | None:
-        """Booting that failed as often as allowed in this operation needs a person."""
+        """Return the blocker of a boot that failed as often as this operation allows: a person is
+        needed.
+        """
         failed = [
             r
             for r in rows
@@ -227,10 +233,11 @@ class Stay:
         return self._work(OFF, look, send, finish, {"off_s": off_s})
 
     async def _open_window(self, macs: Sequence[str], limit_s: float, name: str) -> str | Blocker:
-        """Expect the agent of this boot; where the BMC fetches its image, with the token in it.
+        """Expect the agent of this boot; return where the BMC fetches its image, with the token in
+        it.
 
-        An image without a slot, or one that an outside server gives, carries no token: then it is
-        not booted, unless the site lets the first lookup with an address of this node get it.
+        An image without a slot, or one from an outside server, carries no token: then it is not
+        booted, unless the site lets the first lookup with an address of this node get it.
         """
         agents, files = self.site.agents, self.site.artifacts
         through_boot = await files.takes_token(name)
@@ -283,7 +290,8 @@ class Stay:
 
         async def send() -> Sent | Blocker:
             agent = await self.site.agents.present(self.node.id)
-            if agent is not None:  # what was written reaches the disk; then its token is void
+            # cached data is flushed to the disk; then the agent's token is void
+            if agent is not None:
                 limit_s = settings.agent_step_limit_s
                 synced = await command(self.site, self.node, agent, "standby.sync", {}, limit_s)
                 if isinstance(synced, Blocker):
@@ -316,7 +324,9 @@ class Stay:
         more: Mapping[str, Any],
         happened: Callable[[Snapshot, Snapshot], bool | None] | None = None,
     ) -> Work:
-        """An absolute act: what did not surely happen is done again, and that is harmless."""
+        """Return an absolute act: unless it surely happened it is repeated, and this is
+        harmless.
+        """
         act = Act(
             name=name,
             before={"visit": self.node.fenced_at, **more},
@@ -338,7 +348,9 @@ class Stay:
 
 
 def unusable(image: Pin | None, *, production: bool) -> str:
-    """Why this image may not be booted; "": it may. Production boots none of unpinned bytes."""
+    """Return why this image may not be booted; "": it may. Production boots none of unpinned
+    bytes.
+    """
     if image is None or not image.known or not image.artifact:
         return "the matrix pins no maintenance image"
     if production and not image.sha256:

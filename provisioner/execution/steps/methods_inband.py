@@ -45,7 +45,7 @@ def _call(site: Site, node: Node, name: str, variables: Mapping[str, Any]) -> Pl
 
 
 def problem(node: Node, name: str, result: PlaybookResult) -> Blocker | None:
-    """A play that did not end well, as a blocker."""
+    """Return the blocker of a play that failed; None if it succeeded."""
     if result.status == "ok":
         return None
     reason, unblock = _STATUS.get(result.status, _STATUS["failed"])
@@ -90,7 +90,7 @@ def nic_config(
 
 
 def _pci(inventory: Inventory, step: Step) -> tuple[str, ...] | Blocker:
-    """PCI addresses of the step's slots, in slot order."""
+    """Return the PCI addresses of the step's slots, in slot order."""
     cards = {
         d.slot: d.pci
         for d in inventory.devices

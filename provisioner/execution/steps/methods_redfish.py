@@ -87,9 +87,10 @@ def _work(
         }
 
     def happened(before: Snapshot, now: Snapshot) -> bool | None:
-        """A new task, or a version that changed: it arrived. Neither, from a BMC that answers: no.
+        """Return whether the image arrived: a new task or a changed version; False if the BMC has
+        neither.
 
-        A BMC that lost its tasks by a reset shows fewer than before; then it cannot be told.
+        A BMC that lost its tasks by a reset shows fewer than before; then None is returned.
         """
         if now["versions"] != before.get("versions") or set(now["tasks"]) - set(before["tasks"]):
             return True
@@ -115,9 +116,11 @@ async def _task(
     entry: LedgerEntry,
     limit_s: float,
 ) -> Blocker | None:
-    """Follow a task; an error while waiting is silence, only the task or the limit ends it.
+    """Follow a task until the task itself or the limit ends it; an error while waiting is no
+    answer.
 
-    Whoever takes it up after the limit (the daemon was down) still looks, as after a reset.
+    A driver that takes it up after the limit (the daemon was down) still observes, as after a
+    reset.
     """
     now, settings = site.clock.now(), site.settings
     until = max(entry.intended_at + limit_s, now + settings.bmc_return_limit_s)
@@ -136,7 +139,7 @@ async def _task(
                 continue
             seen = True
             if view.vanished:
-                # the table of tasks dies with the BMC: only versions can tell now
+                # the table of tasks is lost with the BMC: only versions show the outcome
                 written = await _runs(client, node, step)
                 return None if written else _failed(node, step, _VANISHED)
         except PortError as error:
@@ -162,9 +165,9 @@ _VANISHED = "its task vanished, and nothing shows that it was written"
 
 
 async def _watched(client: Redfish, entry: LedgerEntry) -> TaskRef:
-    """The task to follow. Of an action whose answer was lost: the task that was not there before.
+    """Return the task to follow: for a lost answer, the task that was not there before.
 
-    An empty path is a service's own way (iLO 5): it tells the progress elsewhere.
+    An empty path stands for a service's own way (iLO 5), which reports the progress elsewhere.
     """
     if entry.task or not entry.outcome.startswith("adopted"):
         return TaskRef(path=entry.task)
@@ -174,7 +177,7 @@ async def _watched(client: Redfish, entry: LedgerEntry) -> TaskRef:
 
 
 async def _runs(client: Redfish, node: Node, step: Step) -> bool:
-    """Whether the version that was written is shown as running already."""
+    """Return whether the version that was written is shown as running already."""
     inventory = await client.firmware(node.id, "")
     found = [c.version for c in inventory.of_kind(step.component)]
     return bool(found) and all(v == step.to_version for v in found)
@@ -208,7 +211,9 @@ async def _installed(
 
 
 def same_bundle(running: str | None, wanted: str) -> bool:
-    """ "bf-bundle-2.9.0-90_24.10_ubuntu-22.04_prod" is the pinned bundle "2.9.0-90"."""
+    """Return whether a bundle runs: "bf-bundle-2.9.0-90_24.10_ubuntu-22.04_prod" is the pinned
+    "2.9.0-90".
+    """
     return running is not None and is_same_version("bfb", running, wanted)
 
 

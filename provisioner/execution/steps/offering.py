@@ -1,4 +1,4 @@
-"""Holds what a device is told to pull to what was verified, up to the moment of telling it."""
+"""Ensure that a file is still the verified one up to the moment when a device gets its address."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 
-# methods whose device, host or switch gets the file for itself, from an address that it is told
+# methods whose device, host or switch fetches the file itself, from an address that it is sent
 BFB = "bluefield_bfb"
 PULLED = frozenset({BFB, "playbook_nic_firmware", "nvue_image", "sonic_installer"})
 
 
 async def ready(site: Site, step: Step, entry: LedgerEntry | None) -> Blocker | None:
-    """Get the step's file ready. With an open `entry` it may be on its way to the device already:
-    then nobody else's server holds us up in looking what became of it."""
+    """Get the step's file ready.
+
+    With an open `entry` it may be on its way to the device already; then an outside server does not
+    delay the reading of its outcome.
+    """
     files = site.artifacts
     if step.method not in PULLED:
         found = await files.resolve(step.artifact, step.sha256)
@@ -25,13 +28,15 @@ async def ready(site: Site, step: Step, entry: LedgerEntry | None) -> Blocker | 
     if entry is not None:
         return await files.renew(step.artifact, step.sha256)
     no = await files.offer(step.artifact, step.sha256)
-    if no is None and step.method == BFB:  # what would not do at the last moment is told now
+    # a file that would be refused at the last moment is reported now
+    if no is None and step.method == BFB:
         no = await files.confirm(step.artifact, step.sha256, doubled=True)
     return no
 
 
 def confirmed(site: Site, work: Work, name: str, sha256: str, *, doubled: bool = False) -> Work:
-    """The same work, which tells no device anything unless the file is still what was verified.
+    """Return the same work, which sends no device an address unless the file is still the verified
+    one.
 
     `doubled`: the device is a card, whose BMC asks in its own way.
     """

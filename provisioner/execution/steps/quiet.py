@@ -14,7 +14,9 @@ from provisioner.ports import PortError, Unreachable
 
 
 async def quiet(site: Site, node: Node) -> Blocker | None:
-    """None: no BMC of this node has a running task, and no background copy is under way."""
+    """Return None if no BMC of this node has a running task, and no background copy is under
+    way.
+    """
     found = await asyncio.gather(*(_quiet(site, node, bmc.name) for bmc in node.bmcs))
     return next((f for f in found if f is not None), None)
 
@@ -84,9 +86,10 @@ async def _settled(site: Site, node: Node, name: str, limit_s: float) -> Blocker
 
 
 async def versions_of(site: Site, node: Node, step: Step) -> dict[str, str | None]:
-    """Running versions of what a reset activates, by "kind/slot", as the BMCs show them now.
+    """Return the running versions that a reset activates, by "kind/slot", as the BMCs report them
+    now.
 
-    What only the host itself shows is not in it: that is read with the next inventory.
+    Versions that only the host itself shows are not included: the next inventory reads them.
     """
     wanted = {name for name, _ in step.activates}
     found: dict[str, str | None] = {}

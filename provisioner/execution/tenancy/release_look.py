@@ -1,8 +1,8 @@
-"""Reads everything of one leaf that the gate of a release judges, in one look that callers share.
+"""Read the state of one leaf that the gate of a release judges, in one look that callers share.
 
-Rule: a look is whole or it is none: whatever cannot be read makes a blocker of it. Reading may be
-repeated, so that one lost answer costs one request; who comes while a look is being read gets the
-next one, since what it asks about may have changed after that part was read.
+A look is complete or it is a blocker: one unreadable part makes a blocker of it. Reading may be
+repeated, so that one lost answer costs one request. A caller that comes while a look is being read
+gets the next one, since its subject may have changed after that part was read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LeafLook:
         self._reading: set[asyncio.Task[LeafState | Blocker]] = set()
 
     async def state(self, interfaces: Collection[str]) -> LeafState | Blocker:
-        """The leaf with at least these ports, read after this was called."""
+        """Return the leaf with at least these ports, read after this was called."""
         self._wanted |= set(interfaces)
         if self._next is None:
             self._next = asyncio.create_task(self._look(), name=f"look at {self._line.name}")
@@ -46,7 +46,7 @@ class LeafLook:
         return await asyncio.shield(self._next)
 
     async def heard(self, interface: str) -> frozenset[tuple[str, str]]:
-        """Whom one port hears by LLDP; nobody, if the leaf does not say."""
+        """Return the LLDP neighbours of one port; empty if the leaf reports none."""
         try:
             return words.read_lldp(
                 await self._ask(self._line.find, words.lldp_path(interface)) or {}

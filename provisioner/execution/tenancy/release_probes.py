@@ -1,6 +1,6 @@
-"""Sends the probes of a release from hosts: one line for each source address, all at once.
+"""Send the probes of a release from hosts: one line for each source address, all at once.
 
-Rule: what is not answered in this file's words counts as not sent, never as silence.
+An answer in any other format than this file's counts as not sent, never as silence.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from provisioner.ports import PortError, ShellCommand
 # Two packets a second apart at most: the first may be lost to the neighbour being resolved.
 _PING = "ping -n -q -c 3 -i 0.3 -W 1 -M do"
 COMMAND_S = 20.0  # some twenty pings side by side, of two seconds each
-# RDMA in messages of 64 KiB, some milliseconds at 400 Gbit/s. A canary serves one at a time, so
-# that it is tried again a few times; whoever waits for an answer that does not come is ended.
+# RDMA in messages of 64 KiB, some milliseconds at 400 Gbit/s. A canary serves one client at a time,
+# so that it is tried again a few times; a client that waits for a missing answer is ended.
 _RDMA = "-x 3 -s 65536 -n 1000 -F --report_gbits"
 RDMA_TRIES, RDMA_S = 5, 15
 RDMA_LIMIT_S = RDMA_TRIES * (RDMA_S + RDMA_TRIES) + COMMAND_S
@@ -26,7 +26,7 @@ Answers = dict[tuple[str, Ping], int | None]
 
 
 async def probed(site: Site, errands: Sequence[Errand]) -> tuple[GateRow, ...]:
-    """Every probe carried out, as rows of the gate. RDMA comes last: alone on the wire."""
+    """Carry out every probe and return the gate's rows. RDMA comes last: alone on the wire."""
     return judge(errands, await answers_of(site, errands), site.settings.release_rdma)
 
 
@@ -63,14 +63,15 @@ async def _sent(site: Site, errand: Errand) -> Answers:
 
 
 def _tool(ping: Ping) -> GateCheck:
-    """What sends it: everything but these two is an echo."""
+    """Return the tool that sends a probe: all but two kinds are an echo."""
     own = (GateCheck.HOST_ROUTE, GateCheck.RDMA)
     return ping.check if ping.check in own else GateCheck.REACHES
 
 
 def _lines(errand: Errand) -> Iterator[tuple[GateCheck, str, str]]:
-    """For each source one line of each tool; addresses were parsed, so that none can be an option
-    or a word.
+    """Yield for each source one line of each tool.
+
+    Addresses were parsed before, so that none can be an option or a shell word.
     """
     for check, line in _TOOLS.items():
         mine = [p for p in errand.pings if _tool(p) is check]
@@ -100,7 +101,7 @@ _TOOLS = {
 
 
 def read(output: str) -> dict[str, int]:
-    """ "ADDRESS,SIZE CODE" a line; anything else is not in it."""
+    """Return the exit codes of lines "ADDRESS,SIZE CODE"; other lines are ignored."""
     found = {}
     for line in output[:65_536].splitlines():
         words = line.split()

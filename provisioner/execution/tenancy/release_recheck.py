@@ -1,7 +1,7 @@
-"""Asks a moved host once more about its NICs: settings, errors, and whom each of them hears.
+"""Ask a moved host once more about its NICs: settings, errors, and the LLDP neighbour of each.
 
-Rule: nothing is set or mended here. What a validation would set again (settings that a boot loses)
-is only read, so that a node which lost them since its certificate is not handed over.
+Nothing is set or repaired here. Settings that a validation would set again (those that a boot
+loses) are only read, so that a node which lost them since its certificate is not handed over.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Rechecks:
         self._thresholds = thresholds or {}
 
     async def counted(self, node: Node) -> Outputs:
-        """What its RDMA ports counted until now; {} if it does not say."""
+        """Return the counters of the RDMA ports now; {} if the host does not report them."""
         command = _COUNTERS
         told = await run_commands(self._site, node, [(command.name, command.line, command.limit_s)])
         return {} if isinstance(told, Blocker) else told
@@ -59,8 +59,8 @@ class Rechecks:
     async def rows(
         self, node: Node, before: Outputs, leaves: Mapping[str, LeafState]
     ) -> tuple[GateRow, ...]:
-        """The rows of its NICs and cables. `before`: what `counted` said before packets were sent;
-        `leaves`: whom the other ends hear.
+        """Return the rows of its NICs and cables. `before`: what `counted` said before packets were
+        sent; `leaves`: whom the other ends hear.
         """
         checks = (*_SETTINGS, _ERRORS, lldp.CHECK)
         commands = {c.name: (c.name, c.line, c.limit_s) for k in checks for c in k.commands}
@@ -87,9 +87,10 @@ class Rechecks:
         return (*rows, *release_cables.judge_cables(node, others, inventory, ends, heard))
 
     async def cables(self, node: Node, heard: Heard) -> tuple[Miscabling, ...]:
-        """What both ends contradict the plan in; an end that is silent contradicts nothing.
+        """Return the differences from the plan that both ends confirm; a silent end contradicts
+        nothing.
 
-        `heard`: what the leaves' ports hear. The host is asked, if it runs.
+        `heard`: the neighbours of the leaves' ports. The host is asked, if it runs.
         """
         commands = [(c.name, c.line, c.limit_s) for c in lldp.CHECK.commands]
         told = await run_commands(self._site, node, commands)
@@ -106,7 +107,7 @@ ROWS = (GateCheck.NIC_SETTINGS, GateCheck.NIC_ERRORS, GateCheck.CABLES)
 def _row(
     row: GateCheck, node: str, check: Check, told: Outputs, context: CheckContext, kept: str
 ) -> GateRow:
-    """A check's result as a row; one that could not be judged is unknown."""
+    """Return a check's result as a row; one that could not be judged is unknown."""
     result = check.judge(told, context)
     words = "; ".join(f"{f.part}: {f.detail} {f.measured}".strip() for f in result.findings[:3])
     verdict = {

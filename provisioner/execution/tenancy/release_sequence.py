@@ -1,8 +1,8 @@
-"""Release and reclaim of one node: look, move leaf by leaf, judge all of it, try packets, repeat.
+"""Release and reclaim of one node: observe, move leaf by leaf, judge everything, probe, repeat.
 
-Rule: nothing here decides that a node is a customer's; it says what was seen, and what speaks
-against it. Whoever calls takes the node back if anything does. Nothing is kept in memory that
-matters: cut short at any point, the ports are found again by looking, and a release begins anew.
+This module does not decide that a node is a customer's; it reports the observations and the
+objections. The caller takes the node back if there are any. Nothing in memory matters: after an
+interruption at any point the ports are found again by observing, and a release begins anew.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Releases:
     def __init__(
         self, site: Site, store: Store, tenancy: Tenancy, rechecks: Rechecks | None = None
     ) -> None:
-        """`rechecks`: looks into hosts; without, a proof says that nobody did."""
+        """`rechecks`: readings in hosts; without it, a proof records that no host was read."""
         self._site = site
         self._rechecks = rechecks
         self._store = store
@@ -125,17 +125,20 @@ class Releases:
     async def watched(
         self, node: Node, vrf: str, baseline: Sequence[LeafRecord]
     ) -> tuple[GateRow, ...]:
-        """The gate of a node that is a customer's, against what was seen when it became one."""
+        """Return the gate of a node that is a customer's, compared with the state at its
+        release.
+        """
         judged = await self.judge(await self.ask(node, vrf), tuple(baseline))
-        # one damaged frame in half an hour takes nobody's node: rates are the watch's own rules
+        # one damaged frame in half an hour takes no node out of service: rates are the watch's own
+        # rules
         return tuple(r for r in judged.rows if r.check is not GateCheck.LINK_ERRORS)
 
     def blockers(self, rows: Sequence[GateRow]) -> tuple[Blocker, ...]:
-        """The bad ones among these rows, as what keeps a node from its tenant."""
+        """Return the bad ones among these rows, as what keeps a node from its tenant."""
         return release_gate.list_gate_blockers(rows)
 
     async def ask(self, node: Node, vrf: str) -> GateAsk:
-        """What is asked of a node's ports in a VRF, from what is known of its tenant now."""
+        """Return the requirements of a node's ports in a VRF, from its tenant's present record."""
         settings = self._site.settings
         return ask_of(
             node,
@@ -147,7 +150,7 @@ class Releases:
         )
 
     async def judge(self, ask: GateAsk, before: tuple[LeafRecord, ...]) -> _Judged:
-        """One look at all leaves, judged. A leaf that gave no answer is in the rows as unknown."""
+        """Read all leaves once and judge them. A leaf without an answer has a row as unknown."""
         seen = await self._tenancy.look(ask.ports)
         if isinstance(seen, Blocker):
             row = GateRow(
@@ -161,7 +164,9 @@ class Releases:
         return _Judged((*rows, *await self._tenancy.partitions(ask.guids, ask.vrf)), seen)
 
     async def miscabled(self, node: Node) -> tuple[Blocker, ...]:
-        """Cables of a node that is taken in, as far as anybody at either end hears anything."""
+        """Return the wrong cables of a node under intake, as far as either end reports a
+        neighbour.
+        """
         if self._rechecks is None or node.state is not State.INTAKE or not node.address:
             return ()
         heard = await self._tenancy.heard(node.ports)
@@ -170,13 +175,14 @@ class Releases:
         return release_cables.make_cable_blockers(await self._rechecks.cables(node, heard))
 
     async def reclaim(self, node: Node) -> MoveOutcome:
-        """Out of a customer's VRF: denied first, moved when it is quiet, or after a while.
+        """Move a node out of a customer's VRF: denied first, moved when it is quiet, or after a
+        while.
 
         A leaf that takes no filter is moved all the same: the move is the better fence.
         """
         placed = await self._tenancy.read(node.ports)
         if not isinstance(placed, Blocker):
-            # a successor of somebody who was cut short finds some of them moved already
+            # a successor of an interrupted release finds some of them moved already
             gone = {(p.switch, p.interface) for p in placed if p.vrf != node.vrf}
             left = [p for p in node.ports if (p.switch, p.interface) not in gone]
             if left and not await self._tenancy.deny(left, node.vrf):
@@ -189,9 +195,9 @@ class Releases:
         before: tuple[LeafRecord, ...],
         passing: frozenset[GateCheck] = frozenset(GateCheck),
     ) -> _Judged:
-        """Judged until all is well, for as long as routes and neighbours may take to follow.
+        """Judge until all rows pass, for as long as routes and neighbours may take to follow.
 
-        `passing`: rows that may still become good; any other one that is bad ends it at once.
+        `passing`: rows that may still become good; any other bad row ends it at once.
         """
         clock, settings = self._site.clock, self._site.settings
         until = clock.now() + settings.release_settle_s
@@ -203,7 +209,9 @@ class Releases:
             await clock.sleep(settings.switch_poll_s)
 
     async def _elsewhere(self, node: Node, ask: GateAsk) -> tuple[GateRow, ...]:
-        """Leaves of other units where its tenant has ports: routes follow there a moment later."""
+        """Return the rows of leaves of other units with ports of the tenant: routes follow there
+        later.
+        """
         clock, settings = self._site.clock, self._site.settings
         leaves = far_leaves(node, ask.vrf, await self._store.nodes())
         until = clock.now() + settings.release_settle_s
@@ -222,7 +230,7 @@ class Releases:
     async def _hosts(
         self, node: Node, ask: GateAsk, leaves: Mapping[str, LeafState]
     ) -> tuple[GateRow, ...]:
-        """What the moved host and its partners are asked for: packets, RDMA, NICs, cables."""
+        """Return the rows from the moved host and its partners: packets, RDMA, NICs, cables."""
         settings = self._site.settings
         if settings.release_probes == "off":
             return _unasked(node, _OF_HOSTS, "the site's settings have them off")
@@ -257,7 +265,9 @@ def _unasked(node: Node, checks: Iterable[GateCheck], words: str) -> tuple[GateR
 def proved(
     node: Node, vrf: str, outcome: ReleaseOutcome, certificate: Certificate | None, now: float
 ) -> ReleaseProof:
-    """The document of a release without blockers, sealed and bound to the node's certificate."""
+    """Return the document of a release without blockers, sealed and bound to the node's
+    certificate.
+    """
     assert not outcome.blockers
     proof = ReleaseProof(
         node=node.id,
@@ -283,7 +293,7 @@ def describe_handover(proof: ReleaseProof) -> NodeReleased:
 
 
 def records(node: Node, seen: dict[str, LeafState]) -> tuple[LeafRecord, ...]:
-    """What is kept of a look at a node's leaves."""
+    """Return the stored part of a look at a node's leaves."""
     return tuple(
         record_of(leaf, [p.interface for p in node.ports if p.switch == name])
         for name, leaf in sorted(seen.items())
@@ -295,7 +305,7 @@ def _bad(rows: Sequence[GateRow]) -> bool:
 
 
 def _standing(node: str, rows: Sequence[GateRow], after_s: float) -> tuple[GateRow, ...]:
-    """What was well and is not any more; or that it still is."""
+    """Return the rows that were good and are not any more, or one row that they still are."""
     bad = tuple(r for r in rows if r.bad)
     if bad:
         return bad

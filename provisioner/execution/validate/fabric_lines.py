@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from provisioner.checks.fabric import fabric_workloads
 
 MARK = "PROVISIONER_FABRIC"
-FOLDER = "/run/provisioner-fabric."  # what a test keeps in a host, in memory
+FOLDER = "/run/provisioner-fabric."  # the files of a test in a host, in memory
 LOOK = (
     "command -v ib_write_bw; "
     "for p in /sys/bus/pci/devices/*/infiniband/*; do echo $p; done; echo looked"
@@ -29,7 +29,9 @@ CLEAN = (
 
 
 def host_end(leaf_end: str) -> str:
-    """The host's address of a cable from its leaf's, "172.0.0.1/31" -> "172.0.0.0"; "": none."""
+    """Return the host's address of a cable from its leaf's, "172.0.0.1/31" -> "172.0.0.0"; "":
+    none.
+    """
     try:
         leaf = ipaddress.ip_interface(leaf_end)
     except ValueError:
@@ -61,9 +63,10 @@ def measure(
     *,
     together: bool = True,
 ) -> str:
-    """Run the clients, each one's output with its exit code behind it: rails `together`.
+    """Return the line that runs the clients, each one's output with its exit code behind it: rails
+    `together`.
 
-    What has no rail is numbered in its order. `exports`: shell words before them.
+    Tests without a rail are numbered in their order. `exports`: shell words before them.
     """
     numbered = [
         (n if t.rail is None else t.rail, command.line)

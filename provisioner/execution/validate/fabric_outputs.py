@@ -23,7 +23,7 @@ _SECTION = re.compile(
 
 
 def sections(text: str) -> dict[int, tuple[str, int]]:
-    """Rail -> (output, exit code); of a rail that is told twice nothing is believed."""
+    """Return rail -> (output, exit code); a rail that is listed twice is left out."""
     found: dict[int, tuple[str, int]] = {}
     twice = set()
     for match in _SECTION.finditer(text):
@@ -35,7 +35,9 @@ def sections(text: str) -> dict[int, tuple[str, int]]:
 
 
 def rdma_rail(test: fabric_workloads.FabricTest, said: Evidence, context: CheckContext) -> RailRun:
-    """One rail's outcome. Silence and garbage are no pass, and no failure of the rail either."""
+    """Return one rail's outcome. Silence and garbage are no pass, and no failure of the rail
+    either.
+    """
     assert test.rail is not None
     if said.exit_code is None or said.exit_code in (124, 137):
         return RailRun(rail=test.rail, shown="timeout", detail="the client did not end in time")
@@ -63,9 +65,10 @@ def rdma_rail(test: fabric_workloads.FabricTest, said: Evidence, context: CheckC
 def nccl_rail(
     run: RailRun, test: fabric_workloads.FabricTest, said: Evidence, context: CheckContext
 ) -> RailRun:
-    """The rail's outcome with what NCCL showed: wrong values count, whatever RDMA alone did.
+    """Return the rail's outcome with NCCL's result: wrong values count, regardless of RDMA's own
+    result.
 
-    A collective that did not come about tells of its launcher, not of the rail.
+    A collective that did not start is a fault of its launcher, not of the rail.
     """
     text, code = sections(said.text).get(run.rail, ("", 127))
     try:
@@ -91,9 +94,9 @@ def nccl_rail(
 def collective(
     tests: Sequence[fabric_workloads.FabricTest], said: Evidence, context: CheckContext
 ) -> RailRun:
-    """What collectives over all rails of some nodes showed, as one result; the worst of them.
+    """Return the worst result of collectives over all rails of some nodes, as one run.
 
-    One that did not come about tells of its launcher, and of no node: it was not run.
+    A collective that did not start is a fault of its launcher, and of no node: it was not run.
     """
     found: dict[str, object] = {}
     problems: list[tuple[str, str]] = []
@@ -130,7 +133,7 @@ def collective(
 
 
 def slowest_together(runs: Sequence[FabricRun]) -> dict[str, float]:
-    """Metric -> the lowest bus bandwidth in GB/s of the collectives that passed."""
+    """Return metric -> the lowest bus bandwidth in GB/s of the collectives that passed."""
     found: dict[str, float] = {}
     for run in runs:
         if run.kind != "group" or run.results[0].shown != "pass":
@@ -145,7 +148,7 @@ def slowest_together(runs: Sequence[FabricRun]) -> dict[str, float]:
 
 
 def slowest(runs: Sequence[FabricRun]) -> dict[int, float]:
-    """Rail -> the lowest bus bandwidth in GB/s of the tests that passed on it with NCCL."""
+    """Return rail -> the lowest bus bandwidth in GB/s of the tests that passed on it with NCCL."""
     found: dict[int, float] = {}
     for run in runs:
         for r in run.results:
@@ -155,5 +158,5 @@ def slowest(runs: Sequence[FabricRun]) -> dict[int, float]:
 
 
 def _words(text: str) -> str:
-    """The end of what a host said, without anything that a terminal would obey."""
+    """Return the end of a host's output, without terminal control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text[-300:]).split())

@@ -69,7 +69,9 @@ class FabricTests:
         self._thresholds = thresholds or {}
 
     async def look(self, node: Node) -> Member | Blocker:
-        """The node as its tests need it. A Blocker: it does not answer, or cannot be tested."""
+        """Return the node as its tests need it. A Blocker: it does not answer, or cannot be
+        tested.
+        """
         inventory = await self._store.inventory(node.id)
         said = await run_commands(self._site, node, [("devices", LOOK, SHORT_S)])
         if isinstance(said, Blocker):
@@ -115,7 +117,8 @@ class FabricTests:
         *,
         counting: bool = False,
     ) -> FabricRun:
-        """One test with (server, client), on all its rails at once; never their exception.
+        """Run one test with (server, client), on all its rails at once; their exceptions become its
+        outcome.
 
         `counting`: both ends of the cables are read before and after it.
         """
@@ -164,7 +167,7 @@ class FabricTests:
         nodes: tuple[Node, ...],
         members: tuple[Member, ...],
     ) -> FabricRun:
-        """A collective over all GPUs of these nodes; of more than two also all-to-all."""
+        """Return a collective over all GPUs of these nodes; of more than two also all-to-all."""
         tests = [fabric_workloads.build_nccl_pair_test(*members)] if len(members) == 2 else []
         tests = tests or [
             fabric_workloads.build_nccl_group_test(members, alltoall=a) for a in (False, True)
@@ -185,7 +188,9 @@ class FabricTests:
         return run.model_copy(update={"results": (result,), "evidence": digest})
 
     async def results(self, node: Node, runs: Sequence[FabricRun]) -> tuple[CheckResult, ...]:
-        """The node's result, judged from all outputs of its tests that passed, as one evidence."""
+        """Return the node's result, judged from all outputs of its tests that passed, as one
+        evidence.
+        """
         texts = []
         for run in runs:
             if run.kind == "group":
@@ -223,7 +228,7 @@ class FabricTests:
         *,
         together: bool,
     ) -> Evidence | Blocker:
-        """Tests that `mpirun` starts; whoever asks for them cleans these nodes afterwards."""
+        """Run the tests that `mpirun` starts; the caller cleans these nodes afterwards."""
         door = await open_door(self._site, mark, nodes, members)
         if isinstance(door, Blocker):
             return door

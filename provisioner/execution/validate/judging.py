@@ -1,7 +1,8 @@
-"""What a node's outputs are held against: the one place where it is put together.
+"""The limits and facts that a node's outputs are judged by: the one place where they are put
+together.
 
-Checks on the node, tests among nodes and `node rejudge` ask here. One of them with another
-context would judge the same outputs in another way.
+Checks on the node, tests among nodes and `node rejudge` ask here. One of them with another context
+would judge the same outputs in another way.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ GRAMMARS: Mapping[str, str] = {kind.name: kind.grammar for kind in components.AL
 
 
 def floors(baselines: Iterable[Baseline]) -> dict[str, tuple[float, str]]:
-    """Threshold -> (floor, how it was learned)."""
+    """Return threshold -> (floor, how it was learned)."""
     return {b.metric: (b.floor, str(b)) for b in baselines}
 
 
@@ -35,7 +36,9 @@ async def judging_context(
     node: Node,
     inventory: Inventory,
 ) -> CheckContext:
-    """`thresholds`: the site's own. What the node's profile taught is read from the store."""
+    """Return the context. `thresholds`: the site's own. The profile's learned limits are read from
+    the store.
+    """
     leaves = {p.switch for p in node.ports}
     others = [n for n in await store.nodes() if n.id != node.id] if leaves else []
     taught = await store.baselines(node.profile) if node.kind is NodeKind.HOST else ()

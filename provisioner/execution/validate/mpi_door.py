@@ -1,13 +1,13 @@
 """A way in among hosts under test for the time of one test: `mpirun` starts its ranks through it.
 
 Each host but the first gets an sshd of its own, beside the system's: another port, a new host key,
-one login, from the first host's address only, with a key that the first host has just made. What
-is told over the daemon's own pinned connections is public keys; the private one never leaves the
-first host's memory (/run is a tmpfs), and is in no command line, output or evidence. Everything
-carries the mark of tests, also what is started through the door: `CLEAN` ends it and removes the
-files, after the test or after a crash; without anybody it ends after `DOOR_S`.
+one login, from the first host's address only, with a key that the first host has just made. Only
+public keys pass over the daemon's own pinned connections; the private one never leaves the first
+host's memory (/run is a tmpfs), and is in no command line, output or evidence. Everything carries
+the mark of tests, also processes started through the door: `CLEAN` ends it and removes the files,
+after the test or after a crash; without a caller it ends after `DOOR_S`.
 
-See docs/decisions/0015 for what was weighed.
+See docs/decisions/0015 for the alternatives.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ class Door(Record):
 async def open_door(
     site: Site, mark: str, nodes: Sequence[Node], members: Sequence[Member]
 ) -> Door | Blocker:
-    """From the first of these to all others. Whoever opened it cleans all of them, come what may.
+    """Open the door from the first of these to all others. The caller must always clean all of
+    them.
 
-    A Blocker: a host did not answer, or cannot be such a door; it says which, and why.
+    A Blocker: a host did not answer, or cannot be such a door; it names the host and the reason.
     """
     assert _MARKED.fullmatch(mark), mark
     first, others = (nodes[0], members[0]), list(zip(nodes[1:], members[1:], strict=True))
@@ -92,12 +93,12 @@ def _marked(mark: str) -> str:
 
 
 def _network(member: Member) -> str:
-    """Which interface has the address that tests use, and in which network it is."""
+    """Return which interface has the address that tests use, and in which network it is."""
     return f"ip -o addr show to {shlex.quote(member.address)} 2>/dev/null | head -n 1"
 
 
 def _serve(mark: str, member: Member, client: str, key: str) -> str:
-    """The shell line that opens one host; it ends with "open" when the sshd listens.
+    """Return the shell line that opens one host; it ends with "open" when the sshd listens.
 
     The system's own answer on PAM is kept: it decides on root's limits of locked memory. Session
     variables: the mark, where programs are, and the interface for NCCL's first words.
@@ -145,7 +146,7 @@ def _serve(mark: str, member: Member, client: str, key: str) -> str:
 
 
 def _pin(folder: str, known: Sequence[str]) -> str:
-    """The first host's ssh: this key, these host keys, and nothing from anybody's own files."""
+    """Return the first host's ssh command: this key, these host keys, and no user's own files."""
     config = (
         "Host *",
         "User root",
@@ -175,7 +176,8 @@ def _pin(folder: str, known: Sequence[str]) -> str:
 
 
 def _exports(folder: str, texts: Sequence[str]) -> str:
-    """What Open MPI 4 (ORTE) and 5 (PRRTE) read from the environment; neither minds the other's.
+    """Return the environment for Open MPI 4 (ORTE) and 5 (PRRTE); each ignores the other's
+    variables.
 
     The first host starts every daemon itself: it alone has the key. MPI is for nccl-tests' first
     words only, so it keeps to TCP and away from the rails; one network for all, where there is one
@@ -205,7 +207,7 @@ def _exports(folder: str, texts: Sequence[str]) -> str:
 
 
 def _network_of(text: str) -> str:
-    """The network as "10.0.0.0/24" from the line of `ip -o addr`; "": it was not told."""
+    """Return the network as "10.0.0.0/24" from the line of `ip -o addr`; "": the line has none."""
     found = _NETWORK.search(text)
     try:
         return "" if found is None else str(ipaddress.ip_interface(found[1]).network)

@@ -268,7 +268,7 @@ def _choice(
         if number in taken:
             node = floor.nodes[number]
             retire = ready[node.name].retire
-            owner = "it is idle" if node.idle else f"tenant {node.tenant} was told"
+            owner = "it is idle" if node.idle else f"tenant {node.tenant} was notified"
             if node.kind is NodeKind.SWITCH:
                 owner = "no other switch of its rails is down"
             if retire:

@@ -164,7 +164,7 @@ class Situation:
         for tenant in tenants:
             if tenant not in progress.told:
                 if tenant not in self._untold:
-                    hold = Hold(why=f"tenant {tenant} must be told first", unblock=_BY_ITSELF)
+                    hold = Hold(why=f"tenant {tenant} must be notified first", unblock=_BY_ITSELF)
                     self._untold[tenant] = Standing(hold)
                 return self._untold[tenant]
         if tenants and progress.earliest_at > now:

@@ -31,7 +31,7 @@ class LearningPolicy(Record):
 
 
 class NotLearned(Record):
-    """The reason why no level was learned, and what would allow it."""
+    """The reason why no level was learned, and the condition that would allow it."""
 
     metric: str
     why: str

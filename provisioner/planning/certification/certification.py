@@ -189,8 +189,7 @@ def find_invalidity(
         new_parts = [name for name in new_parts if not name.startswith(_SINCE)]
     if absence_counts:
         reasons += [
-            _invalid(Reason.DRIFT, name, "this part is not there any more")
-            for name in missing_parts
+            _invalid(Reason.DRIFT, name, "this part is no longer present") for name in missing_parts
         ]
     reasons += [_invalid(Reason.DRIFT, name, "this part was not certified") for name in new_parts]
     if certificate.ports != _ports(node) or certificate.location != str(node.location):

@@ -56,7 +56,7 @@ def parse_disks(answer: object, node: str) -> tuple[Disk, ...] | Blocker:
             return Blocker(
                 reason=Reason.DUPLICATE,
                 subject=f"{node}/{twice[0]}",
-                detail=f"two disks have this {attribute}: nobody can tell which is meant",
+                detail=f"two disks have this {attribute}: it is ambiguous which one is meant",
                 unblock="Merge its namespaces into one, or take one of the disks out.",
             )
     return tuple(sorted(parsed, key=lambda d: d.serial))
@@ -158,7 +158,9 @@ def read_back(answer: object, node: str) -> ReadBack | Blocker:
             and type(length) is int
         ):
             return ReadBack(serial=serial.strip(), offset=offset, length=length, sha256=digest)
-    return make_malformed_blocker(node, f"what it read back is not described: {answer!r:.120}")
+    return make_malformed_blocker(
+        node, f"its report of the data read back cannot be parsed: {answer!r:.120}"
+    )
 
 
 def strip_control_characters(value: object, size_max: int) -> str:

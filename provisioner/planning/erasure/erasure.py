@@ -22,7 +22,7 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.settings import Settings
 
-# Best first. Sanitize reaches what a format does not (spare and deallocated blocks, caches); a
+# Best first. Sanitize also reaches spare and deallocated blocks and caches, unlike a format; a
 # key change takes seconds, a block erase minutes, an overwrite hours.
 LADDER = (
     Method.SANITIZE_CRYPTO,
@@ -101,7 +101,7 @@ def find_disk_changes(before: Iterable[Disk], after: Iterable[Disk]) -> tuple[st
     none.
     """
     old, new = {d.identity: d for d in before}, {d.identity: d for d in after}
-    removed = [f"disk {d.serial} is not there any more" for k, d in old.items() if k not in new]
+    removed = [f"disk {d.serial} is no longer present" for k, d in old.items() if k not in new]
     came = [f"disk {d.serial} was not there before" for k, d in new.items() if k not in old]
     return tuple(sorted(removed) + sorted(came))
 

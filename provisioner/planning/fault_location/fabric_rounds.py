@@ -133,7 +133,7 @@ def ends_of(session: FabricSession) -> dict[Cell, BothEnds]:
 
 def _summed(counted: Sequence[DamageCount]) -> EndCounters:
     return EndCounters(  # both ends report it as damaged frames
-        uncorrectable=0,  # told as damaged frames by both ends alike
+        uncorrectable=0,
         crc_errors=sum(c.damaged for c in counted),
         link_downs=sum(c.link_downs for c in counted),
         began_at=min(c.began_at for c in counted),

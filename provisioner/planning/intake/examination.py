@@ -132,7 +132,7 @@ def judge_clocks(skews: Mapping[str, float | None]) -> tuple[Examined, ...]:
     readable = {name: skew for name, skew in skews.items() if skew is not None}
     if not readable:
         remedy = "Compare `date -u` here with a clock that you trust."
-        return (report_not_looked("clock", "this machine", "no device told its time", remedy),)
+        return (report_not_looked("clock", "this machine", "no device reported its time", remedy),)
     middle = median(readable.values())
     agree = [s for s in readable.values() if abs(s - middle) <= SKEW_MAX_S]
     ours_wrong = abs(middle) > SKEW_MAX_S and len(agree) >= max(CLOCKS_MIN, len(readable) / 2)

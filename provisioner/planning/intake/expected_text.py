@@ -109,7 +109,7 @@ def _check_node(located: Located, path: Path, node: ExpectedNode) -> None:
         description = "a switch that runs SONiC" if node.os == "sonic" else "the API of a switch"
         _check_address(located, (*path, "address"), node.address, description, scheme)
     elif not (node.bmc.url or node.bmc.mac or node.bmc.serial):
-        problem, remedy = "nothing tells which BMC is this host's", "Give bmc.serial, mac or url."
+        problem, remedy = "no field identifies this host's BMC", "Give bmc.serial, mac or url."
         raise located.build_error((*path, "bmc"), problem, remedy)
     if node.bmc.url:
         _check_address(located, (*path, "bmc", "url"), node.bmc.url, "a BMC")

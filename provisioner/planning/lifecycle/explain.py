@@ -243,7 +243,7 @@ def _explain_remedy(seen: Situation) -> Iterator[str]:
             f"`provisioner campaign resume {seen.campaign.id}` lets it go on."
         )
     unclear = [e for e in seen.under_way if e.status == "unclear"]
-    yield from (f"Whether this happened cannot be told: {clean_text(e.action)}." for e in unclear)
+    yield from (f"It is unknown whether this happened: {clean_text(e.action)}." for e in unclear)
 
 
 def _read_waiting_blockers(seen: Situation) -> tuple[Blocker, ...]:

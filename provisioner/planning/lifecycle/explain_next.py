@@ -65,7 +65,7 @@ def _explain_state(node: Node, plan: Plan | None) -> Iterator[str]:
     elif node.state is State.QUARANTINED:
         yield from _explain_quarantined(node)
     elif node.state is State.REPAIRING:
-        yield "Its repair case says what is tried next; only a certificate brings it back."
+        yield "Its repair case names the next remedy; only a certificate returns it to service."
     else:
         yield "Nothing: it is retired."
 
@@ -76,7 +76,8 @@ def _explain_plan(plan: Plan | None) -> Iterator[str]:
     elif plan.blockers:
         yield f"There is no path to {clean_text(plan.release)} now, so it will be quarantined."
     elif plan.in_flight:
-        yield f"It waits for what is being written: {clean_text(', '.join(plan.in_flight[:3]))}."
+        listed = clean_text(", ".join(plan.in_flight[:3]))
+        yield f"It waits for writes that are under way: {listed}."
     elif not plan.steps:
         yield "Every component runs its pin: the health checks come next."
     else:

@@ -99,7 +99,7 @@ def list_trespasses(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
             subject=f"{p.switch}/{p.interface}",
             detail=f"it stood in VRF {p.vrf} without a handover; it is fenced at once",
             unblock="Find out who or what moved the port; then close the case or retry the node. "
-            "The node is erased and proved anew before anybody gets it.",
+            "The node is erased and certified again before it is released to a tenant.",
         )
         for p in found
     )

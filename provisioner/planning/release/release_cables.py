@@ -106,11 +106,11 @@ def judge_cables(
     """
     check = GateCheck.CABLES
     if host is None:
-        reading = "the host does not say whom its cards hear"
+        reading = "the host does not report the LLDP neighbours of its cards"
         return (GateRow(check=check, subject=node.id, verdict=RowVerdict.UNKNOWN, seen=reading),)
     wrong = find_cable_faults(node, others, inventory, host, heard)
     if not wrong:
-        reading = f"{len(_planned(node))} cables heard at both ends"
+        reading = f"{len(_planned(node))} cables confirmed at both ends"
         return (GateRow(check=check, subject=node.id, verdict=RowVerdict.PASS, seen=reading),)
     return make_fault_rows(wrong)
 

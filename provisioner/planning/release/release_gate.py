@@ -109,7 +109,7 @@ def _names(state: PortState) -> str:
 
 def _miscabled(ask: GateAsk, state: PortState) -> str:
     if not state.neighbours:
-        return "nobody is heard at its other end"
+        return "its leaf port hears no LLDP neighbour"
     heard = {system.split(".")[0] for system, _ in state.neighbours}
     if heard != {ask.node.split(".")[0]}:
         return f"{_names(state)[:100]} is at its other end; {ask.node} is planned"
@@ -124,7 +124,7 @@ def _misaddressed(port: Port, state: PortState, before: LeafRecord | None) -> st
     if before is not None:
         old = {address for name, address in before.addresses if name == port.interface}
         if more := sorted(state.addresses ^ old):
-            return f"{more[0]} came or went with the move"
+            return f"{more[0]} was bound or unbound by the move"
     return ""
 
 
@@ -138,9 +138,9 @@ def _unfiltered(ask: GateAsk, port: Port, state: PortState, before: LeafRecord |
         old -= {(n, way) for n, way in old if n in ask.frozen_by}
         if changed := sorted(state.acls ^ old):
             name, way = changed[0]
-            return f"{name} ({way}) came or went with the move"
+            return f"{name} ({way}) was bound or unbound by the move"
     elif extra := sorted(state.acls - required):
-        return f"{extra[0][0]} is bound to it, and nobody asked for it"
+        return f"{extra[0][0]} is bound to it without being required"
     return ""
 
 
@@ -173,7 +173,9 @@ def _queues(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
     old = dict(before.port_qos).get(port.interface, "") if before is not None else ""
     if not old and (before is not None or not state.qos):
         verdict = RowVerdict.FAIL if state.qos else RowVerdict.NONE
-        reading = "nothing was told of it before" if state.qos else "the leaf does not tell"
+        reading = (
+            "there is no earlier reading of it" if state.qos else "the leaf does not report it"
+        )
         return GateRow(check=GateCheck.QOS, subject=name, verdict=verdict, seen=reading)
     changed = bool(old) and old != state.qos
     reading = f"{state.qos[:12] or 'nothing'}, before {old[:12]}" if changed else ""

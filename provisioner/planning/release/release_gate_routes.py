@@ -161,7 +161,7 @@ def _sessions(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]
     else:
         expected = frozenset(peer for switch, peer in ask.peers if switch == leaf.switch)
     strange = sorted(set(own.peers) - expected)
-    problem = f"{strange[0]} is nobody's peer" if strange else ""
+    problem = f"{strange[0]} is not a configured peer" if strange else ""
     yield _row(GateCheck.PEERS, leaf.switch, problem)
     down = sorted(p for p in expected if p not in own.peers or own.peers[p].state != UP)
     if down:
@@ -171,9 +171,9 @@ def _sessions(ask: GateAsk, leaf: LeafState, own: VrfState) -> Iterator[GateRow]
         problem = ""
     yield _row(GateCheck.PEER_STATE, leaf.switch, problem)
     came = sorted(p for p, session in own.peers.items() if session.dynamic)
-    problem = f"{came[0]} came by itself" if came else ""
+    problem = f"{came[0]} is a dynamic session" if came else ""
     if ask.vrf in leaf.listens:
-        problem = problem or f"{ask.vrf} takes sessions from a whole range"
+        problem = problem or f"{ask.vrf} accepts sessions from a whole range"
     yield _row(GateCheck.DYNAMIC_PEERS, leaf.switch, problem)
 
 

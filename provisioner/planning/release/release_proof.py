@@ -56,7 +56,7 @@ def list_proof_objections(proof: ReleaseProof, certificate: Certificate | None) 
     elif proof.version >= VERSION and certificate_digest(certificate) != proof.certificate_digest:
         reasons.append("its certificate was changed since")
     if not proof.persisted:
-        reasons.append("the leaves did not keep what was applied")
+        reasons.append("the leaves did not save the applied configuration")
     reasons += [str(row) for row in list_bad_rows(proof)]
     return tuple(reasons)
 

@@ -1,5 +1,4 @@
-"""Decisions about cases: when one is opened, how the tenant is treated, and what it waits for.
-Pure.
+"""Decisions about cases: when one is opened, how the tenant is treated, and its waits. Pure.
 
 A tenant never loses its node at once for a fault that concerns only the site, and never stays on a
 node whose certificate an error has invalidated; in between it gets its notice.
@@ -365,7 +364,7 @@ def first_notice(case: Case, now: float) -> TenantNotice:
     sentences = {
         Service.KEEP: "It goes on serving you; nothing is done to it without another notice.",
         Service.DRAIN: "It is taken back when the notice ends; move your work, or agree to less.",
-        Service.CUT_OFF: "It is taken back now: what it computes cannot be trusted.",
+        Service.CUT_OFF: "It is taken back now: its results cannot be trusted.",
     }
     text = f"Node {case.node} has a fault: {case.reason}. {sentences[case.service]}"
     return make_notice(case, "failure", text, now, case.drain_at)

@@ -183,7 +183,7 @@ def _nobody(seen: Sequence[Fault]) -> Suspect:
         kind=PartClass.HOST,
         confidence=0.1,
         rule="",
-        why="no rule fits what was seen",
+        why="no rule matches the observed faults",
         evidence=lines,
     )
 

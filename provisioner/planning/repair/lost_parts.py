@@ -80,7 +80,7 @@ def confirm_losses(
             id="PartMissing",
             target=slot,
             classifications=(Classification.HARDWARE, Classification.DRIFT),
-            message=f"{slot} with serial {serial} is not there any more",
+            message=f"{slot} with serial {serial} is no longer present",
         )
         for part in sorted(lost)
         for slot, _, serial in (part.partition("="),)

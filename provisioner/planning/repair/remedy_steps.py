@@ -34,7 +34,7 @@ def plan_steps(
     if tried.remedy is RemedyKind.RERUN:
         return ()
     if inventory is None:
-        return "nothing is known of the node: it was never read"
+        return "the node was never read, so its parts are unknown"
     if tried.remedy is RemedyKind.GPU_RESET:
         is_logged = any(key.startswith("check:kernel_log") for key in tried.before)
         # the log of this boot keeps earlier events: only a new boot shows which ones recur

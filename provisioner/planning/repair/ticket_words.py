@@ -1,7 +1,7 @@
 """The contents of a ticket: the work, the part with its serial, and the way to it. Pure.
 
-Tickets are synchronised by state, not by event: `wanted` identifies the message that the ticket
-system should have, so that a restarted daemon sends only what it is missing.
+Tickets are synchronised by state, not by event: `identify_wanted` identifies the message that the
+ticket system should have, so that a restarted daemon sends only missing messages.
 """
 
 from __future__ import annotations

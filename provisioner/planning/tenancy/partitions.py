@@ -177,7 +177,7 @@ def find_default_connection(
         detail = f"{len(full)} ports are full members of the default partition, as is every other"
         return _no(Reason.ISOLATION, full[0], detail, f"{remedy}.")
     if not limited and any(g not in members for g in guids):
-        detail = "nobody can tell the ports' membership in the default partition"
+        detail = "the ports' membership in the default partition is unknown"
         return _no(Reason.CANNOT_TELL, "P_Key 0x7fff", detail, f"{remedy}, and say so.")
     return None
 

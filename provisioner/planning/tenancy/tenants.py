@@ -199,7 +199,7 @@ def delete(name: str, tenants: Sequence[Tenant], nodes: Sequence[Node]) -> Tenan
     return existing.model_copy(update={"phase": Phase.LEAVING, "nodes_wanted": 0})
 
 
-# --- what a tenant must be
+# --- requirements of a tenant
 
 
 def find_damaged(tenants: Sequence[Tenant]) -> tuple[Blocker, ...]:
@@ -287,7 +287,7 @@ def _unsound(tenant: Tenant, others: Sequence[Tenant], fabric: FabricPlan) -> li
                 _no(Reason.NOT_EXPECTED, subject, detail, "Take it in, or name another.")
             )
         if ends.count((session.switch, session.peer)) > 1:
-            blockers.append(_no(Reason.DUPLICATE, subject, "it stands twice", "Leave one."))
+            blockers.append(_no(Reason.DUPLICATE, subject, "it is listed twice", "Leave one."))
         blockers += [_no(Reason.REFUSED, subject, p, "Write it again.") for p in _bad(session)]
     return blockers
 

@@ -119,9 +119,13 @@ def level_source(
         is_over = alert.source == source and (alert.id, alert.target) not in standing
         if is_over and alert.active and not alert.quiet_since:
             over = Signal(
-                node=alert.node, id=alert.id, target=alert.target, source=source, at=now,
+                node=alert.node,
+                id=alert.id,
+                target=alert.target,
+                source=source,
+                at=now,
                 active=False,
-            )  # fmt: skip
+            )
             new = apply_signal(alert, over)
             changed += [new] if new is not None else []
     return tuple(changed)

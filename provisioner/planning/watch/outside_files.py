@@ -104,7 +104,7 @@ def make_exchanged_blocker(name: str, address: str) -> Blocker:
     return Blocker(
         reason=Reason.BUSY,
         subject=name,
-        detail=f"{address} is not surely what was verified",
+        detail=f"{address} may differ from the verified file",
         unblock="Nothing to do: it is read whole again. Do not exchange files in use; name new "
         "files anew.",
     )

@@ -166,8 +166,14 @@ def _said(
     active: bool,
 ) -> dict[str, Any]:
     message = "".join(c for c in words[:WORDS_MAX] if c.isprintable())
-    return {"who": who, "id": ident, "target": target, "classifications": classes,
-            "message": message, "active": active}  # fmt: skip
+    return {
+        "who": who,
+        "id": ident,
+        "target": target,
+        "classifications": classes,
+        "message": message,
+        "active": active,
+    }
 
 
 def _port(item: dict[str, Any], directory: Directory, now: float) -> PortSaid | str | None:

@@ -26,8 +26,14 @@ FLAP_DOWN_S, FLAPS_HALF_DAY, HALF_DAY_S, DROP_S = 25.0, 3, 43200.0, 240.0
 # NVSentinel, NIC monitor: more than two changes of carrier in one interval of its reading
 CHANGES_MAX = 2
 # Meta's ROCET names its counters, not its limits: a port is compared with its fleet
-ROCET = ("out_of_sequence", "local_ack_timeout_err", "packet_seq_err", "implied_nak_seq_err",
-         "out_of_buffer", "rx_icrc_encapsulated")  # fmt: skip
+ROCET = (
+    "out_of_sequence",
+    "local_ack_timeout_err",
+    "packet_seq_err",
+    "implied_nak_seq_err",
+    "out_of_buffer",
+    "rx_icrc_encapsulated",
+)
 ROCET_PORTS_MIN = 8  # fewer ports are no reference
 ROCET_TIMES, ROCET_FLOOR_PER_S = 10.0, 1.0  # ours: ten times the fleet's, and one a second at least
 EXPIRES_SOON_S = 3 * 86400.0  # a tenant's notice for a drain takes days
@@ -121,8 +127,13 @@ def find_swaps(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
     return tuple(findings[:ITEMS_MAX])
 
 
-LAPSED = frozenset({"it serves without a certificate", "its certificate has expired",
-                    "its certificate was revoked"})  # fmt: skip
+LAPSED = frozenset(
+    {
+        "it serves without a certificate",
+        "its certificate has expired",
+        "its certificate was revoked",
+    }
+)
 
 
 def certificate_age(
@@ -151,10 +162,8 @@ def find_silent_bmcs(
         if now - max(last, began_at) >= limit_s:
             message = f"no answer for {limit_s / 60:.0f} minutes"
             findings.append(
-                Found(
-                    id="BmcSilent", target=bmc, classifications=(C.UNOBSERVED,), message=message
-                )
-            )  # fmt: skip
+                Found(id="BmcSilent", target=bmc, classifications=(C.UNOBSERVED,), message=message)
+            )
     return tuple(findings[:ITEMS_MAX])
 
 

@@ -136,8 +136,8 @@ def check(webhook: Webhook, *, plain: bool = False) -> Webhook:
         remedy = "Leave them out; the receiver verifies the signature."
         raise InputError("--url", parts.hostname or "", "it has a user or password", remedy)
     if parts.scheme != "https" and not (plain and parts.scheme == "http"):
-        remedy = "Say https://; --plain allows http where nobody else listens."
-        raise InputError("--url", webhook.url[:100], "anybody could read it on its way", remedy)
+        remedy = "Use https://; --plain allows http on a network without other listeners."
+        raise InputError("--url", webhook.url[:100], "it would be sent unencrypted", remedy)
     globs = (*webhook.kinds, *webhook.nodes)
     if len(globs) > GLOBS_MAX or not all(0 < len(g) <= 128 and g.isprintable() for g in globs):
         remedy = f"At most {GLOBS_MAX} patterns of 128 characters."

@@ -43,7 +43,6 @@ PENDING = frozenset(
         "daemon",
         "demo",
         "execution",
-        "planning",
         "store",
         "switches",
     }

@@ -44,7 +44,9 @@ class TrespassFence:
         """Record and fence ports of a node, which then waits for a person if it was no tenant's."""
         node = await self._trespasses.note(node, found, self._seen_by)
         if node.state is State.RELEASED:
-            await self._take_back(node, entitlement.list_trespasses(found))  # its driver fences all of it
+            await self._take_back(
+                node, entitlement.list_trespasses(found)
+            )  # its driver fences all of it
         confirmed = await self.fence_ports(node.id, found, node)
         if confirmed and node.state is not State.RELEASED:
             await self._park(await self._trespasses.note_fenced(node))

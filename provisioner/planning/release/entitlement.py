@@ -113,7 +113,7 @@ def note_trespass(node: Node, found: Iterable[PortPlacement]) -> tuple[Blocker, 
     """
     if node.taken or node.state not in ASKS_A_PERSON:
         return node.blockers
-    more = tuple(b for b in trespass(found) if b not in node.blockers)
+    more = tuple(b for b in list_trespasses(found) if b not in node.blockers)
     return (*node.blockers, *more)[:BLOCKERS_MAX]
 
 

@@ -146,7 +146,7 @@ bench-recovery: setup ## kill -9 with 10,000 operations in flight until all are 
 bench-scale: setup ## how each cost grows from 1,024 to 65,536 nodes, as exponents; last line JSON; ARGS="1024 4096"
 	@$(VENV)/bin/python tests/bench/bench_scale.py $(ARGS)
 
-bench-plan: setup ## how long a fleet of 65,536 takes to plan; ARGS="4096 200": nodes, distinct vectors
+bench-plan: setup ## CPU of one plan of mixed cards (p99_ms), of a fleet, and its growth; last line JSON; ARGS="200 4096 200"
 	@$(VENV)/bin/python tests/bench/bench_planner.py $(ARGS)
 
 bench-store: setup ## what group commit is worth, in writes per second

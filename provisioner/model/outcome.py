@@ -46,7 +46,6 @@ class Reason(StrEnum):
     MISSING_EVIDENCE = "missing_evidence"  # an edge without evidence
     METHOD_FORBIDDEN = "method_forbidden"  # the site does not allow this way of updating
     NOT_UPDATEABLE = "not_updateable"  # the device reports that it takes no update
-    SEARCH_LIMIT = "search_limit"  # the planner's bound was reached
     # failures of an action
     BUSY = "busy"  # the device is doing something else now
     REFUSED = "refused"  # the device refused the request

@@ -169,15 +169,15 @@ async def _store(data: Data) -> dict[str, float]:
 
 
 def _planned(count: int) -> float:
-    kinds = bench_planner.vectors(VECTORS)
+    kinds = bench_planner.build_vectors(VECTORS)
     leaf = (Neighbour(node="leaf", versions={"switch.os": ("5.12.1.100",)}),)
     fleet = (
         PlanningNode(
-            bench_planner.inventory(f"n{i}", kinds[i % VECTORS]), "r", "p", neighbours=leaf
+            bench_planner.build_node(f"n{i}", kinds[i % VECTORS]), "r", "p", neighbours=leaf
         )
         for i in range(count)
     )
-    cache = PlanCache(bench_planner.matrix(), components.ALL, production=True)
+    cache = PlanCache(bench_planner.build_matrix(), components.ALL, production=True)
     took = 0.0
     while batch := [node for _, node in zip(range(1024), fleet, strict=False)]:
         began = time.process_time()  # inventories are made outside of what is measured

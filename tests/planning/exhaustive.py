@@ -31,6 +31,7 @@ class Way:
     needs: tuple[str, int] | None = None
     downgrade: bool = False
     one_way: bool = False
+    seconds: int = 60
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Case:
-    """`push_is_outage` names kinds whose push alone is an outage; pushes last 60 seconds."""
+    """`push_is_outage` names kinds whose push alone is an outage."""
 
     start: dict[str, int]
     staged: dict[str, tuple[int, str]]
@@ -89,23 +90,25 @@ def pushes(case: Case, running: dict[str, int]) -> Iterator[Way]:
             if any(o.one_way and o.kind == way.kind and here >= o.to > to for o in case.ways):
                 continue
             if to == way.to:
-                source: Way | None = way
-            else:  # a stop on the way is installed as the edge that ends there says
-                ending = (o for o in case.ways if o.kind == way.kind and o.to == to)
-                source = next(ending, None)
-            yield Way(
-                way.kind,
-                here,
-                to,
-                (source or way).resets_by,
-                brings=source.brings if source else None,
-                needs=source.needs if source else None,
-            )
+                sources: list[Way | None] = [way]
+            else:  # a stop on the way is installed as any edge that ends there says
+                sources = [o for o in case.ways if o.kind == way.kind and o.to == to]
+            for source in sources or [None]:
+                yield Way(
+                    way.kind,
+                    here,
+                    to,
+                    (source or way).resets_by,
+                    brings=source.brings if source else None,
+                    needs=way.needs if to == way.to else None,
+                    seconds=(source or way).seconds,
+                )
 
 
 def collides(kind: str, push: Way, waiting: dict[str, Waiting]) -> bool:
-    if push.brings and push.brings[0] in waiting and push.brings[0] != kind:
-        return waiting[push.brings[0]][0] != push.brings[1]
+    brought = waiting.get(push.brings[0]) if push.brings and push.brings[0] != kind else None
+    if push.brings and brought and brought[0] != push.brings[1]:
+        return True
     return any(
         w[2] is not None and w[2][0] == kind and k != kind and w[2][1] != push.to
         for k, w in waiting.items()
@@ -136,7 +139,15 @@ def initial(case: Case) -> tuple[dict[str, int], dict[str, Waiting]]:
 
 
 def cheapest(case: Case) -> tuple[int, int, int] | None:
-    """(outages, resets, seconds) of the cheapest way, or None after trying everything."""
+    """(outages, resets, seconds) of the cheapest way, or None after trying everything.
+
+    A reset is only used while something waits for exactly it, unless nothing else helps.
+    """
+    return search(case, covering=False) or search(case, covering=True)
+
+
+def search(case: Case, *, covering: bool) -> tuple[int, int, int] | None:
+    """The cheapest way; with `covering`, by any reset that activates something."""
     first, found = initial(case)
     begin: State = (tuple(sorted(first.items())), tuple(sorted(found.items())))
     best = {begin: (0, 0, 0)}
@@ -149,7 +160,9 @@ def cheapest(case: Case) -> tuple[int, int, int] | None:
         running, waiting = dict(state[0]), dict(state[1])
         if ended(case, running, waiting):
             return cost
-        for step, after_running, after_waiting in moves(case, running, waiting, found):
+        for step, after_running, after_waiting in moves(
+            case, running, waiting, found, covering=covering
+        ):
             after: State = (
                 tuple(sorted(after_running.items())),
                 tuple(sorted(after_waiting.items())),
@@ -163,7 +176,12 @@ def cheapest(case: Case) -> tuple[int, int, int] | None:
 
 
 def moves(
-    case: Case, running: dict[str, int], waiting: dict[str, Waiting], found: dict[str, Waiting]
+    case: Case,
+    running: dict[str, int],
+    waiting: dict[str, Waiting],
+    found: dict[str, Waiting],
+    *,
+    covering: bool,
 ) -> Iterator[tuple[tuple[int, int, int], dict[str, int], dict[str, Waiting]]]:
     """Everything that may be done next: ((outages, resets, seconds), running, waiting)."""
     for push in pushes(case, running):
@@ -174,7 +192,7 @@ def moves(
             continue
         if collides(push.kind, push, waiting):
             continue
-        cost = (int(push.kind in case.push_is_outage), 0, 60)
+        cost = (int(push.kind in case.push_is_outage), 0, push.seconds)
         if push.resets_by == "none":
             after = run(running, {push.kind: (push.to, push.brings)})
             if broken(case, after) <= broken(case, running):
@@ -182,7 +200,9 @@ def moves(
                 yield cost, after, settle(after, left)
         else:
             yield cost, running, waiting | {push.kind: (push.to, push.resets_by, push.brings)}
-    for reset in {w[1] for w in waiting.values()}:
+    waits = {w[1] for w in waiting.values()}
+    resets = {r for r, under in COVERS.items() if under & waits} if covering else waits
+    for reset in sorted(resets):
         covered = {k: (w[0], w[2]) for k, w in waiting.items() if w[1] in COVERS[reset]}
         after = run(running, covered)
         if broken(case, after) <= broken(case, running):

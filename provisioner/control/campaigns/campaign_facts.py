@@ -6,6 +6,7 @@ shrinks. What a turn reads is the nodes' rows only.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence, Set
 from functools import lru_cache
 
@@ -143,8 +144,8 @@ class Survey:
             if node.id not in selected:
                 continue
             inventory = await self._store.inventory(node.id)
-            found[node.id] = self._planned(
-                node, inventory, pinned, release, cache, _around(node, below), ahead
+            found[node.id] = await asyncio.to_thread(
+                self._planned, node, inventory, pinned, release, cache, _around(node, below), ahead
             )
         return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from provisioner import components
 from provisioner.control.context import Context
 from provisioner.control.fabric.cohorts import Cohorts
@@ -24,7 +26,7 @@ from provisioner.planning.erasure.drives import find_strange_drives, list_erased
 from provisioner.planning.lifecycle.admission import find_busy_neighbours
 from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.path.history import build_history
-from provisioner.planning.path.planner import plan
+from provisioner.planning.path.planner import PlanCache, PlanningNode
 from provisioner.planning.release import handover
 from provisioner.planning.release.entitlement import (
     find_foreign_service,
@@ -61,6 +63,8 @@ class Observer:
         self._erasure = erasure.policy_of(context.settings)
         self.cohorts = Cohorts(context.store, context.clock)
         self._fabric = FabricStanding(context)
+        leave = frozenset(context.settings.switch_methods_allowed)
+        self._plans = PlanCache(matrix, components.ALL, context.settings.production, leave)
         self.matrix_digest = matrix.digest()
 
     async def observe(self, node: Node, operation: str) -> View:
@@ -349,7 +353,8 @@ class Observer:
     async def _system_first(
         self, node: Node, inventory: Inventory, operation: str, *, running: bool
     ) -> Plan | None:
-        return deployment.system_first(
+        return await asyncio.to_thread(
+            deployment.system_first,
             inventory,
             self._matrix,
             node.release,
@@ -366,16 +371,7 @@ class Observer:
         past = build_history(await self._store.entries(node.id), operation)
         around = await neighbours(self._store, node)
         with self._telemetry.plan() as made:
-            found = plan(
-                inventory,
-                self._matrix,
-                node.release,
-                node.profile,
-                kinds=components.ALL,
-                history=past,
-                neighbours=around,
-                production=self._settings.production,
-                leave=frozenset(self._settings.switch_methods_allowed),
-            )
+            posed = PlanningNode(inventory, node.release, node.profile, past, around)
+            found = await asyncio.to_thread(self._plans.plan, posed)
             made.append(found)
         return found

@@ -51,6 +51,12 @@ def parse_terms(text: str) -> tuple[Term, ...]:
     return tuple(out)
 
 
+def list_kinds(side: Mapping[str, str]) -> set[str]:
+    """Return the component kinds that a set of conditions reads, also as `=kind`."""
+    operands = (term for text in side.values() for term in parse_terms(text))
+    return set(side) | {operand for operator, operand in operands if operator == "="}
+
+
 def satisfies_term(grammar: str, version: str, term: Term) -> bool | None:
     """Return whether one version satisfies one term; None if the two cannot be compared."""
     operator, operand = term

@@ -7,6 +7,7 @@ counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from provisioner.model.inventory import Activation
@@ -15,19 +16,25 @@ from provisioner.planning.path.tracks import Problem, Running, Staged, Waiting
 
 
 class RemainingCost(NamedTuple):
-    """The least that one track still needs to reach its pin."""
+    """The least that one track still needs to reach its pin.
+
+    Each number of resets counts those of one activation and those that cover it, so that the needs
+    of two tracks can be compared: whoever needs two cold boots may share them with warm reboots.
+    """
 
     push_outages: int = 0
     push_s: int = 0
-    outage_resets: int = 0
-    quiet_resets: int = 0  # resets that are no outage: of a BMC
+    ac_cycles: int = 0
+    cold_boots: int = 0  # or AC cycles
+    warm_reboots: int = 0  # or what covers them
+    nic_resets: int = 0  # or what covers them
+    bmc_resets: int = 0  # or AC cycles
+    image_reboots: int = 0
+    outages: int = 0  # resets that are outages
     resets: int = 0
-    outage_reset_s: int = 0
-    quiet_reset_s: int = 0
-    reset_s: int = 0
 
 
-_NOTHING = RemainingCost()
+NOTHING = RemainingCost()
 
 
 class Distances:
@@ -36,6 +43,7 @@ class Distances:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         met, carried = self._find_reachable_versions()
+        self.reachable = tuple(tuple(versions) for versions in met)  # by track, without rules
         self._free = [i in carried or t.goal is None for i, t in enumerate(problem.tracks)]
         self._table: list[dict[str, RemainingCost]] = []
         self._known: dict[tuple[int, str, Staged | None], RemainingCost | None] = {}
@@ -44,6 +52,7 @@ class Distances:
             table, uses_ac = self._build_table(index, met[index])
             self._table.append(table)
             heavy = heavy or uses_ac
+        self.heavy = heavy
         self._apart = not heavy  # only an AC cycle covers both a BMC's reset and the host's
 
     def can_reach_pin(self, index: int) -> bool:
@@ -56,27 +65,25 @@ class Distances:
 
         Returns None if no path leads to the goal.
         """
-        outages = push_s = 0
-        most = [0] * 6
+        bound = self.bound_remaining(running, waiting)
+        return None if bound is None else total_of(bound, apart=self._apart)
+
+    def bound_remaining(self, running: Running, waiting: Waiting) -> RemainingCost | None:
+        """Return the least that all tracks together still need, or None if there is no path."""
+        bound = NOTHING
         for index, version in enumerate(running):
             one = self._remaining_of(index, version, waiting[index])
             if one is None:
                 return None
-            if one is _NOTHING:
-                continue
-            outages += one.push_outages
-            push_s += one.push_s
-            most = list(map(max, most, one[2:]))
-        outage, quiet, resets, outage_s, quiet_s, reset_s = most
-        if self._apart:
-            resets, reset_s = max(resets, outage + quiet), max(reset_s, outage_s + quiet_s)
-        return (outages + outage, resets, push_s + reset_s)
+            if one is not NOTHING:
+                bound = join_bounds(bound, one)
+        return bound
 
     def _remaining_of(
         self, index: int, version: str, waiting: Staged | None
     ) -> RemainingCost | None:
         if self._free[index]:
-            return _NOTHING
+            return NOTHING
         key = (index, version, waiting)
         if key not in self._known:
             self._known[key] = self._compute_remaining(index, version, waiting)
@@ -153,26 +160,85 @@ class Distances:
                 )
                 uses_ac = uses_ac or hop.activation is Activation.AC_CYCLE
                 edges.append((version, hop.to, cost))
-        table = {v: _NOTHING for v in versions if problem.is_at_goal(index, v)}
+        table = {v: NOTHING for v in versions if problem.is_at_goal(index, v)}
         for _ in versions:  # a shortest path has no more hops than there are versions
             before = dict(table)
             for start, target, cost in edges:
                 if target in table:
                     least = _least(_plus(table[target], cost), table.get(start))
                     assert least is not None
-                    table[start] = _NOTHING if least == _NOTHING else least
+                    table[start] = NOTHING if least == NOTHING else least
             if table == before:
                 break
         return table, uses_ac
 
 
+def join_bounds(a: RemainingCost, b: RemainingCost) -> RemainingCost:
+    """Return the bound of two parts that share their resets but not their pushes."""
+    if a is NOTHING:
+        return b
+    return RemainingCost(a[0] + b[0], a[1] + b[1], *map(max, a[2:], b[2:]))
+
+
+def least_of(bounds: Iterable[RemainingCost]) -> RemainingCost:
+    """Return the bound of a choice among several ways: the least of each number."""
+    return RemainingCost(*map(min, zip(*bounds, strict=True)))
+
+
+def total_of(bound: RemainingCost, *, apart: bool) -> tuple[int, int, int]:
+    """Return a bound as (outages, resets, seconds).
+
+    `apart` states that no reset covers both a BMC's reset and one of the host. The seconds are the
+    least for this number of outages; any plan with more outages costs more anyway.
+    """
+    cold, warm, nic = bound.cold_boots, bound.warm_reboots, bound.nic_resets
+    outages = max(bound.outages, bound.image_reboots + max(cold, warm, nic))
+    # the fewest cold boots and AC cycles, each of which may cover both others at once
+    full = max(cold, warm + nic - (outages - bound.image_reboots))
+    seconds = (
+        bound.ac_cycles * _AC_S
+        + (full - bound.ac_cycles) * _COLD_S
+        + max(warm - full, 0) * _WARM_S
+        + max(nic - full, 0) * _NIC_S
+        + max(bound.bmc_resets - bound.ac_cycles, 0) * _BMC_S
+        + bound.image_reboots * _IMAGE_S
+    )
+    quiet = bound.bmc_resets
+    resets = outages + quiet if apart else max(bound.resets, outages, quiet)
+    return (bound.push_outages + outages, resets, bound.push_s + seconds)
+
+
 def _reset(activation: Activation) -> RemainingCost:
-    if activation in act.AT_ONCE:
-        return _NOTHING
-    seconds = act.estimate_duration_s(activation)
-    if act.is_outage(act.get_disruption(activation)):
-        return RemainingCost(outage_resets=1, resets=1, outage_reset_s=seconds, reset_s=seconds)
-    return RemainingCost(quiet_resets=1, resets=1, quiet_reset_s=seconds, reset_s=seconds)
+    return _RESETS.get(activation, NOTHING)
+
+
+_AC_S, _COLD_S, _WARM_S, _NIC_S, _BMC_S, _IMAGE_S = (
+    act.estimate_duration_s(activation)
+    for activation in (
+        Activation.AC_CYCLE,
+        Activation.COLD_BOOT,
+        Activation.WARM_REBOOT,
+        Activation.NIC_RESET,
+        Activation.BMC_RESET,
+        Activation.IMAGE_REBOOT,
+    )
+)
+_COUNTED = {
+    "ac_cycles": Activation.AC_CYCLE,
+    "cold_boots": Activation.COLD_BOOT,
+    "warm_reboots": Activation.WARM_REBOOT,
+    "nic_resets": Activation.NIC_RESET,
+    "bmc_resets": Activation.BMC_RESET,
+    "image_reboots": Activation.IMAGE_REBOOT,
+}
+_RESETS = {
+    reset: RemainingCost(
+        outages=int(act.is_outage(act.get_disruption(reset))),
+        resets=1,
+        **{name: int(act.covers_activation(reset, counted)) for name, counted in _COUNTED.items()},
+    )
+    for reset in act.RESETS
+}
 
 
 def _plus(a: RemainingCost, b: RemainingCost) -> RemainingCost:

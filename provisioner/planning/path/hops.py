@@ -135,22 +135,35 @@ class Moves:
             if version in starts or (ANY in starts and version not in stops):
                 nexts.append(stops[0])
             for to in nexts:
-                hop = self._hop(kind, version, to, edge)
-                key = (hop.to, hop.activation, hop.requires, hop.carries)
-                if key not in hops or len(hop.objections) < len(hops[key].objections):
-                    hops[key] = hop
-        return tuple(sorted(hops.values(), key=lambda h: (h.to, h.activation, h.requires)))
+                for hop in self._list_variants(kind, version, to, edge):
+                    key = (hop.to, hop.activation, hop.requires, hop.carries)
+                    if key not in hops or _rank(hop) < _rank(hops[key]):
+                        hops[key] = hop
+        return tuple(
+            sorted(hops.values(), key=lambda h: (h.to, h.activation, h.requires, h.carries))
+        )
 
-    def _hop(self, kind: str, start: str, to: str, edge: Edge) -> Hop:
+    def _list_variants(self, kind: str, start: str, to: str, edge: Edge) -> list[Hop]:
+        """Return every way to take one hop of an edge.
+
+        The last hop is the edge's own. A stop on the way is installed as any edge that ends there
+        installs it; the conditions of that other edge are about its own starts, not about this way.
+        """
+        if to == self.normalize_version(kind, edge.to):
+            return [self._hop(kind, start, to, edge, edge)]
+        ending: list[Edge | None] = [
+            e for e in self.matrix.edges.get(kind, ()) if self.normalize_version(kind, e.to) == to
+        ]
+        return [self._hop(kind, start, to, edge, own) for own in ending or [None]]
+
+    def _hop(self, kind: str, start: str, to: str, edge: Edge, own: Edge | None) -> Hop:
         final = self.normalize_version(kind, edge.to)
-        own = edge if to == final else self._edge_into(kind, to)
         pin = self.pins.get(kind)
         artifact, sha256 = (own.artifact, own.sha256) if own else ("", "")
         if not artifact and pin and pin.known and self.normalize_version(kind, pin.version) == to:
             artifact, sha256 = pin.artifact, pin.sha256
         declared = self.kinds[kind]
         source = own or edge
-        method = source.method or declared.method
         carries = {k: self.normalize_version(k, v) for k, v in (own.carries if own else {}).items()}
         hop = Hop(
             kind=kind,
@@ -159,8 +172,8 @@ class Moves:
             final=final,
             activation=source.activates_by,
             carries=tuple(sorted((self.get_contents(kind, to) | carries).items())),
-            requires=tuple(sorted((own.requires if own else {}).items())),
-            method=method,
+            requires=tuple(sorted(edge.requires.items())) if own is edge else (),
+            method=source.method or declared.method,
             artifact=artifact,
             sha256=sha256,
             downgrade=edge.downgrade,
@@ -170,10 +183,6 @@ class Moves:
             objections=(),
         )
         return replace(hop, objections=self._objections(hop, edge))
-
-    def _edge_into(self, kind: str, to: str) -> Edge | None:
-        edges = self.matrix.edges.get(kind, ())
-        return next((e for e in edges if self.normalize_version(kind, e.to) == to), None)
 
     def _objections(self, hop: Hop, edge: Edge) -> tuple[Reason, ...]:
         order = versions.compare(self.grammars[hop.kind], hop.start, hop.to)
@@ -198,3 +207,8 @@ class Moves:
             )
             if holds
         )
+
+
+def _rank(hop: Hop) -> tuple[int, int]:
+    """Return the order of preference of hops with equal consequences: the least comes first."""
+    return (len(hop.objections), hop.duration_s)

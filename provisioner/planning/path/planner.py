@@ -1,6 +1,7 @@
 """The planner: from an inventory and a target release to ordered steps, or to blockers.
 
-Pure: the same input gives the same plan. `search` states the invariants that hold on the way. The
+Pure: the same input gives the same plan. `joining` states the order of costs, and `search` the
+invariants that hold on the way. The
 executor carries out the first step only; then the node is observed and planned again.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from threading import Lock
 
 from provisioner import components
 from provisioner.components import ComponentKind
@@ -17,12 +19,14 @@ from provisioner.model.matrix import Matrix, Pin, Release
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, Plan
 from provisioner.planning.path import refusals
+from provisioner.planning.path.distances import Distances
 from provisioner.planning.path.hops import Moves
 from provisioner.planning.path.problem import build_problem, relevant_kinds
-from provisioner.planning.path.search import search
+from provisioner.planning.path.solving import Shapes, solve
 from provisioner.planning.path.steps import build_steps
 
 _NO_HISTORY = History()
+PLANS_MAX = 20_000  # some 100 MB; a fleet of 65,536 nodes has some thousand distinct situations
 
 # the fields of a component that a plan depends on; read for every component of a fleet
 _FACTS = attrgetter("kind", "slot", "version", "staged", "pending", "updateable", "bmc", "source")
@@ -47,6 +51,7 @@ class _Target:
     release: Release
     relevant: frozenset[str]
     unknown: tuple[Blocker, ...]
+    shapes: Shapes = field(default_factory=Shapes)
 
 
 @dataclass(slots=True)
@@ -64,9 +69,14 @@ class PlanCache:
     searches: int = 0  # plans that were not in the cache
     _targets: dict[tuple[str, str], _Target] = field(default_factory=dict)
     _plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)  # callers plan in threads, beside the event loop
 
     def plan(self, node: PlanningNode) -> Plan:
         """Return the plan of one node, from the cache if an equal situation was planned before."""
+        with self._lock:
+            return self._plan(node)
+
+    def _plan(self, node: PlanningNode) -> Plan:
         inventory = node.inventory
         release = self.matrix.releases.get(node.release)
         if release is None or node.profile not in release.profiles:
@@ -81,6 +91,8 @@ class PlanCache:
         stored_plan = self._plans.get(key)
         if stored_plan is None:
             self.searches += 1
+            if len(self._plans) >= PLANS_MAX:
+                self._plans.clear()
             stored_plan = self._plans[key] = _compute_plan(node, target)
         named = tuple(_name_neighbours(b, node.neighbours) for b in stored_plan.blockers)
         return stored_plan.model_copy(update={"node": inventory.node, "blockers": named})
@@ -136,13 +148,13 @@ def _compute_plan(node: PlanningNode, target: _Target) -> Plan:
         inventory, target.moves, target.release, target.relevant, node.history, node.neighbours
     )
     blockers = (*target.unknown, *unseen, *refusals.explain_failed_activations(problem))
+    distances = Distances(problem)
     reported_subjects = {b.subject for b in blockers}
-    blockers += tuple(
-        b for b in refusals.explain_unreachable_pins(problem) if b.subject not in reported_subjects
-    )
+    unreachable = refusals.explain_unreachable_pins(problem, distances)
+    blockers += tuple(b for b in unreachable if b.subject not in reported_subjects)
     if blockers:
         return blank.model_copy(update={"blockers": blockers})
-    result = search(problem)
+    result = solve(problem, distances, target.shapes)
     if result.moves is None:
         return blank.model_copy(
             update={"blockers": refusals.explain_failed_search(problem, result, node.release)}

@@ -27,19 +27,14 @@ def relevant_kinds(moves: Moves, release: Release) -> frozenset[str]:
     out = set(moves.pins)
     for rule in release.requires:
         for side in (rule.when, rule.needs):
-            out |= _kinds_in(side)
+            out |= conditions.list_kinds(side)
     for kind in moves.pins:
         for edge in moves.matrix.edges.get(kind, ()):
-            out |= _kinds_in(edge.requires) | edge.carries.keys()
+            out |= conditions.list_kinds(edge.requires) | edge.carries.keys()
     for kind in tuple(out):
         for contents in moves.matrix.bundles.get(kind, {}).values():
             out |= contents.keys()
     return frozenset(out)
-
-
-def _kinds_in(side: Mapping[str, str]) -> set[str]:
-    operands = (term for text in side.values() for term in conditions.parse_terms(text))
-    return set(side) | {operand for operator, operand in operands if operator == "="}
 
 
 def build_problem(

@@ -10,7 +10,7 @@ from provisioner.model import versions
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.path.distances import Distances
 from provisioner.planning.path.hops import Hop
-from provisioner.planning.path.search import EXPANSIONS_MAX, SearchResult
+from provisioner.planning.path.search import SearchResult
 from provisioner.planning.path.tracks import Problem, Track
 
 _WHAT: dict[Reason, tuple[str, str]] = {
@@ -49,12 +49,11 @@ _WHAT: dict[Reason, tuple[str, str]] = {
 }
 
 
-def explain_unreachable_pins(problem: Problem) -> tuple[Blocker, ...]:
+def explain_unreachable_pins(problem: Problem, distances: Distances) -> tuple[Blocker, ...]:
     """Return blockers for the components that cannot reach their pin even without any rules.
 
     If such a component is carried by another one that is blocked too, only the carrier is reported.
     """
-    distances = Distances(problem)
     stuck = [
         track
         for index, track in enumerate(problem.tracks)
@@ -79,18 +78,11 @@ def explain_failed_search(
     problem: Problem, result: SearchResult, release: str
 ) -> tuple[Blocker, ...]:
     """Return why the search found no plan although each component has a path of its own."""
-    if result.limited:
-        return (
-            Blocker(
-                reason=Reason.SEARCH_LIMIT,
-                subject=release,
-                detail=f"no answer within {EXPANSIONS_MAX} states",
-                unblock="Simplify the matrix: fewer parallel edges or rules for these components.",
-            ),
-        )
     blockers = (*_explain_rules(problem, result), *_explain_pushes(problem, result))
     if blockers:
         return blockers
+    if result.exhausted:
+        return (_refuse_unfinished(release),)
     return tuple(
         Blocker(
             reason=Reason.NO_PATH,
@@ -100,8 +92,17 @@ def explain_failed_search(
             unblock=f"Add an edge for {track.kind} to the matrix, or correct its pin.",
         )
         for index, track in enumerate(problem.tracks)
-        if track.goal is not None and index not in result.reached
+        if track.goal is not None and index not in result.hindrances.reached
     ) or (_refuse_combination(release),)
+
+
+def _refuse_unfinished(release: str) -> Blocker:
+    return Blocker(
+        reason=Reason.CONSTRAINT,
+        subject=release,
+        detail="no order of updates was met that keeps every rule, and not all orders were tried",
+        unblock="Bring some of the components to their pins by hand, or split the rules.",
+    )
 
 
 def _refuse_combination(release: str) -> Blocker:
@@ -116,9 +117,9 @@ def _refuse_combination(release: str) -> Blocker:
 def _explain_rules(problem: Problem, result: SearchResult) -> Iterable[Blocker]:
     """Return the rules that the pins themselves break; if there are none, those met on the way."""
     pinned = _assume_pins(problem)
-    names = problem.find_broken_rules(pinned) or result.broken
-    for rule in problem.rules:
-        if rule.name not in names:
+    numbers = problem.find_broken_rules(pinned) or result.hindrances.rules
+    for number, rule in enumerate(problem.rules):
+        if number not in numbers:
             continue
         needs = " and ".join(f"{kind} {text}" for kind, text in sorted(rule.needs.items()))
         running = _describe_running(problem, rule.needs)
@@ -131,9 +132,9 @@ def _explain_rules(problem: Problem, result: SearchResult) -> Iterable[Blocker]:
 
 
 def _explain_pushes(problem: Problem, result: SearchResult) -> Iterable[Blocker]:
-    for index, to, kind, text in sorted(result.hindered):
+    for index, to, kind, text in sorted(result.hindrances.conditions):
         track = problem.tracks[index]
-        if index in result.reached:
+        if index in result.hindrances.reached:
             continue
         yield Blocker(
             reason=Reason.CONSTRAINT,

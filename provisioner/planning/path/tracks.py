@@ -67,9 +67,10 @@ class Problem:
     rules: tuple[Requirement, ...]
     neighbours: Mapping[str, tuple[str, ...]]  # kind -> versions at the other ends of the cables
     by_kind: dict[str, tuple[int, ...]] = field(init=False)
-    _targets: dict[tuple[int, str], tuple[int, ...]] = field(init=False, default_factory=dict)
+    _targets: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
+    at_end_only: frozenset[int] = frozenset()  # positions of rules that need not hold on the way
     _derived: dict[Running, Running] = field(init=False, default_factory=dict)
-    _broken: dict[Running, frozenset[str]] = field(init=False, default_factory=dict)
+    _broken: dict[Running, frozenset[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         kinds: dict[str, list[int]] = {}
@@ -157,17 +158,47 @@ class Problem:
 
         return versions_of
 
-    def find_broken_rules(self, running: Running) -> frozenset[str]:
-        """Return the names of the rules that do not hold.
+    def find_broken_rules(self, running: Running) -> frozenset[int]:
+        """Return the positions in `rules` of the rules that do not hold.
 
-        A rule that cannot be evaluated is broken.
+        A rule that cannot be evaluated is broken. Two rules of one name are two rules.
         """
         if running not in self._broken:
             view = self.build_view(running)
             self._broken[running] = frozenset(
-                r.name for r in self.rules if self._is_broken(r, view)
+                number for number, r in enumerate(self.rules) if self._is_broken(r, view)
             )
         return self._broken[running]
+
+    def take_part(
+        self,
+        indexes: Sequence[int],
+        rules: Sequence[int],
+        outside: Mapping[str, tuple[str, ...]],
+        at_end_only: frozenset[int] = frozenset(),
+    ) -> Problem:
+        """Return the problem of some tracks and rules alone.
+
+        `outside` are versions of kinds that the part only reads. The part must contain every track
+        that one of its tracks carries, and all parts of its derived tracks.
+        """
+        position = {index: number for number, index in enumerate(indexes)}
+        kinds = {self.tracks[index].kind for index in indexes}
+        targets = {
+            (position[index], kind): tuple(
+                position[t] for t in self.find_targets(index, kind) if t in position
+            )
+            for index in indexes
+            for kind in kinds
+        }
+        return Problem(
+            tuple(self.tracks[i] for i in indexes),
+            self.moves,
+            tuple(self.rules[number] for number in rules),
+            {**self.neighbours, **outside},
+            targets,
+            frozenset(n for n, number in enumerate(rules) if number in at_end_only),
+        )
 
     def _is_broken(self, rule: Requirement, view: conditions.Running) -> bool:
         grammars = self.moves.grammars

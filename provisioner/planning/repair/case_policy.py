@@ -51,7 +51,6 @@ _OF_THE_MATRIX = frozenset(
         Reason.MISSING_DIGEST,
         Reason.MISSING_EVIDENCE,
         Reason.METHOD_FORBIDDEN,
-        Reason.SEARCH_LIMIT,
         Reason.DIGEST_MISMATCH,
     }
 )

@@ -1,4 +1,4 @@
-"""The only check of a switch itself: the switch reports good health (NVUE /system/health)."""
+"""The only check of a switch itself: its own health report says OK."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from provisioner.checks.readers.tool_output import parse_json, read_output, requ
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.node import NodeKind
 
-HEALTH = Command(name="system_health", line="/nvue_v1/system/health?rev=operational", limit_s=30.0)
+HEALTH = Command(name="system_health", line="health report of the switch", limit_s=30.0)
 
 
 def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Iterator[Finding]:

@@ -62,8 +62,8 @@ from provisioner.ports import (
     HostShell,
     PlaybookRunner,
     Store,
+    Switches,
     SwitchPasswords,
-    SwitchTransport,
 )
 from provisioner.ports.campaigns import CampaignBook
 from provisioner.ports.cases import CaseBook
@@ -90,7 +90,7 @@ class Parts:
     clock: Clock
     settings: Settings
     transport: BmcTransport
-    switches: SwitchTransport
+    switches: Switches
     runner: PlaybookRunner
     shell: HostShell
     agents: Agents

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.nvue import NvueTransport
 from provisioner.adapters.ufm import UfmAddress, UfmIsolation, UfmTransport
 from provisioner.control.fabric.isolating import Fabrics
@@ -54,7 +55,9 @@ async def open_keeper(
     Leaves that run SONiC are the daemon's: it has the key that they are logged in to by.
     """
     switches = NvueTransport(ca_file=access.ca_file)
-    reach = Reach(RedfishTransport(), switches, credentials)  # it is asked for switches only
+    reach = Reach(
+        RedfishTransport(), make_switches(switches), credentials
+    )  # it is asked for switches only
     vrfs = VrfIsolation(store, access.plan, reach, clock, access.settings)
     sessions = TenantSessions(store, reach, clock, access.settings)
     async with open_fabrics(access) as fabrics:

@@ -20,6 +20,7 @@ from typing import Any
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner, SimulatedShell
+from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.nvue import NvueTransport
 from provisioner.daemon.agents import simulated
 from provisioner.daemon.artifacts import serve_artifacts
@@ -199,7 +200,7 @@ async def drive(
                 clock=clock,
                 settings=settings,
                 transport=transport,
-                switches=switches,
+                switches=make_switches(switches),
                 runner=site,
                 shell=SimulatedShell(site),
                 agents=simulated(site, data.store, data.vault, clock, settings),

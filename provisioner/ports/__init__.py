@@ -39,6 +39,7 @@ from provisioner.ports.storage import (
     Credentials,
     Store,
 )
+from provisioner.ports.switch import Switch, Switches, SwitchFacts, SwitchPasswords, SwitchRefused
 from provisioner.ports.wire import (
     BmcAddress,
     BmcTransport,
@@ -47,7 +48,6 @@ from provisioner.ports.wire import (
     Reply,
     Secret,
     SwitchAddress,
-    SwitchPasswords,
     SwitchTransport,
     Upload,
 )
@@ -94,9 +94,13 @@ __all__ = [
     "StaleWrite",
     "Store",
     "StoreFailed",
+    "Switch",
     "SwitchAddress",
+    "SwitchFacts",
     "SwitchPasswords",
+    "SwitchRefused",
     "SwitchTransport",
+    "Switches",
     "TooLarge",
     "Unreachable",
     "Upload",

@@ -131,32 +131,24 @@ class BmcTransport(Protocol):
 
 @dataclass(frozen=True)
 class SwitchAddress:
-    """Management address of a switch's API, "https://10.0.0.1:8765"."""
+    """Management address of a switch, "https://10.0.0.1:8765", with its operating system.
+
+    `system`: "" where none was recorded; then the address' scheme decides.
+    """
 
     url: str
     username: str = ""
     secret: Secret | None = None
     pin: str = ""
+    system: str = ""
 
 
 class SwitchTransport(Protocol):
-    """Requests to a switch's REST API (NVUE). Raises `PortError` subclasses only."""
+    """Requests to a switch's REST API over HTTPS. Raises `PortError` subclasses only."""
 
     async def request(self, switch: SwitchAddress, call: Call) -> Reply: ...
 
     async def close(self) -> None: ...
-
-
-class SwitchPasswords(Protocol):
-    """Changes the factory password of a switch, whose API does nothing before that."""
-
-    async def change(
-        self, switch: str, address: str, username: str, old: Secret, new: Secret
-    ) -> None:
-        """Change the password at `address`, a host name or number. Raises `PortError` subclasses
-        only.
-        """
-        ...
 
 
 class Clock(Protocol):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
+from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.observe.intake import Secrets, find, take_in
@@ -180,7 +181,7 @@ class Twin:
                 clock=self.clock,
                 settings=self.settings,
                 transport=self.transport,
-                switches=self.switches,
+                switches=make_switches(self.switches),
                 runner=MemoryRunner(self.site),
                 shell=MemoryShell(self.site),
                 agents=simulated_agents(

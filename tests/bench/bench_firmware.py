@@ -28,6 +28,7 @@ import this_machine
 import uvloop
 
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import open_data
 from provisioner.execution.actions.hold import Hold
@@ -165,7 +166,7 @@ async def measure(served: Served, folder: Path) -> dict[str, Any]:
             clock=clock,
             settings=Settings(),
             transport=transport,
-            switches=MemorySwitches(served.site, Wire(None, 0.0)),
+            switches=make_switches(MemorySwitches(served.site, Wire(None, 0.0))),
             runner=MemoryRunner(served.site),
             shell=MemoryShell(served.site),
             agents=None,  # type: ignore[arg-type]  # no ramdisk is booted

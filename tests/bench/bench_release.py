@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 
 from virtual_time import VirtualClock, run
 
+from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.release_sequence import Releases
@@ -85,7 +86,7 @@ class Fleet:
         for place in list_places(nodes):
             self.hosts[place.node] = tuple(self._port(place, rail) for rail in range(RAILS))
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
-        reach = Reach(None, self, self)  # type: ignore[arg-type]
+        reach = Reach(None, make_switches(self), self)  # type: ignore[arg-type]
         effects = Effects(
             clock=self.clock,
             # what is judged again after ten seconds, and packets, cost each node the same at once

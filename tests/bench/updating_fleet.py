@@ -14,6 +14,7 @@ import bench_firmware as firmware
 from sqlalchemy import Connection, insert, select
 
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Parts
 from provisioner.daemon.data import Data
 from provisioner.execution.artifacts.artifacts import Artifacts
@@ -187,7 +188,7 @@ def parts_of(data: Data, site: Site, bmc: SharedBmc, folder: Path, count: int) -
         clock=WallClock(),
         settings=Settings(operations_max=count),
         transport=bmc,
-        switches=MemorySwitches(site, AtOnce()),
+        switches=make_switches(MemorySwitches(site, AtOnce())),
         runner=MemoryRunner(site),
         shell=MemoryShell(site),
         agents=None,  # type: ignore[arg-type]  # no ramdisk is booted

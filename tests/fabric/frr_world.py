@@ -16,6 +16,7 @@ from frr_boxes import Box
 from frr_nvue import PASSWORD, USER
 from frr_site import BMC, LEAF_OOB, NODES, PLAN, STORAGE_HOST, FrrSite
 
+from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.nvue import NvueTransport
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
@@ -122,7 +123,7 @@ class World:
         self.transport = NvueTransport()
         logins: Any = Logins()
         bmcs: Any = None
-        self.reach = Reach(bmcs, self.transport, logins)
+        self.reach = Reach(bmcs, make_switches(self.transport), logins)
         nobody: Any = None  # asked for nothing here
         parts: Any = StoredParts(store)
         self.effects = Effects(

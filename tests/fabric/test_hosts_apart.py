@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from release_rig import CANARY, LEAF, NODE, Bench, play, trees
 
+from provisioner.adapters.switches.cumulus.filter_words import NAME
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.release_sequence import ReleaseOutcome
 from provisioner.model.release import GateCheck, RowVerdict
-from provisioner.switches.cumulus_filter import NAME
 
 FEW = frozenset({0, 3, 7})  # of the in-band network, with the planted faults, and the last
 ON = {"lookup_networks": ("10.64.0.0/16",), "lookup_reached": ("10.64.0.2/32",)}

@@ -12,6 +12,8 @@ import feeding
 from feeding import Parser
 from pydantic import ValidationError
 
+from provisioner.adapters.switches.cumulus import state_words as cumulus_state
+from provisioner.adapters.switches.sonic.config_words import Configuration
 from provisioner.api.problem import Refused
 from provisioner.checks.check import CheckContext, Unreadable
 from provisioner.checks.fabric import fabric_workloads
@@ -23,8 +25,6 @@ from provisioner.model.input_error import InputError
 from provisioner.planning.certification.attestation import NotAnAttestation
 from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.ports import PortError, TooLarge
-from provisioner.switches import cumulus_state
-from provisioner.switches.cumulus_filter import filter_tree
 
 _PORT = RailPort(rail=3, device="mlx5_3", address="172.0.0.0", gpu=3)
 _ENDS = tuple(Member(node=n, address="10.0.0.1", rails=(_PORT,)) for n in ("a", "b"))
@@ -80,7 +80,6 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.readers.sysfs", _CHECKS, "parse_files", {}),
     ("checks.xid.xid_events", _CHECKS, "find_events", {}),
     ("checks.readers.log_lines", _CHECKS, "parse_log_line", {}),
-    ("control.watch.leaf_counts", (), "changes_of", {}),
     ("ports.reply_words", (), "plain_text status_words", {}),
     ("execution.observe.cable_ends", (), "read", {}),
     ("execution.validate.fabric_outputs", (), "sections", {}),
@@ -156,7 +155,6 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         "select",
         {**_FILE, "nodes": feeding.NODES},
     ),
-    ("planning.tenancy.tenant_sessions", (), "read_targets read_states", {}),
     ("planning.matrix.thresholds_text", (InputError,), "parse", _FILE),
     (
         "planning.tenancy.vrf_difference",
@@ -179,7 +177,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("adapters.redfish.tasks", (), "of_task of_hpe", {}),
     ("adapters.redfish.tasks", (), "view", {"path": "/redfish/v1/TaskService/Tasks/1"}),
     (
-        "switches.cumulus",
+        "adapters.switches.cumulus.nvue_words",
         (),
         (
             "read_revision_id read_revision read_revisions read_vrf read_denied read_apart "
@@ -188,24 +186,19 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         ),
         {},
     ),
+    ("adapters.switches.cumulus.filter_words", (), "read_filter", {}),
+    ("adapters.switches.cumulus.routing_words", (), "read_states read_targets", {}),
     (
-        "switches.cumulus_filter",
-        (),
-        "missing_rules holds",
-        {"wanted": filter_tree(("10.0.0.0/24",), ("10.0.0.2/32",)), "with_doors": True},
-    ),
-    ("switches.cumulus_filter", (), "count_rules", {}),
-    (
-        "switches.cumulus_drain",
+        "adapters.switches.cumulus.drain_words",
         (),
         (
-            "read_drained read_ports read_bytes read_errors read_sessions read_vnis read_health "
+            "read_drained read_ports read_bytes read_counters read_sessions read_vnis read_health "
             "read_asic"
         ),
         {},
     ),
     (
-        "switches.cumulus_state",
+        "adapters.switches.cumulus.state_words",
         (cumulus_state.Unreadable,),
         (
             "at read_routes read_peers read_imports read_targets read_neighbours read_macs "
@@ -213,24 +206,30 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         ),
         {},
     ),
-    ("switches.cumulus_state", (), "digest", {}),
+    ("adapters.switches.cumulus.state_words", (), "digest", {}),
     (
-        "switches.cumulus_state",
+        "adapters.switches.cumulus.state_words",
         (cumulus_state.Unreadable,),
         "unsaved",
         {"startup": {"interface": {"swp1": {}}}},
     ),
     (
-        "switches.cumulus_state",
+        "adapters.switches.cumulus.state_words",
         (cumulus_state.Unreadable,),
         "read_port",
         {"neighbours": frozenset(), "meant": ({}, {})},
     ),
-    ("switches.sonic", (), "read_tree read_images drain_of", {}),
-    ("switches.sonic", (), "read_operational", {"tree": {}}),
-    ("switches.sonic", (), "read_platform", {"serial": "S1"}),
+    ("adapters.switches.sonic.config_words", (), "read_configuration read_images", {}),
     (
-        "switches.sonic_state",
+        "adapters.switches.sonic.config_words",
+        (),
+        "read_kernel",
+        {"applied": Configuration(frozenset(), {}, {})},
+    ),
+    ("adapters.switches.sonic.config_words", (), "read_platform", {"serial": "S1"}),
+    ("adapters.switches.sonic.acl_words", (ValueError,), "read_active", {"configured": None}),
+    (
+        "adapters.switches.sonic.state_words",
         (),
         (
             "read_drained read_health read_neighbours read_routes read_peers read_leaks read_vnis "
@@ -239,7 +238,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {},
     ),
     ("telemetry.logs", (), "scrub", {}),
-    ("switches.sonic_state", (), "read_lldp read_port_id", {"port": "Ethernet0"}),
+    ("adapters.switches.sonic.state_words", (), "read_lldp read_port_id", {"port": "Ethernet0"}),
 )
 _OURS = "it takes what we made ourselves"
 _READ = "it takes what was read, and bounded, before"
@@ -262,8 +261,8 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.watch.membership:digest_text": _OURS,
     "model.port_label:may_overwrite": _READ,
     "model.port_label:read_label": _READ,
-    "switches.cumulus:read_addresses": _READ,
-    "switches.cumulus:read_sent": _READ,
+    "adapters.switches.cumulus.nvue_words:read_addresses": _READ,
+    "adapters.switches.cumulus.nvue_words:read_sent": _READ,
     "checks.readers.kernel_lines:is_harmless": _JUDGES,
     "checks.readers.link_listing:judge_links": _JUDGES,
     "checks.readers.mlxlink_ports:read_ports": _JUDGES,
@@ -283,8 +282,10 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.certification.attestation:write_envelope": _OURS,
     "planning.repair.case_policy:make_notice": _OURS,
     "planning.erasure.deployment:write_command": _OURS,
-    "switches.cumulus:move_ports": _OURS,
-    "planning.release.hosts_apart:find_gaps": "attempted through switches.cumulus_filter:holds",
+    "adapters.switches.cumulus.nvue_words:move_ports": _OURS,
+    "planning.release.hosts_apart:find_gaps": (
+        "attempted through adapters.switches.cumulus.filter_words:read_filter"
+    ),
     "planning.release.hosts_apart:judge_probes": _READ,
     "planning.release.port_isolation:make_leak_blocker": _READ,
     "planning.certification.rejudging:rejudge_report": (
@@ -305,8 +306,16 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.tenancy.vrf_obstacles:list_obstacles": _READ,
     "planning.tenancy.vrf_plan:merge": _OURS,
     "adapters.playbooks.events:redacted": "attempted through playbooks.events:Events",
-    "switches.sonic:apply_patch": _OURS,
-    "switches.sonic:patch": _READ,
+    "adapters.switches.sonic.acl_words:list_bound_ports": (
+        "attempted in tests/switches/test_sonic.py"
+    ),
+    "adapters.switches.sonic.acl_words:list_ports": "attempted in tests/switches/test_sonic.py",
+    "adapters.switches.sonic.acl_words:pick_tables": _READ,
+    "adapters.switches.sonic.acl_words:plan_steps": _READ,
+    "adapters.switches.sonic.acl_words:read_filter": "attempted in tests/switches/test_sonic.py",
+    "adapters.switches.sonic.config_words:apply_patch": _OURS,
+    "adapters.switches.sonic.config_words:name_patch": _OURS,
+    "adapters.switches.sonic.config_words:plan_patch": _READ,
 }
 # modules that decode without a reader of their own: what they decode comes from us, or goes there
 DECODE_FOR: Mapping[str, str] = {
@@ -320,7 +329,9 @@ DECODE_FOR: Mapping[str, str] = {
     "control.node.observer": _OURS,
     "daemon.events": "planning.watch.pushed_alerts:parse_push",
     "ports.wire": "adapters.redfish.messages:body_of",
-    "adapters.switches.sonic.sonic_reading": "switches.sonic:read_tree",
+    "adapters.switches.sonic.shell_line": (
+        "adapters.switches.sonic.config_words:read_configuration"
+    ),
     "execution.steps.erasure": _OURS,
     "execution.validate.fabric_tests": _OURS,
     "execution.artifacts.image_conversion": (

@@ -69,7 +69,8 @@ TABLE = (
         "where ports are, read back",
         (
             "provisioner.execution.tenancy.leaf:*",
-            "provisioner.execution.tenancy.leaf_line:*",
+            "provisioner.execution.actions.switch_source:*",
+            "provisioner.adapters.switches.cumulus.port_reading:*",
         ),
         (
             "tests/switches/test_leaf_moves.py",
@@ -157,19 +158,12 @@ EQUIVALENT: dict[str, str] = {
     "provisioner.execution.tenancy.leaf:Leaf._write: self._waiting.clear() => pass": (
         "those who wait have their answers then, and are passed over by the next writer"
     ),
-    "provisioner.execution.tenancy.leaf:Leaf._rules_hold: self._rules = {} => pass": (
-        "rules are sent only with a move that sets the filter, which reads them anew"
+    "provisioner.execution.actions.switch_source:SwitchSource.__init__: "
+    "self._until = 0.0 => pass": (
+        "without an opened switch the time is not read, and with one it is set"
     ),
-    "provisioner.execution.tenancy.leaf_line:LeafLine.__init__: "
-    "self._address_until = 0.0 => pass": (
-        "without an address the time is not read, and with one it is set"
-    ),
-    "provisioner.execution.tenancy.leaf_line:LeafLine.__init__: 0.0 => 1.0": (
-        "without an address the time is not read, and with one it is set"
-    ),
-    "provisioner.execution.tenancy.leaf_line:LeafLine.ask: "
-    "Call(timeout_s=REQUEST_S) => no argument": (
-        "a call without a limit has the same half minute by itself"
+    "provisioner.execution.actions.switch_source:SwitchSource.__init__: 0.0 => 1.0": (
+        "without an opened switch the time is not read, and with one it is set"
     ),
     "provisioner.store.rows.operation_rows:open_operation: "
     "if _active_of(connection, node) is not None => False": (
@@ -187,7 +181,7 @@ EQUIVALENT: dict[str, str] = {
 }
 
 # `strict` of a zip whose lists have one length by their making: gather answers each request.
-_ZIPS = ("leaf:Leaf._routes", "tenancy:_answers")
+_ZIPS = ("tenancy:_answers",)
 EQUIVALENT |= {
     f"provisioner.execution.tenancy.{function}: {change}": "the lists have one length by making"
     for function in _ZIPS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from provisioner.adapters.switches.cumulus.drain_words import wrong_firmware
+from provisioner.model.switch import Wellness
 from provisioner.planning.lifecycle.switch_drain import (
     find_carrying_ports,
     find_clean_ports,
@@ -11,7 +13,6 @@ from provisioner.planning.lifecycle.switch_drain import (
     find_losses,
     find_lost_carriers,
 )
-from provisioner.switches.cumulus_drain import Wellness, wrong_firmware
 
 IDLE_BPS = 100.0
 LOOKS: dict[str, tuple[dict[str, int], dict[str, int], float, tuple[str, ...]]] = {

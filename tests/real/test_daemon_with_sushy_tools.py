@@ -21,6 +21,7 @@ from emulated import PASSWORD
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.discovery import Probe, probe
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.nvue import NvueTransport
 from provisioner.daemon.agents import AgentDoor, serve_agents
 from provisioner.daemon.daemon import Daemon, Parts
@@ -131,7 +132,7 @@ async def bench(folder: Path, url: str, vendor: str = "unknown") -> AsyncIterato
             clock=clock,
             settings=settings,
             transport=transport,
-            switches=switches,
+            switches=make_switches(switches),
             runner=NoSystem(),
             shell=NoSystem(),
             agents=served.agents,

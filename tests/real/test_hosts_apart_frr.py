@@ -12,12 +12,13 @@ from frr_probes import connects, listening, pings
 from frr_site import DAEMON, IN_BAND, IN_BAND_PORTS, FrrSite, frr_site
 from frr_world import World, opened
 
+from provisioner.adapters.switches.cumulus import nvue_words as cumulus
+from provisioner.adapters.switches.cumulus.filter_words import NAME
+from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
 from provisioner.execution.tenancy.hosts_apart import HostsApart
-from provisioner.execution.tenancy.leaf_line import LeafLine
 from provisioner.model.fabric_session import FabricMember, FabricSession
+from provisioner.model.outcome import Blocker
 from provisioner.model.release import GateCheck, RowVerdict
-from provisioner.switches import cumulus
-from provisioner.switches.cumulus_filter import NAME
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
@@ -105,9 +106,9 @@ def test_hosts_reach_the_daemon_and_each_others_rails_and_no_other_host(site: Fr
 async def unbind(world: World, site: FrrSite) -> None:
     """Somebody takes the filter off one port, by the API, and saves it."""
     api = site.nvue[site.leaves[0]]
-    line = LeafLine(
-        site.leaves[0], world.tenancy._lookup(site.leaves[0]), world.transport, world.clock
-    )
+    address = await world.tenancy._lookup(site.leaves[0])()
+    assert not isinstance(address, Blocker)
+    line = NvueLine(site.leaves[0], address, world.transport)
     made = cumulus.read_revision_id(await line.ask(cumulus.new_revision()))
     assert made is not None
     change = {"interface": {port: {"acl": {NAME: None}} for port in IN_BAND_PORTS}}

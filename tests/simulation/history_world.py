@@ -37,6 +37,7 @@ from sqlalchemy import select
 from virtual_time import EPOCH
 
 from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
+from provisioner.adapters.switches import make_switches
 from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_matrix
@@ -364,7 +365,7 @@ class ClusterWorld(World):
             clock=clock,
             settings=self.settings,
             transport=transport,
-            switches=switches,
+            switches=make_switches(switches),
             runner=runner,
             shell=shell,
             agents=Gated(agents, gate, ("request",)),

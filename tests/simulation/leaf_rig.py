@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from memory_hosts import MemoryRunner
 
 from provisioner.adapters.simulated.simulated_runner import asked, outputs
+from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -163,7 +164,7 @@ class Rig:
         self.hosts = InMemoryHosts(self.site)
         self.store = open_store(":memory:", inline=True)
         self.bmcs = InMemoryBmcs(self.site)
-        reach = Reach(self.bmcs, self.switches, SiteCredentials(self.site))
+        reach = Reach(self.bmcs, make_switches(self.switches), SiteCredentials(self.site))
         self.effects = Effects(
             clock=self.clock,
             settings=Settings(**settings),

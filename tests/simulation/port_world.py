@@ -16,6 +16,7 @@ from port_given import TENANTS, Credentials, GivenEraser, Hosts, WatchedStore
 from port_truth import MAINTENANCE, PortTruth, Row
 from virtual_time import VirtualClock
 
+from provisioner.adapters.switches import make_switches
 from provisioner.control.context import Context
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.reconciler import Reconciler
@@ -231,7 +232,7 @@ class PortWorld:
         effects = Effects(
             clock=self.clock,
             settings=self.settings,
-            reach=Reach(None, self.wire, Credentials()),  # type: ignore[arg-type]
+            reach=Reach(None, make_switches(self.wire), Credentials()),  # type: ignore[arg-type]
             runner=None,
             shell=None,
             agents=None,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
+from provisioner.adapters.switches import make_switches
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_expected, read_matrix, read_secrets
@@ -117,7 +118,7 @@ class World:
                 clock=self.clock,
                 settings=self.settings,
                 transport=self.transport,
-                switches=self.switches,
+                switches=make_switches(self.switches),
                 runner=MemoryRunner(self.site, self.runs),
                 shell=MemoryShell(self.site),
                 agents=self.agents,

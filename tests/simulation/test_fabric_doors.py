@@ -11,12 +11,12 @@ import virtual_time
 from rig import World
 from test_fabric_sessions import HOUR_S, Place
 
+from provisioner.adapters.switches.cumulus.filter_words import NAME
 from provisioner.control.context import Context
 from provisioner.control.fabric.fabric import FabricSessions
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.node import NodeKind
-from provisioner.switches.cumulus_filter import NAME
 
 SETTINGS: dict[str, Any] = {
     "certify_gates": "abc",

@@ -9,6 +9,7 @@ from memory_hosts import MemoryRunner, MemoryShell
 from rig import World
 from virtual_time import run
 
+from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
@@ -56,7 +57,7 @@ def test_a_step_without_its_file_is_refused_before_anything_is_asked_of_a_device
         site = Site(
             clock=world.clock,
             settings=world.settings,
-            reach=Reach(world.transport, world.switches, world.vault),
+            reach=Reach(world.transport, make_switches(world.switches), world.vault),
             runner=MemoryRunner(world.site),
             shell=MemoryShell(world.site),
             agents=None,

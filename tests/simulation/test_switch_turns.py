@@ -10,26 +10,28 @@ import pytest
 from leaf_rig import Rig
 
 from provisioner.execution.actions.leaf_turns import turn
-from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.observe.switch_api import open_switch, turn_of
 from provisioner.execution.steps.switch_drain import Drain
+from provisioner.model.outcome import Blocker
+from provisioner.ports import Switch
 
 LEAF = "leaf-su0-r0"
 
 
-async def drains(rig: Rig, api: SwitchApi) -> Any:
-    return await Drain(rig.effects, rig.nodes[LEAF], api).begin()
+async def drains(rig: Rig, switch: Switch) -> Any:
+    return await Drain(rig.effects, rig.nodes[LEAF], switch).begin()
 
 
-async def undrains(rig: Rig, api: SwitchApi) -> Any:
-    return await Drain(rig.effects, rig.nodes[LEAF], api).end()
+async def undrains(rig: Rig, switch: Switch) -> Any:
+    return await Drain(rig.effects, rig.nodes[LEAF], switch).end()
 
 
-async def chooses_the_other_image(rig: Rig, api: SwitchApi) -> Any:
-    return await api.action(api.os.boot_next(), 30.0)
+async def chooses_the_other_image(rig: Rig, switch: Switch) -> Any:
+    return await switch.choose_other_image(lambda: turn_of(rig.nodes[LEAF]), 30.0)
 
 
-async def reboots(rig: Rig, api: SwitchApi) -> Any:
-    return await api.action(api.os.reboot(), 0.0)
+async def reboots(rig: Rig, switch: Switch) -> Any:
+    return await switch.reboot(lambda: turn_of(rig.nodes[LEAF]))
 
 
 @pytest.mark.parametrize("write", [drains, undrains, chooses_the_other_image, reboots])
@@ -38,10 +40,10 @@ def test_a_write_to_a_switch_waits_for_its_turn(write: Callable[..., Awaitable[A
         rig = await Rig(nodes=2).open()
         rig.site.switches[LEAF].partitions[2] = "5.12.1.100"
         try:
-            api = await SwitchApi.open(rig.effects, rig.nodes[LEAF])
-            assert isinstance(api, SwitchApi)
+            switch = await open_switch(rig.effects, rig.nodes[LEAF])
+            assert not isinstance(switch, Blocker)
             if write is undrains:
-                assert await drains(rig, api) is None
+                assert await drains(rig, switch) is None
             rig.switches.calls.clear()
             held, over = asyncio.Event(), asyncio.Event()
 
@@ -52,7 +54,7 @@ def test_a_write_to_a_switch_waits_for_its_turn(write: Callable[..., Awaitable[A
 
             holding = asyncio.create_task(hold())
             await held.wait()
-            writing = asyncio.create_task(write(rig, api))  # type: ignore[arg-type]
+            writing = asyncio.create_task(write(rig, switch))  # type: ignore[arg-type]
             await rig.effects.clock.sleep(60.0)
             early = [call[1] for call in rig.switches.calls if call[1] != "GET"]
             over.set()

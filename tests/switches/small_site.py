@@ -14,21 +14,23 @@ from urllib.parse import parse_qsl, urlsplit
 from port_given import Credentials
 from virtual_time import VirtualClock, run
 
+from provisioner.adapters.switches import make_switches
+from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
 from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.switch_source import SwitchSource
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.leaf import Leaf
-from provisioner.execution.tenancy.leaf_line import LeafLine
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.switch import Move
 from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
 from provisioner.settings import Settings
 from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.switches.nvue import NvueService
 from provisioner.sim.switches.switch import Neighbour, Switch, SwitchDurations
 from provisioner.store import open_store
-from provisioner.switches.cumulus import Move
 
 LEAVES, PORTS = ("leaf-0", "leaf-1"), 4
 BASIC = "Basic Y3VtdWx1czpjdW11bHVz"  # cumulus:cumulus
@@ -108,7 +110,7 @@ class SmallSite:
         self.effects = Effects(
             clock=self.clock,
             settings=self.settings,
-            reach=Reach(None, self.transport, Credentials()),  # type: ignore[arg-type]
+            reach=Reach(None, make_switches(self.transport), Credentials()),  # type: ignore[arg-type]
             runner=None,
             shell=None,
             agents=None,
@@ -146,11 +148,17 @@ class SmallSite:
             return self.no_address
         return SwitchAddress(url="https://leaf-0", username="cumulus", secret=Secret("cumulus"))
 
-    def line(self) -> LeafLine:
-        return LeafLine("leaf-0", self.lookup, self.transport, self.clock)
+    def source(self) -> SwitchSource:
+        """The first leaf, as it is opened for a piece of work."""
+        switches = make_switches(self.transport)
+        return SwitchSource("leaf-0", self.lookup, switches, self.clock, self.settings)
+
+    def line(self) -> NvueLine:
+        address = SwitchAddress(url="https://leaf-0", username="cumulus", secret=Secret("cumulus"))
+        return NvueLine("leaf-0", address, self.transport)
 
     def leaf(self) -> Leaf:
-        return Leaf("leaf-0", self.lookup, self.transport, self.clock, self.settings)
+        return Leaf(self.source(), self.clock, self.settings)
 
     @property
     def switch(self) -> Switch:

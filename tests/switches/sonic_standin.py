@@ -11,8 +11,10 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from provisioner.adapters.switches.sonic import acl_words
+from provisioner.adapters.switches.sonic import config_words as sonic
+from provisioner.adapters.switches.sonic import state_words as sonic_state
 from provisioner.ports import ShellCommand, ShellOutput
-from provisioner.switches import sonic, sonic_state
 
 OLD, NEW = "SONiC-OS-202311.1", "SONiC-OS-202311.2"
 
@@ -74,6 +76,7 @@ class SonicSwitch:
             sonic.IMAGES: lambda: (
                 f"Current: {self.current}\nNext: {self.next}\nAvailable:\n{listed}"
             ),
+            acl_words.STATUS: self._acl_status,
             sonic_state.HEALTH: self._health,
             sonic_state.NEIGHBOURS: list,
             sonic_state.VNIS: dict,
@@ -119,7 +122,18 @@ class SonicSwitch:
             place = place[key]
         if last == "description" and len(step["value"]) > 255:
             raise ValueError("sonic-port.yang: leaf description has length 0..255")
-        place[last] = step["value"]
+        if step["op"] == "remove":
+            del place[last]
+        else:
+            place[last] = step["value"]
+
+    def _acl_status(self) -> str:
+        """As orchagent writes it: nothing for a table that the ASIC does not have."""
+        if "acl_lags" in self.faults:
+            return "read\n"
+        tables = [f"ACL_TABLE_TABLE|{name} Active" for name in self.config.get("ACL_TABLE", {})]
+        rules = [f"ACL_RULE_TABLE|{key} Active" for key in self.config.get("ACL_RULE", {})]
+        return "\n".join([*tables, *rules, "read", ""])
 
     def vrf_of(self, port: str) -> str:
         """Where the kernel has a port."""

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.switches import cumulus
+from provisioner.adapters.switches.cumulus import nvue_words as cumulus
+from provisioner.model.switch import Images, Move, PortChange
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -52,7 +53,7 @@ def test_the_vrf_of_a_port_is_read_from_its_operational_state() -> None:
 def test_a_move_names_only_what_it_moves() -> None:
     ask = cumulus.move_ports(
         "changeset/cumulus/1",
-        [cumulus.Move("swp1s0", "RED", "172.0.0.1/31"), cumulus.Move("swp2s0", "RED")],
+        PortChange((Move("swp1s0", "RED", "172.0.0.1/31"), Move("swp2s0", "RED"))),
     )
 
     assert (ask.method, ask.path) == ("PATCH", "/nvue_v1/?rev=changeset%2Fcumulus%2F1")
@@ -66,7 +67,7 @@ def test_a_move_names_only_what_it_moves() -> None:
 
 
 def test_a_filter_is_set_without_a_word_on_the_ports_vrf() -> None:
-    ask = cumulus.move_ports("1", [cumulus.Move("swp1s0", "RED", "172.0.0.1/31", denied=True)])
+    ask = cumulus.move_ports("1", PortChange((Move("swp1s0", "RED", "172.0.0.1/31", denied=True),)))
 
     both = {"inbound": {}, "outbound": {}}
     filters = {"provisioner_deny4": both, "provisioner_deny6": both}
@@ -112,7 +113,9 @@ def test_both_image_partitions_are_read() -> None:
         }
     )
 
-    assert images == cumulus.ImageSet("5.11.0.0026", "5.12.1.100", ("5.11.0.0026", "5.12.1.100"))
+    assert images == Images(
+        running="5.11.0.0026", next="5.12.1.100", versions=("5.11.0.0026", "5.12.1.100")
+    )
     assert isinstance(cumulus.read_images({"current": "2", "partition1": {}}), str)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from small_site import NOT_SENT, RED, SmallSite, described, ok, play, replacing
 
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.switches.cumulus import Move
+from provisioner.model.switch import Move
 
 # --- many at one time
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, SmallSite, ok, play, replacing
 
+from provisioner.adapters.switches.cumulus.filter_words import NAME
 from provisioner.model.outcome import Reason
+from provisioner.model.switch import Move
 from provisioner.ports import Reply
-from provisioner.switches.cumulus import Move
-from provisioner.switches.cumulus_filter import NAME
 
 OURS = "provisioner: "
 FIRST = Move("swp1", "RED", "172.16.0.3/31", description=OURS + "node-1")
@@ -103,5 +103,5 @@ def test_what_to_do_about_a_refusal_is_not_what_to_do_about_silence() -> None:
     silent, refused = play(scenario)
 
     assert (silent.reason, refused.reason) == (Reason.UNREACHABLE, Reason.SWITCH_REFUSED)
-    assert "revisions and log" in refused.unblock
+    assert "changes and log" in refused.unblock
     assert "revisions and log" not in silent.unblock

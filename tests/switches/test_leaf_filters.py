@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, RED, SmallSite, described, ok, play
 
+from provisioner.adapters.switches.cumulus.filter_words import NAME
 from provisioner.model.outcome import Reason
 from provisioner.model.port_label import DatabaseMark, PortLabel, write_label
+from provisioner.model.switch import Move
 from provisioner.ports import Reply
-from provisioner.switches.cumulus import Move
-from provisioner.switches.cumulus_filter import NAME
 
 ON = {"lookup_networks": ("10.64.0.0/16",), "lookup_reached": ("10.64.0.2/32",)}
 APART = Move("swp1", "MAINT", "172.16.0.3/31", apart=True)
@@ -191,7 +191,7 @@ def test_the_filter_and_its_ports_are_read_from_every_tree() -> None:
 
     state, silent = play(scenario, **ON)
 
-    assert [set(f["rule"]) for f in state.filters.values()] == [{"20000", "30000"}] * 3
+    assert [set(f.rules) for f in state.filters.values()] == [{20000, 30000}] * 3
     assert {tree: ports["swp1"] for tree, ports in state.ports.items()} == dict.fromkeys(
         TREES, ("MAINT", True)
     )

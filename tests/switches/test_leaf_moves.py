@@ -9,8 +9,8 @@ import pytest
 from small_site import LOOK, LOST, NOT_SENT, RED, SAVED, SmallSite, described, ok, play, replacing
 
 from provisioner.model.outcome import Reason
+from provisioner.model.switch import Move
 from provisioner.ports import Reply
-from provisioner.switches.cumulus import Move
 
 # --- a move
 

@@ -9,7 +9,7 @@ import pytest
 from small_site import NOT_SENT, RED, SmallSite, ok, play, replacing
 
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.switches.cumulus import Move
+from provisioner.model.switch import Move
 
 BLOCKER = Blocker(reason=Reason.TRESPASS, subject="node", detail="revoked", unblock="wait")
 

@@ -10,8 +10,7 @@ import pytest
 from leaf_rig import Rig
 from sonic_standin import SonicSwitch
 
-from provisioner.adapters.switches.routing import RoutedSwitches
-from provisioner.adapters.switches.sonic.sonic import SonicTransport
+from provisioner.adapters.switches import make_switches
 from provisioner.control.watch.port_epochs import find_lost_moves
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.node import Node
@@ -108,7 +107,7 @@ class Refusing:
 def test_a_switch_that_takes_no_description_is_fenced_all_the_same() -> None:
     async def scenario(rig: Rig) -> Any:
         switches = Refusing(rig.switches)
-        rig.effects.reach.switches = switches
+        rig.effects.reach.switches = make_switches(switches)
         tenancy = Tenancy(rig.effects, rig.store)
         tenancy.mark = MARK
         try:
@@ -129,7 +128,7 @@ def test_sonic_keeps_the_description_in_its_port_table() -> None:
         switch = SonicSwitch([(p.interface, p.address) for p in mine])
         leaf = rig.nodes[LEAF].model_copy(update={"address": f"ssh://{LEAF}"})
         rig.nodes[LEAF] = await rig.store.save_node(leaf)
-        transport = RoutedSwitches(rig.switches, SonicTransport(switch))
+        transport = make_switches(rig.switches, switch)
         rig.effects.reach.switches = transport
         tenancy = Tenancy(rig.effects, rig.store)
         tenancy.mark = MARK

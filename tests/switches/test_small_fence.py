@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, Asked, SmallSite, play
 
+from provisioner.adapters.switches.cumulus.filter_words import NAME
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
 from provisioner.model.port_label import DatabaseMark
 from provisioner.model.release import GateCheck, RowVerdict
 from provisioner.ports import Malformed, Reply
-from provisioner.switches.cumulus_filter import NAME
 
 ON = {"lookup_networks": ("10.64.0.0/16",), "switch_apply_limit_s": 10.0}
 MARK = DatabaseMark("0123abcd" * 4, 1)
@@ -129,7 +129,7 @@ def test_ports_get_the_filter_where_they_are() -> None:
 
     assert (outcome.revision, outcome.blockers, vrf) == ("1", (), "RED")
     assert (nothing.revision, nothing.blockers, took) == ("", (), 0.0)
-    assert set(state.filters["applied"]["rule"]) == {"1", "2", "30000"}
+    assert set(state.filters["applied"].rules) == {1, 2, 30000}
     assert state.ports["applied"]["swp2"] == ("default", True)
     assert state.ports["applied"]["swp3"] == ("default", False)
 

@@ -12,13 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.adapters.switches.sonic.sonic import SonicTransport
+from provisioner.adapters.switches import make_switches
+from provisioner.adapters.switches.sonic import acl_words
+from provisioner.adapters.switches.sonic import config_words as sonic
+from provisioner.adapters.switches.sonic import state_words as sonic_state
+from provisioner.execution.actions.switch_source import SwitchSource
 from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.switch import Images, Move
 from provisioner.ports import ShellCommand, ShellOutput, SwitchAddress
 from provisioner.settings import Settings
-from provisioner.switches import sonic, sonic_state
-from provisioner.switches.cumulus import Move
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
@@ -103,7 +106,9 @@ def on_leaf(shell: Shell, story: Callable[[Leaf], Awaitable[Any]]) -> Any:
         async def lookup() -> SwitchAddress:
             return SwitchAddress(url="ssh://10.0.0.9")
 
-        leaf = Leaf("leaf", lookup, SonicTransport(shell), Clock(), Settings())
+        switches = make_switches(None, shell)  # type: ignore[arg-type]  # none speaks HTTPS
+        source = SwitchSource("leaf", lookup, switches, Clock(), Settings())
+        leaf = Leaf(source, Clock(), Settings())
         return await story(leaf)
 
     return asyncio.run(live())
@@ -158,24 +163,32 @@ def test_names_of_vrfs_go_both_ways(ours: str, theirs: str) -> None:
     assert (sonic.sonic_vrf(ours), sonic.own_vrf(theirs)) == (theirs, ours)
 
 
-def test_images_read_as_two_partitions() -> None:
+def test_the_running_and_the_next_image_are_read() -> None:
     text = "Current: SONiC-OS-1\nNext: SONiC-OS-2\nAvailable: \nSONiC-OS-1\nSONiC-OS-2\n"
 
-    assert sonic.read_images(text) == {
-        "current": "1",
-        "next": "2",
-        "partition1": {"build-id": "SONiC-OS-1"},
-        "partition2": {"build-id": "SONiC-OS-2"},
-    }
+    assert sonic.read_images(text) == Images(
+        running="SONiC-OS-1", next="SONiC-OS-2", versions=("SONiC-OS-1", "SONiC-OS-2")
+    )
     assert sonic.read_images("Current: a\nNext: a\n") is None
 
 
 @given(answer=JSON)
 def test_no_answer_raises(answer: Any) -> None:
-    tree = sonic.read_tree(answer)
-    sonic.read_operational(answer, tree or {"interface": {}})
+    configuration = sonic.read_configuration(answer)
+    sonic.read_kernel(answer, configuration or sonic.Configuration(frozenset(), {}, {}))
     sonic.read_platform(answer, str(answer))
     sonic.read_images(str(answer))
+
+
+@given(table=JSON, rule=JSON, ports=JSON)
+def test_no_filter_of_a_configuration_raises(table: Any, rule: Any, ports: Any) -> None:
+    fields = {"PRIORITY": rule, "PACKET_ACTION": "DROP", "DST_IP": rule}
+    rows = {f"{acl_words.NAME}|RULE_1": rule, f"{acl_words.NAME}|RULE_2": fields}
+    for entry in (table, {"type": "L3", "ports": ports}):
+        tables = {"ACL_TABLE": {acl_words.NAME: entry}, "ACL_RULE": rows}
+        acl_words.list_ports(tables)
+        acl_words.list_bound_ports(entry)
+        assert acl_words.read_filter(tables) is not None
 
 
 WORDS = st.sampled_from(
@@ -210,7 +223,7 @@ def test_no_answer_about_a_switch_s_state_raises(answer: Any) -> None:
     sonic_state.read_neighbours(answer)
     sonic_state.read_routes(answer)
     sonic_state.read_peers(answer)
-    sonic_state.read_leaks({"ipv4": answer})
+    sonic_state.read_leaks(answer)
     sonic_state.read_vnis(answer)
     sonic_state.read_targets(answer)
     sonic_state.read_lldp(answer, "Ethernet0")
@@ -227,7 +240,7 @@ def test_no_answer_about_a_switch_s_state_raises(answer: Any) -> None:
 
 
 def test_only_a_plain_word_of_the_mode_is_believed() -> None:
-    assert sonic_state.read_drained("System Mode: Normal\n") == {"graceful-shutdown": "off"}
-    assert sonic_state.read_drained("System Mode: Maintenance\n") == {"graceful-shutdown": "on"}
+    assert sonic_state.read_drained("System Mode: Normal\n") is False
+    assert sonic_state.read_drained("System Mode: Maintenance\n") is True
     for text in ("", "System Mode: Not consistent", "System Mode: Normal -> Maintenance"):
         assert sonic_state.read_drained(text) is None

@@ -11,12 +11,12 @@ import pytest
 from leaf_rig import Rig
 from sonic_standin import NEW, OLD, SonicSwitch
 
-from provisioner.adapters.switches.routing import RoutedSwitches
-from provisioner.adapters.switches.sonic.sonic import SonicTransport
+from provisioner.adapters.switches import make_switches
+from provisioner.adapters.switches.sonic.acl_words import NAME
 from provisioner.execution.actions.once import Sent
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site, Work
-from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.observe.switch_api import open_switch
 from provisioner.execution.steps.methods_sonic import install_sonic_image
 from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.execution.steps.switch_drain import Drain
@@ -65,7 +65,7 @@ class Bench:
         self.switch = SonicSwitch([(p.interface, p.address) for p in mine])
         leaf = self.rig.nodes[LEAF].model_copy(update={"address": f"ssh://{LEAF}"})
         self.leaf = self.rig.nodes[LEAF] = await self.rig.store.save_node(leaf)
-        transport = RoutedSwitches(self.rig.switches, SonicTransport(self.switch))
+        transport = make_switches(self.rig.switches, self.switch)
         reach = Reach(self.rig.bmcs, transport, self.rig.effects.reach.credentials)
         self.runner = Runner(self.switch)
         self.site = replace(self.rig.effects, reach=reach, runner=self.runner, artifacts=Pull())
@@ -107,18 +107,121 @@ def test_a_node_is_moved_over_leaves_of_both_systems_and_back():
     run(story)
 
 
-def test_a_leaf_that_takes_no_filter_between_hosts_is_fenced_all_the_same():
+def apart_on(bench: Bench) -> tuple[Tenancy, HostsApart]:
+    """The tenancy of a site whose leaves keep hosts apart."""
+    changes = {"lookup_networks": ("10.64.0.0/16",), "lookup_reached": ("10.64.0.2/32",)}
+    settings = bench.site.settings.model_copy(update=changes)
+    site = replace(bench.site, settings=settings)
+    tenancy = Tenancy(site, bench.rig.store)
+    return tenancy, HostsApart(site, bench.rig.store, tenancy)
+
+
+def test_a_fence_on_sonic_brings_the_filter_between_hosts_and_a_tenant_takes_it_off():
     async def story(bench: Bench) -> None:
         node = bench.rig.nodes["su0-n00"]
-        changes = {"lookup_networks": ("10.64.0.0/16",)}
-        settings = bench.site.settings.model_copy(update=changes)
-        tenancy = Tenancy(replace(bench.site, settings=settings), bench.rig.store)
-        apart = HostsApart(replace(bench.site, settings=settings), bench.rig.store, tenancy)
+        port = next(p for p in node.ports if p.switch == LEAF)
+        tenancy, apart = apart_on(bench)
+
+        fenced = await tenancy.fence(node.ports)
+        await apart.bring([node])
+        rows = {row.subject: row for row in await apart.rows(node)}
+        table, rules = bench.switch.config["ACL_TABLE"][NAME], bench.switch.config["ACL_RULE"]
+        bound = set(table["ports"])
+        released = await tenancy.move(node.ports, "RED")
+        await tenancy.close()
+
+        assert fenced.blockers == ()
+        assert {p.vrf for p in fenced.placements} == {MAINTENANCE_VRF}
+        assert [name for name, row in rows.items() if row.bad] == []
+        assert (table["type"], table["stage"]) == ("L3", "ingress")
+        assert port.interface in bound
+        assert rules == {
+            f"{NAME}|RULE_20000": {
+                "PRIORITY": "4999",
+                "PACKET_ACTION": "FORWARD",
+                "DST_IP": "10.64.0.2/32",
+            },
+            f"{NAME}|RULE_30000": {
+                "PRIORITY": "1999",
+                "PACKET_ACTION": "DROP",
+                "DST_IP": "10.64.0.0/16",
+            },
+        }
+        assert released.blockers == ()
+        assert port.interface not in bench.switch.config["ACL_TABLE"][NAME]["ports"]
+        assert bench.switch.startup == bench.switch.config
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "hand",
+    [
+        lambda switch: switch.config["ACL_RULE"].pop(f"{NAME}|RULE_30000"),
+        lambda switch: switch.config["ACL_RULE"][f"{NAME}|RULE_30000"].update(PRIORITY="1"),
+        lambda switch: switch.config["ACL_RULE"].update(
+            {f"{NAME}|mine": {"PRIORITY": "9999", "PACKET_ACTION": "FORWARD"}}
+        ),
+        lambda switch: switch.config["ACL_TABLE"][NAME].update(ports=[]),
+        lambda switch: switch.startup.pop("ACL_TABLE"),
+        lambda switch: switch.config["ACL_TABLE"][NAME].update(stage="egress"),
+    ],
+    ids=["rule", "priority", "foreign rule", "ports", "startup", "stage"],
+)
+def test_a_filter_that_foreign_hands_changed_on_sonic_is_found_and_put_back(hand):
+    async def story(bench: Bench) -> None:
+        node = bench.rig.nodes["su0-n00"]
+        tenancy, apart = apart_on(bench)
+        await tenancy.fence(node.ports)
+        assert await apart.bring([node]) == ()
+
+        hand(bench.switch)
+        broken = [row.subject for row in await apart.rows(node) if row.bad]
+        settled = await apart.bring([node])
+        mended = [row.subject for row in await apart.rows(node) if row.bad]
+        await tenancy.close()
+
+        assert broken == [LEAF]
+        assert (settled, mended) == ((), [])
+
+    run(story)
+
+
+def test_the_doors_of_a_test_among_nodes_are_opened_and_closed_on_sonic():
+    async def story(bench: Bench) -> None:
+        port = next(p for p in bench.rig.nodes["su0-n00"].ports if p.switch == LEAF)
+        tenancy, _ = apart_on(bench)
+
+        opened = await tenancy.keep_apart(LEAF, [port.interface], [("10.64.0.7", "10.64.0.8")])
+        rules = dict(bench.switch.config["ACL_RULE"])
+        closed = await tenancy.keep_apart(LEAF, [port.interface], [])
+        left = set(bench.switch.config["ACL_RULE"])
+        await tenancy.close()
+
+        assert (opened.blockers, closed.blockers) == ((), ())
+        assert rules[f"{NAME}|RULE_1"] == {
+            "PRIORITY": "9998",
+            "PACKET_ACTION": "FORWARD",
+            "SRC_IP": "10.64.0.7/32",
+            "DST_IP": "10.64.0.8/32",
+            "IP_PROTOCOL": "6",
+        }
+        assert left == {f"{NAME}|RULE_20000", f"{NAME}|RULE_30000"}
+
+    run(story)
+
+
+def test_a_filter_that_sonic_s_asic_does_not_have_is_no_filter():
+    async def story(bench: Bench) -> None:
+        node = bench.rig.nodes["su0-n00"]
+        tenancy, apart = apart_on(bench)
+        bench.switch.faults.add("acl_lags")
 
         fenced = await tenancy.fence(node.ports)
         rows = {row.subject: row for row in await apart.rows(node)}
         await tenancy.close()
 
+        # the fence itself does not wait for its filter
         assert fenced.blockers == ()
         assert {p.vrf for p in fenced.placements} == {MAINTENANCE_VRF}
         assert [name for name, row in rows.items() if row.bad] == [LEAF]
@@ -238,9 +341,9 @@ def test_it_is_not_booted_while_it_carries_and_stays_drained_while_it_is_not_wel
 def test_a_refused_drain_changes_nothing_and_is_told():
     async def story(bench: Bench) -> None:
         bench.switch.faults.add("refuses")
-        api = await SwitchApi.open(bench.site, bench.leaf)
-        assert isinstance(api, SwitchApi)
-        problem = await Drain(bench.site, bench.leaf, api).begin()
+        switch = await open_switch(bench.site, bench.leaf)
+        assert not isinstance(switch, Blocker)
+        problem = await Drain(bench.site, bench.leaf, switch).begin()
 
         assert problem is not None
         assert problem.reason is Reason.SWITCH_REFUSED

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from leaf_rig import Rig
 
+from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.switch_password import take_over
@@ -66,7 +67,7 @@ def lived(story: Callable[[Site, Node, Switch, Vault], Awaitable[None]]) -> None
         switch = rig.site.switches[LEAF]
         switch.password_expired = True
         vault = Vault(switch.password)
-        reach = Reach(rig.bmcs, rig.switches, vault)
+        reach = Reach(rig.bmcs, make_switches(rig.switches), vault)
         try:
             await story(replace(rig.effects, reach=reach), rig.nodes[LEAF], switch, vault)
         finally:

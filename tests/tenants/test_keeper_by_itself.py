@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from worlds import World, run
 
+from provisioner.adapters.switches.cumulus.routing_words import read_states, read_targets
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
@@ -166,8 +167,8 @@ def test_a_target_or_a_session_too_many_is_told_and_what_cannot_be_read_is_no_pa
         assert len(said(None, None)) == 2
 
     run(scenario)
-    assert rules.read_targets({"import-route-target": "a:1"}) is None
-    assert rules.read_states({"192.0.2.1": {"state": 7}}) is None
+    assert read_targets({"import-route-target": "a:1"}) is None
+    assert read_states({"192.0.2.1": {"state": 7}}) is None
 
 
 def test_a_tenant_s_revision_and_moves_of_ports_take_turns_on_a_leaf():

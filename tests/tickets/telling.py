@@ -22,7 +22,7 @@ from provisioner.model.case import (
 )
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, State
-from provisioner.ports import BmcTransport, Secret, SwitchTransport
+from provisioner.ports import BmcTransport, Secret, Switches
 from provisioner.ports.tickets import TicketSystem
 from provisioner.settings import Settings
 from provisioner.store.database.sql_store import SqlStore, open_store
@@ -78,7 +78,7 @@ class Telling:
 
     def loop(self, system: TicketSystem | None) -> Ticketing:
         none = cast("BmcTransport", None)  # no LED is switched here
-        reach = Reach(none, cast("SwitchTransport", None), self._vault())
+        reach = Reach(none, cast("Switches", None), self._vault())
         context = Context(self.store, self.clock, self.settings)
         return Ticketing(context, self.book, reach, self._bundler, system)
 

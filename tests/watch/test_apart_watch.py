@@ -10,11 +10,11 @@ import pytest
 from leaf_bench import A, Bench
 from leaf_rig import Rig
 
+from provisioner.adapters.switches.cumulus.filter_words import NAME
 from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.model.fabric_session import FabricMember, FabricSession
 from provisioner.model.node import Placement, State
-from provisioner.switches.cumulus_filter import NAME
 
 B = "su0-n01"
 ON = {"lookup_networks": ("10.64.0.0/16",)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.control.watch.leaf_counts import changes_of
+from provisioner.adapters.switches.cumulus.drain_words import read_counters
 from provisioner.control.watch.port_watch import PortReport, PortWatch
 from provisioner.planning.watch.watch_rules import Counters
 
@@ -69,4 +69,4 @@ def test_what_happened_between_two_tenants_is_forgotten():
     ],
 )
 def test_a_leaf_that_does_not_count_changes_says_nothing(answer, changes):
-    assert changes_of(answer) == changes
+    assert read_counters(answer).carrier_changes == changes

@@ -21,6 +21,7 @@ from rich.text import Text
 from provisioner.adapters.artifact_source import HttpArtifactServer
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.nvue import NvueTransport
 from provisioner.cli.options.checked_options import check_ca, checked_artifact_url
 from provisioner.cli.options.data_options import DataOption
@@ -222,7 +223,7 @@ async def _devices(
             subscriptions = await AlertRows(opened.store).subscriptions()
             unproved = judge.find_unproved(subscriptions, clock.now())
             known = {b.url for n in nodes for b in n.bmcs}
-            reach = Reach(transport, switches, opened.vault)
+            reach = Reach(transport, make_switches(switches), opened.vault)
             wanted += look.looks(reach, clock, nodes)
             wanted += [
                 partial(look.stranger, transport, clock, u) for u in strangers if u not in known

@@ -17,10 +17,9 @@ from provisioner.adapters.redfish.event_stream import RedfishStreams
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.nvue import NvueTransport
 from provisioner.adapters.switches.first_password import SshPasswords
-from provisioner.adapters.switches.routing import RoutedSwitches
-from provisioner.adapters.switches.sonic.sonic import SonicTransport
 from provisioner.adapters.webhook_posts import open_posts
 from provisioner.cli.options import serve_options as opt
 from provisioner.cli.options.checked_options import checked_artifact_url, checked_remote
@@ -196,7 +195,7 @@ def _parts(
         clock=clock,
         settings=chosen,
         transport=transport,
-        switches=RoutedSwitches(switches, SonicTransport(hosts.shell)),
+        switches=make_switches(switches, hosts.shell),
         watch=watch,
         webhooks=(WebhookRows(opened.store), posts),
         tickets=tickets,

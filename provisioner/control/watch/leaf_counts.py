@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from zlib import crc32
 
 from provisioner.control.watch.look_lane import LookLane
@@ -16,24 +17,25 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.watch.watch_rules import Counters
-from provisioner.ports import Call, Clock, PortError, SwitchAddress
-from provisioner.switches import cumulus, cumulus_drain
+from provisioner.ports import Clock, PortError, SwitchRefused
+from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
 
 LEAVES_MAX = 32  # asked at the same time, each by one request
-READ_S = 20.0
-CHANGES = "carrier-transitions"  # NVUE's name of it, with `link stats`
-COUNT_MAX = 2**63
 
 
 class LeafCounts:
     """`round` begins what is due. `take` is told of each port that was read."""
 
     def __init__(
-        self, reach: Reach, clock: Clock, interval_s: float, take: Callable[[PortReport], None]
+        self, reach: Reach, clock: Clock, settings: Settings, take: Callable[[PortReport], None]
     ) -> None:
-        self._reach, self._clock, self._interval_s, self._take = reach, clock, interval_s, take
+        self._reach = reach
+        self._clock = clock
+        self._settings = settings
+        self._interval_s = settings.watch_s
+        self._take = take
         self._due: dict[str, float] = {}
         self._asking = LookLane(LEAVES_MAX, self._begin)
         self._nodes: Mapping[str, Node] = {}
@@ -80,18 +82,23 @@ class LeafCounts:
         await self._asking.close()
 
     async def _ask(self, leaf: Node, ports: list[tuple[str, str]]) -> None:
-        """All these ports of a leaf. What it does not tell counts nothing."""
+        """All these ports of a leaf. What it does not report counts nothing."""
         try:
             address = await self._reach.switch(leaf)
             if isinstance(address, Blocker):
                 return
-            up = cumulus_drain.read_ports(await self._get(address, cumulus.INTERFACES_PATH))
+            switch = self._reach.switches.open(leaf.id, address, self._clock, self._settings)
+            up: tuple[str, ...] | None = None
+            with suppress(SwitchRefused):
+                up = await switch.read_carriers()
             for interface, node in ports:
-                told = await self._get(address, cumulus_drain.counters_path(interface))
+                changes = None
+                with suppress(SwitchRefused):
+                    changes = (await switch.read_counters(interface)).carrier_changes
                 link = "" if up is None else "up" if interface in up else "down"
                 now = self._clock.now()
                 counters = None
-                if (changes := changes_of(told)) is not None:
+                if changes is not None:
                     counters = Counters(at=now, values={"carrier_changes": changes})
                 if counters is not None or link:
                     name = f"{leaf.id}/{interface}"
@@ -100,14 +107,3 @@ class LeafCounts:
             self.read[leaf.id] = self._clock.now()
         except PortError as error:
             log.info("%s: its ports were not counted: %s", leaf.id, error)
-
-    async def _get(self, leaf: SwitchAddress, path: str) -> object:
-        reply = await self._reach.switches.request(leaf, Call("GET", path, timeout_s=READ_S))
-        return reply.json() if reply.status == 200 else None
-
-
-def changes_of(answer: object) -> int | None:
-    """Changes of carrier that a port has counted; None where it does not say."""
-    value = answer.get(CHANGES) if isinstance(answer, Mapping) else None
-    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_MAX
-    return value if good else None

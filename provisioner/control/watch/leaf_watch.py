@@ -20,10 +20,10 @@ from provisioner.control.watch.port_owners import PortOwners
 from provisioner.control.watch.trespass_fence import TakeBack, TrespassFence, placement_facts
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.unowned_ports import HEARS_A_SWITCH, UnownedPorts
-from provisioner.execution.tenancy.leaf_line import TenantPort
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
+from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release import entitlement

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection, Iterable, Sequence
 
-from provisioner.execution.tenancy.leaf_line import TenantPort
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
+from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing

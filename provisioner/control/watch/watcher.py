@@ -92,7 +92,7 @@ class Watcher:
             streams_max=context.settings.watch_streams_max,
         )
         self.ports = PortWatch()
-        self.leaves = LeafCounts(reach, context.clock, context.settings.watch_s, self._counted)
+        self.leaves = LeafCounts(reach, context.clock, context.settings, self._counted)
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
         self.leaf_ports: LeafWatch | None = None  # the watches beside this one, for people
         self.partitions: PartitionWatch | None = None

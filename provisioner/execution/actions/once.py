@@ -169,6 +169,8 @@ def blocked(error: PortError, subject: str) -> Blocker:
         Reason.CERTIFICATE_UNTRUSTED: "Give the CA of its certificate with --ca-file, or pin it.",
         Reason.HOST_KEY_UNKNOWN: "Add the host's key to the file of known hosts.",
         Reason.ACCOUNT_LOCKED: "Wait: the next login is tried when the lockout is surely over.",
+        Reason.SWITCH_REFUSED: "Look at the switch's own log; it is tried again by itself.",
+        Reason.NOT_OFFERED: "Correct the expected-hardware list, then retry the node.",
     }
     return Blocker(
         reason=error.reason,

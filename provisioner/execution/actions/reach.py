@@ -15,8 +15,8 @@ from provisioner.ports import (
     Call,
     Credentials,
     SwitchAddress,
+    Switches,
     SwitchPasswords,
-    SwitchTransport,
     Unreachable,
 )
 
@@ -27,7 +27,7 @@ class Reach:
     def __init__(
         self,
         transport: BmcTransport,
-        switches: SwitchTransport,
+        switches: Switches,
         credentials: Credentials,
         passwords: SwitchPasswords | None = None,
     ) -> None:

@@ -3,7 +3,7 @@
 Read before and after a test of suspects, so that a bad link can be told apart into cable and
 optics (`planning/fault_location/isolation_ends.py`). An end that does not answer, or whose counters
 went back, counts nothing: then it stays "link". Names: mlx5's of the kernel's documentation
-(counters of the physical port), NVUE's `link/stats`.
+(counters of the physical port).
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from dataclasses import dataclass, field
 from provisioner.checks.fabric.rail_port import Member
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.observe.switch_api import open_switch
 from provisioner.model.fabric_session import CableEnds, DamageCount
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.ports import Call, PortError, Store
-from provisioner.switches.cumulus_drain import counters_path
+from provisioner.ports import PortError, Store
 
 READ_S = 30.0
-COUNT_MAX = 2**64
 HOST = ("rx_crc_errors_phy", "rx_symbol_err_phy", "rx_pcs_symbol_err_phy")
 HOST_DOWNS = "link_down_events_phy"
 LEAF, LEAF_DOWNS = "in-errors", "carrier-transitions"
@@ -123,23 +121,16 @@ def _grown(
 
 
 async def _leaf(site: Site, store: Store, switch: str, interface: str) -> dict[str, int]:
-    """A leaf port's counters; {} if it does not tell them as Cumulus does."""
+    """Return a leaf port's counters; {} if the leaf does not report them."""
     node = await store.node(switch)
     if node is None:
         return {}
     try:
-        api = await SwitchApi.open(site, node)
-        if isinstance(api, Blocker):
+        opened = await open_switch(site, node)
+        if isinstance(opened, Blocker):
             return {}
-        answer = await api.call(Call("GET", counters_path(interface)))
+        counters = await opened.read_counters(interface)
     except PortError:
         return {}
-    if isinstance(answer, Blocker) or not isinstance(answer, dict):
-        return {}
-    return {
-        name: value
-        for name in (LEAF, LEAF_DOWNS)
-        if isinstance(value := answer.get(name), int)
-        and not isinstance(value, bool)
-        and 0 <= value < COUNT_MAX
-    }
+    listed = {LEAF: counters.in_errors, LEAF_DOWNS: counters.carrier_changes}
+    return {name: count for name, count in listed.items() if count is not None}

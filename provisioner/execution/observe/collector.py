@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.observe.switch_api import ask, open_switch
 from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
@@ -182,10 +182,11 @@ class Collector:
 
     async def _switch(self, node: Node) -> Collected:
         try:
-            api = await SwitchApi.open(self._site, node)
-            if isinstance(api, Blocker):
-                return None, (api,)
-            images, platform = await api.images(), await api.platform()
+            switch = await open_switch(self._site, node)
+            if isinstance(switch, Blocker):
+                return None, (switch,)
+            images = await ask(node, switch.read_images())
+            platform = await ask(node, switch.read_platform())
         except PortError as error:
             return None, (blocked(error, node.id),)
         if isinstance(images, Blocker):
@@ -198,11 +199,11 @@ class Collector:
             version=images.running,
             staged=images.next if images.next != images.running else None,
             updateable=True,
-            source="/nvue_v1/system/image",
+            source=f"{switch.facts.name}: images",
         )
         seen = Inventory(
             node=node.id,
-            vendor="cumulus",
+            vendor=switch.facts.name,
             system_serial=platform.serial,
             model=platform.model,
             components=(os,),

@@ -19,8 +19,15 @@ from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.intake import examination as judge
 from provisioner.planning.intake.examination import Examined
-from provisioner.ports import BmcAddress, BmcTransport, Call, Clock, PortError
-from provisioner.switches import cumulus
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Call,
+    Clock,
+    PortError,
+    SwitchRefused,
+)
+from provisioner.settings import Settings
 
 ROOT = "/redfish/v1"
 MANAGERS = "/redfish/v1/Managers"  # every BMC has it, and none shows it without a login (DSP0266)
@@ -114,6 +121,7 @@ async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
         told = judge.report_not_looked("switch", node.id, "it is reached by SSH key only", remedy)
         return Looked(subject=node.id, examined=(told,))
     notes: tuple[Examined, ...] = ()
+    skew: float | None = None
     try:
         address = await reach.switch(node)
         if isinstance(address, Blocker):
@@ -123,20 +131,20 @@ async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
             pin = await reach.transport.fingerprint(BmcAddress(address.url))
             address = replace(address, pin=pin)
             notes = (_unpinned(node.id, pin),)
-        reply = await reach.switches.request(address, _get(cumulus.IMAGES_PATH))
+        opened = reach.switches.open(node.id, address, clock, Settings())
+        login = await opened.check_login()
+        skew = judge.compute_skew_s(login.date, clock.now())
+        if login.status != "accepted":
+            told = judge.report_failure("switch", node.id, Reason.LOGIN_REFUSED, login.detail)
+            return Looked(subject=node.id, examined=(told,), skew_s=skew)
+        images = await opened.read_images()
+    except SwitchRefused as refused:
+        told = judge.report_failure("switch", node.id, refused.reason, str(refused))
+        return Looked(subject=node.id, examined=(told,), skew_s=skew)
     except PortError as error:
         told = judge.report_failure("switch", node.id, error.reason, str(error))
         return Looked(subject=node.id, examined=(told,))
-    skew = judge.compute_skew_s(reply.headers.get("date", ""), clock.now())
-    if reply.status != 200:
-        detail = f"{cumulus.IMAGES_PATH}: status {reply.status}"
-        told = judge.report_failure("switch", node.id, Reason.SWITCH_REFUSED, detail)
-        return Looked(subject=node.id, examined=(told,), skew_s=skew)
-    images = cumulus.read_images(reply.json())
-    if isinstance(images, str):
-        told = judge.report_failure("switch", node.id, Reason.MALFORMED, images)
-    else:
-        told = judge.report_good("switch", node.id, f"its API answers; it runs {images.running}")
+    told = judge.report_good("switch", node.id, f"its API answers; it runs {images.running}")
     return Looked(subject=node.id, examined=(told, *notes), skew_s=skew)
 
 

@@ -1,8 +1,8 @@
 """Takes a switch over that still has its factory password: a new one, ours, before anything else.
 
-NVUE answers 403 until the password was changed, and cannot change it itself. As with a BMC, the new
-one is stored as pending before the switch hears of it; afterwards either one is tried, so that a
-crash at any point leaves one that we know.
+The API does nothing until the password was changed, and cannot change it itself. As with a BMC, the
+new one is stored as pending before the switch hears of it; afterwards either one is tried, so that
+a crash at any point leaves one that we know.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.rotation import new_password
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import Call, LoginRefused, Secret, SwitchAddress
-from provisioner.switches import cumulus
-
-PROBE_PATH = f"{cumulus.PREFIX}/system?rev=applied"
+from provisioner.model.switch import LoginCheck
+from provisioner.ports import Secret, SwitchAddress
 
 
 async def take_over(site: Site, node: Node, pin: str) -> Blocker | None:
@@ -31,14 +29,14 @@ async def take_over(site: Site, node: Node, pin: str) -> Blocker | None:
     pending = await credentials.pending(name)
     if current is None:
         return _no(name, "no credential is stored for it", "Add it to the list.")
-    if pending is not None and await _status(site, node, pin, *pending) == 200:
+    if pending is not None and (await _check(site, node, pin, *pending)).status == "accepted":
         await credentials.confirm(name)  # a crash came between the switch's yes and our note
         return None
-    status = await _status(site, node, pin, *current)
-    if status == 200:
+    check = await _check(site, node, pin, *current)
+    if check.status == "accepted":
         return None
-    if status != 403:
-        detail = f"its API answers {status} to the credential of the list"
+    if check.status != "must_change":
+        detail = f"its API does not accept the credential of the list: {check.detail}"
         return _no(name, detail, "Correct the password on the list, then take it in again.")
     if site.reach.passwords is None:
         detail = "it has its factory password, and its API does nothing until that was changed"
@@ -50,20 +48,17 @@ async def take_over(site: Site, node: Node, pin: str) -> Blocker | None:
     address = urlsplit(node.address).hostname or ""
     async with turn(node.id):
         await site.reach.passwords.change(node.id, address, username, old, new)
-    if await _status(site, node, pin, username, new) != 200:
+    if (await _check(site, node, pin, username, new)).status != "accepted":
         detail = "it took a new password, and its API does not accept it"
         return _no(name, detail, "Reset the account at its console, then take it in again.")
     await credentials.confirm(name)
     return None
 
 
-async def _status(site: Site, node: Node, pin: str, username: str, secret: Secret) -> int:
+async def _check(site: Site, node: Node, pin: str, username: str, secret: Secret) -> LoginCheck:
     address = SwitchAddress(url=node.address, username=username, secret=secret, pin=pin)
-    try:
-        reply = await site.reach.switches.request(address, Call("GET", PROBE_PATH))
-    except LoginRefused:
-        return 401
-    return reply.status
+    switch = site.reach.switches.open(node.id, address, site.clock, site.settings)
+    return await switch.check_login()
 
 
 def _no(subject: str, detail: str, unblock: str) -> Blocker:

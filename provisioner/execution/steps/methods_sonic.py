@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.work import Site, Work
-from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.observe.switch_api import ask, open_switch
 from provisioner.execution.steps.methods_inband import problem
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
@@ -33,9 +33,9 @@ async def install_sonic_image(site: Site, node: Node, step: Step) -> Work | Bloc
             detail=f"{METHOD} is SONiC's, and this switch does not run it",
             unblock="Correct the method of this edge in the matrix, or `os` on the list.",
         )
-    api = await SwitchApi.open(site, node)
-    if isinstance(api, Blocker):
-        return api
+    switch = await open_switch(site, node)
+    if isinstance(switch, Blocker):
+        return switch
     call = PlaybookCall(
         play=PLAY,
         host=node.id,
@@ -49,7 +49,7 @@ async def install_sonic_image(site: Site, node: Node, step: Step) -> Work | Bloc
     )
 
     async def look() -> Snapshot | Blocker:
-        images = await api.images()
+        images = await ask(node, switch.read_images())
         if isinstance(images, Blocker):
             return images
         return {"partitions": images.versions, "next": images.next}
@@ -69,7 +69,7 @@ async def install_sonic_image(site: Site, node: Node, step: Step) -> Work | Bloc
         return None if result is None or result.status in _UNSURE else judged(result)
 
     async def finish(_entry: LedgerEntry) -> Blocker | None:
-        images = await api.images()
+        images = await ask(node, switch.read_images())
         if isinstance(images, Blocker):
             return images
         if images.next != step.to_version:

@@ -1,44 +1,42 @@
 """A switch's operating system: fetch and install an image, then boot into it.
 
 Both acts are absolute: an image that is there is not installed again, and a switch that runs the
-wanted image is not rebooted. The bodies are `switches/cumulus.py`'s.
+wanted image is not rebooted.
 """
 
 from __future__ import annotations
 
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.work import Site, Work
-from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.observe.switch_api import ask, describe, open_switch, turn_of
 from provisioner.execution.steps.switch_drain import Drain
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.ports import PortError
+from provisioner.ports import PortError, Switch, SwitchRefused
 
 
 async def install_image(site: Site, node: Node, step: Step) -> Work | Blocker:
     """Fetch and install the image into the other partition; it runs after an image reboot."""
-    api = await SwitchApi.open(site, node)
-    if isinstance(api, Blocker):
-        return api
+    switch = await open_switch(site, node)
+    if isinstance(switch, Blocker):
+        return switch
 
     async def look() -> Snapshot | Blocker:
-        images = await api.images()
+        images = await ask(node, switch.read_images())
         return images if isinstance(images, Blocker) else {"partitions": images.versions}
 
     async def send() -> Sent | Blocker:
-        url = site.artifacts.pull_url(step.artifact)
-        fetched = await api.action(api.os.fetch_image(url), site.settings.task_limit_s)
-        if fetched is not None:
-            return fetched
-        installed = await api.action(
-            api.os.install_image(step.artifact), site.settings.task_limit_s
-        )
-        return installed if installed is not None else Sent()
+        url, limit_s = site.artifacts.pull_url(step.artifact), site.settings.task_limit_s
+        try:
+            await switch.install_image(url, step.artifact, lambda: turn_of(node), limit_s)
+        except SwitchRefused as refused:
+            return describe(node, refused)
+        return Sent()
 
     async def finish(_entry: LedgerEntry) -> Blocker | None:
-        images = await api.images()
+        images = await ask(node, switch.read_images())
         if isinstance(images, Blocker):
             return images
         if step.to_version not in images.versions:
@@ -60,14 +58,14 @@ async def install_image(site: Site, node: Node, step: Step) -> Work | Blocker:
 
 async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
     """Drain, boot into the other image, see that all is well under it, and take the drain back."""
-    api = await SwitchApi.open(site, node)
-    if isinstance(api, Blocker):
-        return api
+    switch = await open_switch(site, node)
+    if isinstance(switch, Blocker):
+        return switch
     wanted = [version for _, version in step.activates]
-    drain = Drain(site, node, api)
+    drain = Drain(site, node, switch)
 
     async def look() -> Snapshot | Blocker:
-        images, well = await api.images(), await drain.wellness()
+        images, well = await ask(node, switch.read_images()), await drain.wellness()
         if isinstance(images, Blocker):
             return images
         if isinstance(well, Blocker):
@@ -80,7 +78,7 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
         problem = await drain.begin()
         if problem is not None:
             return problem  # it is in service again already
-        problem = await _rebooted(site, node, step, api)
+        problem = await _reboot(site, node, step, switch)
         if problem is None:
             return Sent()
         return await drain.end() or problem
@@ -91,7 +89,7 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
         while site.clock.now() < until:
             await site.clock.sleep(site.settings.poll_s)
             try:
-                images = await api.images()
+                images = await ask(node, switch.read_images())
             except PortError:
                 continue  # it reboots
             if isinstance(images, Blocker):
@@ -115,17 +113,17 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
     )
 
 
-async def _rebooted(site: Site, node: Node, step: Step, api: SwitchApi) -> Blocker | None:
-    """Into the other image. That it would start with it is read: the job's word may be lost."""
-    problem = await api.action(api.os.boot_next(), site.settings.switch_limit_s)
-    if problem is not None:
-        return problem
-    images = await api.images()
-    if isinstance(images, Blocker):
-        return images
-    if images.next not in [version for _, version in step.activates]:
-        return _failed(node, step, f"it would start with {images.next}", Reason.NOT_ACTIVATED)
-    return await api.action(api.os.reboot(), 0.0)
+async def _reboot(site: Site, node: Node, step: Step, switch: Switch) -> Blocker | None:
+    """Into the other image. The next image is read: the job's answer may be lost."""
+    try:
+        await switch.choose_other_image(lambda: turn_of(node), site.settings.switch_limit_s)
+        images = await switch.read_images()
+        if images.next not in [version for _, version in step.activates]:
+            return _failed(node, step, f"it would start with {images.next}", Reason.NOT_ACTIVATED)
+        await switch.reboot(lambda: turn_of(node))
+    except SwitchRefused as refused:
+        return describe(node, refused)
+    return None
 
 
 # What a person does, and what is unknown to us: the guide's chapters "Upgrading Cumulus Linux" and

@@ -8,14 +8,13 @@ nothing before it was seen to be well. If the traffic does not move, the drain i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from provisioner.execution.actions.leaf_turns import turn
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.switch_api import SwitchApi
+from provisioner.execution.observe.switch_api import ask
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.versions import parse_version
+from provisioner.model.switch import Counters, PortCounters, Wellness
 from provisioner.planning.lifecycle.switch_drain import (
     find_carrying_ports,
     find_clean_ports,
@@ -23,18 +22,18 @@ from provisioner.planning.lifecycle.switch_drain import (
     find_losses,
     find_lost_carriers,
 )
-from provisioner.ports import Call, PortError
-from provisioner.switches import cumulus, cumulus_drain
-from provisioner.switches.cumulus_drain import Wellness
+from provisioner.ports import PortError, Switch, SwitchRefused
 
-Read = Callable[[Any], Any]
+Count = Callable[[PortCounters], int | None]
 
 
 class Drain:
     """One switch's drain. Methods raise `PortError` while it does not answer."""
 
-    def __init__(self, site: Site, node: Node, api: SwitchApi) -> None:
-        self._site, self._node, self._api = site, node, api
+    def __init__(self, site: Site, node: Node, switch: Switch) -> None:
+        self._site = site
+        self._node = node
+        self._switch = switch
 
     async def begin(self) -> Blocker | None:
         """Neighbours go around, seen in the counters; else the drain is taken back."""
@@ -52,19 +51,7 @@ class Drain:
 
     async def wellness(self) -> Wellness | Blocker:
         """Health, BGP sessions and EVPN as they are now."""
-        found = []
-        for path, read in (
-            (cumulus_drain.HEALTH_PATH, cumulus_drain.read_health),
-            (cumulus_drain.SESSIONS_PATH, cumulus_drain.read_sessions),
-            (cumulus_drain.VNIS_PATH, cumulus_drain.read_vnis),
-            (cumulus.INTERFACES_PATH, cumulus_drain.read_ports),
-        ):
-            value = await self._read(path, read)
-            if isinstance(value, Blocker):
-                return value
-            found.append(value)
-        health, sessions, vnis, ports = found
-        return Wellness(health, sessions, vnis, frozenset(ports))
+        return await ask(self._node, self._switch.read_wellness())
 
     async def well_again(self, before: dict[str, object], version: str) -> Blocker | None:
         """Wait until all that was well before is well under the new image: ASIC, ports, counters.
@@ -91,16 +78,14 @@ class Drain:
         return self._no(Reason.FABRIC, f"after the reboot: {said[0]}", "It stays drained: look.")
 
     async def _asic(self, version: str) -> tuple[str, ...]:
-        answer = await self._api.call(Call("GET", cumulus_drain.FIRMWARE_PATH))
-        asic = None if isinstance(answer, Blocker) else cumulus_drain.read_asic(answer)
-        wrong = cumulus_drain.wrong_firmware(version, asic)
+        wrong = await self._switch.find_wrong_firmware(version)
         return (wrong,) if wrong else ()
 
     async def _errors(self, quiet: set[str]) -> tuple[str, ...]:
         """Who counts broken packets now; ports that do not become `quiet`."""
-        before = await self._counters(cumulus_drain.read_errors)
+        before = await self._counters(_get_errors)
         await self._site.clock.sleep(self._site.settings.poll_s)
-        after = await self._counters(cumulus_drain.read_errors)
+        after = await self._counters(_get_errors)
         for read in (before, after):
             if isinstance(read, Blocker):
                 return (read.detail,)
@@ -117,49 +102,26 @@ class Drain:
             return await self._revise(on=on)
 
     async def _revise(self, *, on: bool) -> Blocker | None:
-        """Drained or not, as a revision that is applied, read back and saved."""
-        drained = await self._read(cumulus_drain.BGP_PATH, cumulus_drain.read_drained)
-        if isinstance(drained, Blocker):
-            return drained
-        if drained is not on:
-            images = await self._api.images()
-            if isinstance(images, Blocker):
-                return images
-            release = parse_version("cumulus", images.running) or ()
-            # of a writer that died; a switch that is stuck is tried all the same
-            await self._until(self._nothing_sent, wanted=True)
-            revision = await self._asked(cumulus.new_revision(), cumulus.read_revision_id)
-            if isinstance(revision, Blocker):
-                return revision
-            for ask in (
-                cumulus_drain.change_drain(revision, release, on=on),
-                cumulus.apply(revision),
-            ):
-                refused = await self._api.call(Call(ask.method, ask.path, ask.body))
-                if isinstance(refused, Blocker):
-                    return refused
-            drained = await self._until(
-                lambda: self._read(cumulus_drain.BGP_PATH, cumulus_drain.read_drained), wanted=on
-            )
-            if drained is not on:
-                word = "drained" if on else "back in service"
-                return self._no(Reason.SWITCH_REFUSED, f"revision {revision}: it is not {word}")
-        save = cumulus.save()
-        saved = await self._api.call(Call(save.method, save.path, save.body))
-        return saved if isinstance(saved, Blocker) else None
+        """Drained or not, as a change that is applied, read back and saved."""
+        try:
+            if await self._switch.is_drained() is not on:
+                change = await self._switch.set_drain(on=on)
+                if not await self._until(self._switch.is_drained, wanted=on):
+                    state = "drained" if on else "back in service"
+                    return self._no(Reason.SWITCH_REFUSED, f"change {change}: it is not {state}")
+            await self._switch.save_configuration()
+        except SwitchRefused as refused:
+            return self._no(refused.reason, str(refused))
+        return None
 
-    async def _nothing_sent(self) -> bool | Blocker:
-        """Whether no revision is being applied."""
-        sent = await self._read(cumulus.REVISIONS_PATH, cumulus.read_sent)
-        return sent if isinstance(sent, Blocker) else not sent
-
-    async def _until(self, look: Callable[[], Awaitable[Any]], *, wanted: bool) -> Any:
+    async def _until(self, look: Callable[[], Awaitable[bool]], *, wanted: bool) -> bool:
+        """Poll until the reading is as wanted, at most `switch_apply_limit_s`."""
         until = self._site.clock.now() + self._site.settings.switch_apply_limit_s
-        seen = await look()
-        while seen is not wanted and self._site.clock.now() < until:
+        while await look() is not wanted:
+            if self._site.clock.now() >= until:
+                return False
             await self._site.clock.sleep(self._site.settings.switch_poll_s)
-            seen = await look()
-        return seen
+        return True
 
     async def _moved(self) -> Blocker | None:
         """Two looks at the counters, apart, until nothing is carried between them."""
@@ -181,37 +143,32 @@ class Drain:
             before, at = after, now
         return before
 
-    async def _counters(
-        self, read: Callable[[Any], int | None] = cumulus_drain.read_bytes
-    ) -> dict[str, int] | Blocker:
-        ports = await self._read(cumulus.INTERFACES_PATH, cumulus_drain.read_ports)
-        if isinstance(ports, Blocker):
-            return ports
-        if not ports:  # silence is believed of a switch without cables only
-            sessions = await self._read(cumulus_drain.SESSIONS_PATH, cumulus_drain.read_sessions)
-            if isinstance(sessions, Blocker):
-                return sessions
-            if sessions:
+    async def _counters(self, count_of: Count | None = None) -> Counters | Blocker:
+        """Return a count of every port with carrier: bytes carried, unless `count_of` is given."""
+        counts = {}
+        try:
+            ports = await self._switch.read_carriers()
+            # silence is believed of a switch without cables only
+            if not ports and await self._switch.read_sessions():
                 return self._no(Reason.MALFORMED, "BGP sessions, and no port with carrier")
-        found = {}
-        for port in ports:
-            count = await self._read(cumulus_drain.counters_path(port), read)
-            if isinstance(count, Blocker):
-                return count
-            found[port] = count
-        return found
-
-    async def _read(self, path: str, read: Read) -> Any:
-        return await self._asked(cumulus.Ask("GET", path), read)
-
-    async def _asked(self, ask: cumulus.Ask, read: Read) -> Any:
-        answer = await self._api.call(Call(ask.method, ask.path, ask.body))
-        if isinstance(answer, Blocker):
-            return answer
-        found = read(answer)
-        return self._no(Reason.MALFORMED, f"{ask.path}: not readable") if found is None else found
+            for port in ports:
+                count = (count_of or _get_bytes)(await self._switch.read_counters(port))
+                if count is None:
+                    return self._no(Reason.MALFORMED, f"the counters of {port}: not readable")
+                counts[port] = count
+        except SwitchRefused as refused:
+            return self._no(refused.reason, str(refused))
+        return counts
 
     def _no(self, reason: Reason, detail: str, unblock: str = "Look at the switch.") -> Blocker:
         return Blocker(
             reason=reason, subject=f"{self._node.id}/switch.os", detail=detail, unblock=unblock
         )
+
+
+def _get_bytes(counters: PortCounters) -> int | None:
+    return counters.carried_bytes
+
+
+def _get_errors(counters: PortCounters) -> int | None:
+    return counters.in_errors

@@ -11,15 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.execution.actions.work import Site
-from provisioner.execution.tenancy.leaf_filter import apart_filter
+from provisioner.execution.tenancy.leaf import apart_filter
 from provisioner.execution.tenancy.release_probes import answers_of
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.host_filter import Door
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.model.release import GateRow
 from provisioner.planning.release import hosts_apart as rules
 from provisioner.ports import Store
-from provisioner.switches.cumulus_filter import Door
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class HostsApart:
         guarded = rules.guarded_ports(leaf, owned, now, settings.lookup_ports)
         gaps = rules.find_gaps(apart_filter(settings, doors), seen.filters, seen.ports, guarded)
         bound = any(has for ports in seen.ports.values() for _, has in ports.values())
-        untouched = not bound and not any(seen.filters.values())
+        untouched = not bound and all(held is None for held in seen.filters.values())
         return SeenApart(guarded, gaps, untouched, doors)
 
     async def put_back(self, leaf: str, seen: SeenApart) -> tuple[Blocker, ...]:

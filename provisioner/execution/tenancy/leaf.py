@@ -1,44 +1,33 @@
-"""One leaf: moves of many nodes' ports gathered into one revision, and proved by reading back.
+"""One leaf: moves of many nodes' ports gathered into one change, and proved by reading back.
 
 Rule: what was asked for is never believed. Every try begins and ends with a look at the
-operational state, so that a lost answer, a crash, or somebody else's revision is repaired by
+operational state, so that a lost answer, a crash, or another writer's change is repaired by
 looking; doing it again is harmless. Nothing is kept in memory that matters.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from provisioner.execution.actions.leaf_turns import turn
-from provisioner.execution.tenancy.leaf_filter import (
+from provisioner.execution.actions.switch_source import SwitchSource
+from provisioner.model.host_filter import (
+    Door,
     FilterState,
-    apart_filter,
-    read_filter,
-    read_filter_state,
-)
-from provisioner.execution.tenancy.leaf_line import (
-    LeafLine,
-    Lookup,
-    Place,
-    Refused,
-    TenantPort,
-    Views,
-    keep_descriptions,
-    places,
-    read_labels,
-    read_tenant_ports,
-    views,
+    HostFilter,
+    count_rules,
+    is_held,
+    make_host_filter,
 )
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.port_label import PortLabel
-from provisioner.ports import Clock, Malformed, PortError, SwitchTransport
+from provisioner.model.port_label import PortLabel, may_overwrite, read_label
+from provisioner.model.switch import Move, Place, PortChange, TenantPort
+from provisioner.ports import Clock, PortError, Switch, SwitchRefused
 from provisioner.settings import Settings
-from provisioner.switches import cumulus, cumulus_filter
-from provisioner.switches.cumulus import Move
 
 # Tries of one batch: a lost answer, then a revision that raced with somebody else's.
 TRIES_MAX = 3
@@ -50,6 +39,7 @@ LATE = 0.1
 _OF_ONE_PORT = (Reason.SWITCH_REFUSED, Reason.MALFORMED)
 
 Routes = Mapping[str, tuple[str, ...]]  # VRF -> prefixes
+Views = Mapping[str, frozenset[str]]  # port -> every VRF that it is or will be in
 # reads why a move may not be made any more; () if it may
 Objections = Callable[[], Awaitable[Sequence[Blocker]]]
 
@@ -74,17 +64,13 @@ class _Waiting:
 class Leaf:
     """One switch's ports. `move` may be called by any number of nodes at once."""
 
-    def __init__(
-        self, name: str, lookup: Lookup, transport: SwitchTransport, clock: Clock, limits: Settings
-    ) -> None:
-        self.name = name
-        self._line = LeafLine(name, lookup, transport, clock)
+    def __init__(self, source: SwitchSource, clock: Clock, limits: Settings) -> None:
+        self.name = source.name
+        self._source = source
         self._clock = clock
         self._limits = limits
         self._waiting: list[_Waiting] = []
-        self._denied: frozenset[str] = frozenset()  # ports of the batch that let nothing through
-        self._apart: frozenset[str] = frozenset()  # and those with the filter between hosts
-        self._rules: Mapping[str, Any] = {}  # that this filter lacks
+        self._change = PortChange(())  # of the batch, with the state that was read last
         self._writer: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Routes | Blocker] | None = None
 
@@ -116,30 +102,33 @@ class Leaf:
         and what every revision on its way would make of it all agree.
         """
         try:
-            return await views(self._line, interfaces)
-        except (PortError, Refused) as problem:
-            return self._line.blocker(problem)
+            read = await (await self._source.open()).read_places(interfaces)
+        except PortError as problem:
+            return self._source.describe(problem)
+        return {port: frozenset(place.vrf for place in places) for port, places in read.items()}
 
     async def tenant_ports(self, site_vrfs: Collection[str]) -> Mapping[str, TenantPort] | Blocker:
         """Return every port of the leaf that is, or will be, in a VRF not in `site_vrfs`."""
         try:
-            return await read_tenant_ports(self._line, site_vrfs)
-        except (PortError, Refused) as problem:
-            return self._line.blocker(problem)
+            return await (await self._source.open()).read_tenant_ports(site_vrfs)
+        except PortError as problem:
+            return self._source.describe(problem)
 
     async def filter_state(self) -> FilterState | Blocker:
-        """Return the filter between hosts, and the ports that have it, in every tree."""
+        """Return the filter between hosts, and the ports that have it, by every source."""
         try:
-            return await read_filter_state(self._line)
-        except (PortError, Refused) as problem:
-            return self._line.blocker(problem)
+            return await (await self._source.open()).read_filter_state()
+        except PortError as problem:
+            return self._source.describe(problem)
 
     async def labels(self) -> Mapping[str, PortLabel] | Blocker:
         """Return what our descriptions at this leaf's ports say."""
         try:
-            return await read_labels(self._line)
-        except (PortError, Refused) as problem:
-            return self._line.blocker(problem)
+            texts = await (await self._source.open()).read_descriptions()
+        except PortError as problem:
+            return self._source.describe(problem)
+        labels = {name: read_label(text) for name, text in texts.items()}
+        return {name: label for name, label in labels.items() if label is not None}
 
     async def routes(self) -> Routes | Blocker:
         """Routes of every VRF, read after this was called; callers at one time share a reading."""
@@ -220,7 +209,7 @@ class Leaf:
 
     async def _batch(self, batch: Sequence[_Waiting]) -> LeafOutcome:
         revision = ""
-        problem: PortError | Refused | None = None
+        problem: PortError | None = None
         for attempt in range(TRIES_MAX):
             if attempt:
                 await self._clock.sleep(self._limits.switch_poll_s * 2**attempt)
@@ -228,113 +217,76 @@ class Leaf:
             if not moves:
                 return LeafOutcome(revision)
             try:
-                changed = not await self._in_place(moves)
+                switch = await self._source.open()
+                changed = not await self._in_place(switch, moves)
                 if changed:
-                    revision = await self._revise_described(moves)
+                    revision = await self._apply_described(switch, moves)
                     await self._until(
-                        partial(self._in_place, moves),
+                        partial(self._in_place, switch, moves),
                         Reason.ISOLATION,
                         "applied, but the ports are not where they should be",
                     )
-                await self._persist(changed=changed)
+                await self._persist(switch, changed=changed)
+            except SwitchRefused as refusal:
+                return LeafOutcome(revision, (self._source.describe(refusal),))
             except PortError as error:
                 problem = error
-            except Refused as refusal:
-                return LeafOutcome(revision, (self._line.blocker(refusal),))
+                self._source.describe(error)
             else:
                 return LeafOutcome(revision)
         assert problem is not None
-        return LeafOutcome(revision, (self._line.blocker(problem),))
+        return LeafOutcome(revision, (self._source.describe(problem),))
 
-    async def _in_place(self, moves: Sequence[Move]) -> bool:
+    async def _in_place(self, switch: Switch, moves: Sequence[Move]) -> bool:
         """Not yet that it is saved: `_persist` comes after it.
 
         A port that is denied may stand anywhere: where it goes is not this move's concern.
         """
-        seen = await places(self._line, [m.interface for m in moves], saved=False)
-        self._denied = frozenset(i for i, found in seen.items() if any(p.denied for p in found))
-        self._apart = frozenset(i for i, found in seen.items() if any(p.apart for p in found))
-        rules_hold = await self._rules_hold(moves)
+        seen = await switch.read_places([m.interface for m in moves], saved=False)
+        self._change = PortChange(
+            tuple(moves),
+            denied=frozenset(i for i, places in seen.items() if any(p.denied for p in places)),
+            apart=frozenset(i for i, places in seen.items() if any(p.apart for p in places)),
+        )
+        rules_hold = await self._rules_hold(switch, moves)
         return rules_hold and all(_is_there(m, seen[m.interface]) for m in moves)
 
-    async def _rules_hold(self, moves: Sequence[Move]) -> bool:
+    async def _rules_hold(self, switch: Switch, moves: Sequence[Move]) -> bool:
         """Whether the filter between hosts, where a move sets it, has its rules."""
-        self._rules = {}
         if not any(m.apart for m in moves):
             return True
         doors = next((m.doors for m in moves if m.doors is not None), None)
-        wanted = apart_filter(self._limits, doors or ())
-        held = await read_filter(self._line, "applied")
+        rules = apart_filter(self._limits, doors or ())
+        held = await switch.read_filter("applied")
         with_doors = doors is not None
-        self._rules = cumulus_filter.missing_rules(held, wanted, with_doors=with_doors)
-        if not cumulus_filter.holds(held, wanted, with_doors=with_doors):
+        self._change = replace(self._change, host_filter=rules, held=held, with_doors=with_doors)
+        if not is_held(held, rules, with_doors=with_doors):
             return False
-        done = await read_filter(self._line, "operational")  # forwarding follows later
-        return cumulus_filter.count_rules(done) == cumulus_filter.count_rules(held)
+        done = await switch.read_filter("operational")  # forwarding follows later
+        return count_rules(done) == count_rules(held)
 
-    async def _others_end(self) -> None:
-        """Wait for a revision of a writer that died, at most for `switch_apply_limit_s`.
-
-        A revision that is made meanwhile is made on what is about to change.
-        """
-        until = self._clock.now() + self._limits.switch_apply_limit_s
-        while cumulus.read_sent(await self._line.get(cumulus.REVISIONS_PATH)):
-            if self._clock.now() >= until:
-                return  # a switch that is stuck: the port's move is tried all the same
-            await self._clock.sleep(self._limits.switch_poll_s / 5)
-
-    async def _revise_described(self, moves: Sequence[Move]) -> str:
-        """Revise with the ports' descriptions; without them where the switch refuses that.
+    async def _apply_described(self, switch: Switch, moves: Sequence[Move]) -> str:
+        """Apply the change with the ports' descriptions; without them where the switch refuses it.
 
         A description only helps to notice a restore: it must never keep a port from its fence.
         """
-        described = await keep_descriptions(self._line, moves)
+        described = await _keep_descriptions(switch, moves)
         try:
-            return await self._revise(described)
-        except Refused as refusal:
+            return await switch.apply_change(replace(self._change, moves=tuple(described)))
+        except SwitchRefused as refusal:
             plain = [replace(m, description="") for m in moves]
             if described == plain or refusal.reason is not Reason.SWITCH_REFUSED:
                 raise
-        return await self._revise(plain)
+        return await switch.apply_change(replace(self._change, moves=tuple(plain)))
 
-    async def _revise(self, moves: Sequence[Move]) -> str:
-        """One revision with all moves, applied. Its name as the proof shows it."""
-        await self._others_end()
-        revision = cumulus.read_revision_id(await self._line.ask(cumulus.new_revision()))
-        if revision is None:
-            raise Malformed("a new revision without a name")
-        await self._line.ask(
-            cumulus.move_ports(revision, moves, self._denied, self._apart, self._rules)
-        )
-        await self._line.ask(cumulus.apply(revision))
-        state: cumulus.RevisionState | None = None
-
-        async def ended() -> bool:
-            nonlocal state
-            state = cumulus.read_revision(await self._line.get(cumulus.revision_path(revision)))
-            return state is not None and not state.under_way
-
-        await self._until(ended, Reason.SWITCH_REFUSED, f"revision {revision} does not end")
-        assert state is not None
-        if not state.applied:
-            words = f"revision {revision} is {state.state}: {state.issue or 'no reason given'}"
-            raise Refused(Reason.SWITCH_REFUSED, words)
-        return revision
-
-    async def _persist(self, *, changed: bool) -> None:
+    async def _persist(self, switch: Switch, *, changed: bool) -> None:
         """What is applied is what the switch starts with: else a reboot opens the old VRF."""
-
-        async def equal() -> bool:
-            trees = ("applied", "startup")
-            applied, startup = await asyncio.gather(
-                *(self._line.get(cumulus.tree_path(tree)) for tree in trees)
-            )
-            return bool(applied == startup)
-
-        if not changed and await equal():
+        if not changed and await switch.is_saved():
             return
-        await self._line.ask(cumulus.save())
-        await self._until(equal, Reason.ISOLATION, "startup differs from applied after saving")
+        await switch.save_configuration()
+        await self._until(
+            switch.is_saved, Reason.ISOLATION, "startup differs from applied after saving"
+        )
 
     async def _until(
         self, holds: Callable[[], Awaitable[bool]], reason: Reason, otherwise: str
@@ -347,7 +299,7 @@ class Leaf:
         while not await holds():
             waited = self._clock.now() - began
             if waited >= self._limits.switch_apply_limit_s:
-                raise Refused(reason, otherwise)
+                raise SwitchRefused(reason, otherwise)
             await self._clock.sleep(min(longest, max(longest / 5, waited * LATE)))
 
     # --- reading
@@ -358,21 +310,27 @@ class Leaf:
         finally:
             self._reading = None  # whoever comes from now on needs a later reading
         try:
-            names = cumulus.read_names(await self._line.get(cumulus.VRFS_PATH))
-            if not names:
-                raise Refused(Reason.MALFORMED, "no readable list of VRFs")
-            answers = await asyncio.gather(
-                *(self._line.get(cumulus.routes_path(name)) for name in names)
-            )
-            found = {}
-            for name, answer in zip(names, answers, strict=True):
-                routes = cumulus.read_routes(answer)
-                if routes is None:
-                    raise Refused(Reason.MALFORMED, f"VRF {name[:20]}: no readable routes")
-                found[name] = routes
-        except (PortError, Refused) as problem:
-            return self._line.blocker(problem)
-        return found
+            return await (await self._source.open()).read_routes()
+        except PortError as problem:
+            return self._source.describe(problem)
+
+
+def apart_filter(settings: Settings, doors: Iterable[Door] = ()) -> HostFilter:
+    """Return the filter between hosts that the site's settings ask for, with these doors."""
+    return make_host_filter(settings.lookup_networks, settings.lookup_reached, doors)
+
+
+async def _keep_descriptions(switch: Switch, moves: Sequence[Move]) -> list[Move]:
+    """Return the moves without a description where the site wrote one of its own."""
+    if not any(m.description for m in moves):
+        return list(moves)
+    texts: Mapping[str, str] = {}
+    with suppress(SwitchRefused):  # a port without a readable description gets none
+        texts = await switch.read_descriptions()
+    return [
+        m if may_overwrite(texts.get(m.interface, "?")) else replace(m, description="")
+        for m in moves
+    ]
 
 
 def _is_there(move: Move, seen: Collection[Place]) -> bool:

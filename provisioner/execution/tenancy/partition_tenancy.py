@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.execution.tenancy.leaf import LeafOutcome, Objections
-from provisioner.execution.tenancy.leaf_filter import FilterState
-from provisioner.execution.tenancy.leaf_line import TenantPort
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
+from provisioner.model.host_filter import Door, FilterState
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.port_label import PortLabel
 from provisioner.model.release import GateCheck, GateRow, RowVerdict
+from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.release.port_isolation import find_misplaced_ports
 from provisioner.ports import Isolation, Member, Store
-from provisioner.switches.cumulus_filter import Door
 
 
 class PartitionTenancy(Tenancy):

@@ -15,17 +15,18 @@ from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Seque
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from provisioner.execution.actions.switch_source import Lookup, SwitchSource
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.leaf import Leaf, LeafOutcome, Objections, Routes
-from provisioner.execution.tenancy.leaf_filter import FilterState
-from provisioner.execution.tenancy.leaf_line import LeafLine, Lookup, TenantPort
-from provisioner.execution.tenancy.release_look import LeafLook
+from provisioner.execution.tenancy.leaf_look import LeafLook
+from provisioner.model.host_filter import Door, FilterState
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.location import Port
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.port_label import DatabaseMark, PortLabel, write_label
 from provisioner.model.release import GateCheck, GateRow, RowVerdict
+from provisioner.model.switch import Move, TenantPort
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release.port_isolation import (
@@ -35,8 +36,6 @@ from provisioner.planning.release.port_isolation import (
     prefixes_of,
 )
 from provisioner.ports import Store, SwitchAddress
-from provisioner.switches.cumulus import Move
-from provisioner.switches.cumulus_filter import Door
 
 Count = tuple[float, int]  # when a port's counter was read, and the bytes that it has sent
 Key = TypeVar("Key")
@@ -298,17 +297,19 @@ class Tenancy:
     def _leaf(self, switch: str) -> Leaf:
         if switch not in self._leaves:
             site = self._site
-            self._leaves[switch] = Leaf(
-                switch, self._lookup(switch), site.reach.switches, site.clock, site.settings
-            )
+            self._leaves[switch] = Leaf(self._source(switch), site.clock, site.settings)
         return self._leaves[switch]
 
     def _look(self, switch: str) -> LeafLook:
         if switch not in self._looks:
             site = self._site
-            line = LeafLine(switch, self._lookup(switch), site.reach.switches, site.clock)
-            self._looks[switch] = LeafLook(line, site.clock, site.settings)
+            self._looks[switch] = LeafLook(self._source(switch), site.clock, site.settings)
         return self._looks[switch]
+
+    def _source(self, switch: str) -> SwitchSource:
+        site = self._site
+        lookup = self._lookup(switch)
+        return SwitchSource(switch, lookup, site.reach.switches, site.clock, site.settings)
 
     def _lookup(self, switch: str) -> Lookup:
         async def lookup() -> SwitchAddress | Blocker:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
-from urllib.parse import quote
 
 from provisioner.execution.actions.reach import Reach
-from provisioner.execution.tenancy.leaf_line import LeafLine, Refused
+from provisioner.execution.actions.switch_source import SwitchSource
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.place import TenantPlace
 from provisioner.model.tenant import Tenant
@@ -21,7 +19,6 @@ from provisioner.planning.tenancy import tenant_sessions as rules
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.ports import Clock, PortError, Store, SwitchAddress
 from provisioner.settings import Settings
-from provisioner.switches.cumulus import PREFIX
 
 LEAVES_AT_ONCE = 16
 
@@ -62,25 +59,15 @@ class TenantSessions:
             node = await self._store.node(switch)
             return _gone(switch) if node is None else await self._reach.switch(node)
 
-        line = LeafLine(switch, lookup, self._reach.switches, self._clock)
-        vni, vrf = str(tenant.l3vni), quote(tenant.vrf, safe="")
+        source = SwitchSource(switch, lookup, self._reach.switches, self._clock, self._settings)
         try:
-            told = await _read(line, f"/evpn/vni/{vni}/bgp-info")
-            sessions = await _read(line, f"/vrf/{vrf}/router/bgp/neighbor")
-        except (PortError, Refused) as problem:
-            return (line.blocker(problem),)
-        states = rules.read_states({} if sessions is None else sessions)
-        return rules.find_leaf_differences(tenant, switch, target, rules.read_targets(told), states)
-
-
-async def _read(line: LeafLine, path: str) -> Any:
-    """What is operational at this path; None where there is nothing."""
-    try:
-        return await line.get(f"{PREFIX}{path}?rev=operational")
-    except Refused as refused:
-        if "status 404" in str(refused):
-            return None
-        raise
+            opened = await source.open()
+            routing = await opened.read_tenant_routing(tenant.vrf, str(tenant.l3vni))
+        except PortError as problem:
+            return (source.describe(problem),)
+        return rules.find_leaf_differences(
+            tenant, switch, target, routing.targets, routing.sessions
+        )
 
 
 def _gone(switch: str) -> Blocker:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.switch_source import SwitchSource
 from provisioner.execution.tenancy.leaf_config import LeafConfig
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
@@ -151,7 +152,8 @@ class VrfIsolation:
             node: Node | None = await self._store.node(name)
             return _unknown(name) if node is None else await self._reach.switch(node)
 
-        return LeafConfig(name, lookup, self._reach.switches, self._clock, self._settings)
+        source = SwitchSource(name, lookup, self._reach.switches, self._clock, self._settings)
+        return LeafConfig(source, self._clock, self._settings)
 
 
 def _asked(tenants: Sequence[Tenant], only: Collection[str], plan: FabricPlan) -> set[str]:

@@ -18,6 +18,7 @@ from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import TEXT_MAX, run_commands
 from provisioner.execution.observe.outofband import ask_bmc
+from provisioner.execution.observe.switch_api import open_switch
 from provisioner.execution.validate import runtime
 from provisioner.execution.validate.judging import judging_context
 from provisioner.model.health import CheckResult, Evidence, Gate, HealthReport, Verdict
@@ -27,7 +28,7 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.certification.certification import identify_installation
 from provisioner.planning.certification.repeats import RepeatPolicy, should_repeat, verdict_of
-from provisioner.ports import Call, PortError, Store
+from provisioner.ports import PortError, Store
 
 Outputs = Mapping[str, Evidence]
 _REPEATS = RepeatPolicy()
@@ -190,21 +191,16 @@ class Validator:
         return ran if isinstance(ran, Blocker) else {**asked, **ran}
 
     async def _ask_switch(self, node: Node, commands: Sequence[Command]) -> Outputs | Blocker:
-        address = await self._site.reach.switch(node)
-        if isinstance(address, Blocker):
-            return address
+        switch = await open_switch(self._site, node)
+        if isinstance(switch, Blocker):
+            return switch
         outputs = {}
         for command in commands:
-            call = Call("GET", command.line, timeout_s=command.limit_s, size_max_bytes=TEXT_MAX)
             try:
-                reply = await self._site.reach.switches.request(address, call)
+                source, code, text = await switch.read_health_report(command.limit_s, TEXT_MAX)
             except PortError as error:
                 return blocked(error, f"{node.id}/{command.name}")
-            outputs[command.name] = Evidence(
-                source=command.line,
-                exit_code=0 if reply.status == 200 else reply.status,
-                text=reply.body.decode("utf-8", errors="replace"),
-            )
+            outputs[command.name] = Evidence(source=source, exit_code=code, text=text)
         return outputs
 
 

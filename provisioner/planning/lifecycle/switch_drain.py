@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from provisioner.model.node import Node, NodeKind
-from provisioner.switches.cumulus_drain import Counters, Wellness
+from provisioner.model.switch import Counters, Wellness
 
 
 def find_rails(switch: str, nodes: Iterable[Node]) -> frozenset[int]:

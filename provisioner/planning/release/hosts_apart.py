@@ -11,14 +11,13 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from provisioner.model.fabric_session import FabricSession
+from provisioner.model.host_filter import Door, HostFilter, SeenFilter, count_rules, is_held
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.planning.release.release_probes import SMALL, Errand, Ping, host_end
-from provisioner.switches.cumulus_filter import Door, count_rules, holds
 
 PARTNERS_MAX = 2  # hosts that the node tries to reach, and that try to reach it
 TRIED_IN = (State.CERTIFIED, State.VALIDATING)  # states in which a fenced host has a system of ours
@@ -40,8 +39,8 @@ def guarded_ports(
 
 
 def find_gaps(
-    wanted: Mapping[str, Any],
-    filters: Mapping[str, Any],
+    wanted: HostFilter,
+    filters: Mapping[str, SeenFilter | None],
     trees: Mapping[str, Ports],
     guarded: Sequence[str],
 ) -> tuple[str, ...]:
@@ -50,11 +49,11 @@ def find_gaps(
     if not guarded:
         return ()
     for tree in ("applied", "startup"):
-        if not holds(filters.get(tree), dict(wanted), with_doors=True):
+        if not is_held(filters.get(tree), wanted, with_doors=True):
             gaps += [f"the filter between hosts is not as it must be ({tree})"]
     count = count_rules(filters.get("operational"))
-    if count != len(wanted["rule"]):
-        gaps.append(f"it does {count} of {len(wanted['rule'])} rules")
+    if count != len(wanted):
+        gaps.append(f"it does {count} of {len(wanted)} rules")
     for tree, ports in trees.items():
         bare = [p for p in guarded if not ports.get(p, ("", False))[1]]
         if bare:

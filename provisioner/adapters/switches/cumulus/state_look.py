@@ -1,99 +1,73 @@
-"""Read the state of one leaf that the gate of a release judges, in one look that callers share.
+"""Reads all of one leaf that the gate of a release judges.
 
-A look is complete or it is a blocker: one unreadable part makes a blocker of it. Reading may be
-repeated, so that one lost answer costs one request. A caller that comes while a look is being read
-gets the next one, since its subject may have changed after that part was read.
+Rule: a look is whole or it is none: an answer that cannot be read refuses all of it. Reading may be
+repeated, so that one lost answer costs one request.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from provisioner.execution.tenancy.leaf_line import LeafLine, Refused
+from provisioner.adapters.switches.cumulus import nvue_words
+from provisioner.adapters.switches.cumulus import state_words as words
+from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
 from provisioner.model.leaf_state import LeafState, PortState, VniState, VrfState
-from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.outcome import Reason
 from provisioner.ports import Clock, PortError
+from provisioner.ports.switch import SwitchRefused
 from provisioner.settings import Settings
-from provisioner.switches import cumulus
-from provisioner.switches import cumulus_state as words
 
 AT_ONCE = 12  # requests of one look; the API of a switch serves a few at a time
 TRIES_MAX = 4  # of one request: an answer in fifty may be lost, and a look is some fifty of them
-GATHER_PART = 0.2  # of `switch_gather_s`
 
 
-class LeafLook:
-    """Looks at one leaf. `state` may be called by any number of nodes at once."""
+class StateLook:
+    """One look at one leaf."""
 
-    def __init__(self, line: LeafLine, clock: Clock, limits: Settings) -> None:
+    def __init__(self, line: NvueLine, clock: Clock, limits: Settings) -> None:
         self._line = line
         self._clock = clock
         self._limits = limits
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._wanted: set[str] = set()
-        self._next: asyncio.Task[LeafState | Blocker] | None = None
-        self._reading: set[asyncio.Task[LeafState | Blocker]] = set()
 
-    async def state(self, interfaces: Collection[str]) -> LeafState | Blocker:
-        """Return the leaf with at least these ports, read after this was called."""
-        self._wanted |= set(interfaces)
-        if self._next is None:
-            self._next = asyncio.create_task(self._look(), name=f"look at {self._line.name}")
-            self._reading.add(self._next)
-            self._next.add_done_callback(self._reading.discard)
-        return await asyncio.shield(self._next)
-
-    async def heard(self, interface: str) -> frozenset[tuple[str, str]]:
-        """Return the LLDP neighbours of one port; empty if the leaf reports none."""
+    async def read(self, interfaces: Sequence[str]) -> LeafState:
+        """Return the leaf with these ports."""
         try:
-            return words.read_lldp(
-                await self._ask(self._line.find, words.lldp_path(interface)) or {}
-            )
-        except (PortError, Refused, words.Unreadable):
-            return frozenset()
-
-    async def close(self) -> None:
-        """Stop looking."""
-        tasks = tuple(self._reading)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _look(self) -> LeafState | Blocker:
-        try:
-            await self._clock.sleep(self._limits.switch_gather_s * GATHER_PART)
-        finally:
-            wanted, self._wanted = sorted(self._wanted), set()
-            self._next = None
-        try:
-            return await self._read(wanted)
-        except (PortError, Refused) as problem:
-            return self._line.blocker(problem)
+            return await self._read(interfaces)
         except words.Unreadable as problem:
-            return self._line.blocker(Refused(Reason.MALFORMED, str(problem)))
+            raise SwitchRefused(Reason.MALFORMED, str(problem)) from None
+
+    async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
+        """Return (system, port) of each device that one port hears by LLDP."""
+        try:
+            answer = await self._ask(self._line.find, words.lldp_path(interface))
+            return words.read_lldp(answer or {})
+        except words.Unreadable as problem:
+            raise SwitchRefused(Reason.MALFORMED, str(problem)) from None
 
     async def _read(self, interfaces: Sequence[str]) -> LeafState:
         line = self._line
         # before the trees: a revision that ends in between shows in the tree that is read after it
-        listed = cumulus.read_revisions(await self._ask(line.get, cumulus.REVISIONS_PATH))
+        listed = nvue_words.read_revisions(await self._ask(line.get, nvue_words.REVISIONS_PATH))
         if listed is None:
             raise words.Unreadable("no readable list of revisions")
         on_the_way = sorted(name for name, state in listed.items() if state.sent)
         trees, told, ports, coming = await asyncio.gather(
             self._all(
-                [cumulus.tree_path("applied"), cumulus.tree_path("startup"), *_TREES], line.get
+                [nvue_words.tree_path("applied"), nvue_words.tree_path("startup"), *_TREES],
+                line.get,
             ),
             self._all(_OPTIONAL, line.find),
             self._all([p(i) for i in interfaces for p in _OF_PORT], line.find),
-            self._all([cumulus.interfaces_path(name) for name in on_the_way], line.get),
+            self._all([nvue_words.interfaces_path(name) for name in on_the_way], line.get),
         )
         applied, startup, entries, names = trees
         neighbours, bridges, qos, adaptive, acls, health = told
         if neighbours is None or health is None:
             raise words.Unreadable("it tells neither neighbours nor health")
-        vrfs = await self._vrfs(cumulus.read_names(names))
+        vrfs = await self._vrfs(nvue_words.read_names(names))
         bridged = [words.macs_path(name) for name in words.at(bridges or {})]
         macs: dict[str, str] = {}
         for table in await self._all(bridged, line.find):
@@ -155,6 +129,8 @@ class LeafLook:
             for attempt in range(TRIES_MAX):
                 try:
                     return await how(path)
+                except SwitchRefused:
+                    raise
                 except PortError:
                     if attempt == TRIES_MAX - 1:
                         raise
@@ -162,7 +138,7 @@ class LeafLook:
         raise AssertionError("unreachable")
 
 
-_TREES = (cumulus.INTERFACES_PATH, cumulus.VRFS_PATH)
+_TREES = (nvue_words.INTERFACES_PATH, nvue_words.VRFS_PATH)
 _OPTIONAL = (
     words.NEIGHBOURS_PATH,
     words.BRIDGES_PATH,

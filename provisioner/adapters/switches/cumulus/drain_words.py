@@ -8,12 +8,11 @@ read leniently in their names and strictly in their values: what cannot be read 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.switches.cumulus import PREFIX, Ask
+from provisioner.adapters.switches.cumulus.nvue_words import PREFIX, Ask
+from provisioner.model.switch import PortCounters
 
 BGP_PATH = f"{PREFIX}/router/bgp?rev=applied"
 SESSIONS_PATH = f"{PREFIX}/vrf/default/router/bgp/neighbor?rev=operational"
@@ -21,22 +20,11 @@ VNIS_PATH = f"{PREFIX}/evpn/vni?rev=operational"
 HEALTH_PATH = f"{PREFIX}/system/health"
 FIRMWARE_PATH = f"{PREFIX}/platform/firmware?rev=operational"
 FIRST_WITH_UNIT = (5, 13)  # "nv set maintenance unit"; before, there is only graceful shutdown
+COUNT_MAX = 2**63
 PORTS_MAX = 512  # of a switch: 64 cages, eight ways each
-FRONT_PANEL = ("swp", "Ethernet")  # how ports are called: Cumulus Linux, SONiC
+FRONT_PANEL = "swp"  # the beginning of a port's name
 # image -> ASIC firmware, where both are published (facts: health 3.4)
 ASIC_FIRMWARE = {"5.10.1": "34.2014.1136"}
-
-Counters = Mapping[str, int]  # front-panel port -> bytes, in and out
-
-
-@dataclass(frozen=True)
-class Wellness:
-    """What a switch says of itself, to be compared with what it said before."""
-
-    health: str
-    established: frozenset[str]  # neighbours
-    vnis: frozenset[str]
-    ports: frozenset[str] = frozenset()  # front-panel ports with carrier
 
 
 def change_drain(revision: str, release: tuple[int, ...], *, on: bool) -> Ask:
@@ -90,10 +78,18 @@ def read_bytes(answer: Any) -> int | None:
     return total
 
 
-def read_errors(answer: Any) -> int | None:
-    """Packets that came in broken."""
-    value = answer.get("in-errors") if isinstance(answer, dict) else None
-    good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def read_counters(answer: Any) -> PortCounters:
+    """Return the counters of a port; None for each that is no count."""
+    listed = answer if isinstance(answer, dict) else {}
+    return PortCounters(
+        carried_bytes=read_bytes(answer),
+        in_errors=_read_count(listed.get("in-errors")),
+        carrier_changes=_read_count(listed.get("carrier-transitions")),
+    )
+
+
+def _read_count(value: Any) -> int | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_MAX
     return value if good else None
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from provisioner.adapters.switches.cumulus.nvue_words import PREFIX, ROUTES_MAX
 from provisioner.model.leaf_state import (
     NeighbourState,
     PeerState,
@@ -23,7 +24,7 @@ from provisioner.model.leaf_state import (
     RouteState,
     VniState,
 )
-from provisioner.switches.cumulus import DEFAULT_VRF, PREFIX, ROUTES_MAX
+from provisioner.model.switch import DEFAULT_VRF
 
 NOW = "rev=operational"
 NEIGHBOURS_PATH = f"{PREFIX}/interface?{NOW}&view=neighbor"

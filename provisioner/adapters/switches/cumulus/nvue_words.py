@@ -8,12 +8,13 @@ and its own NVUE clients. Everything a switch answers is hostile until read here
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.switches import cumulus_filter
+from provisioner.adapters.switches.cumulus import filter_words
+from provisioner.model.switch import Images, PortChange
 
 PREFIX = "/nvue_v1"
 IMAGES_PATH = f"{PREFIX}/system/image"
@@ -21,7 +22,6 @@ JOBS_PATH = f"{PREFIX}/action"
 VRFS_PATH = f"{PREFIX}/vrf?rev=operational"
 INTERFACES_PATH = f"{PREFIX}/interface?rev=operational"
 REVISIONS_PATH = f"{PREFIX}/revision"
-DEFAULT_VRF = "default"
 
 APPLIED = frozenset({"applied", "applied_and_saved"})
 DENY = {"provisioner_deny4": "ipv4", "provisioner_deny6": "ipv6"}  # filters: name -> family
@@ -41,29 +41,6 @@ class Ask:
     method: str
     path: str
     body: Any = None
-
-
-@dataclass(frozen=True)
-class Move:
-    """One port into one VRF. `address` of the leaf's end, with length; "": none is set.
-
-    `denied`: nothing goes through it, and it stays where it is; otherwise a filter of ours is taken
-    off. `apart`: its host reaches no other host on the agents' network; without a VRF, only that is
-    set. `doors`: exactly these hosts may connect to each other; None: they are left as they are.
-    """
-
-    interface: str
-    vrf: str
-    address: str = ""
-    denied: bool = False
-    apart: bool | None = False  # None: whether it is so is left as it is
-    doors: tuple[cumulus_filter.Door, ...] | None = None
-    description: str = ""  # of the port, where there is none of the site's; "": it stays
-
-    @property
-    def stays(self) -> bool:
-        """Whether only filters are set."""
-        return self.denied or not self.vrf
 
 
 @dataclass(frozen=True)
@@ -90,15 +67,6 @@ class RevisionState:
 
 
 @dataclass(frozen=True)
-class ImageSet:
-    """Versions of the image partitions: the running one, the next one, all of them."""
-
-    running: str
-    next: str
-    versions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Job:
     """State of an action. `detail` is the switch's own words."""
 
@@ -115,20 +83,14 @@ def new_revision() -> Ask:
     return Ask("POST", f"{PREFIX}/revision")
 
 
-def move_ports(
-    revision: str,
-    moves: Sequence[Move],
-    denied: Collection[str] = (),
-    apart: Collection[str] = (),
-    rules: Mapping[str, Any] | None = None,
-) -> Ask:
+def move_ports(revision: str, change: PortChange) -> Ask:
     """Ports into VRFs, each VRF made sure to exist. A merge: nothing else is touched.
 
-    The address is written along: moving an interface between VRFs drops and re-adds it. `denied`:
-    ports that have our filter now; null takes it off ("NVUE API": the PATCH method unsets). A move
-    that denies only sets the filter: the port may have been moved by others since it was read.
-    `apart`: ports that have the filter between hosts, of which `rules` are merged.
+    The address is written along: moving an interface between VRFs drops and re-adds it. Null takes
+    a filter off ("NVUE API": the PATCH method unsets). A move that denies only sets the filter: the
+    port may have been moved by others since it was read.
     """
+    moves, denied, apart = change.moves, change.denied, change.apart
     interfaces: dict[str, Any] = {}
     for move in moves:
         if move.denied:
@@ -146,9 +108,9 @@ def move_ports(
         if move.vrf and move.interface in denied:
             bound = dict.fromkeys(DENY)
         if move.apart:
-            bound[cumulus_filter.NAME] = {"inbound": {}}
+            bound[filter_words.NAME] = {"inbound": {}}
         elif move.apart is False and move.interface in apart:
-            bound[cumulus_filter.NAME] = None
+            bound[filter_words.NAME] = None
         interfaces[move.interface] = entry | ({"acl": bound} if bound else {})
     body: dict[str, Any] = {"interface": interfaces}
     if not all(move.stays for move in moves):
@@ -157,7 +119,10 @@ def move_ports(
     if any(move.denied for move in moves):
         filters = {name: _deny_all(family) for name, family in DENY.items()}
     if any(move.apart for move in moves):
-        filters[cumulus_filter.NAME] = {"type": cumulus_filter.FAMILY, "rule": dict(rules or {})}
+        rules = filter_words.encode_missing_rules(
+            change.held, change.host_filter or {}, with_doors=change.with_doors
+        )
+        filters[filter_words.NAME] = {"type": filter_words.FAMILY, "rule": rules}
     if filters:
         body["acl"] = filters
     return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
@@ -309,7 +274,7 @@ def read_denied(interface: Any) -> bool:
 def read_apart(interface: Any) -> bool:
     """Whether the filter between hosts is on what comes in at this port."""
     bound = interface.get("acl") if isinstance(interface, dict) else None
-    ways = bound.get(cumulus_filter.NAME) if isinstance(bound, dict) else None
+    ways = bound.get(filter_words.NAME) if isinstance(bound, dict) else None
     return isinstance(ways, dict) and "inbound" in ways
 
 
@@ -330,7 +295,7 @@ def read_routes(answer: Any) -> tuple[str, ...] | None:
         return None
 
 
-def read_images(answer: Any) -> ImageSet | str:
+def read_images(answer: Any) -> Images | str:
     """Image partitions, or a sentence why they cannot be read."""
     if not isinstance(answer, dict):
         return "the list of images is not an object"
@@ -344,7 +309,7 @@ def read_images(answer: Any) -> ImageSet | str:
     following = str(answer.get("next", "")).removeprefix("partition")
     if current not in versions:
         return f"the running image {current[:20]!r} has no build id"
-    return ImageSet(
+    return Images(
         running=versions[current],
         next=versions.get(following, versions[current]),
         versions=tuple(dict.fromkeys(versions.values())),

@@ -1,0 +1,279 @@
+"""Cumulus Linux behind the `Switch` port, over its REST API (NVUE)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from provisioner.adapters.switches.cumulus import (
+    drain_words,
+    nvue_words,
+    port_reading,
+    state_words,
+)
+from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
+from provisioner.adapters.switches.cumulus.nvue_words import PREFIX, Ask
+from provisioner.adapters.switches.cumulus.revisions import Revisions
+from provisioner.adapters.switches.cumulus.routing_words import read_states, read_targets
+from provisioner.adapters.switches.cumulus.state_look import StateLook
+from provisioner.adapters.switches.cumulus.tenant_networks import TenantNetworks
+from provisioner.model.host_filter import FilterState, SeenFilter
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.outcome import Reason
+from provisioner.model.switch import (
+    Images,
+    LoginCheck,
+    Place,
+    Platform,
+    PortChange,
+    PortCounters,
+    TenantPort,
+    TenantRouting,
+    Wellness,
+)
+from provisioner.model.versions import parse_version
+from provisioner.ports import Clock, LoginRefused, PortError, SwitchAddress, SwitchTransport
+from provisioner.ports.switch import SwitchFacts, SwitchRefused, Turn
+from provisioner.settings import Settings
+
+T = TypeVar("T")
+
+FACTS = SwitchFacts(name="cumulus", scheme="https", tenant_networks=True)
+GRAMMAR = "cumulus"
+PLATFORM_PATH = f"{PREFIX}/platform?rev=operational"
+# Without a change of the factory's password, NVUE answers 403 to this.
+LOGIN_PATH = f"{PREFIX}/system?rev=applied"
+HEALTH_PATH = f"{PREFIX}/system/health?rev=operational"
+GONE = 404  # a job is kept in memory: a restarted API has forgotten it
+
+
+class CumulusSwitch:
+    """One switch. Methods raise `PortError`."""
+
+    facts = FACTS
+
+    def __init__(
+        self,
+        name: str,
+        address: SwitchAddress,
+        transport: SwitchTransport,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._line = NvueLine(name, address, transport)
+        self._clock = clock
+        self._settings = settings
+        self._revisions = Revisions(self._line, clock, settings)
+        self._look = StateLook(self._line, clock, settings)
+        self._networks = TenantNetworks(self._line, self._revisions)
+
+    # --- images
+
+    async def read_images(self) -> Images:
+        """Return the images of both partitions."""
+        images = nvue_words.read_images(await self._line.get(nvue_words.IMAGES_PATH))
+        if isinstance(images, str):
+            raise SwitchRefused(Reason.MALFORMED, images)
+        return images
+
+    async def read_platform(self) -> Platform:
+        """Return model and serial."""
+        answer = await self._line.get(PLATFORM_PATH)
+        listed = answer if isinstance(answer, dict) else {}
+        model, serial = listed.get("product-name"), listed.get("serial-number")
+        return Platform(
+            model=model if isinstance(model, str) else None,
+            serial=serial if isinstance(serial, str) else None,
+        )
+
+    async def install_image(self, url: str, file_name: str, turn: Turn, limit_s: float) -> None:
+        """Fetch an image, then install it into the partition that does not run."""
+        await self._act(nvue_words.fetch_image(url), turn, limit_s)
+        await self._act(nvue_words.install_image(file_name), turn, limit_s)
+
+    async def choose_other_image(self, turn: Turn, limit_s: float) -> None:
+        """Make the other partition the next one."""
+        await self._act(nvue_words.boot_next(), turn, limit_s)
+
+    async def reboot(self, turn: Turn) -> None:
+        """Start the reboot."""
+        async with turn():
+            await self._line.ask(nvue_words.reboot())
+
+    async def _act(self, ask: Ask, turn: Turn, limit_s: float) -> None:
+        """Start an action in the switch's turn, and await its job outside of it.
+
+        No revision is half done when the action starts, and ports can be moved while it takes
+        minutes. A job that the switch has forgotten has ended: the caller reads the state.
+        """
+        async with turn():
+            answer = await self._line.ask(ask)
+        job = nvue_words.read_job_id(answer)
+        if job is None:
+            raise SwitchRefused(Reason.MALFORMED, f"{ask.path}: an answer without a job")
+        look = Ask("GET", f"{nvue_words.JOBS_PATH}/{quote(job, safe='')}")
+        until = self._clock.now() + limit_s
+        while self._clock.now() < until:
+            try:
+                reply = await self._line.send(look)
+                if reply.status == GONE:
+                    return
+                state = nvue_words.read_job(reply.json()) if reply.status < 300 else None
+            except PortError:
+                state = None  # silence while waiting is no failure
+            if state is not None and state.done:
+                if not state.ok:
+                    raise SwitchRefused(Reason.UPDATE_FAILED, state.detail)
+                return
+            await self._clock.sleep(self._settings.poll_s)
+        raise SwitchRefused(Reason.UPDATE_STALLED, f"{ask.path}: no end within {limit_s:.0f} s")
+
+    # --- ports
+
+    async def read_places(
+        self, interfaces: Sequence[str], *, saved: bool = True
+    ) -> Mapping[str, frozenset[Place]]:
+        """Return the places of each port by every tree and every revision under way."""
+        return await port_reading.read_places(self._line, interfaces, saved=saved)
+
+    async def read_tenant_ports(self, site_vrfs: Collection[str]) -> Mapping[str, TenantPort]:
+        """Return every port that is, or will be, in a VRF not in `site_vrfs`."""
+        return await port_reading.read_tenant_ports(self._line, site_vrfs)
+
+    async def read_descriptions(self) -> Mapping[str, str]:
+        """Return the applied descriptions."""
+        entries = await port_reading.read_interfaces(self._line, "applied")
+        return {name: nvue_words.read_description(entry) for name, entry in entries.items()}
+
+    async def read_routes(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the routes of every VRF."""
+        names = nvue_words.read_names(await self._line.get(nvue_words.VRFS_PATH))
+        if not names:
+            raise SwitchRefused(Reason.MALFORMED, "no readable list of VRFs")
+        answers = await asyncio.gather(
+            *(self._line.get(nvue_words.routes_path(name)) for name in names)
+        )
+        tables = {}
+        for name, answer in zip(names, answers, strict=True):
+            routes = nvue_words.read_routes(answer)
+            if routes is None:
+                raise SwitchRefused(Reason.MALFORMED, f"VRF {name[:20]}: no readable routes")
+            tables[name] = routes
+        return tables
+
+    async def read_filter(self, source: str) -> SeenFilter | None:
+        """Return the filter between hosts of one tree."""
+        return await port_reading.read_filter(self._line, source)
+
+    async def read_filter_state(self) -> FilterState:
+        """Return that filter and its ports in all trees."""
+        return await port_reading.read_filter_state(self._line)
+
+    async def apply_change(self, change: PortChange) -> str:
+        """Apply moves as one revision."""
+        return await self._revisions.apply(lambda name: [nvue_words.move_ports(name, change)])
+
+    async def is_saved(self) -> bool:
+        """Return whether the startup configuration equals the applied one."""
+        return await self._revisions.is_saved()
+
+    async def save_configuration(self) -> None:
+        """Save the applied configuration."""
+        await self._revisions.save()
+
+    # --- watch and drain
+
+    async def check_login(self) -> LoginCheck:
+        """Return the API's answer to the credential."""
+        try:
+            reply = await self._line.send(Ask("GET", LOGIN_PATH))
+        except LoginRefused as refused:
+            return LoginCheck("refused", str(refused))
+        date = reply.headers.get("date", "")
+        status = {200: "accepted", 401: "refused", 403: "must_change"}.get(reply.status, "other")
+        return LoginCheck(status, f"{LOGIN_PATH}: status {reply.status}", date)
+
+    async def is_drained(self) -> bool:
+        """Return whether BGP's graceful shutdown is applied."""
+        drained = drain_words.read_drained(await self._line.get(drain_words.BGP_PATH))
+        return self._checked(drained, drain_words.BGP_PATH)
+
+    async def set_drain(self, *, on: bool) -> str:
+        """Send the revision of a drain, in the form of the running release."""
+        release = parse_version(GRAMMAR, (await self.read_images()).running) or ()
+
+        def fill(revision: str) -> Iterable[Ask]:
+            return [drain_words.change_drain(revision, release, on=on)]
+
+        return await self._revisions.send(fill)
+
+    async def read_wellness(self) -> Wellness:
+        """Return health, BGP sessions, VNIs and ports with carrier."""
+        health = drain_words.read_health(await self._line.get(drain_words.HEALTH_PATH))
+        health = self._checked(health, drain_words.HEALTH_PATH)
+        sessions = await self.read_sessions()
+        vnis = drain_words.read_vnis(await self._line.get(drain_words.VNIS_PATH))
+        vnis = self._checked(vnis, drain_words.VNIS_PATH)
+        return Wellness(health, sessions, vnis, frozenset(await self.read_carriers()))
+
+    async def read_sessions(self) -> frozenset[str]:
+        """Return the established BGP neighbours of the default VRF."""
+        path = drain_words.SESSIONS_PATH
+        return self._checked(drain_words.read_sessions(await self._line.get(path)), path)
+
+    async def read_health_report(self, limit_s: float, size_max_bytes: int) -> tuple[str, int, str]:
+        """Return the health report as it is."""
+        reply = await self._line.send(Ask("GET", HEALTH_PATH), limit_s, size_max_bytes)
+        code = 0 if reply.status == 200 else reply.status
+        return HEALTH_PATH, code, reply.body.decode("utf-8", errors="replace")
+
+    async def read_carriers(self) -> tuple[str, ...]:
+        """Return the front-panel ports with carrier."""
+        path = nvue_words.INTERFACES_PATH
+        return self._checked(drain_words.read_ports(await self._line.get(path)), path)
+
+    async def read_counters(self, interface: str) -> PortCounters:
+        """Return the counters of one port."""
+        answer = await self._line.find(drain_words.counters_path(interface))
+        return drain_words.read_counters(answer)
+
+    async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
+        """Return the devices that one port hears by LLDP."""
+        return await self._look.read_neighbours(interface)
+
+    async def find_wrong_firmware(self, version: str) -> str:
+        """Compare the ASIC's firmware with the published one of this image."""
+        try:
+            asic = drain_words.read_asic(await self._line.get(drain_words.FIRMWARE_PATH))
+        except SwitchRefused:
+            asic = None
+        return drain_words.wrong_firmware(version, asic)
+
+    async def read_state(self, interfaces: Sequence[str]) -> LeafState:
+        """Return all that the release gate judges."""
+        return await self._look.read(interfaces)
+
+    async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting:
+        """Return a VNI's route targets (`bgp-info`) and the sessions of its VRF."""
+        targets = await self._line.find(state_words.targets_path(vni))
+        sessions = await self._line.find(state_words.peers_path(vrf))
+        return TenantRouting(
+            read_targets(targets), read_states({} if sessions is None else sessions)
+        )
+
+    # --- tenants' networks
+
+    async def read_networks(self, vrfs: Collection[str]) -> Any:
+        """Return the configuration with VRFs, ports and the VNIs of `vrfs`."""
+        return await self._networks.read(vrfs)
+
+    async def apply_networks(self, change: Any) -> str:
+        """Apply a change of tenants' networks as one revision."""
+        return await self._networks.apply(change)
+
+    def _checked(self, value: T | None, path: str) -> T:
+        if value is None:
+            raise SwitchRefused(Reason.MALFORMED, f"{path}: not readable")
+        return value

@@ -1,0 +1,309 @@
+"""SONiC behind the `Switch` port: commands over SSH, and patches of CONFIG_DB.
+
+A change is one JSON patch that `config apply-patch` checks as a whole and applies or refuses; it is
+in force when the kernel shows it. Sources: `config_words`, `acl_words`, `state_words`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from provisioner.adapters.switches.sonic import (
+    acl_words,
+    config_words,
+    sonic_look,
+    state_words,
+)
+from provisioner.adapters.switches.sonic.shell_line import ShellLine
+from provisioner.model.host_filter import FilterState, SeenFilter
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.outcome import Reason
+from provisioner.model.switch import (
+    Images,
+    LoginCheck,
+    Place,
+    Platform,
+    PortChange,
+    PortCounters,
+    TenantPort,
+    TenantRouting,
+    Wellness,
+)
+from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf
+from provisioner.ports import Clock, HostShell, Malformed, PortError, SwitchAddress
+from provisioner.ports.switch import SwitchFacts, SwitchRefused, Turn
+
+FACTS = SwitchFacts(name="sonic", scheme="ssh", vrf_name_max=12, stored_login=False)
+
+
+class SonicSwitch:
+    """One switch at ssh://ADDRESS. Methods raise `PortError`."""
+
+    facts = FACTS
+
+    def __init__(self, name: str, address: SwitchAddress, shell: HostShell, clock: Clock) -> None:
+        self._line = ShellLine(name, shell, address.url)
+        self._clock = clock
+
+    # --- images
+
+    async def read_images(self) -> Images:
+        """Return the images of `sonic-installer list`."""
+        images = config_words.read_images(await self._line.read_text(config_words.IMAGES))
+        return self._line.check(images, config_words.IMAGES)
+
+    async def read_platform(self) -> Platform:
+        """Return SKU and serial."""
+        config = await self._line.read_json(config_words.CONFIGURATION)
+        serial = await self._line.read_text(state_words.SERIAL)
+        return self._line.check(config_words.read_platform(config, serial), state_words.SERIAL)
+
+    async def install_image(self, url: str, file_name: str, turn: Turn, limit_s: float) -> None:
+        """Refuse: the role `switch_sonic` installs images, by the method `sonic_installer`."""
+        detail = f"{file_name}: images of SONiC are installed by the method sonic_installer"
+        raise SwitchRefused(Reason.NOT_OFFERED, detail)
+
+    async def choose_other_image(self, turn: Turn, limit_s: float) -> None:
+        """Make the image beside the running one the default."""
+        other = config_words.find_other_image(await self.read_images())
+        if not other:
+            raise SwitchRefused(Reason.SWITCH_REFUSED, "there is no image beside the running one")
+        async with turn():
+            await self._line.write(state_words.set_default(other))
+
+    async def reboot(self, turn: Turn) -> None:
+        """Start the reboot, so that the command itself still ends."""
+        async with turn():
+            await self._line.write(state_words.REBOOT)
+
+    # --- ports
+
+    async def read_places(
+        self, interfaces: Sequence[str], *, saved: bool = True
+    ) -> Mapping[str, frozenset[Place]]:
+        """Return the places of each port by CONFIG_DB, the startup file and the kernel."""
+        applied = await sonic_look.read_configuration(self._line)
+        sources = [applied]
+        if saved:
+            sources.append(await sonic_look.read_configuration(self._line, "startup"))
+        kernel = await sonic_look.read_kernel(self._line, applied)
+        active = await self._read_active_ports(applied)
+        places: dict[str, frozenset[Place]] = {}
+        for name in interfaces:
+            if name not in kernel.ports or any(name not in s.ports for s in sources):
+                raise SwitchRefused(Reason.MALFORMED, f"{name}: no readable state")
+            by_config = {
+                Place(s.ports[name].vrf, denied=False, apart=name in acl_words.list_ports(s.tables))
+                for s in sources
+            }
+            in_force = Place(kernel.ports[name].vrf, denied=False, apart=name in active)
+            places[name] = frozenset({*by_config, in_force})
+        return places
+
+    async def read_tenant_ports(self, site_vrfs: Collection[str]) -> Mapping[str, TenantPort]:
+        """Return every port that is, or will be, in a VRF not in `site_vrfs`."""
+        applied = await sonic_look.read_configuration(self._line)
+        startup = await sonic_look.read_configuration(self._line, "startup")
+        kernel = await sonic_look.read_kernel(self._line, applied)
+        ports: dict[str, TenantPort] = {}
+        for source in (applied.ports, startup.ports, kernel.ports):
+            for name, port in source.items():
+                if port.vrf not in site_vrfs:
+                    before = ports.get(name, TenantPort(frozenset(), ()))
+                    addresses = port.addresses or before.addresses
+                    ports[name] = TenantPort(before.vrfs | {port.vrf}, addresses)
+        return ports
+
+    async def read_descriptions(self) -> Mapping[str, str]:
+        """Return the descriptions of the table PORT."""
+        applied = await sonic_look.read_configuration(self._line)
+        return {name: port.description for name, port in applied.ports.items()}
+
+    async def read_routes(self) -> Mapping[str, tuple[str, ...]]:
+        """Return FRR's IPv4 routes of every VRF of the kernel."""
+        applied = await sonic_look.read_configuration(self._line)
+        kernel = await sonic_look.read_kernel(self._line, applied)
+        tables = {}
+        for vrf in sorted(kernel.vrfs):
+            command = state_words.routes(vrf, "ipv4")
+            answer = await self._line.read_json(command)
+            if not isinstance(answer, dict) or len(answer) > state_words.ENTRIES_MAX:
+                raise Malformed(f"{self._line.url}: {command}: an answer that cannot be read")
+            try:
+                tables[vrf] = tuple(str(ipaddress.ip_network(p, strict=False)) for p in answer)
+            except ValueError:
+                detail = f"VRF {vrf[:20]}: no readable routes"
+                raise SwitchRefused(Reason.MALFORMED, detail) from None
+        return tables
+
+    async def read_filter(self, source: str) -> SeenFilter | None:
+        """Return the filter between hosts of CONFIG_DB, the startup file, or the ASIC."""
+        config = await sonic_look.read_configuration(
+            self._line, "startup" if source == "startup" else "applied"
+        )
+        configured = acl_words.read_filter(config.tables)
+        if source != "operational":
+            return configured
+        return await self._read_active(configured)
+
+    async def read_filter_state(self) -> FilterState:
+        """Return that filter and its ports in every source."""
+        applied = await sonic_look.read_configuration(self._line)
+        startup = await sonic_look.read_configuration(self._line, "startup")
+        kernel = await sonic_look.read_kernel(self._line, applied)
+        configured = acl_words.read_filter(applied.tables)
+        active = await self._read_active(configured)
+        bound = acl_words.list_ports(applied.tables)
+        in_force = bound if active is not None else frozenset()
+        later = acl_words.list_ports(startup.tables)
+        return FilterState(
+            filters={
+                "applied": configured,
+                "startup": acl_words.read_filter(startup.tables),
+                "operational": active,
+            },
+            ports={
+                "applied": {n: (p.vrf, n in bound) for n, p in applied.ports.items()},
+                "startup": {n: (p.vrf, n in later) for n, p in startup.ports.items()},
+                "operational": {n: (p.vrf, n in in_force) for n, p in kernel.ports.items()},
+            },
+        )
+
+    async def apply_change(self, change: PortChange) -> str:
+        """Apply moves as one patch of CONFIG_DB."""
+        applied = await sonic_look.read_configuration(self._line)
+        steps = config_words.plan_patch(applied, change)
+        if not steps:
+            return ""  # CONFIG_DB asks for it already, and the kernel is to follow
+        await self._line.write(config_words.apply_patch(steps))
+        return config_words.name_patch(steps)
+
+    async def is_saved(self) -> bool:
+        """Return whether the startup file agrees with CONFIG_DB about ports, VRFs and filters."""
+        applied = await sonic_look.read_configuration(self._line)
+        startup = await sonic_look.read_configuration(self._line, "startup")
+        return not config_words.list_unsaved_ports(applied, startup)
+
+    async def save_configuration(self) -> None:
+        """Write CONFIG_DB into the startup file."""
+        await self._line.write(config_words.SAVE)
+
+    async def _read_active(self, configured: SeenFilter | None) -> SeenFilter | None:
+        if configured is None:
+            return None
+        try:
+            text = await self._line.read_text(acl_words.STATUS)
+            return acl_words.read_active(text, configured)
+        except ValueError as error:
+            raise Malformed(f"{self._line.url}: {error}") from None
+
+    async def _read_active_ports(self, applied: config_words.Configuration) -> frozenset[str]:
+        active = await self._read_active(acl_words.read_filter(applied.tables))
+        return frozenset() if active is None else acl_words.list_ports(applied.tables)
+
+    # --- watch and drain
+
+    async def check_login(self) -> LoginCheck:
+        """Run a command that reads; SSH has no factory password to change here."""
+        try:
+            await self._line.read_text(config_words.IMAGES)
+        except PortError as error:
+            if error.reason is not Reason.LOGIN_REFUSED:
+                raise
+            return LoginCheck("refused", str(error))
+        return LoginCheck("accepted")
+
+    async def is_drained(self) -> bool:
+        """Return whether traffic is shifted away."""
+        text = await self._line.read_text(state_words.MODE)
+        return self._line.check(state_words.read_drained(text), state_words.MODE)
+
+    async def set_drain(self, *, on: bool) -> str:
+        """Shift traffic away, or back."""
+        command = state_words.isolate(on=on)
+        await self._line.write(command)
+        return command
+
+    async def read_wellness(self) -> Wellness:
+        """Return health, BGP sessions, VNIs and ports with carrier."""
+        issues = await self._read_health()
+        vnis = state_words.read_vnis(await self._line.read_json(state_words.VNIS))
+        return Wellness(
+            health="OK" if not issues else f"Not OK: {', '.join(sorted(issues))}"[:200],
+            established=await self.read_sessions(),
+            vnis=frozenset(self._line.check(vnis, state_words.VNIS)),
+            ports=frozenset(await self.read_carriers()),
+        )
+
+    async def read_sessions(self) -> frozenset[str]:
+        """Return the established BGP neighbours of the default VRF."""
+        command = state_words.peers("default")
+        peers = state_words.read_peers(await self._line.read_json(command))
+        listed = self._line.check(peers, command)
+        return frozenset(name for name, peer in listed.items() if peer.state == "established")
+
+    async def read_health_report(self, limit_s: float, size_max_bytes: int) -> tuple[str, int, str]:
+        """Return the health summary as status and issues."""
+        issues = await self._read_health()
+        status = "Not OK" if issues else "OK"
+        report = {"status": status, "issues": {line: {"issue": "not OK"} for line in issues}}
+        return state_words.HEALTH, 0, json.dumps(report)
+
+    async def read_carriers(self) -> tuple[str, ...]:
+        """Return the ports of the table PORT, which are those of the front panel, with carrier."""
+        applied = await sonic_look.read_configuration(self._line)
+        kernel = await sonic_look.read_kernel(self._line, applied)
+        return tuple(sorted(name for name, port in kernel.ports.items() if port.up))
+
+    async def read_counters(self, interface: str) -> PortCounters:
+        """Return the counters of one port."""
+        return await sonic_look.read_port_counters(self._line, interface)
+
+    async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
+        """Return the devices that one port hears by LLDP."""
+        return await sonic_look.read_neighbours(self._line, interface)
+
+    async def find_wrong_firmware(self, version: str) -> str:
+        """Return "": no pairs of SONiC images and ASIC firmware are published."""
+        return ""
+
+    async def read_state(self, interfaces: Sequence[str]) -> LeafState:
+        """Return all that the release gate judges."""
+        return await sonic_look.read_state(self._line, self._clock, interfaces)
+
+    async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting:
+        """Return the route targets of a VNI and the sessions of its VRF, by FRR."""
+        command = state_words.peers(vrf)
+        peers = state_words.read_peers(await self._line.read_json(command))
+        targets = None
+        if vni.isascii() and vni.isdigit():
+            read = state_words.read_targets(await self._line.read_json(state_words.targets(vni)))
+            targets = None if read is None else (read.imports, read.exports)
+        listed = None if peers is None else {name: peer.state for name, peer in peers.items()}
+        return TenantRouting(targets, listed)
+
+    async def _read_health(self) -> tuple[str, ...]:
+        issues = state_words.read_health(await self._line.read_text(state_words.HEALTH))
+        return self._line.check(issues, state_words.HEALTH)
+
+    # --- tenants' networks
+
+    async def read_networks(self, vrfs: Collection[str]) -> Any:
+        """Return VRFs and ports. No tenant's L3VNI, targets and policy are published for SONiC."""
+        applied = await sonic_look.read_configuration(self._line)
+        kernel = await sonic_look.read_kernel(self._line, applied)
+        tree = {
+            "vrf": {vrf: {} for vrf in applied.vrfs},
+            "interface": {n: {"ip": {"vrf": p.vrf}} for n, p in applied.ports.items()},
+        }
+        ports = {name: port.vrf for name, port in kernel.ports.items()}
+        saved = await self.is_saved()
+        return SeenLeaf(self._line.name, tree, kernel.vrfs, ports, {}, saved)
+
+    async def apply_networks(self, change: Any) -> str:
+        """Refuse, because their form is not published."""
+        detail = "tenants' L3VNIs, targets and policy are not published for SONiC"
+        raise SwitchRefused(Reason.NOT_OFFERED, detail)

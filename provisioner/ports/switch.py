@@ -1,0 +1,234 @@
+"""A switch, in the fabric's words: images, ports and VRFs, changes, drains, health and counters.
+
+Behind it stands one adapter for each operating system (`adapters/switches`). An adapter speaks its
+switch's own protocol and decides nothing: the callers hold the switch's turn while they write
+(`execution/actions/leaf_turns.py`), read back, and judge. Every method raises `PortError` only;
+`SwitchRefused` is the one that means "it answered, and not with the expected answer".
+
+A reading of ports covers every source from which a port's VRF may come: the state in force, the
+applied configuration, the configuration of the next start, and each change that is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from provisioner.model.host_filter import FilterState, SeenFilter
+from provisioner.model.leaf_state import LeafState
+from provisioner.model.outcome import Reason
+from provisioner.model.switch import (
+    Images,
+    LoginCheck,
+    Place,
+    Platform,
+    PortChange,
+    PortCounters,
+    TenantPort,
+    TenantRouting,
+    Wellness,
+)
+from provisioner.ports.errors import PortError
+from provisioner.ports.wire import Clock, Secret, SwitchAddress
+from provisioner.settings import Settings
+
+# Enters the switch's turn. An adapter starts each act inside of it, and awaits the end outside.
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class SwitchRefused(PortError):
+    """The switch answered, and not as needed. `reason` is of the closed list."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        # printable: the text may be the switch's own
+        super().__init__("".join(c if c.isprintable() else " " for c in detail))
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class SwitchFacts:
+    """Facts of an operating system that decisions depend on, declared by its adapter."""
+
+    name: str  # as the expected-hardware list names it
+    scheme: str  # of a management address
+    vrf_name_max: int = 15  # characters of a VRF's name, as the fabric names it
+    tenant_networks: bool = False  # whether the adapter writes L3VNIs, route targets and policy
+    stored_login: bool = True  # False: it is logged in to by the daemon's own key
+
+
+class SwitchImages(Protocol):
+    """The images of a switch."""
+
+    async def read_images(self) -> Images:
+        """Return the running image, the next one and all of them."""
+        ...
+
+    async def read_platform(self) -> Platform:
+        """Return model and serial."""
+        ...
+
+    async def install_image(self, url: str, file_name: str, turn: Turn, limit_s: float) -> None:
+        """Fetch an image and install it beside the running one; each job ends within `limit_s`."""
+        ...
+
+    async def choose_other_image(self, turn: Turn, limit_s: float) -> None:
+        """Make the image that does not run the next one."""
+        ...
+
+    async def reboot(self, turn: Turn) -> None:
+        """Start the reboot and return: it forwards nothing until it is back."""
+        ...
+
+
+class SwitchPorts(Protocol):
+    """Ports and VRFs of a switch, and changes of them."""
+
+    async def read_places(
+        self, interfaces: Sequence[str], *, saved: bool = True
+    ) -> Mapping[str, frozenset[Place]]:
+        """Return the places of each port by every source; without `saved`, not of the next
+        start.
+        """
+        ...
+
+    async def read_tenant_ports(self, site_vrfs: Collection[str]) -> Mapping[str, TenantPort]:
+        """Return every port that is, or will be by itself, in a VRF not in `site_vrfs`."""
+        ...
+
+    async def read_descriptions(self) -> Mapping[str, str]:
+        """Return the applied description of each port; "?" for one that cannot be read."""
+        ...
+
+    async def read_routes(self) -> Mapping[str, tuple[str, ...]]:
+        """Return VRF -> prefixes of its routes in force."""
+        ...
+
+    async def read_filter(self, source: str) -> SeenFilter | None:
+        """Return the filter between hosts of one source: "applied", "startup", "operational"."""
+        ...
+
+    async def read_filter_state(self) -> FilterState:
+        """Return that filter and its ports in every source."""
+        ...
+
+    async def apply_change(self, change: PortChange) -> str:
+        """Apply moves as one change, and return its name when the switch has accepted it.
+
+        The change is proved by reading afterwards, and survives a reboot after
+        `save_configuration`.
+        """
+        ...
+
+    async def is_saved(self) -> bool:
+        """Return whether the switch would start with the applied configuration."""
+        ...
+
+    async def save_configuration(self) -> None:
+        """Make the applied configuration that of the next start."""
+        ...
+
+
+class SwitchWatch(Protocol):
+    """Readings of a switch, and its drain."""
+
+    async def check_login(self) -> LoginCheck:
+        """Return the switch's answer to the credential of its address."""
+        ...
+
+    async def is_drained(self) -> bool:
+        """Return whether its neighbours are asked to go around it."""
+        ...
+
+    async def set_drain(self, *, on: bool) -> str:
+        """Ask the neighbours to go around it, or to come back; return the change's name."""
+        ...
+
+    async def read_wellness(self) -> Wellness:
+        """Return health, BGP sessions, VNIs and ports with carrier."""
+        ...
+
+    async def read_sessions(self) -> frozenset[str]:
+        """Return the neighbours whose BGP session is established."""
+        ...
+
+    async def read_health_report(self, limit_s: float, size_max_bytes: int) -> tuple[str, int, str]:
+        """Return the source of the switch's own health report, its exit code, and its text.
+
+        The text is JSON with `status` ("OK") and `issues`, an object of names and details.
+        """
+        ...
+
+    async def read_carriers(self) -> tuple[str, ...]:
+        """Return the front-panel ports with carrier."""
+        ...
+
+    async def read_counters(self, interface: str) -> PortCounters:
+        """Return the counters of one port."""
+        ...
+
+    async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
+        """Return (system, port) of each device that one port hears by LLDP."""
+        ...
+
+    async def find_wrong_firmware(self, version: str) -> str:
+        """Return why the ASIC's firmware is wrong under this image; "" if nothing published says
+        so.
+        """
+        ...
+
+    async def read_state(self, interfaces: Sequence[str]) -> LeafState:
+        """Return all that the release gate judges, with at least these ports."""
+        ...
+
+    async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting:
+        """Return the route targets of a tenant's VNI and the BGP sessions of its VRF."""
+        ...
+
+
+class SwitchNetworks(Protocol):
+    """Tenants' networks on a switch: VRF, L3VNI, route targets, policy."""
+
+    async def read_networks(self, vrfs: Collection[str]) -> Any:
+        """Return the configuration, VRFs and ports of the switch, and the VNIs of `vrfs`."""
+        ...
+
+    async def apply_networks(self, change: Any) -> str:
+        """Apply a change of tenants' networks, and return its name when it was accepted."""
+        ...
+
+
+class Switch(SwitchImages, SwitchPorts, SwitchWatch, SwitchNetworks, Protocol):
+    """One switch at one address, with one credential."""
+
+    @property
+    def facts(self) -> SwitchFacts:
+        """Return the facts of its operating system."""
+        ...
+
+
+class Switches(Protocol):
+    """Opens switches of every operating system that has an adapter."""
+
+    def open(self, name: str, address: SwitchAddress, clock: Clock, settings: Settings) -> Switch:
+        """Return the switch at an address. Raises `SwitchRefused` for an unknown system."""
+        ...
+
+    def get_facts(self, system: str) -> SwitchFacts | None:
+        """Return the facts of an operating system; None if no adapter speaks to it."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class SwitchPasswords(Protocol):
+    """Changes the factory password of a switch, whose API does nothing before that."""
+
+    async def change(
+        self, switch: str, address: str, username: str, old: Secret, new: Secret
+    ) -> None:
+        """Change the password at `address`, a host name or number. Raises `PortError` subclasses
+        only.
+        """
+        ...

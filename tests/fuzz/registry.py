@@ -329,9 +329,7 @@ DECODE_FOR: Mapping[str, str] = {
     "control.node.observer": _OURS,
     "daemon.events": "planning.watch.pushed_alerts:parse_push",
     "ports.wire": "adapters.redfish.messages:body_of",
-    "adapters.switches.sonic.shell_line": (
-        "adapters.switches.sonic.config_words:read_configuration"
-    ),
+    "adapters.switches.shell_line": ("adapters.switches.sonic.config_words:read_configuration"),
     "execution.steps.erasure": _OURS,
     "execution.validate.fabric_tests": _OURS,
     "execution.artifacts.image_conversion": (

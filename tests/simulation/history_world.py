@@ -346,8 +346,7 @@ class ClusterWorld(World):
             Gated(MemoryRunner(self.site, self.runs), gate, ("run", "recall", "ask")),
             Gated(MemoryShell(self.site), gate, ("run",)),
         ]
-        member.wires = wires
-        transport, switches, runner, shell = wires
+        transport, switches, runner, shell = member.wires = wires
         agents = simulated_agents(
             SiteSide(self.site),
             store,

@@ -107,10 +107,12 @@ class SmallSite:
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
         self.transport = Switches(self)
         self.store = open_store(":memory:", inline=True)
+        switches = make_switches(self.transport)
+        reach = Reach(None, switches, Credentials())  # type: ignore[arg-type]
         self.effects = Effects(
             clock=self.clock,
             settings=self.settings,
-            reach=Reach(None, make_switches(self.transport), Credentials()),  # type: ignore[arg-type]
+            reach=reach,
             runner=None,
             shell=None,
             agents=None,

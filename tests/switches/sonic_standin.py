@@ -60,6 +60,8 @@ class SonicSwitch:
     def one(self, line: str) -> ShellOutput:
         self.calls.append(line)
         told = self._reads().get(line)
+        if told is not None and "garbled" in self.faults:
+            return ShellOutput(0, "[7]", "")
         if told is not None:
             text = told()
             return ShellOutput(0, text if isinstance(text, str) else json.dumps(text), "")

@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from provisioner.adapters.switches.shell_line import ShellLine
 from provisioner.adapters.switches.sonic import acl_words, config_words, state_words
 from provisioner.adapters.switches.sonic.config_words import Configuration, Kernel
-from provisioner.adapters.switches.sonic.shell_line import ShellLine
 from provisioner.model.leaf_state import LeafState, PortState, RouteState, VniState, VrfState
 from provisioner.model.switch import PortCounters
 from provisioner.ports import Clock, Malformed

@@ -11,13 +11,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from provisioner.adapters.switches.shell_line import ShellLine
 from provisioner.adapters.switches.sonic import (
     acl_words,
     config_words,
     sonic_look,
     state_words,
 )
-from provisioner.adapters.switches.sonic.shell_line import ShellLine
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.outcome import Reason

@@ -1,4 +1,4 @@
-"""Commands on one SONiC switch over SSH.
+"""Commands on one switch over SSH, for the adapters of systems that have no other API.
 
 A command that reads and fails, or whose output cannot be read, is `Malformed`: it is never taken
 for an empty answer. A command that writes and fails is the switch's refusal, in its own text.

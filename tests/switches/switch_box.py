@@ -1,0 +1,49 @@
+"""A simulated switch with its truth, as the contract of the `Switch` port needs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provisioner.adapters.switches.systems import Wires
+from provisioner.ports import SwitchAddress
+
+FIRST, SECOND = "172.16.0.3/31", "172.16.0.5/31"
+
+
+class Box:
+    """A switch with two ports in no VRF, and its truth. `ports`: their names."""
+
+    ports: tuple[str, str]
+    wires: Wires
+    address: SwitchAddress
+    clock: Any
+
+    def true_vrf(self, port: str) -> str:
+        """Return the VRF that traffic of a port is in, in the fabric's words."""
+        raise NotImplementedError
+
+    def saved_vrf(self, port: str) -> str:
+        """Return the VRF of a port after a reboot."""
+        raise NotImplementedError
+
+    def plant(self, port: str, vrf: str, *, saved_only: bool = False) -> None:
+        """Move a port by a foreign hand: everywhere, or only for the next start."""
+        raise NotImplementedError
+
+    def fail(self, fault: str) -> None:
+        """Begin to refuse changes ("refuses"), not to follow them ("lags"), or to answer nonsense
+        ("garbled").
+        """
+        raise NotImplementedError
+
+    def add_image(self) -> str:
+        """Put a second image beside the running one, and return its version."""
+        raise NotImplementedError
+
+    def count_boots(self) -> int:
+        """Return the number of reboots so far."""
+        raise NotImplementedError
+
+    def count_writes(self) -> int:
+        """Return the number of requests that changed something, or tried to."""
+        raise NotImplementedError

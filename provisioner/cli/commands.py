@@ -106,6 +106,7 @@ COMMANDS = {
         "Restore a backup into an empty data directory, or into an empty PostgreSQL database.",
     ),
     "db": Command("serve.backup", "db", "The database: its schema."),
+    "bmc": Command("offline.bmc", "app", "BMCs: what would be sent to one."),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "plan": Command(
         "offline.plan",

@@ -122,7 +122,7 @@ class Daemon:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        reach = Reach(parts.transport, parts.switches, parts.credentials, parts.passwords)
+        reach = _reach(parts)
         context = Context(parts.store, parts.clock, parts.settings, parts.telemetry)
         self.site = _site(parts, reach)
         profiles = parts.matrix.nic_profiles
@@ -283,6 +283,16 @@ class Daemon:
         await self.engine.stop()
         await self.fabric.stop()
         await self.tenancy.close()
+
+
+def _reach(parts: Parts) -> Reach:
+    return Reach(
+        parts.transport,
+        parts.switches,
+        parts.credentials,
+        parts.passwords,
+        pause=parts.clock.sleep,
+    )
 
 
 def _site(parts: Parts, reach: Reach) -> Site:

@@ -54,13 +54,15 @@ class BmcAddress:
 class Upload:
     """A multipart push: parts in the order listed, the image streamed with Content-Length.
 
-    `parts` are (name, content type, body) before the image part `file_part`.
+    `parts` are (name, content type, body) before the image part `file_part`. Where `session_part`
+    is set, the adapter sends the session's key as the first part of this name, and as a cookie.
     """
 
     parts: tuple[tuple[str, str, bytes], ...]
     file: Path
     file_name: str
     file_part: str = "UpdateFile"
+    session_part: str = ""
 
 
 @dataclass(frozen=True)

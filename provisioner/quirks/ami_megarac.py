@@ -17,6 +17,9 @@ QUIRK = Quirk(
     password_if_match="any",  # noqa: S106 (a way to send an ETag)
     full_override=True,
     media_login="none",
+    # source: captured tree of a DGX H100, EnableRMediaActionInfo: drives are listed only after it
+    media_enable="AMIVirtualMedia.EnableRMedia",
+    media_enable_body={"RMediaState": "Enable"},
     bmc_reset_types=("ForceRestart", "GracefulRestart"),
     bmc_reset_s=300.0,
     read_timeout_s=180.0,  # a DGX may need this long for its firmware inventory

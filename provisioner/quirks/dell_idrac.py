@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from provisioner.quirks.quirk import AcCycle, Quirk
+from provisioner.quirks.quirk import AcCycle, BootAttributes, Licence, Quirk
+
+# source: openstack/sushy-oem-idrac; dell/iDRAC-Redfish-Scripting issues 90 and 324 and its
+# SetNextOneTimeBootVirtualMediaDeviceOemREDFISH: "Cd" of the standard override is a physical drive
+_IMPORT = (
+    '<SystemConfiguration><Component FQDD="iDRAC.Embedded.1">'
+    '<Attribute Name="ServerBoot.1#BootOnce">Enabled</Attribute>'
+    '<Attribute Name="ServerBoot.1#FirstBootDevice">vCD-DVD</Attribute>'
+    "</Component></SystemConfiguration>"
+)
 
 QUIRK = Quirk(
     name="dell_idrac",
@@ -10,8 +19,29 @@ QUIRK = Quirk(
     vendor=r"^Dell",
     product=r"Integrated Dell Remote Access Controller",
     oem="Dell",
-    apply_time="Immediate",
+    # source: libredfish dell.rs: OnReset where the client resets the host itself, which "Immediate"
+    # would do on its own; the iDRAC restarts itself and nothing else after its own update
+    apply_time="OnReset",
+    apply_time_by_kind={"host.bmc": "Immediate"},
     oem_always=True,
+    package_files=r"\.(exe|bin|d7|d9|pm)$",  # Dell Update Packages
+    empty_targets=True,
+    boot_attributes=BootAttributes(
+        virtual_cd={
+            "ServerBoot.1.BootOnce": "Enabled",
+            "ServerBoot.1.FirstBootDevice": "VCD-DVD",
+        },
+        normal={"ServerBoot.1.FirstBootDevice": "Normal"},
+        action="ImportSystemConfiguration",
+        body={"ShareParameters": {"Target": ["IDRAC"]}, "ImportBuffer": _IMPORT},
+    ),
+    licence=Licence(  # source: captured tree of a PowerEdge R750, DellLicenses; writes.md 3
+        hops=(("Links", "Oem", "Dell", "DellLicenseCollection"),),
+        fields=("LicenseDescription",),
+        sufficient=r"Enterprise|Datacenter",
+        needed_for=("media",),
+        title="iDRAC Enterprise or Datacenter",
+    ),
     force="none",
     ac_cycle=AcCycle(  # a "virtual AC cycle": CPLD and FPGA run their new versions after it
         resource="Chassis",

@@ -11,6 +11,15 @@ QUIRK = Quirk(
     oem="Lenovo",
     apply_time="Immediate",
     force="none",
+    # source: fwupd ("only the backup BMC device can be updated by specifying the target ID, the
+    # others need an empty array", and a blank in the file name answers InternalError); libredfish
+    package_files=r".",
+    empty_targets=True,
+    file_name_blanks=False,
+    claim=True,  # source: Lenovo's XCC Redfish pages, UpdateService
+    # source: captured tree of a ThinkSystem SR670 V2 (EXT1 has no action); sushy PATCHes then
+    media_by_patch=True,
+    media_slots=r"^EXT\d",
     ac_cycle=AcCycle(
         resource="Systems",
         action="LenovoComputerSystem.SystemReset",

@@ -14,12 +14,44 @@ from provisioner.model.base import Record
 
 
 class AcCycle(Record):
-    """An action that removes standby power: its resource, its name, and its body."""
+    """An action that removes standby power: its resource, its name, and its body.
+
+    `unlisted` is the action's path below its resource where the service accepts the action but
+    does not list it; it is used only if the action is not listed.
+    """
 
     resource: str  # "Chassis" or "Systems"
     action: str  # end of the action's name, "NvidiaChassis.AuxPowerReset"
     body: dict[str, str]
     needs_off: bool = True
+    unlisted: str = ""
+
+
+class BootAttributes(Record):
+    """Settings of the BMC that choose the virtual drive; they are not in `Boot` of the system.
+
+    `action` and `buffer` are the way of a service that does not list the attributes: an action of
+    the manager that imports a configuration.
+    """
+
+    virtual_cd: dict[str, str]
+    normal: dict[str, str]
+    action: str = ""
+    body: dict[str, Any] = Field(default_factory=dict)
+
+
+class Licence(Record):
+    """A licence without which the BMC refuses `needed_for`, and the place that lists licences.
+
+    `hops` lead from the manager to the list, each by the keys of a link; `sufficient` is an
+    expression over the texts of `fields`.
+    """
+
+    hops: tuple[tuple[str, ...], ...]
+    fields: tuple[str, ...]  # texts of a licence that name it
+    sufficient: str
+    needed_for: tuple[str, ...]  # "push", "media"
+    title: str
 
 
 class Quirk(Record):
@@ -39,9 +71,14 @@ class Quirk(Record):
     # pushing firmware
     push: str = "multipart"  # "multipart" | "form" (HPE)
     apply_time: str = ""  # @Redfish.OperationApplyTime to send; "": leave it out
+    apply_time_by_kind: dict[str, str] = Field(default_factory=dict)  # takes precedence
     oem_always: bool = False  # UpdateParameters must have an Oem object, even an empty one
     oem_by_kind: dict[str, dict[str, Any]] = Field(default_factory=dict)
     targets: dict[str, str] = Field(default_factory=dict)  # component kind -> see README.md
+    package_files: str = ""  # expression: files that name their own targets; `Targets` is empty
+    empty_targets: bool = False  # `Targets` must be there, even empty
+    file_name_blanks: bool = True  # a blank in the name of the file is accepted
+    claim: bool = False  # HttpPushUriTargetsBusy is set around an update
     force: str = "parameter"  # "parameter" | "options" (PATCH HttpPushUriOptions) | "none"
     commit: bool = False  # CommitImage makes a new image permanent
     pull_without_scheme: bool = False  # SimpleUpdate: ImageURI without scheme, double slash
@@ -53,12 +90,21 @@ class Quirk(Record):
     empty_body: bool = True  # an action without parameters needs {}
     full_override: bool = False  # boot override: enabled, mode and target in one body
     media_inserted: bool = True  # InsertMedia accepts Inserted and WriteProtected
+    media_by_patch: bool = False  # a drive without InsertMedia takes an image by PATCH
+    media_slots: str = ""  # expression over Ids of drives that take images; "": any
+    media_targets: tuple[str, ...] = ("Cd",)  # boot targets of the virtual CD, best first
+    media_enable: str = ""  # action of the manager that makes the drives appear
+    media_enable_body: dict[str, str] = Field(default_factory=dict)
+    boot_attributes: BootAttributes | None = None  # instead of the override, for the virtual CD
     http_boot: bool = False  # a maintenance image is booted by UEFI HTTP: no drive takes images
     media_login: str = ""  # user and password that InsertMedia requires although none is needed
 
     # resetting
     bmc_reset_types: tuple[str, ...] = ("GracefulRestart", "ForceRestart")  # in this order
     ac_cycle: AcCycle | None = None
+
+    # licences that are read before anything is sent
+    licence: Licence | None = None
 
     # time and limits
     bmc_reset_s: float = 180.0  # no request to a restarted BMC before this

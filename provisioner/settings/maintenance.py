@@ -18,9 +18,18 @@ def _checked_network(text: str) -> str:
 Network = Annotated[str, Field(max_length=18), AfterValidator(_checked_network)]
 
 
+BootWay = Literal["vendor", "virtual_media", "http", "pxe"]
+
+
 class MaintenanceSettings(Record):
     """Part of `Settings`."""
 
+    maintenance_boot: BootWay = Field(
+        "vendor",
+        description="How hosts boot the maintenance image: `virtual_media`, `http` (UEFI HTTP from "
+        "`HttpBootUri`), `pxe` (the site's DHCP and TFTP or HTTP servers), or the declared way of "
+        "each vendor.",
+    )
     agent_lookup_trusts: Literal["nobody", "first"] = Field(
         "nobody",
         description="Where the image of a boot cannot carry the agent's token (no slot in it, or "

@@ -79,14 +79,13 @@ def test_nothing_is_done_when_every_pin_runs() -> None:
 
 def test_updates_that_wait_for_one_reset_share_it() -> None:
     edges = {
-        "host.bmc": BMC,
         "host.bios": (edge("1.0", "2.0", Activation.COLD_BOOT),),
         "host.cpld": (edge("1.0", "2.0", Activation.AC_CYCLE),),
     }
     seen = node(*[(kind, "0", "1.0") for kind in edges])
     found = plan(seen, matrix(dict.fromkeys(edges, "2.0"), edges), "r", "p")
 
-    assert [s.kind for s in found.steps] == [StepKind.UPDATE] * 3 + [StepKind.ACTIVATE]
+    assert [s.kind for s in found.steps] == [StepKind.UPDATE] * 2 + [StepKind.ACTIVATE]
     assert (found.steps[-1].activation, found.outages, found.resets) == (Activation.AC_CYCLE, 1, 1)
     assert "covers" in found.steps[-1].reason
 

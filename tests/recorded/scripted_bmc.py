@@ -60,7 +60,11 @@ def bmc_of(
         path = f"{V1}/{name.replace('__', '/')}".rstrip("/")
         tree[path] = {**tree.get(path, {}), **change}
     bmc = Bmc(tree, answers)
-    return bmc, Redfish(bmc, ADDRESS, quirks.identify(tree[V1]))
+    return bmc, Redfish(bmc, ADDRESS, quirks.identify(tree[V1]), go_on)
+
+
+async def go_on(_seconds: float) -> None:
+    """Wait for nothing."""
 
 
 def run(work: Awaitable[Any]) -> Any:

@@ -12,8 +12,9 @@ from tree_transport import ADDRESS
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish, TaskRef
+from provisioner.adapters.redfish.tasks import of_task
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import Reply, Upload
+from provisioner.ports import Call, Reply, Upload
 
 
 def pushed(bmc: Bmc) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def test_a_dell_push_says_when_and_always_has_an_oem_part(package: Path) -> None
 
     assert pushed(bmc) == {
         "Targets": [f"{V1}/UpdateService/FirmwareInventory/Installed-159-2.4.4__BIOS.Setup.1-1"],
-        "@Redfish.OperationApplyTime": "Immediate",
+        "@Redfish.OperationApplyTime": "OnReset",
         "Oem": {},
     }
 
@@ -145,28 +146,89 @@ def test_a_supermicro_push_updates_at_once_and_preserves_the_configuration(packa
     assert sent["Oem"]["Supermicro"]["BMC"]["PreserveCfg"] is True
 
 
-def test_a_bluefield_pulls_its_bundle_with_rshim_and_the_uri_that_its_bmc_understands() -> None:
+def bluefield(enabled_after: int) -> tuple[Bmc, Redfish]:
+    """A card's BMC that has the rshim after so many requests to enable it."""
     simple = f"{V1}/UpdateService/Actions/UpdateService.SimpleUpdate"
     oem = f"{V1}/Managers/Bluefield_BMC/Oem/Nvidia"
+    tries: list[Call] = []
+
+    def patched(call: Call) -> Reply:
+        tries.append(call)
+        asked = [c for c in tries if c.body["BmcRShim"]["BmcRShimEnabled"]]
+        enabled = call.body["BmcRShim"]["BmcRShimEnabled"] and len(asked) >= enabled_after
+        bmc.tree = {**bmc.tree, oem: {"BmcRShim": {"BmcRShimEnabled": enabled}}}
+        return reply(200)
+
     bmc, client = bmc_of(
         "bluefield_in_nic_mode",
-        {f"POST {simple}": reply(202, None, location=TASK), f"PATCH {oem}": reply(200)},
+        {f"POST {simple}": reply(202, None, location=TASK), f"PATCH {oem}": patched},
         UpdateService={"Actions": {"#UpdateService.SimpleUpdate": {"target": simple}}},
         Managers__Bluefield_BMC={"Oem": {"Nvidia": {"@odata.id": oem}}},
         Managers__Bluefield_BMC__Oem__Nvidia={"BmcRShim": {"BmcRShimEnabled": False}},
     )
+    return bmc, client
+
+
+ENABLE, DISABLE = ({"BmcRShim": {"BmcRShimEnabled": on}} for on in (True, False))
+
+
+@pytest.mark.parametrize(
+    ("enabled_after", "first"), [(1, [ENABLE]), (2, [ENABLE, DISABLE, ENABLE])]
+)
+def test_a_bluefield_pulls_its_bundle_with_rshim_and_the_uri_that_its_bmc_understands(
+    enabled_after: int, first: list[dict[str, Any]]
+) -> None:
+    """source: Mellanox/dpu-update, try_enable_rshim_on_bmc: read back, toggled once."""
+    bmc, client = bluefield(enabled_after)
 
     sent = run(client.simple_update("http://10.0.0.9:8080/a/b.bfb", "bluefield.bundle"))
 
     assert sent == TaskRef(path=TASK)
-    assert [(c.method, c.body) for c in bmc.sent] == [
-        ("PATCH", {"BmcRShim": {"BmcRShimEnabled": True}}),
-        (
-            "POST",
-            {
-                "ImageURI": "10.0.0.9:8080//a/b.bfb",
-                "TransferProtocol": "HTTP",
-                "Targets": ["redfish/v1/UpdateService/FirmwareInventory/DPU_OS"],
-            },
-        ),
+    assert [c.body for c in bmc.sent] == [
+        *first,
+        {
+            "ImageURI": "10.0.0.9:8080//a/b.bfb",
+            "TransferProtocol": "HTTP",
+            "Targets": ["redfish/v1/UpdateService/FirmwareInventory/DPU_OS"],
+        },
     ]
+
+
+def test_a_bundle_is_not_sent_to_a_card_whose_host_holds_the_rshim() -> None:
+    bmc, client = bluefield(enabled_after=99)
+
+    refused = run(client.simple_update("http://10.0.0.9:8080/a/b.bfb", "bluefield.bundle"))
+
+    assert isinstance(refused, Blocker)
+    assert refused.reason is Reason.PRECONDITION
+    assert "rshim service on the host" in refused.unblock
+    assert [c.method for c in bmc.sent] == ["PATCH"] * 3
+
+
+SCHEDULED = {"TaskState": "New", "Oem": {"Dell": {"JobState": "Scheduled"}}}
+
+
+def test_a_scheduled_job_is_written_and_not_installed() -> None:
+    """source: writes.md 3: Oem.Dell.JobState == Scheduled is not done."""
+    view = of_task(SCHEDULED)
+
+    assert view.staged
+    assert not view.done
+
+
+def test_the_job_of_a_task_that_is_gone_is_asked_for() -> None:
+    """source: writes.md 3: after the iDRAC's own update the Task is 404, and its Job is not."""
+    task, jobs = f"{V1}/TaskService/Tasks/JID_1", f"{V1}/JobService/Jobs"
+    _, client = bmc_of(
+        "dell_with_pages",
+        {},
+        **{
+            "": {"JobService": {"@odata.id": f"{V1}/JobService"}},
+            "JobService": {"Jobs": {"@odata.id": jobs}},
+            "JobService__Jobs__JID_1": {"Id": "JID_1", "JobState": "Completed"},
+        },
+    )
+
+    view = run(client.task(TaskRef(path=task)))
+
+    assert (view.state, view.done, view.failed) == ("Completed", True, None)

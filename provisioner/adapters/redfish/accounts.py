@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.adapters.redfish.messages import body_of, refusal, told
-from provisioner.adapters.redfish.parsing import link, path_of, text
+from provisioner.adapters.redfish.parsing import link, path_of, text, truth
 from provisioner.adapters.redfish.service import UNBLOCK, Service, not_offered, raise_silence
 from provisioner.adapters.redfish.walk import CHANGE_FIRST
 from provisioner.model.outcome import Blocker
@@ -19,6 +19,19 @@ async def set_password(service: Service, username: str, new: Secret) -> Blocker 
         return path
     rule, secret = service.quirk.password_if_match, new.reveal()
     return await service.patch(path, {"Password": secret}, username, if_match=rule, hidden=secret)
+
+
+async def find_administrator(service: Service) -> str | None:
+    """Return the name of the first account that is an enabled administrator."""
+    walk = service.walk()
+    path = link(await walk.root(), "AccountService")
+    accounts = (await walk.read(path)).data if path is not None else {}
+    for account in await walk.first(accounts, "Accounts"):
+        name = text(account.data.get("UserName"))
+        enabled = truth(account.data.get("Enabled")) is not False
+        if name and enabled and text(account.data.get("RoleId")) == "Administrator":
+            return name
+    return None
 
 
 async def _account(service: Service, username: str) -> str | Blocker:

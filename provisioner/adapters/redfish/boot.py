@@ -1,21 +1,20 @@
-"""What a host boots next: overrides and virtual media."""
+"""The boot source of a host: the standard override, and the attributes of vendors."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from provisioner.adapters.redfish.messages import refusal
-from provisioner.adapters.redfish.parsing import Json, as_object, at, link, text, truth
-from provisioner.adapters.redfish.service import (
-    UNBLOCK,
-    Service,
-    action_of,
-    not_offered,
-    target_of,
-)
+from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of
+from provisioner.adapters.redfish.service import Service, action_of, not_offered, target_of
 from provisioner.adapters.redfish.walk import Resource
 from provisioner.model.outcome import Blocker
-from provisioner.ports import Reply
+from provisioner.quirks.quirk import BootAttributes
+
+_BY_DHCP = (
+    "Set `maintenance_boot: virtual_media`, or `pxe`: then the site's DHCP names the boot file "
+    "(options 66 and 67, or 60 HTTPClient and 67)."
+)
+_TARGETS = "BootSourceOverrideTarget@Redfish.AllowableValues"
 
 
 async def override(
@@ -33,12 +32,16 @@ async def override(
     if system is None:
         return not_offered("host", "system")
     settings = link(system.data, "@Redfish.Settings", "SettingsObject")
-    later = as_object(at(await service.get(settings), "Boot")) if settings is not None else {}
-    allowed = "BootSourceOverrideTarget@Redfish.AllowableValues"
-    listed = at(system.data, "Boot", allowed) or later.get(allowed)
-    # UefiHttp works on some services that do not list it (facts: hardware 4.5)
-    if isinstance(listed, list) and target not in listed and target != "UefiHttp":
+    later = await _read_settings(service, system)
+    listed = _listed_targets(system.data, later)
+    # UefiHttp works on NVIDIA's trays, which do not list it (facts: hardware 4.5)
+    unlisted = target == "UefiHttp" and service.quirk.http_boot
+    if listed is not None and target not in listed and not unlisted:
         return not_offered("host", f"boot from {target}; it has {', '.join(map(str, listed[:16]))}")
+    offers_uri = "HttpBootUri" in later or "HttpBootUri" in as_object(system.data.get("Boot"))
+    if http_uri and not offers_uri and not service.quirk.http_boot:
+        lacking = not_offered("host", "HttpBootUri: its Boot does not list it")
+        return lacking.model_copy(update={"unblock": _BY_DHCP})
     boot: dict[str, Any] = {
         "BootSourceOverrideEnabled": "Once" if once else "Continuous",
         "BootSourceOverrideTarget": target,
@@ -56,64 +59,65 @@ async def override(
     return None
 
 
-async def insert(service: Service, image: str) -> Blocker | None:
-    """Insert an image, adding what the service demands one property at a time (as sushy does)."""
-    slot = await _cd(service)
-    target = target_of(action_of(slot.data, "VirtualMedia.InsertMedia")) if slot else None
-    if slot is None or target is None:
-        return not_offered("media", "virtual CD that takes an image by URL")
-    body: dict[str, Any] = {"Image": image}
-    if service.quirk.media_inserted:
-        body |= {"Inserted": True, "WriteProtected": True}
-    if service.quirk.media_login:
-        login = service.quirk.media_login
-        body |= {"UserName": login, "Password": login}
-    more = ({"TransferProtocolType": image.split(":", 1)[0].upper()}, {"TransferMethod": "Stream"})
-    reply = await service.call("POST", target, body)
-    for addition in more:
-        if reply.status not in (400, 422):
-            break
-        body |= addition  # a 400 changed nothing, so that asking again is no repetition
-        reply = await service.call("POST", target, body)
-    return _outcome(reply)
+async def override_virtual_cd(service: Service) -> Blocker | None:
+    """Boot the virtual CD next time, by the vendor's target or by its attributes.
+
+    Dell's "Cd" is a physical drive, and Supermicro boots virtual media as "UsbCd" only (sushy).
+    """
+    if service.quirk.boot_attributes is not None:
+        return await _choose_by_attributes(service, service.quirk.boot_attributes)
+    system = await service.system()
+    listed = _listed_targets(system.data, await _read_settings(service, system)) if system else None
+    names = service.quirk.media_targets
+    target = next((name for name in names if listed is None or name in listed), names[-1])
+    return await override(service, target, once=True)
 
 
-async def inserted(service: Service, image: str) -> bool:
-    """Whether exactly this image is in the drive."""
-    slot = await _cd(service)
-    if slot is None or truth(slot.data.get("Inserted")) is False:
-        return False
-    return text(slot.data.get("Image")) == image
+async def override_disk(service: Service) -> Blocker | None:
+    """Boot from disk next time; attributes that still choose the virtual CD are reset first."""
+    attributes = service.quirk.boot_attributes
+    if attributes is not None:
+        path, now = await _find_attributes(service, attributes)
+        changed = any(now.get(name) != value for name, value in attributes.normal.items())
+        if path is not None and changed:
+            body = {"Attributes": dict(attributes.normal)}
+            if (refused := await service.patch(path, body, "host")) is not None:
+                return refused
+    return await override(service, "Hdd", once=True)
 
 
-async def eject(service: Service) -> Blocker | None:
-    """Eject; an empty drive is fine."""
-    slot = await _cd(service)
-    if slot is None or truth(slot.data.get("Inserted")) is False:
-        return None
-    target = target_of(action_of(slot.data, "VirtualMedia.EjectMedia"))
+async def _choose_by_attributes(service: Service, attributes: BootAttributes) -> Blocker | None:
+    path, _ = await _find_attributes(service, attributes)
+    if path is not None:
+        return await service.patch(path, {"Attributes": dict(attributes.virtual_cd)}, "host")
+    manager = await service.manager()
+    action = action_of(manager.data, attributes.action) if manager is not None else {}
+    target = target_of(action)
     if target is None:
-        return not_offered("media", "VirtualMedia.EjectMedia")
-    return _outcome(await service.call("POST", target, {} if service.quirk.empty_body else None))
+        return not_offered("host", "boot of the virtual CD: neither its attributes nor an import")
+    reply = await service.post(target, dict(attributes.body), "host")
+    return reply if isinstance(reply, Blocker) else None
 
 
-async def _cd(service: Service) -> Resource | None:
-    """The first virtual CD that takes images: the manager's, or the system's."""
-    manager, system = await service.manager(), await service.system()
-    for owner in (manager, system):
-        path = link(owner.data, "VirtualMedia") if owner is not None else None
-        for slot in await service.walk().members(path):
-            if _is_cd(slot.data):
-                return slot
-    return None
+async def _find_attributes(service: Service, attributes: BootAttributes) -> tuple[str | None, Json]:
+    """Return the path and the values of the attributes that list the boot device, if any does."""
+    manager = await service.manager()
+    linked = at(manager.data, "Links", "Oem", "Dell", "DellAttributes") if manager else None
+    for one in objects(linked or []):
+        path = path_of(one)
+        listed = as_object((await service.get(path)).get("Attributes")) if path else {}
+        if all(name in listed for name in attributes.virtual_cd):
+            return path, listed
+    return None, {}
 
 
-def _is_cd(slot: Json) -> bool:
-    """Slots that only serve the console have no InsertMedia (facts: hardware 4.5)."""
-    types = slot.get("MediaTypes")
-    cd = isinstance(types, list) and bool({"CD", "DVD"} & {text(t) for t in types})
-    return cd and bool(action_of(slot, "VirtualMedia.InsertMedia"))
+async def _read_settings(service: Service, system: Resource) -> Json:
+    path = link(system.data, "@Redfish.Settings", "SettingsObject")
+    return as_object(at(await service.get(path), "Boot")) if path is not None else {}
 
 
-def _outcome(reply: Reply) -> Blocker | None:
-    return None if 200 <= reply.status < 300 else refusal(reply, "media", UNBLOCK)
+def _listed_targets(system: Json, later: Json) -> list[Any] | None:
+    """Return the targets that the object lists to which the target is written."""
+    now, then = at(system, "Boot", _TARGETS), later.get(_TARGETS)
+    listed = then or now if "BootSourceOverrideTarget" in later else now or then
+    return listed if isinstance(listed, list) else None

@@ -6,13 +6,26 @@ never told what it should have.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from provisioner.adapters.redfish import accounts, boot, collect, readings, storage, updates
+from provisioner.adapters.redfish import (
+    accounts,
+    boot,
+    collect,
+    media,
+    power_cycle,
+    readings,
+    rshim,
+    storage,
+    task_list,
+    updates,
+)
 from provisioner.adapters.redfish.parsing import at, link, text
 from provisioner.adapters.redfish.parts import power_of
 from provisioner.adapters.redfish.service import (
+    Pause,
     Service,
     action_of,
     not_offered,
@@ -25,9 +38,6 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, Secret, Unreachable
 from provisioner.quirks import Quirk
 
-_RUNNING = frozenset(
-    {"New", "Starting", "Running", "Pending", "Service", "Stopping", "Cancelling", "Suspended"}
-)
 _WANTED = {
     "On": Power.ON,
     "ForceOn": Power.ON,
@@ -39,10 +49,16 @@ _WANTED = {
 class Redfish:
     """A client of one BMC as the given address logs in; cheap to make, keeps nothing open."""
 
-    def __init__(self, transport: BmcTransport, address: BmcAddress, quirk: Quirk) -> None:
+    def __init__(
+        self,
+        transport: BmcTransport,
+        address: BmcAddress,
+        quirk: Quirk,
+        pause: Pause = asyncio.sleep,
+    ) -> None:
         self.address = address
         self.quirk = quirk
-        self._service = Service(transport, address, quirk)
+        self._service = Service(transport, address, quirk, pause)
 
     @property
     def service(self) -> Service:
@@ -122,37 +138,13 @@ class Redfish:
             return None
         return reply if isinstance(reply, Blocker) else None
 
+    async def find_ac_cycle(self) -> str | Blocker:
+        """Return the target of the action that removes standby power, before it is needed."""
+        return await power_cycle.find_target(self._service)
+
     async def ac_cycle(self) -> Blocker | None:
-        """Standby power away and back, by the vendor's action."""
-        cycle = self.quirk.ac_cycle
-        if cycle is None:
-            return Blocker(
-                reason=Reason.NOT_OFFERED,
-                subject="host",
-                detail=f"{self.quirk.title} takes standby power away by no Redfish action",
-                unblock="Switch its outlets of the power distribution unit off for 5 minutes.",
-            )
-        if cycle.needs_off and await self.power() is not Power.OFF:
-            return Blocker(
-                reason=Reason.PRECONDITION,
-                subject="host",
-                detail="the host must be off before standby power is taken away",
-                unblock="Power the host off first.",
-            )
-        walk = self._service.walk()
-        for resource in await walk.first(await walk.root(), cycle.resource):
-            target = target_of(action_of(resource.data, cycle.action))
-            if target is not None:
-                break
-        else:
-            return not_offered("host", cycle.action)
-        try:
-            reply = await self._service.post(target, dict(cycle.body), "host")
-        except Unreachable as error:
-            if not error.maybe_executed:
-                raise
-            return None
-        return reply if isinstance(reply, Blocker) else None
+        """Remove standby power and restore it, by the vendor's action."""
+        return await power_cycle.remove_standby(self._service)
 
     # booting
 
@@ -162,13 +154,25 @@ class Redfish:
         """Boot from `target` ("Pxe", "UefiHttp", "Cd", "Hdd"), next time or always."""
         return await boot.override(self._service, target, once=once, http_uri=http_uri)
 
+    async def boot_virtual_cd(self) -> Blocker | None:
+        """Boot from the virtual CD next time, by the way of the vendor."""
+        return await boot.override_virtual_cd(self._service)
+
+    async def boot_disk(self) -> Blocker | None:
+        """Boot from disk next time."""
+        return await boot.override_disk(self._service)
+
+    async def enable_media(self) -> Blocker | None:
+        """Make the virtual drives appear, where the vendor hides them."""
+        return await media.enable_media(self._service)
+
     async def insert_media(self, image: str) -> Blocker | None:
         """Insert an image as virtual CD, by URL."""
-        return await boot.insert(self._service, image)
+        return await media.insert_image(self._service, image)
 
     async def media_inserted(self, image: str) -> bool:
         """Whether exactly this image is inserted as virtual CD."""
-        return await boot.inserted(self._service, image)
+        return await media.is_inserted(self._service, image)
 
     async def drive_serials(self) -> tuple[str, ...]:
         """Serials of the drives that the host's system lists."""
@@ -180,7 +184,7 @@ class Redfish:
 
     async def eject_media(self) -> Blocker | None:
         """Eject whatever virtual CD is inserted."""
-        return await boot.eject(self._service)
+        return await media.eject_image(self._service)
 
     # firmware
 
@@ -200,15 +204,16 @@ class Redfish:
         return await updates.pull(self._service, uri, kind)
 
     async def enable_rshim(self) -> Blocker | None:
-        """Give the BlueField's rshim to its BMC (facts: redfish 3.3)."""
-        manager = await self._service.manager()
-        path = link(manager.data, "Oem", "Nvidia") if manager is not None else None
-        if path is None or manager is None:
-            return None  # older BMCs have no switch for it
-        state = at(await self._service.get(path), "BmcRShim", "BmcRShimEnabled")
-        if state is True or state is None:
-            return None
-        return await self._service.patch(path, {"BmcRShim": {"BmcRShimEnabled": True}}, "rshim")
+        """Give the BlueField's rshim to its BMC, and read back that it has it."""
+        return await rshim.enable_on_bmc(self._service)
+
+    async def end_push(self) -> Blocker | None:
+        """Give up what a push reserved, once its task has ended (Lenovo)."""
+        return await updates.end_claim(self._service)
+
+    def ends_staged(self, kind: str) -> bool:
+        """Return whether a push of this kind ends when its job waits for the host's reset."""
+        return updates.find_apply_time(self.quirk, kind) == "OnReset"
 
     async def commit_image(self, kinds: Sequence[str]) -> Blocker | None:
         """Make new images permanent, where the vendor asks for it."""
@@ -221,33 +226,17 @@ class Redfish:
             if self.quirk.push == "form":
                 return of_hpe(update.data)
             return TaskView(state="unknown", vanished=True)
-        return view(await self._service.call("GET", ref.path), ref.path)
+        seen = view(await self._service.call("GET", ref.path), ref.path)
+        job = await task_list.read_job(self._service, ref.path) if seen.vanished else None
+        return job or seen
 
     async def task_paths(self) -> tuple[str, ...]:
-        """Every task that the service lists; none if it has no task service.
-
-        Raises `Unreachable` when the list does not come: silence does not mean that nothing runs.
-        """
-        walk = self._service.walk()
-        service = link(await walk.root(), "Tasks")
-        listed = link((await walk.read(service)).data, "Tasks") if service is not None else None
-        paths = await walk.links(listed)
-        silent = [g for g in walk.gaps if g.reason is not Reason.NOT_OFFERED]
-        if silent:
-            detail = f"{silent[0].source}: {silent[0].detail}"
-            raise Unreachable(f"the task list could not be read: {detail}", maybe_executed=False)
-        return tuple(paths)
+        """Every task that the service lists; none if it has no task service."""
+        return await task_list.list_tasks(self._service)
 
     async def tasks(self) -> tuple[str, ...]:
         """Tasks that run, by path. One that cannot be read counts as running, unless it is gone."""
-        running = []
-        for path in await self.task_paths():
-            seen = view(await self._service.call("GET", path), path)
-            if seen.vanished or seen.done:
-                continue
-            if seen.state in _RUNNING or seen.state.startswith("HTTP"):
-                running.append(path)
-        return tuple(running)
+        return await task_list.list_running_tasks(self._service)
 
     # accounts and events
 

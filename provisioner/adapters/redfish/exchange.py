@@ -29,7 +29,15 @@ from provisioner.adapters.bounded_http import (
 )
 from provisioner.adapters.redfish.session import Login
 from provisioner.adapters.redfish.upload import multipart
-from provisioner.ports import BmcAddress, Call, Malformed, PortError, Reply, Upload
+from provisioner.ports import (
+    BmcAddress,
+    Call,
+    LoginRefused,
+    Malformed,
+    PortError,
+    Reply,
+    Upload,
+)
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.runtime.event_loop import shrink_tls_buffers
 
@@ -99,7 +107,7 @@ class HttpExchange:
                 session = self._reads
                 attempt.leave()  # whether a read with a token left does not matter to anybody
             _NOW.set(BoundedSession(session, tls, attempt, call.size_max_bytes, coding))
-            answer = await _ask(await self._client(bmc, login), call)
+            answer = await _ask(await self._client(bmc, login), call, login)
         except RedfishInvalidTargetError as error:
             raise Malformed(f"{where}: {error}") from None
         except RedfishError as error:
@@ -155,7 +163,7 @@ _NOW: ContextVar[BoundedSession] = ContextVar("exchange")  # of this task
 _SESSION = _Session()
 
 
-async def _ask(client: AsyncRedfishClient, call: Call) -> Any:
+async def _ask(client: AsyncRedfishClient, call: Call, login: Login | None) -> Any:
     verb = getattr(client, call.method.lower())
     options: dict[str, Any] = {
         "headers": dict(call.headers),
@@ -164,6 +172,11 @@ async def _ask(client: AsyncRedfishClient, call: Call) -> Any:
     if call.method in SAFE:
         return await verb(call.path, **options)
     if isinstance(call.body, Upload):
-        with multipart(call.body) as body:
+        session = login.token if login is not None else None
+        if call.body.session_part:
+            if session is None:
+                raise LoginRefused("this upload needs a session, and the BMC opened none")
+            options["headers"]["Cookie"] = f"{call.body.session_part}={session.reveal()}"
+        with multipart(call.body, session) as body:
             return await verb(call.path, body=body, **options)
     return await verb(call.path, body=call.body, **options)

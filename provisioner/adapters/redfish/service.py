@@ -5,7 +5,8 @@ Nothing here repeats a request by itself: a POST that may have arrived is its ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from provisioner.adapters.redfish.messages import body_of, refusal
@@ -26,16 +27,24 @@ from provisioner.quirks import Quirk
 
 _PATCH_S = 100.0  # over 60 s until a PATCH of settings is answered were seen (facts T6)
 _WANTS_A_TAG = (412, 428)
+Pause = Callable[[float], Awaitable[Any]]
 UNBLOCK = "Look at the BMC's event log; it is tried again at the next turn."
 
 
 class Service:
     """One BMC. Paths found once are kept for the life of this object."""
 
-    def __init__(self, transport: BmcTransport, address: BmcAddress, quirk: Quirk) -> None:
+    def __init__(
+        self,
+        transport: BmcTransport,
+        address: BmcAddress,
+        quirk: Quirk,
+        pause: Pause = asyncio.sleep,
+    ) -> None:
         self.transport = transport
         self.address = address
         self.quirk = quirk
+        self.pause = pause  # the site's clock: some services need seconds between two requests
         self._system: str | None = None
         self._chart: dict[str, Resource] = {}
 
@@ -179,7 +188,7 @@ def raise_silence(gaps: Sequence[Gap]) -> None:
 
 def action_of(resource: Json, name: str) -> Json:
     """The action whose name ends so, standard or OEM; empty if it is not offered."""
-    return next((a for key, a in _actions(resource) if key.endswith(name)), {})
+    return next((a for key, a in list_actions(resource) if key.endswith(name)), {})
 
 
 def target_of(action: Json) -> str | None:
@@ -197,16 +206,24 @@ def not_offered(subject: str, what: str) -> Blocker:
     )
 
 
-def _actions(resource: Json) -> Iterator[tuple[str, Json]]:
-    """(name, action), also from under Oem and Oem.<vendor>; three levels are all there are."""
+def list_actions(resource: Json) -> list[tuple[str, Json]]:
+    """Return the name and the action of each, also from under Oem and Oem.<vendor>.
+
+    Three levels are all there are. HPE lists its own under the resource's Oem.Hpe (captured tree
+    of a DL385 Gen10 Plus v2).
+    """
     level = [as_object(at(resource, "Actions"))]
+    vendors = list(as_object(resource.get("Oem")).values())[:16]
+    level += [as_object(at(part, "Actions")) for part in vendors]
+    actions: list[tuple[str, Json]] = []
     for _ in range(3):
         below = []
-        for actions in level:
-            for key, value in list(actions.items())[:64]:
+        for group in level:
+            for key, value in list(group.items())[:64]:
                 action = as_object(value)
                 if "target" in action:
-                    yield str(key), action
+                    actions.append((str(key), action))
                 elif action:
                     below.append(action)
         level = below
+    return actions

@@ -39,6 +39,7 @@ class TaskView(Record):
     percent: float | None = None
     messages: tuple[str, ...] = ()
     done: bool = False  # ended, well or badly
+    staged: bool = False  # written, and waits for the host's reset to be installed
     failed: str | None = None
     skipped: str = ""  # nothing was written, since the same image was there: what it says of it
     vanished: bool = False
@@ -69,14 +70,15 @@ def of_task(body: Json) -> TaskView:
     """Judge a Task (or Dell's Job) by its state, its status and its messages together."""
     state = text(body.get("TaskState")) or text(body.get("JobState")) or "unknown"
     found = messages(body.get("Messages") or [])
-    job = text(at(body, "Oem", "Dell", "JobState")) or ""
-    staged = state in _STAGED or job == "Scheduled"
-    done = staged or state in _ENDED_WELL or state in _ENDED_BADLY
+    job = text(at(body, "Oem", "Dell", "JobState")) or text(body.get("JobState")) or ""
+    staged = job == "Scheduled"
+    done = state in _STAGED or state in _ENDED_WELL or state in _ENDED_BADLY
     return TaskView(
         state=state,
         percent=number(body.get("PercentComplete")),
         messages=tuple(dict.fromkeys(m.said or m.key for m in found if m.said or m.key)),
-        done=done,
+        done=done and not staged,
+        staged=staged,
         failed=_failure(state, text(body.get("TaskStatus")) or "", found) if done else None,
         skipped=_skipped(found) if done else "",
         awaits=awaited(found),

@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from provisioner.adapters.redfish import collect
+from provisioner.adapters.redfish.licences import find_missing_licence
 from provisioner.adapters.redfish.messages import body_of, refusal, task_paths
-from provisioner.adapters.redfish.parsing import Json, as_object, at, link, number, path_of, text
+from provisioner.adapters.redfish.parsing import Json, as_object, at, number, path_of, text, truth
 from provisioner.adapters.redfish.service import (
     UNBLOCK,
     Service,
@@ -19,11 +20,13 @@ from provisioner.adapters.redfish.service import (
     not_offered,
     target_of,
 )
+from provisioner.adapters.redfish.targets import find_targets
+from provisioner.adapters.redfish.task_list import list_running_tasks
 from provisioner.adapters.redfish.tasks import TaskRef
-from provisioner.components import ALL
-from provisioner.model.inventory import Component
+from provisioner.adapters.redfish.walk import Resource
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Reply, Upload
+from provisioner.quirks import Quirk
 
 _UPLOAD_S = 150.0  # an upload takes up to 120 s (facts 3.4); OpenBMC holds the answer 40 s
 
@@ -33,21 +36,20 @@ async def push(
 ) -> TaskRef | Blocker:
     """Send one package for these slots of a component kind."""
     update = await service.part("UpdateService")
-    uri = path_of(update.data.get("MultipartHttpPushUri"))
-    if service.quirk.push != "multipart" or uri is None:
+    multipart = path_of(update.data.get("MultipartHttpPushUri"))
+    form = path_of(update.data.get("HttpPushUri")) if service.quirk.push == "form" else None
+    if multipart is None and form is None:
         return not_offered(kind, "multipart push; let the BMC pull the image instead")
-    size_max = number(update.data.get("MaxImageSizeBytes"))
-    size = await asyncio.to_thread(_size, file)
-    if size_max and size > size_max:
-        return Blocker(
-            reason=Reason.TOO_LARGE,
-            subject=kind,
-            detail=f"{file.name} has {size} bytes, the BMC accepts {size_max:.0f}",
-            unblock="Let the BMC pull the image instead, or use a smaller package.",
-        )
-    targets = await _targets(service, update.data, kind, slots)
+    refused = await find_missing_licence(service, "push")
+    refused = refused or await _find_excess(update.data, kind, file)
+    if refused is not None:
+        return refused
+    targets = await find_targets(service, update.data, kind, slots, file.name)
     if isinstance(targets, Blocker):
         return targets
+    if multipart is None:
+        assert form is not None
+        return _accepted(await service.upload(form, _form(file), _UPLOAD_S), kind)
     if service.quirk.force == "options":
         refused = await _force_option(service, update.path, update.data, force=force)
         if refused is not None:
@@ -56,10 +58,43 @@ async def push(
     upload = Upload(
         parts=(("UpdateParameters", "application/json", parameters),),
         file=file,
-        file_name=file.name,
+        file_name=file.name if service.quirk.file_name_blanks else file.name.replace(" ", "_"),
     )
-    reply = await service.upload(uri, upload, _UPLOAD_S)
-    return _accepted(reply, kind)
+    if (refused := await claim(service, update)) is not None:
+        return refused
+    sent = _accepted(await service.upload(multipart, upload, _UPLOAD_S), kind)
+    if isinstance(sent, Blocker):
+        await end_claim(service)
+    return sent
+
+
+async def claim(service: Service, update: Resource) -> Blocker | None:
+    """Reserve the update service where the vendor requires it.
+
+    A claim that stands while no task runs was left by a predecessor that ended before its update.
+    """
+    if not service.quirk.claim or "HttpPushUriTargetsBusy" not in update.data:
+        return None
+    if truth(update.data.get("HttpPushUriTargetsBusy")) is not True:
+        return await service.patch(update.path, {"HttpPushUriTargetsBusy": True}, "UpdateService")
+    if not await list_running_tasks(service):
+        return None
+    return Blocker(
+        reason=Reason.BUSY,
+        subject="UpdateService",
+        detail="another client has reserved it (HttpPushUriTargetsBusy), and a task runs",
+        unblock="Nothing to do: the update is tried again after that task has ended.",
+    )
+
+
+async def end_claim(service: Service) -> Blocker | None:
+    """Give the reservation of the update service up, where one was made."""
+    if not service.quirk.claim:
+        return None
+    update = await service.part("UpdateService")
+    if truth(update.data.get("HttpPushUriTargetsBusy")) is not True:
+        return None
+    return await service.patch(update.path, {"HttpPushUriTargetsBusy": False}, "UpdateService")
 
 
 async def pull(service: Service, uri: str, kind: str) -> TaskRef | Blocker:
@@ -69,7 +104,7 @@ async def pull(service: Service, uri: str, kind: str) -> TaskRef | Blocker:
     target = target_of(action)
     if target is None:
         return not_offered(kind, "SimpleUpdate")
-    targets = await _targets(service, update.data, kind, ())
+    targets = await find_targets(service, update.data, kind, (), "")
     if isinstance(targets, Blocker):
         return targets
     parts = urlsplit(uri)
@@ -79,8 +114,9 @@ async def pull(service: Service, uri: str, kind: str) -> TaskRef | Blocker:
     if targets:
         relative = service.quirk.pull_targets_relative
         body["Targets"] = [t.removeprefix("/") if relative else t for t in targets]
-    if "@Redfish.OperationApplyTimeSupport" in action and service.quirk.apply_time:
-        body["@Redfish.OperationApplyTime"] = service.quirk.apply_time
+    apply_time = find_apply_time(service.quirk, kind)
+    if "@Redfish.OperationApplyTimeSupport" in action and apply_time:
+        body["@Redfish.OperationApplyTime"] = apply_time
     return _accepted(await service.call("POST", target, body), kind)
 
 
@@ -100,67 +136,46 @@ async def commit(service: Service, kinds: Sequence[str]) -> Blocker | None:
     return reply if isinstance(reply, Blocker) else None
 
 
-def _size(file: Path) -> int:
-    return file.stat().st_size
+async def _find_excess(update: Json, kind: str, file: Path) -> Blocker | None:
+    """Return why the file is too large for this BMC, if it is."""
+    size_max = number(update.get("MaxImageSizeBytes"))
+    size = (await asyncio.to_thread(file.stat)).st_size
+    if not size_max or size <= size_max:
+        return None
+    return Blocker(
+        reason=Reason.TOO_LARGE,
+        subject=kind,
+        detail=f"{file.name} has {size} bytes, the BMC accepts {size_max:.0f}",
+        unblock="Let the BMC pull the image instead, or use a smaller package.",
+    )
 
 
-async def _targets(
-    service: Service, update: Json, kind: str, slots: Sequence[str]
-) -> list[str] | Blocker:
-    """What to write to, as paths. Empty: the whole package, to everything it is for."""
-    declared = service.quirk.targets.get(kind)
-    if declared == "*":
-        return []
-    if declared:
-        return await _declared(service, update, declared)
-    inventory = link(update, "FirmwareInventory")
-    own = ALL[kind].target if kind in ALL else ""
-    if own and inventory is not None:
-        return [f"{inventory.rstrip('/')}/{own}"]
-    found = await collect.versions(service.walk(), service.quirk, "", "")
-    components = found.of_kind(kind)
-    if len(components) == 1:
-        return [components[0].source]
-    return _sources(kind, components, slots)
+def _form(file: Path) -> Upload:
+    """Return HPE's form: the session's key, parameters, the file.
+
+    source: HPE's ilorest (upload command), fwupd's HPE device, developer.hpe.com
+    """
+    parameters = {"UpdateRepository": False, "UpdateTarget": True, "ETag": "atag", "Section": 0}
+    return Upload(
+        parts=(("parameters", "application/json", json.dumps(parameters).encode()),),
+        file=file,
+        file_name=file.name,
+        file_part="file",
+        session_part="sessionKey",
+    )
 
 
-def _sources(
-    kind: str, components: Sequence[Component], slots: Sequence[str]
-) -> list[str] | Blocker:
-    by_slot = {c.slot: c.source for c in components}
-    missing = [s for s in slots if s not in by_slot]
-    if missing or not slots:
-        return Blocker(
-            reason=Reason.PRECONDITION,
-            subject=f"{kind}/{missing[0] if missing else '?'}",
-            detail="the BMC lists no such component now",
-            unblock="Nothing to do: it is planned again from what is there now.",
-        )
-    return [by_slot[slot] for slot in slots]
-
-
-async def _declared(service: Service, update: Json, declared: str) -> list[str] | Blocker:
-    """A declared "Collection/name", "@manager" or "@bios": paths are the service's own."""
-    if declared.startswith("@"):
-        owner = await (service.manager() if declared == "@manager" else service.system())
-        own = owner.path if owner is not None and declared == "@manager" else None
-        if owner is not None and declared == "@bios":
-            own = link(owner.data, "Bios")
-        return [own] if own is not None else not_offered(declared, "such a resource")
-    collection, _, name = declared.partition("/")
-    walk = service.walk()
-    inventory = collection == "FirmwareInventory"
-    path = link(update, collection) if inventory else link(await walk.root(), collection)
-    if path is None:
-        return not_offered(declared, collection)
-    return [f"{path.rstrip('/')}/{name}"]
+def find_apply_time(quirk: Quirk, kind: str) -> str:
+    """Return the `@Redfish.OperationApplyTime` of a push; "": none is sent."""
+    return quirk.apply_time_by_kind.get(kind, quirk.apply_time)
 
 
 def _parameters(service: Service, kind: str, targets: Sequence[str], *, force: bool) -> bytes:
     quirk = service.quirk
-    parameters: dict[str, Any] = {"Targets": list(targets)} if targets else {}
-    if quirk.apply_time:
-        parameters["@Redfish.OperationApplyTime"] = quirk.apply_time
+    named = targets or quirk.empty_targets
+    parameters: dict[str, Any] = {"Targets": list(targets)} if named else {}
+    if apply_time := find_apply_time(quirk, kind):
+        parameters["@Redfish.OperationApplyTime"] = apply_time
     if force and quirk.force == "parameter":
         parameters["ForceUpdate"] = True
     oem = quirk.oem_by_kind.get(kind)

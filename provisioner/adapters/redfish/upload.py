@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import aiohttp
 
-from provisioner.ports import Unreachable, Upload
+from provisioner.ports import Secret, Unreachable, Upload
 
 
 @contextmanager
-def multipart(upload: Upload) -> Iterator[aiohttp.MultipartWriter]:
-    """The body of one push, in the order given, its file closed afterwards.
+def multipart(upload: Upload, session: Secret | None) -> Iterator[aiohttp.MultipartWriter]:
+    """Yield the body of one push, in the order of its parts, and close its file afterwards.
 
     Raises Unreachable (not executed) if the image cannot be opened: nothing was sent.
     """
@@ -25,6 +25,9 @@ def multipart(upload: Upload) -> Iterator[aiohttp.MultipartWriter]:
         raise Unreachable(f"{upload.file}: {error.strerror}", maybe_executed=False) from None
     with image:
         body = aiohttp.MultipartWriter("form-data")
+        if upload.session_part and session is not None:
+            key = body.append(session.reveal())
+            key.set_content_disposition("form-data", name=upload.session_part)
         for name, content_type, content in upload.parts:
             part = body.append(content, {"Content-Type": content_type})
             part.set_content_disposition("form-data", name=name)

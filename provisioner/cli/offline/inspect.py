@@ -41,7 +41,7 @@ def inspect(
     address = BmcAddress(
         url=checked_url("URL", url),
         username=user,
-        secret=_password(user),
+        secret=read_password(user),
         pin=checked_pin(pin, insecure=insecure),
         insecure=insecure,
     )
@@ -127,7 +127,8 @@ def _cells(*values: str | None) -> list[str]:
     return [(v or "-").replace("[", r"\[") for v in values]
 
 
-def _password(user: str) -> Secret | None:
+def read_password(user: str) -> Secret | None:
+    """Return the password of the option, from the environment or from the terminal."""
     if not user:
         return None
     found = os.environ.get(PASSWORD)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.service import Pause
 from provisioner.adapters.redfish.walk import ROOT_KNOWN_S
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason
@@ -30,11 +32,13 @@ class Reach:
         switches: Switches,
         credentials: Credentials,
         passwords: SwitchPasswords | None = None,
+        pause: Pause = asyncio.sleep,
     ) -> None:
         self.transport = transport
         self.switches = switches
         self.credentials = credentials
         self.passwords = passwords  # None: nobody changes a switch's factory password here
+        self.pause = pause  # of the site's clock
         self._quirks: dict[str, quirks.Quirk] = {}
         self._clients: dict[tuple[str, str], Redfish] = {}
 
@@ -61,7 +65,7 @@ class Reach:
             return address
         known = self._clients.get((node.id, name))
         if known is None or known.address != address:
-            known = Redfish(self.transport, address, await self.quirk(address))
+            known = Redfish(self.transport, address, await self.quirk(address), self.pause)
             self._clients[node.id, name] = known
         return known
 

@@ -104,7 +104,7 @@ class OutOfBand:
 
     def _reach(self, *, urgent: bool) -> Reach:
         transport = BudgetedTransport(self.reach.transport, self.budget, urgent=urgent)
-        return Reach(transport, self.reach.switches, self.reach.credentials)
+        return Reach(transport, self.reach.switches, self.reach.credentials, pause=self.reach.pause)
 
     async def client(self, node: Node, bmc: BmcRef) -> Redfish | Blocker:
         """Return a client whose requests come first in the budget. Raises `PortError`."""

@@ -13,6 +13,7 @@ from provisioner import components
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.pacing import growing
+from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.actions.work import Site, Work
 from provisioner.execution.observe.inband import boot_id, restart
 from provisioner.execution.steps import methods_switch
@@ -24,10 +25,6 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 from provisioner.model.versions import is_same_version
-from provisioner.ports import PortError, Unreachable
-
-Send = Callable[[], Awaitable[Blocker | None]]
-_INSIST_MAX = 6  # tries `poll_s` apart: two minutes, longer than a BMC is busy with a power request
 
 
 async def work(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
@@ -56,61 +53,32 @@ async def work(site: Site, node: Node, step: Step, inventory: Inventory) -> Work
 
 
 async def _cold_boot(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    """Power off, seen; power on, seen. Safe to repeat from any point."""
+    """Power off, observed; power on, observed. Safe to repeat from any point."""
     if (stuck := await power_off(site, node, host)) is not None:
         return stuck
     return await power_on(site, node, host)
 
 
 async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    """Remove and restore standby power by the vendor's own action; the host is off before."""
-    if (stuck := await power_off(site, node, host)) is not None:
-        return stuck
-    if (refused := await _insist(site, host.ac_cycle)) is not None:
-        await power_on(site, node, host)  # the versions of a host that stays off cannot be read
-        return refused
-    limit_s = site.settings.bmc_return_limit_s
-    if (gone := await settled(site, node, limit_s, names=("host",))) is not None:
-        return gone
-    return await power_on(site, node, host)
+    """Remove standby power and restore it, by the vendor's own action."""
+    returned = partial(settled, site, node, site.settings.bmc_return_limit_s, names=("host",))
+    return await cycle_standby(host, pace_of(site, node), returned)
 
 
 async def power_off(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    """Switch the host off and observe it off. Safe to repeat."""
-    if await host.power() is Power.OFF:
-        return None
-    if (refused := await host.reset_system("ForceOff")) is not None:
-        return refused
-    return await _power(site, node, host, Power.OFF)
+    """Switch the host off, and observe that it is off. Safe to repeat."""
+    return await switch_off(host, pace_of(site, node))
 
 
 async def power_on(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    """Switch the host on and observe it on. Safe to repeat."""
-
-    async def ask() -> Blocker | None:
-        on = await host.power() is Power.ON
-        return None if on else await host.reset_system("On")
-
-    refused = await _insist(site, ask)
-    return refused if refused is not None else await _power(site, node, host, Power.ON)
+    """Switch the host on, and observe that it is on. Safe to repeat."""
+    return await switch_on(host, pace_of(site, node))
 
 
-async def _insist(site: Site, ask: Send) -> Blocker | None:
-    """Send an act in the midst of a reset, and repeat it if it did not begin: the host is off.
-
-    A lost answer is never recorded as "not executed" here, because the acts before it were
-    executed.
-    """
-    for left in reversed(range(_INSIST_MAX)):
-        try:
-            refused = await ask()
-            if refused is None or refused.reason is not Reason.BUSY or not left:
-                return refused
-        except Unreachable as error:
-            if error.maybe_executed or not left:
-                raise Unreachable(str(error), maybe_executed=True) from error
-        await site.clock.sleep(site.settings.poll_s)
-    raise AssertionError("the last try returns or raises")
+def pace_of(site: Site, node: Node) -> Pace:
+    """Return the clock and the limits of power requests to a node's host."""
+    limits = site.settings
+    return Pace(site.clock, limits.poll_s, limits.power_limit_s, f"{node.id}/host")
 
 
 async def _warm_reboot(site: Site, node: Node, host: Redfish) -> Blocker | None:
@@ -122,25 +90,6 @@ async def _nic_reset(
 ) -> Blocker | None:
     """Run mlxfwreset, from the host, on the cards with a pending activation (facts: health 4.1)."""
     return problem(node, "nic_reset", await play(site, node, "nic_reset", {"devices": list(cards)}))
-
-
-async def _power(site: Site, node: Node, host: Redfish, wanted: Power) -> Blocker | None:
-    until = site.clock.now() + site.settings.power_limit_s
-    seen = Power.UNKNOWN
-    while site.clock.now() < until:
-        try:
-            seen = await host.power()
-        except PortError:
-            seen = Power.UNKNOWN
-        if seen is wanted:
-            return None
-        await site.clock.sleep(site.settings.poll_s / 4)
-    return Blocker(
-        reason=Reason.POWER,
-        subject=f"{node.id}/host",
-        detail=f"the power state is {seen}, {wanted} was asked for",
-        unblock="Look at the power supplies and the BMC's event log.",
-    )
 
 
 HostReset = Callable[[Site, Node, Redfish], Awaitable[Blocker | None]]

@@ -5,27 +5,57 @@ from __future__ import annotations
 import hashlib
 
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.execution.actions.power import Pace, switch_off, switch_on
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import AgentAddress
+from provisioner.settings.maintenance import BootWay
 
 
-async def offer(host: Redfish, url: str) -> Blocker | None:
-    """Make the image the host's next boot source: as a virtual CD, or by UEFI HTTP."""
-    if host.quirk.http_boot:
+async def offer(host: Redfish, url: str, way: BootWay = "vendor") -> Blocker | None:
+    """Choose the image as the next boot source, by the site's way or else by the vendor's."""
+    if way == "pxe":
+        return await host.boot_override("Pxe")
+    if way == "http" or (way == "vendor" and host.quirk.http_boot):
         return await host.boot_override("UefiHttp", http_uri=url)
+    if host.quirk.http_boot:
+        return Blocker(
+            reason=Reason.NOT_OFFERED,
+            subject="media",
+            detail=f"the virtual drives of {host.quirk.title} serve the console only",
+            unblock="Set `maintenance_boot: http` or `pxe` for this site.",
+        )
     if not await host.media_inserted(url):
         if (stuck := await host.eject_media()) is not None:
             return stuck
         if (refused := await host.insert_media(url)) is not None:
             return refused
-    return await host.boot_override("Cd")
+    return await host.boot_virtual_cd()
+
+
+async def boot_image(host: Redfish, pace: Pace, url: str, way: BootWay) -> Blocker | None:
+    """Boot the maintenance image: choose it, then off and on.
+
+    A host whose BMC refuses the image is not switched off for nothing.
+    """
+    refused = await offer(host, url, way)
+    refused = refused or await switch_off(host, pace)
+    return refused or await switch_on(host, pace)
+
+
+async def boot_disk(host: Redfish, pace: Pace) -> Blocker | None:
+    """Boot from disk: off, eject the image, choose the disk, on."""
+    if (stuck := await switch_off(host, pace)) is not None:
+        return stuck
+    refused = await host.eject_media()
+    refused = refused or await from_disk(host)
+    return refused if refused is not None else await switch_on(host, pace)
 
 
 async def from_disk(host: Redfish) -> Blocker | None:
-    """Boot from disk. Said in full, for some services keep "Once" for ever (facts: image 3)."""
-    refused = await host.boot_override("Hdd")
+    """Choose the disk, in full, for some services keep "Once" for ever (facts: image 3)."""
+    refused = await host.boot_disk()
     # a service without that target has used its "Once" up, and boots the first entry: the disk
     return refused if refused is None or refused.reason is not Reason.NOT_OFFERED else None
 

@@ -15,13 +15,13 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.actions.work import Site, Work, do
-from provisioner.execution.steps.activations import power_off, power_on
+from provisioner.execution.steps.activations import pace_of, power_off
 from provisioner.execution.steps.agent_steps import command, last, pending
 from provisioner.execution.steps.boot_sources import (
     addresses,
-    from_disk,
+    boot_disk,
+    boot_image,
     identity,
-    offer,
     unavailable,
     without_token,
 )
@@ -240,7 +240,8 @@ class Stay:
         booted, unless the site lets the first lookup with an address of this node get it.
         """
         agents, files = self.site.agents, self.site.artifacts
-        through_boot = await files.takes_token(name)
+        fetched = self.site.settings.maintenance_boot != "pxe"  # else by the site's own servers
+        through_boot = fetched and await files.takes_token(name)
         if not through_boot and not agents.lookup_gives_token:
             return without_token(self.node, name)
         token = await agents.expect(self.node.id, macs, limit_s, through_boot=through_boot)
@@ -260,11 +261,8 @@ class Stay:
             address = await self._open_window(macs, limit_s, name)
             if isinstance(address, Blocker):
                 return address
-            if (stuck := await power_off(self.site, self.node, host)) is not None:
-                return stuck
-            refused = await offer(host, address)
-            if refused is None:
-                refused = await power_on(self.site, self.node, host)
+            way = settings.maintenance_boot
+            refused = await boot_image(host, pace_of(self.site, self.node), address, way)
             return refused if refused is not None else Sent()
 
         async def finish(_entry: LedgerEntry) -> Blocker | None:
@@ -297,10 +295,7 @@ class Stay:
                 if isinstance(synced, Blocker):
                     return synced
             await self.site.agents.dismiss(self.node.id)
-            refused = await power_off(self.site, self.node, host)
-            refused = refused or await host.eject_media()
-            refused = refused or await from_disk(host)
-            refused = refused or await power_on(self.site, self.node, host)
+            refused = await boot_disk(host, pace_of(self.site, self.node))
             return refused or Sent()
 
         async def finish(_entry: LedgerEntry) -> Blocker | None:

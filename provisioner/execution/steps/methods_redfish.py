@@ -39,7 +39,11 @@ async def push(site: Site, node: Node, step: Step, inventory: Inventory) -> Work
         return sent if isinstance(sent, Blocker) else Sent(task=sent.path)
 
     async def finish(entry: LedgerEntry) -> Blocker | None:
-        return await _task(site, node, step, client, entry, site.settings.task_limit_s)
+        problem = await _task(site, node, step, client, entry, site.settings.task_limit_s)
+        try:
+            return problem or await client.end_push()
+        except PortError:
+            return problem  # the BMC restarts: the next push finds no task, and takes the claim
 
     return _work(node, step, client, bmc, send, finish)
 
@@ -147,7 +151,7 @@ async def _task(
             continue
         if view.failed is not None:
             return _failed(node, step, view.failed)
-        if view.done:
+        if view.done or (view.staged and client.ends_staged(step.component)):
             # to write it once more was all that was asked for: then it was not done
             again = step.from_version == step.to_version
             return _failed(node, step, view.skipped) if again and view.skipped else None

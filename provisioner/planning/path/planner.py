@@ -20,9 +20,10 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, Plan
 from provisioner.planning.path import refusals
 from provisioner.planning.path.distances import Distances
+from provisioner.planning.path.flash_order import solve_in_order
 from provisioner.planning.path.hops import Moves
 from provisioner.planning.path.problem import build_problem, relevant_kinds
-from provisioner.planning.path.solving import Shapes, solve
+from provisioner.planning.path.solving import Shapes
 from provisioner.planning.path.steps import build_steps
 
 _NO_HISTORY = History()
@@ -154,7 +155,7 @@ def _compute_plan(node: PlanningNode, target: _Target) -> Plan:
     blockers += tuple(b for b in unreachable if b.subject not in reported_subjects)
     if blockers:
         return blank.model_copy(update={"blockers": blockers})
-    result = solve(problem, distances, target.shapes)
+    result = solve_in_order(problem, distances, target.shapes)
     if result.moves is None:
         return blank.model_copy(
             update={"blockers": refusals.explain_failed_search(problem, result, node.release)}

@@ -17,6 +17,7 @@ from provisioner.planning.path import activation as act
 from provisioner.planning.path import bundles, conditions
 from provisioner.planning.path.hops import Moves
 from provisioner.planning.path.pins import is_pinned
+from provisioner.planning.path.ranks import ONE_AT_A_TIME, get_rank
 from provisioner.planning.path.tracks import MIXED, Problem, ReportedSlot, Staged, Track
 
 FAILURES_MAX = 3  # a push or activation that failed this often needs a person
@@ -67,7 +68,7 @@ def build_problem(
             moves.normalize_version(kind, v) for n in neighbours for v in n.versions.get(kind, ())
         }
         at_ends[kind] = tuple(sorted(versions))
-    tracks.sort(key=lambda t: (t.kind, t.slots))
+    tracks.sort(key=lambda t: (get_rank(t.kind), t.kind, t.slots))
     problem = Problem(tuple(tracks), moves, release.requires, at_ends)
     running = problem.apply_changes(tuple(t.running for t in tracks), ())
     problem.tracks = tuple(
@@ -132,8 +133,9 @@ def _group_tracks(
         situation.setdefault(c.slot, []).append(facts)
     groups: dict[tuple[object, ...], list[Component]] = {}
     for c in sorted(components, key=lambda c: (c.kind, c.slot)):
-        groups.setdefault((c.kind, tuple(situation[c.slot])), []).append(c)
-    for (kind, _), members in groups.items():
+        alone = c.slot if c.kind in ONE_AT_A_TIME else ""
+        groups.setdefault((c.kind, tuple(situation[c.slot]), alone), []).append(c)
+    for (kind, *_), members in groups.items():
         first = members[0]
         slots = tuple(c.slot for c in members)
         yield Track(

@@ -225,6 +225,9 @@ class UpdateService:
                 "TransferProtocol@Redfish.AllowableValues": list(shape.simple_protocols),
             }
         }
+        if shape.lists_targets:
+            simple = actions["#UpdateService.SimpleUpdate"]
+            simple["Targets@Redfish.AllowableValues"] = list(shape.targets)
         if "OnStartUpdateRequest" in shape.apply_times:
             actions["#UpdateService.StartUpdate"] = {
                 "target": f"{UPDATE}/Actions/UpdateService.StartUpdate"

@@ -46,6 +46,7 @@ class Shape:
     busy_status: int = 400  # upstream OpenBMC: 503
     force_by_patch: bool = False
     commit_image: bool = False
+    lists_targets: bool = False  # in AllowableValues of SimpleUpdate, as Lenovo's tree does
     self_reset: tuple[str, ...] = ()  # items after whose update the BMC restarts by itself
     # reading
     expand_levels: int = 0  # 0: no $expand
@@ -94,6 +95,7 @@ SUPERMICRO = Shape(
         f"{ROOT}/Systems/1/Bios": "BIOS",
         f"{INVENTORY}/HGX_0": "HGX_*",
     },
+    lists_targets=True,  # assumed: the captured tree of a SYS-821GE-TNHR lists no HGX target
     self_reset=("BMC",),
     expand_levels=2,
     session_timeout_s=300,

@@ -1,0 +1,58 @@
+"""The tasks that a service lists, those of them that run, and Dell's job of a task that is gone."""
+
+from __future__ import annotations
+
+from provisioner.adapters.redfish.messages import body_of
+from provisioner.adapters.redfish.parsing import link, name_of
+from provisioner.adapters.redfish.service import Service
+from provisioner.adapters.redfish.tasks import TaskView, of_task, view
+from provisioner.model.outcome import Reason
+from provisioner.ports import Unreachable
+
+_RUNNING = frozenset(
+    {"New", "Starting", "Running", "Pending", "Service", "Stopping", "Cancelling", "Suspended"}
+)
+
+
+async def list_tasks(service: Service) -> tuple[str, ...]:
+    """Return the path of every task; none if there is no task service.
+
+    Raises `Unreachable` when the list does not come: silence does not mean that nothing runs.
+    """
+    walk = service.walk()
+    tasks = link(await walk.root(), "Tasks")
+    listed = link((await walk.read(tasks)).data, "Tasks") if tasks is not None else None
+    paths = await walk.links(listed)
+    silent = [g for g in walk.gaps if g.reason is not Reason.NOT_OFFERED]
+    if silent:
+        detail = f"{silent[0].source}: {silent[0].detail}"
+        raise Unreachable(f"the task list could not be read: {detail}", maybe_executed=False)
+    return tuple(paths)
+
+
+async def list_running_tasks(service: Service) -> tuple[str, ...]:
+    """Return the tasks that run. One that cannot be read counts as running, unless it is gone."""
+    running = []
+    for path in await list_tasks(service):
+        task = view(await service.call("GET", path), path)
+        if task.vanished or task.done or task.staged:
+            continue
+        if task.state in _RUNNING or task.state.startswith("HTTP"):
+            running.append(path)
+    return tuple(running)
+
+
+async def read_job(service: Service, path: str) -> TaskView | None:
+    """Return the job of the same name as a task that is gone; None if the service has none.
+
+    After the iDRAC's own update the task is 404 while JobService still has its job
+    (dell/iDRAC-Redfish-Scripting, DeviceFirmwareMultipartUploadREDFISH).
+    """
+    walk = service.walk()
+    jobs = link(await walk.root(), "JobService")
+    listed = link((await walk.read(jobs)).data, "Jobs") if jobs is not None else None
+    if listed is None:
+        return None
+    reply = await service.call("GET", f"{listed.rstrip('/')}/{name_of(path)}")
+    body = body_of(reply)
+    return of_task(body) if reply.status == 200 and "JobState" in body else None

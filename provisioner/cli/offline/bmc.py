@@ -1,0 +1,266 @@
+"""`provisioner bmc dry-run`: the requests of an action, recorded instead of sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast, get_args
+
+import typer
+from rich.table import Table
+
+from provisioner import components, quirks
+from provisioner.adapters.redfish import accounts, subscriptions
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.dry_run import HIDDEN, DryRunTransport, Write
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.redfish.walk import Walk
+from provisioner.cli.offline.inspect import read_password
+from provisioner.cli.options.checked_options import PASSWORD, check_ca, checked_pin, checked_url
+from provisioner.cli.options.showing import console
+from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
+from provisioner.execution.steps.boot_sources import boot_disk, boot_image
+from provisioner.model.input_error import InputError
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import BmcAddress, PortError, Secret
+from provisioner.runtime import permit
+from provisioner.settings.maintenance import BootWay
+
+app = typer.Typer(help="BMCs: what would be sent to one.", no_args_is_help=True)
+
+Action = Literal[
+    "boot-maintenance",
+    "boot-disk",
+    "change-password",
+    "push",
+    "ac-cycle",
+    "power",
+    "subscribe",
+    "enable-media",
+]
+ACTIONS = get_args(Action)
+_PULLED_FROM = "http://provisioner.invalid"  # where no daemon serves the file
+_POWER = ("on", "off", "cycle")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One action with its options, as they were checked."""
+
+    action: Action
+    what: str = ""
+    image: str = ""
+    file: Path | None = None
+    destination: str = ""
+    way: BootWay = "vendor"
+    force: bool = False
+
+
+class StandingClock:
+    """A clock that only its own sleeping moves: nothing is waited for in a dry run."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        """Return the seconds slept so far."""
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        """Move the clock."""
+        self._now += seconds
+
+
+@app.callback()
+def _group() -> None:
+    """BMCs: what would be sent to one."""
+
+
+@app.command("dry-run")
+def dry_run(
+    url: Annotated[str, typer.Argument(help="https://HOST[:PORT] of a Redfish service.")],
+    action: Annotated[str, typer.Argument(help=f"One of {', '.join(ACTIONS)}.")],
+    what: Annotated[
+        str, typer.Argument(help="KIND[/SLOT] of `push`; on, off or cycle of `power`.")
+    ] = "",
+    image: Annotated[str, typer.Option(help="URL of the maintenance image.")] = "",
+    file: Annotated[Path | None, typer.Option(help="The package of `push`.")] = None,
+    destination: Annotated[str, typer.Option(help="URL to which events are posted.")] = "",
+    maintenance_boot: Annotated[
+        str, typer.Option(help="virtual_media, http, pxe, or vendor: as the site's setting.")
+    ] = "vendor",
+    force: Annotated[bool, typer.Option("--force", help="Push an older version.")] = False,
+    user: Annotated[
+        str, typer.Option(help=f"User; the password is asked for, or taken from {PASSWORD}.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Accept any certificate.")] = False,
+    pin: Annotated[str, typer.Option(help="SHA-256 of the certificate to accept.")] = "",
+    ca: Annotated[Path | None, typer.Option(help="File of trusted CAs, PEM.")] = None,
+) -> None:
+    """Read a BMC for real, and print each request that an action would send to change something.
+
+    Exit code 1: the action is refused, or the BMC does not answer.
+    """
+    address = BmcAddress(
+        url=checked_url("URL", url),
+        username=user,
+        secret=read_password(user),
+        pin=checked_pin(pin, insecure=insecure),
+        insecure=insecure,
+    )
+    check_ca("--ca", ca)
+    request = _checked(action, what, image, file, destination, maintenance_boot, force=force)
+    writes, refused = asyncio.run(_run(address, ca, request))
+    if as_json:
+        typer.echo(json.dumps(as_object(writes, refused)))
+    else:
+        _show(writes, refused)
+    raise typer.Exit(1 if refused is not None else 0)
+
+
+def as_object(writes: list[Write], refused: Blocker | None) -> dict[str, Any]:
+    """Return the object that is printed: requests in the order of sending, and the refusal."""
+    reason = refused and {
+        "reason": refused.reason.value,
+        "detail": refused.detail,
+        "unblock": refused.unblock,
+    }
+    return {"writes": [write.model_dump(mode="json") for write in writes], "refused": reason}
+
+
+async def _run(
+    address: BmcAddress, ca: Path | None, request: Request
+) -> tuple[list[Write], Blocker | None]:
+    transport = DryRunTransport(RedfishTransport(ca_file=ca))
+    with permit.close_gate("this is a dry run"):
+        try:
+            root = await Walk(transport, address, quirks.UNKNOWN).root()
+            if not root:
+                return [], _no_service(address.url)
+            clock = StandingClock()
+            client = Redfish(transport, address, quirks.identify(root), clock.sleep)
+            refused = await carry_out(client, clock, request)
+        except PortError as error:
+            refused = Blocker(
+                reason=error.reason,
+                subject=address.url,
+                detail=str(error),
+                unblock="Check the address, --user, and --ca, --pin or --insecure.",
+            )
+        finally:
+            await transport.close()
+    return transport.writes, refused
+
+
+async def carry_out(client: Redfish, clock: StandingClock, request: Request) -> Blocker | None:
+    """Do the action as the daemon does it; return why it is refused."""
+    pace = Pace(clock, poll_s=1.0, limit_s=60.0, subject="host")
+    match request.action:
+        case "boot-maintenance":
+            return await boot_image(client, pace, request.image, request.way)
+        case "boot-disk":
+            return await boot_disk(client, pace)
+        case "change-password":
+            name = client.address.username or await accounts.find_administrator(client.service)
+            return await client.set_password(name or "", Secret(HIDDEN))
+        case "push":
+            return await _push(client, request)
+        case "ac-cycle":
+            return await cycle_standby(client, pace, _return_at_once)
+        case "power":
+            return await _power(client, pace, request.what)
+        case "subscribe":
+            made = await subscriptions.make(client.service, request.destination, HIDDEN)
+            if isinstance(made, Blocker):
+                return made
+            return await subscriptions.submit_test(client.service)
+        case "enable-media":
+            return await client.enable_media()
+
+
+async def _push(client: Redfish, request: Request) -> Blocker | None:
+    kind, _, slot = request.what.partition("/")
+    assert request.file is not None
+    match components.ALL[kind].method:
+        case "redfish_push":
+            slots = (slot,) if slot else ()
+            sent = await client.push(kind, slots, request.file, force=request.force)
+        case "bluefield_bfb":
+            sent = await client.simple_update(f"{_PULLED_FROM}/{request.file.name}", kind)
+        case method:
+            return Blocker(
+                reason=Reason.NOT_OFFERED,
+                subject=kind,
+                detail=f"{components.ALL[kind].title} is not written through Redfish ({method})",
+                unblock="Push the package that holds it, or let the daemon write it in band.",
+            )
+    return sent if isinstance(sent, Blocker) else await client.end_push()
+
+
+async def _power(client: Redfish, pace: Pace, what: str) -> Blocker | None:
+    """Switch as a person asks: on and off are sent whatever the state is."""
+    if what == "on":
+        return await client.reset_system("On")
+    if what == "off":
+        return await client.reset_system("ForceOff")
+    return await switch_off(client, pace) or await switch_on(client, pace)
+
+
+async def _return_at_once() -> Blocker | None:
+    return None
+
+
+def _checked(
+    action: str,
+    what: str,
+    image: str,
+    file: Path | None,
+    destination: str,
+    way: str,
+    *,
+    force: bool,
+) -> Request:
+    """Return the request. Raises InputError for what is missing or not known."""
+    if action not in ACTIONS:
+        raise InputError("ACTION", action, "no such action", f"Write {', '.join(ACTIONS)}.")
+    if way not in get_args(BootWay):
+        remedy = f"Write one of {', '.join(get_args(BootWay))}."
+        raise InputError("--maintenance-boot", way, "no such way", remedy)
+    missing = {"boot-maintenance": (image, "--image"), "subscribe": (destination, "--destination")}
+    value, option = missing.get(action, ("-", ""))
+    if not value:
+        raise InputError(option, "", f"{action} needs it", f"Give {option} URL.")
+    if action == "power" and what not in _POWER:
+        raise InputError("ACTION", f"power {what}", "no such state", "Write on, off or cycle.")
+    if action == "push":
+        kind = what.partition("/")[0]
+        if kind not in components.ALL:
+            remedy = "Write a kind of the matrix, for example host.bios or hgx.bundle."
+            raise InputError("ACTION", f"push {what}", "no such component kind", remedy)
+        if file is None or not file.is_file():
+            raise InputError("--file", str(file or ""), "no such file", "Give --file FILE.")
+    return Request(
+        cast("Action", action), what, image, file, destination, cast("BootWay", way), force
+    )
+
+
+def _no_service(url: str) -> Blocker:
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=url,
+        detail="no Redfish service root",
+        unblock="Check the address; some services want --user.",
+    )
+
+
+def _show(writes: list[Write], refused: Blocker | None) -> None:
+    table = Table("#", "method", "path", "body", title="Requests that would be sent")
+    for number, write in enumerate(writes, 1):
+        body = write.upload.model_dump(mode="json") if write.upload else write.body
+        table.add_row(str(number), write.method, write.path, json.dumps(body).replace("[", r"\["))
+    console().print(table)
+    if refused is not None:
+        typer.echo(f"refused: {refused.reason}: {refused.detail}. {refused.unblock}", err=True)

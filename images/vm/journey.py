@@ -103,7 +103,7 @@ async def run(
     disk.make_disk(os_image, MARKER)
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(open_data(data, clock.now()))
-        await opened.store.add_node(Node(id=NODE, kind=NodeKind.HOST))
+        await opened.store.nodes.add(Node(id=NODE, kind=NodeKind.HOST))
         door = AgentDoor(GATEWAY, AGENT_PORT)
         served = await stack.enter_async_context(
             serve_agents(door, data, opened.store, opened.vault, clock, settings)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from provisioner.access.sessions import SECRET, SessionBook, caller_of_session, use_is_due
+from provisioner.access.sessions import SECRET, SessionRepository, caller_of_session, use_is_due
 from provisioner.access.tokens import TOKEN, sha256_of
 from provisioner.model.access import Caller, Role, SessionLimits, Token
 from provisioner.ports import Clock
@@ -37,7 +37,7 @@ class Identity:
         find: FindToken,
         clock: Clock,
         provider: Provider | None = None,
-        sessions: SessionBook | None = None,
+        sessions: SessionRepository | None = None,
         limits: SessionLimits | None = None,
         issuer: str = "",
     ) -> None:

@@ -19,7 +19,7 @@ SECRET = re.compile(r"prs_[A-Za-z0-9_-]{43}")
 USED_LATE_S = 60.0  # how late a use is written: one write a minute, not one a request
 
 
-class SessionBook(Protocol):
+class SessionRepository(Protocol):
     """Where sessions are kept: all daemons of a site read and write the same."""
 
     async def find_session(self, digest: str) -> tuple[Session, Token | None] | None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
 from pydantic import Field
 
@@ -16,7 +16,6 @@ from provisioner.model.alert import ANY, Alert, Override
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.planning.watch import alerts as rules
-from provisioner.store.repositories import alert_rows
 
 TAG = "alerts"
 HOURS_MAX = rules.OVERRIDE_MAX_S / 3600
@@ -78,11 +77,11 @@ async def list_all(ask: Ask) -> Reply:
     begin = int(started[0]) if started else 0
     if ask.query.node:
         await ask.node(ask.query.node)
-    read = ask.parts.store.read
-    rows = await read(partial(alert_rows.read_alerts, node=ask.query.node))
-    over = await read(partial(alert_rows.read_overrides, node=ask.query.node))
+    alerts = ask.parts.store.alerts
+    rows = await alerts.list(ask.query.node)
+    over = await alerts.list_overrides(ask.query.node)
     if not ask.caller.staff:
-        own = {n.id: n for n in await ask.parts.store.nodes() if ask.may_see(n)}
+        own = {n.id: n for n in await ask.parts.store.nodes.list() if ask.may_see(n)}
         rows = tuple(a for a in rows if a.node in own and a.since >= own[a.node].entered_at)
     shown = rows[begin : begin + ask.query.limit]
     items = tuple(_view(a, over, ask.now) for a in shown)
@@ -90,7 +89,7 @@ async def list_all(ask: Ask) -> Reply:
     return Reply(AlertPage(items=items, next=cursor(begin + len(shown)) if more else ""))
 
 
-def _view(alert: Alert, overrides: tuple[Override, ...], now: float) -> AlertView:
+def _view(alert: Alert, overrides: Sequence[Override], now: float) -> AlertView:
     over = rules.find_override(alert, overrides, now)
     return AlertView(
         node=alert.node,
@@ -146,15 +145,15 @@ async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
             node=asked.subject, id=ident, target=target, by=asked.asked_by, why=why, made_at=now,
             until=now + float(told["hours"]) * 3600,
         )  # fmt: skip
-        await store.write(partial(alert_rows.put_override, override=made))
-        await store.journal(event, now)
+        await store.alerts.put_override(made)
+        await store.journal.append(event, now)
         return Outcome(RequestState.DONE, {"until": made.until})
-    rows = await store.read(partial(alert_rows.read_alerts, node=asked.subject))
+    rows = await store.alerts.list(asked.subject)
     chosen = [a for a in rows if ident in (ANY, a.id) and target in (ANY, a.target)]
     over = [c for a in chosen if (c := rules.clear_alert(a, now, f"{asked.asked_by}: {why}"))]
     if not over:
         return objection(asked.subject, "no such alert stands", "Look at the list of alerts.")
-    await store.write(partial(alert_rows.put_alerts, changed=over, events=[event], now=now))
+    await store.alerts.put(over, [event], now)
     return Outcome(RequestState.DONE, {"cleared": len(over)})
 
 

@@ -23,7 +23,6 @@ from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.planning.campaigns.campaign_report import Report, build_report
 from provisioner.ports.rehearsals import RehearsalFailed
-from provisioner.store.repositories.campaign_rows import CampaignRows
 
 HOSTS_MAX = 64  # of one twin
 TIME_MAX = 1e11  # seconds since the epoch: the year 5138
@@ -54,7 +53,7 @@ class Rehearsal(Record):
 async def show_report(ask: Ask) -> Reply:
     """What became of it so far."""
     found = await campaign_of(ask)
-    made = build_report(found, await CampaignRows(ask.parts.store).campaign_rows(found.id))
+    made = build_report(found, await ask.parts.store.campaigns.list_rows(found.id))
     return Reply(CampaignReport(**dict(made)))
 
 
@@ -64,7 +63,7 @@ def on_node(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
     async def handle(ask: Ask) -> Reply:
         node = await ask.node()
         found = await campaign_of(ask)
-        rows = await CampaignRows(ask.parts.store).campaign_rows(found.id)
+        rows = await ask.parts.store.campaigns.list_rows(found.id)
         if node.id not in {r.node for r in rows}:
             raise missing("node")
         check_seen(ask, found)
@@ -92,7 +91,7 @@ async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out."""
     told = asked.arguments
     if told.get("tenant"):  # approved later, perhaps: is it still that tenant's?
-        node = await parts.store.node(str(told["node"]))
+        node = await parts.store.nodes.get(str(told["node"]))
         if node is None or node.tenant != told["tenant"]:
             return objection(str(told["node"]), "it is not yours any more", "Look at your nodes.")
     try:

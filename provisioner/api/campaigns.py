@@ -23,7 +23,6 @@ from provisioner.model.campaign_policy import Policy
 from provisioner.model.input_error import InputError
 from provisioner.planning.campaigns.campaign_preview import Preview
 from provisioner.planning.path.rollback import RollbackPreview
-from provisioner.store.repositories.campaign_rows import CampaignRows
 
 TAG = "campaigns"
 
@@ -76,7 +75,7 @@ class Because(Record):
 
 
 def requests_of(parts: ApiParts) -> CampaignRequests:
-    book = CampaignRows(parts.store)
+    book = parts.store.campaigns
     return CampaignRequests(
         Context(parts.store, parts.clock, parts.settings),
         book,
@@ -97,7 +96,7 @@ async def list_all(ask: Ask) -> Reply:
     """All of them."""
     started = place(ask.query.cursor, str)
     after = str(started[0]) if started else ""
-    rows = [c for c in await CampaignRows(ask.parts.store).campaigns() if c.id > after]
+    rows = [c for c in await ask.parts.store.campaigns.list() if c.id > after]
     shown = rows[: ask.query.limit]
     fields = set(CampaignLine.model_fields)
     items = tuple(CampaignLine(**c.model_dump(mode="json", include=fields)) for c in shown)
@@ -108,7 +107,7 @@ async def list_all(ask: Ask) -> Reply:
 async def show(ask: Ask) -> Reply:
     """One, with its nodes."""
     found = await campaign_of(ask)
-    rows = await CampaignRows(ask.parts.store).campaign_rows(found.id)
+    rows = await ask.parts.store.campaigns.list_rows(found.id)
     nodes = tuple(r.progress for r in rows)
     seen = hashlib.sha256(repr(nodes).encode()).hexdigest()[:16]
     return Reply(CampaignView(campaign=found, nodes=nodes), etag=f'"g{found.generation}.{seen}"')
@@ -127,7 +126,7 @@ async def preview_rollback(ask: Ask) -> Reply:
 
 
 async def campaign_of(ask: Ask) -> Campaign:
-    found = await CampaignRows(ask.parts.store).campaign(ask.word("campaign"))
+    found = await ask.parts.store.campaigns.get(ask.word("campaign"))
     if found is None:
         raise missing("campaign")
     return found

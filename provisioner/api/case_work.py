@@ -39,7 +39,7 @@ from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Spare, TenantNotice
 from provisioner.model.inventory import DeviceKind
 from provisioner.planning.repair.repair_report import RepairReport
-from provisioner.store.repositories.case_rows import CaseRows, notices_page
+from provisioner.store.repositories.cases import notices_page
 
 DAY_S = 86400.0
 SENTENCE = r"^[^\x00-\x1f\x7f]+$"  # it is shown on terminals and sent to vendors
@@ -135,7 +135,7 @@ def asking(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
 
 async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out."""
-    case = await CaseRows(parts.store).case(asked.subject)
+    case = await parts.store.cases.get(asked.subject)
     if case is None:
         return objection(asked.subject, "there is no such case", "See the list.")
     answer = await _do(parts, case, asked.kind, asked.asked_by, asked.arguments)
@@ -180,7 +180,7 @@ async def _do(
 
 async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     """Return what happens to a node that is retired or whose host is replaced."""
-    case, told = await CaseRows(parts.store).case(asked.subject), asked.arguments
+    case, told = await parts.store.cases.get(asked.subject), asked.arguments
     if case is None or not case.open:
         closed = objection(asked.subject, "it is closed, or there is none", "See the list.")
         return Forecast(blockers=closed.blockers)
@@ -205,7 +205,7 @@ async def bundle(ask: Ask) -> web.Response:
     found, parts = await case_of(ask), ask.parts
     if parts.vault is None or parts.signer is None:
         raise missing("archive")
-    book = CaseRows(parts.store)
+    book = parts.store.cases
     bundler = Bundler(parts.store, book, parts.vault, parts.signer, parts.settings.site)
     fresh = ask.query.fresh == "true"
     content = b"" if fresh else await bundler.kept(found)
@@ -237,7 +237,7 @@ async def notices(ask: Ask) -> Reply:
 
 async def show_figures(ask: Ask) -> Reply:
     """Mean time to repair, and availability."""
-    book = CaseRows(ask.parts.store)
+    book = ask.parts.store.cases
     return Reply(await figures(book, ask.now - ask.query.days * DAY_S, ask.now))
 
 

@@ -24,8 +24,7 @@ from provisioner.model.base import Record
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.node import Node
 from provisioner.planning.repair.case_policy import PlannedWork
-from provisioner.store.repositories.alert_rows import AlertRows
-from provisioner.store.repositories.case_rows import CaseRows, cases_page
+from provisioner.store.repositories.cases import cases_page
 
 TAG = "cases"
 
@@ -118,7 +117,7 @@ async def list_all(ask: Ask) -> Reply:
 
 async def case_of(ask: Ask) -> Case:
     """The case of the path; Refused as missing if there is none, or it is somebody else's."""
-    found = await CaseRows(ask.parts.store).case(ask.word("case"))
+    found = await ask.parts.store.cases.get(ask.word("case"))
     if found is None or not _may_see(ask, found):
         raise missing("case")
     return found
@@ -192,12 +191,12 @@ async def report_rack(ask: Ask) -> Reply:
 
 
 async def _hosts(parts: ApiParts, rack: str) -> list[Node]:
-    return [n for n in await parts.store.nodes() if n.location.rack == rack and n.ports]
+    return [n for n in await parts.store.nodes.list() if n.location.rack == rack and n.ports]
 
 
 def desk_of(parts: ApiParts) -> CaseDesk:
     """What people ask of cases, on this store."""
-    book, alerts = CaseRows(parts.store), AlertRows(parts.store)
+    book, alerts = parts.store.cases, parts.store.alerts
     return CaseDesk(Context(parts.store, parts.clock, parts.settings), book, alerts)
 
 
@@ -206,7 +205,7 @@ async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     told = asked.arguments
     if asked.kind is ChangeKind.CASE_OPEN_RACK:
         return await _open_rack(parts, asked)
-    node = await parts.store.node(asked.subject)
+    node = await parts.store.nodes.get(asked.subject)
     if node is None or told.get("tenant", node.tenant) != node.tenant:
         return objection(asked.subject, "it is not yours any more", "Look at your nodes.")
     service = Service(told["service"]) if told.get("service") else None

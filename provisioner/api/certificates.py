@@ -101,7 +101,11 @@ async def show(ask: Ask) -> Reply:
 async def of_node(ask: Ask) -> Reply:
     """The one in force of a node."""
     node = await ask.node()
-    found = await ask.parts.store.certificate(node.certificate) if node.certificate else None
+    found = (
+        await ask.parts.store.evidence.get_certificate(node.certificate)
+        if node.certificate
+        else None
+    )
     if found is None:
         raise missing("certificate in force of this node")
     return Reply(await _view(ask, found))
@@ -116,12 +120,16 @@ async def attestation(ask: Ask) -> Reply:
 async def _certificate(ask: Ask) -> Certificate:
     """A tenant sees the certificates that are in force of its own nodes."""
     named = ask.word("certificate")
-    found = await ask.parts.store.certificate(named)
+    found = await ask.parts.store.evidence.get_certificate(named)
     if found is None:  # a node stands for the certificate that it has now
-        of = await ask.parts.store.node(named)
-        found = await ask.parts.store.certificate(of.certificate) if of and of.certificate else None
+        of = await ask.parts.store.nodes.get(named)
+        found = (
+            await ask.parts.store.evidence.get_certificate(of.certificate)
+            if of and of.certificate
+            else None
+        )
     if found is not None and not ask.caller.staff:
-        node = await ask.parts.store.node(found.node)
+        node = await ask.parts.store.nodes.get(found.node)
         if node is None or not ask.may_see(node) or node.certificate != found.id:
             found = None
     if found is None:
@@ -131,8 +139,12 @@ async def _certificate(ask: Ask) -> Certificate:
 
 async def _view(ask: Ask, found: Certificate) -> CertificateView:
     store = ask.parts.store
-    revoked = next((r for r in await store.revocations() if r.certificate == found.id), None)
-    good = await store.attested(found) and revoked is None and ask.now < found.expires_at
+    revoked = next(
+        (r for r in await store.evidence.list_revocations() if r.certificate == found.id), None
+    )
+    good = (
+        await store.evidence.is_attested(found) and revoked is None and ask.now < found.expires_at
+    )
     return CertificateView(
         certificate=found,
         in_force=good,
@@ -144,7 +156,7 @@ async def _view(ask: Ask, found: Certificate) -> CertificateView:
 async def revoke(ask: Ask) -> Reply:
     """Take it back, for good."""
     found = await _certificate(ask)
-    node = await ask.parts.store.node(found.node)
+    node = await ask.parts.store.nodes.get(found.node)
     tenant = node.tenant if node is not None else ""
     arguments = {"reason": ask.body.reason}
     kind = ChangeKind.CERTIFICATE_REVOKE
@@ -153,11 +165,11 @@ async def revoke(ask: Ask) -> Reply:
 
 async def foresee_revocation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     """Return what a revocation means for the node and its tenant."""
-    found = await parts.store.certificate(asked.subject)
+    found = await parts.store.evidence.get_certificate(asked.subject)
     assert found is not None, "certificates are never deleted"
-    if await parts.store.revoked(found.id):
+    if await parts.store.evidence.is_revoked(found.id):
         return Forecast(blockers=_revoked(found.id).blockers)
-    node = await parts.store.node(found.node)
+    node = await parts.store.nodes.get(found.node)
     issued = datetime.fromtimestamp(found.issued_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     first = f"Certificate {found.id} of {issued} is revoked, for good."
     if node is None:
@@ -178,9 +190,9 @@ def _revoked(name: str) -> Outcome:
 
 async def change_certificate(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out."""
-    found, now = await parts.store.certificate(asked.subject), parts.clock.now()
+    found, now = await parts.store.evidence.get_certificate(asked.subject), parts.clock.now()
     assert found is not None, "certificates are never deleted"
-    if await parts.store.revoked(found.id):
+    if await parts.store.evidence.is_revoked(found.id):
         return _revoked(found.id)
     why = str(asked.arguments["reason"])
     await parts.store.write(

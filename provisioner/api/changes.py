@@ -257,7 +257,7 @@ async def _keep(parts: ApiParts, ended: ChangeRequest, by: str, now: float) -> C
 async def operation_view(parts: ApiParts, asked: ChangeRequest, now: float) -> OperationView:
     """A request as whoever follows it sees it."""
     of_node = asked.state is RequestState.UNDER_WAY
-    node = await parts.store.node(asked.subject) if of_node else None
+    node = await parts.store.nodes.get(asked.subject) if of_node else None
     return view_of_request(asked, node, now, parts.settings.api_approval_h * 3600)
 
 

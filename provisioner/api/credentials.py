@@ -67,7 +67,7 @@ async def create(ask: Ask) -> Reply:
         new_record(wanted.sha256, wanted.subject, wanted.role, wanted.tenant, wanted.days, ask.now)
     except InputError as error:
         raise no(400, "body", error.problem, error.remedy, error.source) from None
-    tenants = {t.name for t in await ask.parts.store.tenants()}
+    tenants = {t.name for t in await ask.parts.store.tenants.list()}
     if wanted.tenant and wanted.tenant not in tenants:
         raise missing("tenant")
     told = wanted.model_dump(mode="json")

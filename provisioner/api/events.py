@@ -122,7 +122,7 @@ async def _seen(ask: Ask, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
     for row in rows:
         name = str(row["node"])
         if name and name not in nodes:
-            nodes[name] = await ask.parts.store.node(name)
+            nodes[name] = await ask.parts.store.nodes.get(name)
         node = nodes.get(name)
         if node is not None and ask.may_see(node) and row["at"] >= node.entered_at:
             shown.append(_event(row).model_copy(update={"detail": {}}))

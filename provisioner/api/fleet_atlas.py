@@ -17,10 +17,10 @@ from sqlalchemy import Connection, func, select
 
 from provisioner.model.outcome import Reason
 from provisioner.ports import DamagedRow
-from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import page_rows
 from provisioner.store.rows.records import parse_object
 from provisioner.store.schema.schema import nodes
+from provisioner.store.sql_store import SqlStore
 
 FIELDS = (
     "kind", "state", "profile", "release", "tenant", "vrf", "placement", "site", "pod", "su",

@@ -28,7 +28,6 @@ from provisioner.planning.certification.regression import (
     compare_metrics,
 )
 from provisioner.planning.path.history import build_history
-from provisioner.store.repositories.campaign_rows import CampaignRows
 
 TAG = "fleet"
 SAMPLES_MAX = 200_000
@@ -92,12 +91,12 @@ class Comparisons(Record):
 async def list_drift(ask: Ask) -> Reply:
     """Return the nodes whose release or versions are not those of their target."""
     nodes, inventories = await _read_chosen(ask)
-    book = CampaignRows(ask.parts.store)
-    targets = {c.id: c.target for c in await book.campaigns()}
+    book = ask.parts.store.campaigns
+    targets = {c.id: c.target for c in await book.list()}
     under_way: Mapping[str, tuple[CampaignRow, str]] = {
-        r.node: (r, targets[r.campaign]) for r in await book.active_rows()
+        r.node: (r, targets[r.campaign]) for r in await book.list_active_rows()
     }
-    pins = await book.pins()
+    pins = await book.list_pins()
     matrix = ask.parts.matrix
     lines = release_drift.find_drift(nodes, inventories, matrix, pins, under_way, ask.now)
     return Reply(DriftList(items=lines))
@@ -107,10 +106,12 @@ async def list_debt(ask: Ask) -> Reply:
     """Return staged versions with the reset that activates them, and certificates that lapsed."""
     store = ask.parts.store
     nodes, inventories = await _read_chosen(ask)
-    staged = {n.id: build_history(await store.entries(n.id), "").staged for n in nodes}
+    staged = {
+        n.id: build_history(await store.operations.list_entries(n.id), "").staged for n in nodes
+    }
     serving = [n for n in nodes if n.state is State.RELEASED]
-    held = {n.id: await store.certificate(n.certificate) for n in serving}
-    revoked = {r.certificate for r in await store.revocations()}
+    held = {n.id: await store.evidence.get_certificate(n.certificate) for n in serving}
+    revoked = {r.certificate for r in await store.evidence.list_revocations()}
     certificates = {n: c for n, c in held.items() if c is not None}
     lapsed = release_drift.find_lapsed_certificates(serving, certificates, revoked, ask.now)
     return Reply(DebtList(items=(*release_drift.find_debt(inventories, staged), *lapsed)))
@@ -119,11 +120,11 @@ async def list_debt(ask: Ask) -> Reply:
 async def _read_chosen(ask: Ask) -> tuple[tuple[Node, ...], dict[str, Inventory]]:
     store = ask.parts.store
     try:
-        nodes = select(ask.query.select, await store.nodes(), "select")
+        nodes = select(ask.query.select, await store.nodes.list(), "select")
     except InputError as error:
         detail = f"{error.where}: {error.problem}"
         raise no(400, "select", "The expression cannot be read", error.remedy, detail) from None
-    seen = {n.id: await store.inventory(n.id) for n in nodes}
+    seen = {n.id: await store.evidence.get_inventory(n.id) for n in nodes}
     return nodes, {name: found for name, found in seen.items() if found is not None}
 
 
@@ -157,13 +158,13 @@ def _measured(samples: Sequence[Sample], versions: str) -> dict[str, dict[str, f
 
 async def _read_samples(ask: Ask) -> tuple[list[Sample], Sequence[Baseline]]:
     store, profile = ask.parts.store, ask.query.profile
-    profiles = {n.profile for n in await store.nodes() if n.profile}
+    profiles = {n.profile for n in await store.nodes.list() if n.profile}
     if profile and profile not in profiles:
         raise missing("profile among the nodes")
     samples: list[Sample] = []
     for name in [profile] if profile else sorted(profiles):
-        samples += await store.samples(name, None, SAMPLES_MAX)
-    return samples, await store.baselines(profile)
+        samples += await store.cohorts.list_samples(name, None, SAMPLES_MAX)
+    return samples, await store.cohorts.list_baselines(profile)
 
 
 ROUTES = (

@@ -151,7 +151,7 @@ async def _run(
     )
     unanswered = (*silent, *map(_unanswered, gaps))
     if not keep:
-        known = {n.id for n in await parts.store.nodes()}
+        known = {n.id for n in await parts.store.nodes.list()}
         new = complete(expected, assembly)
         return Taken(new, tuple(sorted(known)), assembly.blockers), unanswered
     taken = await take_in(parts.store, parts.vault, expected, secrets, assembly, found, now)
@@ -243,7 +243,7 @@ async def ask_take(ask: Ask) -> Reply:
 
 async def foresee_take(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     """Return what is done to a node whose ports are given to the daemon."""
-    node = await parts.store.node(asked.subject)
+    node = await parts.store.nodes.get(asked.subject)
     changed = "there is no such node" if node is None else take_ports(node, parts.clock.now())
     if isinstance(changed, str):
         return Forecast(blockers=objection(asked.subject, changed, "Leave it.").blockers)
@@ -258,7 +258,7 @@ async def _take(parts: ApiParts, names: Sequence[str], by: str) -> tuple[Blocker
     """Give nodes' ports to the daemon, all of those named or none; return what is in the way."""
     now, given, refused = parts.clock.now(), list[Node](), list[Blocker]()
     for name in dict.fromkeys(names):
-        node = await parts.store.node(name)
+        node = await parts.store.nodes.get(name)
         changed = "no node of this name was taken in" if node is None else take_ports(node, now)
         if isinstance(changed, str):
             refused += objection(name, changed, "Leave it out of --take.").blockers

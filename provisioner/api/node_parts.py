@@ -85,7 +85,7 @@ class ActionPage(Record):
 async def parts(ask: Ask) -> Reply:
     """Components and devices."""
     node = await ask.node()
-    seen = await ask.parts.store.inventory(node.id)
+    seen = await ask.parts.store.evidence.get_inventory(node.id)
     if seen is None:
         raise missing("inventory of this node yet")
     release = ask.parts.matrix.releases.get(node.release)
@@ -123,10 +123,10 @@ async def plan(ask: Ask) -> Reply:
     """Steps with reasons, or what blocks and what would unblock it."""
     node = await ask.node()
     store = ask.parts.store
-    seen = await store.inventory(node.id)
+    seen = await store.evidence.get_inventory(node.id)
     if seen is None:
         raise missing("inventory of this node yet: there is nothing to plan on")
-    past = build_history(await store.entries(node.id), await _newest(ask, node))
+    past = build_history(await store.operations.list_entries(node.id), await _newest(ask, node))
     posed = PlanningNode(seen, node.release, node.profile, past, await neighbours(store, node))
     # milliseconds for a situation that was planned before, tenths of a second for a new one
     return Reply(await asyncio.to_thread(ask.parts.plans.plan, posed))
@@ -142,7 +142,7 @@ async def _newest(ask: Ask, node: Node) -> str:
 async def report(ask: Ask) -> Reply:
     """What the last validation found."""
     node = await ask.node()
-    found: HealthReport | None = await ask.parts.store.report(node.id)
+    found: HealthReport | None = await ask.parts.store.evidence.get_report(node.id)
     if found is None:
         raise missing("report of this node yet")
     told = Report(
@@ -162,7 +162,9 @@ async def actions(ask: Ask) -> Reply:
     node = await ask.node()
     started = place(ask.query.cursor, int)
     begin = int(started[0]) if started else 0
-    entries: list[LedgerEntry] = list(reversed(await ask.parts.store.entries(node.id)))
+    entries: list[LedgerEntry] = list(
+        reversed(await ask.parts.store.operations.list_entries(node.id))
+    )
     shown = entries[begin : begin + ask.query.limit]
     more = begin + len(shown) < len(entries)
     items = tuple(_action(entry) for entry in shown)

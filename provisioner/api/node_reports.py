@@ -101,7 +101,7 @@ async def show_explanation(ask: Ask) -> Reply:
 async def show_inventory(ask: Ask) -> Reply:
     """Return what was last read of a node."""
     node = await ask.node()
-    seen = await ask.parts.store.inventory(node.id)
+    seen = await ask.parts.store.evidence.get_inventory(node.id)
     if seen is None:
         raise missing("inventory of this node yet")
     return Reply(seen)
@@ -110,7 +110,7 @@ async def show_inventory(ask: Ask) -> Reply:
 async def show_erasure(ask: Ask) -> Reply:
     """Return the node's last erasure report, signed."""
     node, signer = await ask.node(), ask.parts.signer
-    text = await ask.parts.store.evidence(node.erasure) if node.erasure else None
+    text = await ask.parts.store.evidence.get_output(node.erasure) if node.erasure else None
     if text is None or signer is None:
         raise missing("erasure report of this node")
     report = ErasureReport.model_validate_json(text)
@@ -121,10 +121,12 @@ async def show_erasure(ask: Ask) -> Reply:
 async def show_proof(ask: Ask) -> Reply:
     """Return the proof of the node's last release."""
     node = await ask.node()
-    proof = await ask.parts.store.proof(node.id)
+    proof = await ask.parts.store.evidence.get_proof(node.id)
     if proof is None:
         raise missing("release of this node")
-    against = list_proof_objections(proof, await ask.parts.store.certificate(proof.certificate))
+    against = list_proof_objections(
+        proof, await ask.parts.store.evidence.get_certificate(proof.certificate)
+    )
     return Reply(ProofView(proof=proof, valid=not against, objections=against))
 
 
@@ -138,7 +140,7 @@ async def show_rejudgement(ask: Ask) -> Reply:
             raise no(400, "thresholds", error.problem, error.remedy, error.where) from None
     one = [await ask.node(ask.body.node)] if ask.body.node else None
     nodes = []
-    for node in one or await ask.parts.store.nodes():
+    for node in one or await ask.parts.store.nodes.list():
         judged = await _judge_again(ask, node, thresholds)
         if judged is not None:
             nodes.append(judged)
@@ -152,15 +154,15 @@ async def _judge_again(
     ask: Ask, node: Node, thresholds: Mapping[str, Limits]
 ) -> RejudgedNode | None:
     parts = ask.parts
-    report = await parts.store.report(node.id)
-    inventory = await parts.store.inventory(node.id)
+    report = await parts.store.evidence.get_report(node.id)
+    inventory = await parts.store.evidence.get_inventory(node.id)
     if report is None or inventory is None:
         return None
     context = await judging_context(
         parts.store, parts.matrix, parts.settings, thresholds, node, inventory
     )
     digests = {r.evidence for r in report.results if r.evidence}
-    raw = {digest: await parts.store.evidence(digest) or "" for digest in digests}
+    raw = {digest: await parts.store.evidence.get_output(digest) or "" for digest in digests}
     results = list(rejudge_report(report, raw, checks.ALL, context))
     return RejudgedNode(
         node=node.id,

@@ -241,7 +241,7 @@ async def _plan(
 
     An outcome says why the request cannot be carried out at all.
     """
-    node, told = await parts.store.node(asked.subject), asked.arguments
+    node, told = await parts.store.nodes.get(asked.subject), asked.arguments
     if node is None:
         return objection(asked.subject, "there is no such node any more", "Look at the list.")
     if told.get("generation", node.generation) != node.generation:

@@ -34,8 +34,8 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import BmcTransport, Clock, Credentials
 from provisioner.ports.rehearsals import Rehearsals
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.signing import Signer
+from provisioner.store.sql_store import SqlStore
 
 MATCH = re.compile(r'\*|"[!#-~]{1,60}"')  # one entity tag; lists of them make no sense here
 
@@ -124,7 +124,7 @@ class Ask:
 
     async def node(self, name: str = "") -> Node:
         """The node of the path; Refused as missing if there is none, or it is somebody else's."""
-        found = await self.parts.store.node(name or self.word("node"))
+        found = await self.parts.store.nodes.get(name or self.word("node"))
         if found is None or not self.may_see(found):
             raise missing("node")
         return found
@@ -132,7 +132,7 @@ class Ask:
     async def tenant(self) -> Tenant:
         """The tenant of the path, by the same rule."""
         name = self.word("tenant")
-        found = next((t for t in await self.parts.store.tenants() if t.name == name), None)
+        found = next((t for t in await self.parts.store.tenants.list() if t.name == name), None)
         if found is None or not (self.caller.staff or self.caller.tenant == name):
             raise missing("tenant")
         return found

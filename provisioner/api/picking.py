@@ -19,8 +19,8 @@ from provisioner.planning.campaigns.select_expression import (
     parse,
     read_fields,
 )
-from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import page_rows
+from provisioner.store.sql_store import SqlStore
 
 LOOKED_MAX = 700  # nodes that one page looks at: some 15 ms (`make bench-api`)
 

@@ -12,7 +12,6 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.campaign_row import PinScope, ReleasePin
-from provisioner.store.repositories.campaign_rows import CampaignRows
 
 TAG = "pins"
 TIME_MAX = 1e11  # seconds since the epoch: the year 5138
@@ -49,7 +48,7 @@ class NewPin(Place):
 
 async def list_all(ask: Ask) -> Reply:
     """Return every pin."""
-    pins = await CampaignRows(ask.parts.store).pins()
+    pins = await ask.parts.store.campaigns.list_pins()
     items = tuple(PinView(**dict(p), expired=not p.is_in_force(ask.now)) for p in pins)
     return Reply(PinList(items=items))
 
@@ -65,7 +64,7 @@ async def put(ask: Ask) -> Reply:
     if (not fleet and not wanted.until) or (wanted.until and wanted.until <= ask.now):
         unblock = "Name a time in the future: --until 2026-12-24T18:00."
         raise no(400, "until", "A pin of a node or a rack ends at some time", unblock)
-    nodes = await ask.parts.store.nodes()
+    nodes = await ask.parts.store.nodes.list()
     names = {
         PinScope.NODE: {n.id for n in nodes},
         PinScope.RACK: {n.location.rack for n in nodes},
@@ -90,7 +89,7 @@ async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
 
 async def change_pin(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out."""
-    book, now = CampaignRows(parts.store), parts.clock.now()
+    book, now = parts.store.campaigns, parts.clock.now()
     if asked.kind is ChangeKind.PIN_SET:
         wanted = NewPin.model_validate(asked.arguments, strict=False)
         pin = ReleasePin(
@@ -123,7 +122,7 @@ async def foresee_removal(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 async def _find(parts: ApiParts, asked: ChangeRequest) -> ReleasePin | None:
     place = Place.model_validate(asked.arguments, strict=False)
-    pins = await CampaignRows(parts.store).pins()
+    pins = await parts.store.campaigns.list_pins()
     return next((p for p in pins if (p.scope, p.name) == (place.scope, place.name)), None)
 
 

@@ -18,7 +18,6 @@ from provisioner.model.recovery import Difference, Settlement
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.watch.recovery import adopted_proof, settle_by_word, settle_port_by_word
 from provisioner.ports import StaleWrite
-from provisioner.store.repositories.recovery_rows import RecoveryRows
 
 TAG = "recovery"
 OTHER_WORD = "Give the other word, or put it right first."
@@ -44,12 +43,12 @@ class PersonsWord(Record):
 
 async def list_all(ask: Ask) -> Reply:
     """Return every difference, those that wait for a word first."""
-    book = RecoveryRows(ask.parts.store)
+    book = ask.parts.store.recovery
     shown = RecoveryView(
-        look_only=await book.look_only(),
-        surveyed_at=await book.surveyed_at(),
-        adopted_ports=dict(await book.adopted_ports()),
-        items=tuple(await book.differences()),
+        look_only=await book.get_look_only(),
+        surveyed_at=await book.get_surveyed_at(),
+        adopted_ports=dict(await book.list_adopted_ports()),
+        items=tuple(await book.list_differences()),
     )
     return Reply(shown)
 
@@ -70,9 +69,9 @@ async def finish(ask: Ask) -> Reply:
 
 async def change_recovery(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out: the word and the node's row that follows from it are one transaction."""
-    book, now = RecoveryRows(parts.store), parts.clock.now()
+    book, now = parts.store.recovery, parts.clock.now()
     if asked.kind is ChangeKind.RECOVERY_FINISH:
-        if not await book.look_only():
+        if not await book.get_look_only():
             return objection("site", "no restore waits to be settled", "Nothing is to do.")
         try:
             await book.finish(asked.asked_by, now)
@@ -92,7 +91,7 @@ async def change_recovery(parts: ApiParts, asked: ChangeRequest) -> Outcome:
         await book.settle(difference.model_copy(update=settled))
         note = "it stays where it is" if word is Settlement.ADOPT else "it is fenced after `finish`"
         return Outcome(RequestState.DONE, {"note": note})
-    node = await parts.store.node(asked.subject)
+    node = await parts.store.nodes.get(asked.subject)
     if node is None:
         return objection(asked.subject, "there is no such node", "See `provisioner node list`.")
     changed = settle_by_word(node, difference, word, now)
@@ -126,7 +125,7 @@ async def foresee_settlement(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def _find(parts: ApiParts, subject: str) -> Difference | None:
-    for one in await RecoveryRows(parts.store).differences():
+    for one in await parts.store.recovery.list_differences():
         if one.subject == subject and one.settled is None:
             return one
     return None

@@ -79,7 +79,7 @@ async def show(ask: Ask) -> Reply:
     public = ask.word("operation")
     if request_number(public):
         return Reply(await operation_view(ask.parts, await _request(ask, public), ask.now))
-    found = await ask.parts.store.operation(stored_id(public))
+    found = await ask.parts.store.operations.get(stored_id(public))
     if found is None or not ask.caller.staff:
         raise missing("operation")
     return Reply(view_of_operation(found))

@@ -33,7 +33,6 @@ from provisioner.model.node import NodeKind, State
 from provisioner.model.watch import WatchStatus
 from provisioner.planning.certification import attestation
 from provisioner.ports import Secret
-from provisioner.store.repositories.alert_rows import AlertRows
 from provisioner.store.rows import clock_rows
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.signing_key_rows import SigningKey, read_keys
@@ -135,7 +134,7 @@ class FactoryLogins(Record):
 
 async def list_agents(ask: Ask) -> Reply:
     """Return the last boot of every node that has an agent."""
-    sessions = await ask.parts.store.agent_sessions()
+    sessions = await ask.parts.store.agents.list_sessions()
     return Reply(AgentList(items=tuple(_agent(s, ask.now) for s in sessions)))
 
 
@@ -192,11 +191,11 @@ async def show_watch(ask: Ask) -> Reply:
             raise missing("node that is watched: only released hosts are")
     serving = {
         n.id
-        for n in await ask.parts.store.nodes()
+        for n in await ask.parts.store.nodes.list()
         if n.state is State.RELEASED and n.kind is NodeKind.HOST
     }
     alerts: dict[str, int] = {}
-    for alert in await AlertRows(ask.parts.store).alerts():
+    for alert in await ask.parts.store.alerts.list():
         alerts[alert.node] = alerts.get(alert.node, 0) + 1
     view = WatchView(
         status=status,
@@ -237,7 +236,7 @@ async def list_revocations(ask: Ask) -> Reply:
         raise missing("signing key in this process")
     keys = await store.read(read_keys)
     payload = attestation.write_revocations(
-        await store.revocations(),
+        await store.evidence.list_revocations(),
         [k.key_id for k in keys if k.withdrawn_at is not None],
         ask.now,
         attestation.REVOCATIONS_VALID_S,
@@ -287,13 +286,13 @@ async def change_site(parts: ApiParts, asked: ChangeRequest) -> Outcome:
         rotated = RequestCarriedOut(
             request="rotate", key=key, compromised=compromised, by=asked.asked_by, id=asked.id
         )
-        await parts.store.journal(rotated, now)
+        await parts.store.journal.append(rotated, now)
         return Outcome(RequestState.DONE, {"key": key})
     assert asked.kind is ChangeKind.FACTORY_KEEP
     for vendors, forgotten in ((told["vendors"], False), (told["forgotten"], True)):
         if vendors:
             kept = FactoryLoginsKept(vendors=tuple(vendors), forgotten=forgotten)
-            await parts.store.journal(kept, now)
+            await parts.store.journal.append(kept, now)
     return Outcome(RequestState.DONE, dict(told))
 
 

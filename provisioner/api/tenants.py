@@ -79,10 +79,10 @@ async def list_all(ask: Ask) -> Reply:
     after = str(started[0]) if started else ""
     rows = [
         t
-        for t in await ask.parts.store.tenants()
+        for t in await ask.parts.store.tenants.list()
         if (ask.caller.staff or t.name == ask.caller.tenant) and t.name > after
     ]
-    nodes = await ask.parts.store.nodes()
+    nodes = await ask.parts.store.nodes.list()
     shown = tuple(
         TenantRow(**dict(t), nodes=count_usage(t, nodes).nodes) for t in rows[: ask.query.limit]
     )
@@ -93,7 +93,7 @@ async def list_all(ask: Ask) -> Reply:
 async def show(ask: Ask) -> Reply:
     """One, with what it uses."""
     row = await ask.tenant()
-    used = count_usage(row, await ask.parts.store.nodes())
+    used = count_usage(row, await ask.parts.store.nodes.list())
     return Reply(TenantView(tenant=row, usage=used), etag=_tag(row, used))
 
 
@@ -142,13 +142,21 @@ async def delete(ask: Ask) -> Reply:
 async def _change(ask: Ask, kind: ChangeKind, arguments: dict[str, Any]) -> Reply:
     name = ask.word("tenant")
     if ask.request.headers.get("If-Match", "*").strip() != "*":
-        row = next((t for t in await ask.parts.store.tenants() if t.name == name), None)
-        tag = _tag(row, count_usage(row, await ask.parts.store.nodes())) if row is not None else ""
+        row = next((t for t in await ask.parts.store.tenants.list() if t.name == name), None)
+        tag = (
+            _tag(row, count_usage(row, await ask.parts.store.nodes.list()))
+            if row is not None
+            else ""
+        )
         ask.check_match(tag)
         arguments["generation"] = row.generation if row is not None else -1
     if ask.dry_run and kind is not ChangeKind.TENANT_SETTLE:
-        row = next((t for t in await ask.parts.store.tenants() if t.name == name), None)
-        tag = _tag(row, count_usage(row, await ask.parts.store.nodes())) if row is not None else ""
+        row = next((t for t in await ask.parts.store.tenants.list() if t.name == name), None)
+        tag = (
+            _tag(row, count_usage(row, await ask.parts.store.nodes.list()))
+            if row is not None
+            else ""
+        )
         asked = ChangeRequest(
             kind=kind, subject=name, arguments=arguments, asked_by="", asked_at=ask.now
         )
@@ -179,7 +187,7 @@ async def change_tenant(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out a request on a tenant: its row, then its network on every device."""
     wanted = asked.arguments.get("generation")
     if wanted is not None:
-        rows = {t.name: t.generation for t in await parts.store.tenants()}
+        rows = {t.name: t.generation for t in await parts.store.tenants.list()}
         if rows.get(asked.subject) != wanted:
             return failed(
                 Blocker(
@@ -212,7 +220,7 @@ async def _do(parts: ApiParts, asked: ChangeRequest, *, dry_run: bool) -> Answer
             return await keeper.shrink(name, fewer.to, fewer.nodes, by=by, dry_run=dry_run)
     wanted = Wanted.model_validate_json(json.dumps(given))
     request = Request(name=name, **{k: getattr(wanted, k) for k in wanted.model_fields_set})
-    known = any(t.name == name for t in await parts.store.tenants())
+    known = any(t.name == name for t in await parts.store.tenants.list())
     do = keeper.change if known else keeper.create
     return await do(request, by=by, dry_run=dry_run)
 

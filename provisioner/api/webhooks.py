@@ -22,7 +22,6 @@ from provisioner.model.input_error import InputError
 from provisioner.model.webhook import Webhook, WebhookStatus, secret_name
 from provisioner.planning.watch.webhooks import check, event_id, key_of, secret_of
 from provisioner.ports import Credentials, Secret
-from provisioner.store.repositories.webhook_rows import WebhookRows
 
 TAG = "webhooks"
 PEM_MAX = 100_000  # characters of certificates
@@ -105,7 +104,7 @@ class Pause(Record):
 
 async def list_all(ask: Ask) -> Reply:
     """Return every receiver with what waits for it."""
-    found = await WebhookRows(ask.parts.store).webhooks()
+    found = await ask.parts.store.webhooks.list()
     return Reply(WebhookList(items=tuple(_view(s) for s in found)))
 
 
@@ -134,7 +133,7 @@ async def list_dead(ask: Ask) -> Reply:
             seq=d.seq, event=event_id(r), at=r.at, kind=r.kind, node=r.node, tries=d.tries,
             error=d.error,
         )
-        for d, r in await WebhookRows(ask.parts.store).dead(name)
+        for d, r in await ask.parts.store.webhooks.list_dead(name)
     )  # fmt: skip
     return Reply(DeadLetters(items=items))
 
@@ -148,13 +147,13 @@ async def _name(ask: Ask) -> str:
 
 
 async def _exists(parts: ApiParts, name: str) -> bool:
-    return any(s.webhook.name == name for s in await WebhookRows(parts.store).webhooks())
+    return any(s.webhook.name == name for s in await parts.store.webhooks.list())
 
 
 async def add(ask: Ask) -> Reply:
     """Ask for a new receiver. Its secret waits in the vault under the receiver's name."""
     name, wanted, store = ask.word("webhook"), ask.body, ask.parts.store
-    if wanted.tenant and not any(t.name == wanted.tenant for t in await store.tenants()):
+    if wanted.tenant and not any(t.name == wanted.tenant for t in await store.tenants.list()):
         raise missing("tenant")
     if await _exists(ask.parts, name):
         raise no(409, "exists", "There is a webhook of this name", "Remove it first.", name)
@@ -223,7 +222,7 @@ def asking(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
 
 async def change_webhook(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out."""
-    book, name, told = WebhookRows(parts.store), asked.subject, asked.arguments
+    book, name, told = parts.store.webhooks, asked.subject, asked.arguments
     now = parts.clock.now()
     if asked.kind is ChangeKind.WEBHOOK_ADD:
         wanted = NewWebhook.model_validate({**told, "secret": "in the vault"}, strict=False)
@@ -249,7 +248,7 @@ async def change_webhook(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 async def foresee_loss(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     """Return what a removed receiver, or dropped letters, would never be delivered."""
-    every = await WebhookRows(parts.store).webhooks()
+    every = await parts.store.webhooks.list()
     mine = [s for s in every if s.webhook.name == asked.subject]
     lines = [
         f"{s.webhook.name} ({s.webhook.url}): {s.dead} events could not be delivered, "

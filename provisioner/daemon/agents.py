@@ -26,8 +26,8 @@ from provisioner.model.input_error import InputError
 from provisioner.ports import Agents, Clock
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +98,8 @@ async def serve_agents(
     if not hosts or (door.url and not named):
         remedy = "Say how ramdisks reach us: --agent-url https://ADDRESS:PORT."
         raise InputError("--agent-url", door.url, "names no address of ours", remedy)
-    sessions = Sessions(store, vault, new_token, shared=store.shared)
-    service = AgentService(sessions, clock, settings, store.journal)
+    sessions = Sessions(store.agents, vault, new_token, shared=store.shared)
+    service = AgentService(sessions, clock, settings, store.journal.append)
     files = images.application() if images is not None else None
     runner = web.AppRunner(
         application(service, files), access_log=None, keepalive_timeout=settings.api_idle_s
@@ -139,11 +139,11 @@ def simulated(
     side = SocketSide(runner)
     return simulated_agents(
         side,
-        store,
+        store.agents,
         vault,
         clock,
         settings,
-        store.journal,
+        store.journal.append,
         new_token,
         shared=store.shared,
     )

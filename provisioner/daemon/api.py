@@ -37,11 +37,10 @@ from provisioner.ports import BmcTransport, Clock, Credentials
 from provisioner.ports.rehearsals import Rehearsals
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore
-from provisioner.store.repositories.session_book import SessionRows
 from provisioner.store.repositories.signing_rows import exchange_signing_key
 from provisioner.store.rows import page_rows, request_rows, token_rows
 from provisioner.store.signing import Signer
+from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 SOCKET = "api.sock"  # in the data directory
@@ -80,7 +79,7 @@ def api_parts(
         return (await store.read(page_rows.journal_head))[0]
 
     async def append(event: CallerLimited) -> None:
-        await store.journal(event, clock.now())
+        await store.journal.append(event, clock.now())
 
     document = ("application/json", _document())
     return ApiParts(
@@ -91,7 +90,7 @@ def api_parts(
             find,
             clock,
             _open_provider(settings, clock, ca_file),
-            SessionRows(store),
+            store.sessions,
             settings.session_limits(),
             settings.api_oidc_issuer,
         ),

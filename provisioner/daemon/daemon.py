@@ -54,7 +54,7 @@ from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.ports import (
     Agents,
-    AlertBook,
+    AlertRepository,
     BmcTransport,
     Clock,
     Credentials,
@@ -65,12 +65,12 @@ from provisioner.ports import (
     Switches,
     SwitchPasswords,
 )
-from provisioner.ports.campaigns import CampaignBook
-from provisioner.ports.cases import CaseBook
-from provisioner.ports.recovery import RecoveryBook
+from provisioner.ports.campaigns import CampaignRepository
+from provisioner.ports.cases import CaseRepository
+from provisioner.ports.recovery import RecoveryRepository
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.ports.tickets import TicketSystem
-from provisioner.ports.webhooks import WebhookBook, WebhookPosts
+from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
@@ -100,19 +100,19 @@ class Parts:
     os_images: OsImages | None = None
     login: HostLogin | None = None
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
-    campaigns: CampaignBook | None = None  # None: nothing is upgraded in waves
-    cases: CaseBook | None = None  # None: faults are told, and nothing is repaired
+    campaigns: CampaignRepository | None = None  # None: nothing is upgraded in waves
+    cases: CaseRepository | None = None  # None: faults are told, and nothing is repaired
     tickets: TicketSystem | None = None  # None: work for people is on the command line and the API
     passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
-    recovery: RecoveryBook | None = None  # None: no restore was ever settled by a person
+    recovery: RecoveryRepository | None = None  # None: no restore was ever settled by a person
     fabrics: Fabrics | None = None  # None: tenants' networks are made by whoever asks for them
     telemetry: Telemetry = SILENCE  # who measures what is done
     watch: WatchParts | None = None  # None: released nodes are only looked at by operations
-    webhooks: tuple[WebhookBook, WebhookPosts] | None = None  # None: nobody is told
+    webhooks: tuple[WebhookRepository, WebhookPosts] | None = None  # None: nobody is told
     shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
 
     @property
-    def alerts(self) -> AlertBook | None:
+    def alerts(self) -> AlertRepository | None:
         """Where alerts are kept, if anybody raises any."""
         return None if self.watch is None else self.watch.book
 
@@ -359,7 +359,9 @@ def _partition_watch(
     return PartitionWatch(context, tenancy, partitions, trespasses, released.take_back)
 
 
-def _outbox(parts: Parts, to: tuple[WebhookBook, WebhookPosts], watcher: Watcher | None) -> Outbox:
+def _outbox(
+    parts: Parts, to: tuple[WebhookRepository, WebhookPosts], watcher: Watcher | None
+) -> Outbox:
     keeper = None if watcher is None else watcher.keeper
     book, posts = to
     return Outbox(book, posts, parts.credentials, parts.clock, parts.settings, keeper)

@@ -25,11 +25,11 @@ from provisioner.settings import Settings
 from provisioner.store.database.copying import copier
 from provisioner.store.database.data_directory import lock_data_directory, lock_database
 from provisioner.store.database.postgres import is_postgres, postgres_url
-from provisioner.store.database.sql_store import SqlStore, open_store
 from provisioner.store.repositories.master_key import MasterKey, prepare_key
 from provisioner.store.repositories.signing_rows import open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.signing import Signer
+from provisioner.store.sql_store import SqlStore, open_store
 
 DATABASE = "provisioner.db"
 DATABASE_VARIABLE = "PROVISIONER_DATABASE"

@@ -35,8 +35,7 @@ from provisioner.planning.watch.pushed_nodes import Directory
 from provisioner.ports import Clock, EventStreams, Secret
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore
-from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
@@ -185,11 +184,11 @@ class Intake:
     async def _known(self) -> Directory:
         now = self._clock.now()
         if self._directory is None or now - self._directory[0] > DIRECTORY_S:
-            nodes = await self._store.nodes()
+            nodes = await self._store.nodes.list()
             serials = {}
             for node in nodes:
                 if node.certificate and node.certificate not in self._serials:
-                    found = await self._store.certificate(node.certificate)
+                    found = await self._store.evidence.get_certificate(node.certificate)
                     listed = found.serials if found is not None else ()
                     self._serials[node.certificate] = tuple(
                         part.partition("=")[2] for part in listed
@@ -246,7 +245,7 @@ async def open_watch(
             begin(watcher)
 
         secret = partial(secrets.token_urlsafe, 32)
-        return WatchParts(AlertRows(store), secret, streams, listener, attach)
+        return WatchParts(store.alerts, secret, streams, listener, attach)
 
     if not url:
         async with kept_status(data, clock) as begin:

@@ -16,8 +16,8 @@ from provisioner.runtime.site_clock import write_clock
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import place_of
-from provisioner.store.database.sql_store import SqlStore
-from provisioner.store.repositories.run_rows import RunTable
+from provisioner.store.repositories.runs import SqlRunRepository
+from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ async def open_hosts(
     """
     if remote.known_hosts is None:
         remote = replace(remote, known_hosts=(data / KNOWN_HOSTS).resolve(), learn=True)
-    rows = RunTable(store, place_of(data) if store.shared else "")
+    rows = SqlRunRepository(store, place_of(data) if store.shared else "")
     runner = AnsibleRunner(playbooks, data / RUNS, remote, rows, clock, settings)
     shell = SshShell(remote, settings.ssh_connections_max)
     if left := await runner.attach():

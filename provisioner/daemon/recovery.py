@@ -22,8 +22,8 @@ from provisioner.store.database.high_water import (
     look,
     settle_mark,
 )
-from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import session_rows
+from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 REASON_SIZE_MAX = 2000

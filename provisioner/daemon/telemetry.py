@@ -21,7 +21,7 @@ from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.runtime import process_scope
 from provisioner.settings import Settings
 from provisioner.store.database import waits
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.sql_store import SqlStore
 from provisioner.telemetry.collecting import FleetMetrics, Queues
 from provisioner.telemetry.logs import set_up_logging
 from provisioner.telemetry.recording import Recorder

@@ -216,7 +216,7 @@ async def drive(
         secrets = read_secrets(expected, {})
 
         async def progress(doing: str) -> Sequence[Node]:
-            nodes = await data.store.nodes()
+            nodes = await data.store.nodes.list()
             show(Progress(nodes, clock.now() - clock.epoch, time.monotonic() - began, doing))
             return nodes
 
@@ -251,14 +251,18 @@ def _over(nodes: Sequence[Node], running: int) -> bool:
 async def _summary(
     data: Data, site: SimulatedRunner, broken: set[str], began: float, limit_s: float
 ) -> Summary:
-    nodes = await data.store.nodes()
+    nodes = await data.store.nodes.list()
     truth = await site.get("/truth")
     hosts = [n for n in nodes if n.kind is NodeKind.HOST]
     held = [n for n in hosts if n.state is State.QUARANTINED]
     certificates = []
     for node in hosts:
-        held_by = await data.store.certificate(node.certificate) if node.certificate else None
-        if held_by is not None and not await data.store.revoked(held_by.id):
+        held_by = (
+            await data.store.evidence.get_certificate(node.certificate)
+            if node.certificate
+            else None
+        )
+        if held_by is not None and not await data.store.evidence.is_revoked(held_by.id):
             certificates.append(held_by.model_dump(mode="json"))
     # the simulator compares each certificate with what truly is installed in the node
     told = await site.post("/uncertified", {"certificates": certificates})

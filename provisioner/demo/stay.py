@@ -28,8 +28,6 @@ from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Store
 from provisioner.settings import Settings
-from provisioner.store.repositories.campaign_rows import CampaignRows
-from provisioner.store.repositories.case_rows import CaseRows
 
 DATA, SETTINGS, POLICY = "data", "settings.yaml", "policy.yaml"
 RACKS = "racks.yaml"  # the expected-hardware list before there are customers
@@ -95,12 +93,12 @@ async def add_customers(store: Store, customers: Sequence[Tenant]) -> None:
     """Wait until every host is certified, or in quarantine, and add the list's tenants then."""
     rest = (State.CERTIFIED, State.QUARANTINED)
     while True:
-        hosts = [n for n in await store.nodes() if n.kind is NodeKind.HOST]
+        hosts = [n for n in await store.nodes.list() if n.kind is NodeKind.HOST]
         if hosts and all(n.state in rest for n in hosts):
             break
         await asyncio.sleep(LOOK_S)
     for customer in customers:
-        await store.put_tenant(customer)
+        await store.tenants.put(customer)
 
 
 def staying(asked: Asked) -> Settings:
@@ -121,8 +119,8 @@ def staying(asked: Asked) -> Settings:
 def _more(data: Data) -> dict[str, Any]:
     """Return what this daemon has beyond the demonstration's: campaigns, repairs and fabrics."""
     return {
-        "campaigns": CampaignRows(data.store),
-        "cases": CaseRows(data.store),
+        "campaigns": data.store.campaigns,
+        "cases": data.store.cases,
         "fabrics": Fabrics(AddressPlan()),
     }
 

@@ -4,8 +4,8 @@ The simulator implements the same protocols as the adapters for real hardware; n
 package can distinguish them.
 """
 
-from provisioner.ports.agents import AgentAddress, AgentResult, AgentRows, Agents
-from provisioner.ports.alerts import AlertBook, EventStreams
+from provisioner.ports.agents import AgentAddress, AgentRepository, AgentResult, Agents
+from provisioner.ports.alerts import AlertRepository, EventStreams
 from provisioner.ports.errors import (
     AccountLocked,
     Busy,
@@ -30,7 +30,7 @@ from provisioner.ports.inband import (
     PlaybookRunner,
     Remote,
     Run,
-    Runs,
+    RunRepository,
     ShellCommand,
     ShellOutput,
 )
@@ -55,10 +55,10 @@ from provisioner.ports.wire import (
 __all__ = [
     "AccountLocked",
     "AgentAddress",
+    "AgentRepository",
     "AgentResult",
-    "AgentRows",
     "Agents",
-    "AlertBook",
+    "AlertRepository",
     "BmcAddress",
     "BmcTransport",
     "Busy",
@@ -87,7 +87,7 @@ __all__ = [
     "Remote",
     "Reply",
     "Run",
-    "Runs",
+    "RunRepository",
     "Secret",
     "ShellCommand",
     "ShellOutput",

@@ -91,23 +91,23 @@ class Agents(Protocol):
         ...
 
 
-class AgentRows(Protocol):
+class AgentRepository(Protocol):
     """Stored agent sessions, with which a restarted daemon continues."""
 
-    async def agent_sessions(self) -> Sequence[AgentSession]:
+    async def list_sessions(self) -> Sequence[AgentSession]:
         """Return the last session of every node that had one."""
         ...
 
-    async def put_agent_session(self, session: AgentSession) -> None:
+    async def put_session(self, session: AgentSession) -> None:
         """Replace the node's earlier session; on disk when this returns."""
         ...
 
-    async def hand_out_agent_token(self, session: AgentSession) -> bool:
+    async def hand_out_token(self, session: AgentSession) -> bool:
         """Record that the session's token was issued; return False if another daemon issued it
         before.
         """
         ...
 
-    async def change_agent_session(self, node: str, changes: Mapping[str, object]) -> None:
+    async def change_session(self, node: str, changes: Mapping[str, object]) -> None:
         """Change fields of the node's session, regardless of other writers."""
         ...

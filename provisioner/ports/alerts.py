@@ -11,14 +11,14 @@ from provisioner.model.events.event import Event
 from provisioner.ports.wire import BmcAddress
 
 
-class AlertBook(Protocol):
+class AlertRepository(Protocol):
     """Alerts, overrides and subscriptions, on disk when a method returns."""
 
-    async def alerts(self, node: str = "") -> Sequence[Alert]:
+    async def list(self, node: str = "") -> Sequence[Alert]:
         """Return all alerts of a node; without a node, the active alerts of all nodes."""
         ...
 
-    async def put_alerts(
+    async def put(
         self,
         changed: Sequence[Alert],
         events: Sequence[Event],
@@ -27,18 +27,18 @@ class AlertBook(Protocol):
         """Write alerts and events in one transaction."""
         ...
 
-    async def overrides(self, node: str = "") -> Sequence[Override]: ...
+    async def list_overrides(self, node: str = "") -> Sequence[Override]: ...
     async def put_override(self, override: Override) -> None: ...
     async def drop_override(self, override: Override) -> None: ...
-    async def subscriptions(self) -> Sequence[Subscription]: ...
+    async def list_subscriptions(self) -> Sequence[Subscription]: ...
     async def put_subscription(self, subscription: Subscription) -> None: ...
     async def drop_subscription(self, subscription_id: str) -> None: ...
 
-    async def received_events(self, node: str, bmc: str) -> Sequence[str]:
+    async def list_received(self, node: str, bmc: str) -> Sequence[str]:
         """Return the identities of the newest events accepted from this BMC, the newest last."""
         ...
 
-    async def put_received_events(self, node: str, bmc: str, identities: Sequence[str]) -> None:
+    async def put_received(self, node: str, bmc: str, identities: Sequence[str]) -> None:
         """Replace the identities of the newest events of this BMC."""
         ...
 

@@ -9,19 +9,19 @@ from provisioner.model.case import Case, TenantNotice
 from provisioner.model.events.event import Event
 
 
-class CaseBook(Protocol):
+class CaseRepository(Protocol):
     """Stored cases and notices, on disk when a method returns. A case carries the generation
     read.
     """
 
-    async def open_cases(self) -> Sequence[Case]: ...
-    async def open_case(self, node: str) -> Case | None: ...
-    async def case(self, case_id: str) -> Case | None: ...
-    async def cases(self, node: str = "", limit: int = 1000) -> Sequence[Case]:
+    async def list_open(self) -> Sequence[Case]: ...
+    async def get_open(self, node: str) -> Case | None: ...
+    async def get(self, case_id: str) -> Case | None: ...
+    async def list(self, node: str = "", limit: int = 1000) -> Sequence[Case]:
         """Return the cases of a node, or of all nodes; the newest first."""
         ...
 
-    async def add_case(
+    async def add(
         self,
         case: Case,
         *,
@@ -32,7 +32,7 @@ class CaseBook(Protocol):
         """Add a case and return it; None if the node already has an open one."""
         ...
 
-    async def save_case(
+    async def save(
         self,
         case: Case,
         *,
@@ -43,15 +43,17 @@ class CaseBook(Protocol):
         """Store the case with its generation raised; raise `StaleWrite` if it has changed since."""
         ...
 
-    async def story(self, node: str, since: float, limit: int) -> Sequence[Mapping[str, Any]]:
+    async def list_journal_of(
+        self, node: str, since: float, limit: int
+    ) -> Sequence[Mapping[str, Any]]:
         """Return the node's first `limit` rows of the journal since a time, in order."""
         ...
 
-    async def tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
+    async def list_tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
         """Return the journal's rows about the tenants of nodes, after a row number, in order."""
         ...
 
-    async def notices(
+    async def list_notices(
         self, tenant: str = "", *, unsent: bool = False
     ) -> Sequence[TenantNotice]: ...
     async def put_notice(self, notice: TenantNotice) -> None:

@@ -81,18 +81,18 @@ class Run:
     ended_at: float = 0.0
 
 
-class Runs(Protocol):
+class RunRepository(Protocol):
     """Stored playbook runs, on disk when a method returns."""
 
     async def begin(self, run: Run) -> None: ...
 
     async def end(self, run_id: str, state: str, now: float) -> None: ...
 
-    async def open(self) -> Sequence[Run]:
+    async def list_open(self) -> Sequence[Run]:
         """Return every run whose end was not recorded, oldest first."""
         ...
 
-    async def elsewhere(self, host: str) -> float:
+    async def find_end_elsewhere(self, host: str) -> float:
         """Return until when runs of other daemons without a recorded end may work on a host; 0:
         none.
 
@@ -101,11 +101,11 @@ class Runs(Protocol):
         """
         ...
 
-    async def since(self, host: str, at: float) -> Sequence[Run]:
+    async def list_since(self, host: str, at: float) -> Sequence[Run]:
         """Return the runs that touched a host and began at `at` or later, newest first."""
         ...
 
-    async def ended_before(self, at: float) -> Sequence[Run]: ...
+    async def list_ended_before(self, at: float) -> Sequence[Run]: ...
 
     async def forget(self, run_id: str) -> None: ...
 

@@ -11,26 +11,26 @@ from provisioner.model.recovery import Difference
 from provisioner.model.tenant import ReleaseProof
 
 
-class RecoveryBook(Protocol):
+class RecoveryRepository(Protocol):
     """Stored differences between rows and switches, on disk when a method returns."""
 
-    async def look_only(self) -> str:
+    async def get_look_only(self) -> str:
         """Return why no device may be written to; "" if writing is allowed."""
         ...
 
-    async def database_mark(self) -> DatabaseMark | None:
+    async def get_database_mark(self) -> DatabaseMark | None:
         """Return the database's identity and life; None before a daemon has opened it."""
         ...
 
-    async def only_look(self, why: str, now: float) -> None:
+    async def begin_look_only(self, why: str, now: float) -> None:
         """Forbid writes to devices until all differences are settled."""
         ...
 
-    async def surveyed_at(self) -> float:
+    async def get_surveyed_at(self) -> float:
         """Return when all nodes were last compared; 0 before that."""
         ...
 
-    async def differences(self) -> Sequence[Difference]:
+    async def list_differences(self) -> Sequence[Difference]:
         """Return all differences, those without a decision first."""
         ...
 
@@ -53,7 +53,7 @@ class RecoveryBook(Protocol):
         """
         ...
 
-    async def adopted_ports(self) -> Mapping[str, str]:
+    async def list_adopted_ports(self) -> Mapping[str, str]:
         """Return the ports without a node that a person left in a customer's VRF, with that VRF.
 
         Names are "leaf/interface". Such a decision outlives `finish`, because the watch would

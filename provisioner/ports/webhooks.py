@@ -9,12 +9,12 @@ from provisioner.model.webhook import Delivery, JournalRow, PostOutcome, Webhook
 from provisioner.ports.wire import Secret
 
 
-class WebhookBook(Protocol):
+class WebhookRepository(Protocol):
     """Stored webhooks and deliveries. Every method is one short transaction, on disk when it
     returns.
     """
 
-    async def webhooks(self) -> Sequence[WebhookStatus]: ...
+    async def list(self) -> Sequence[WebhookStatus]: ...
     async def spread(self, name: str, room: int) -> int:
         """Make deliveries of the next rows of the journal; return how many are now pending.
 
@@ -23,17 +23,19 @@ class WebhookBook(Protocol):
         """
         ...
 
-    async def due(self, name: str, now: float, most: int) -> Sequence[tuple[Delivery, JournalRow]]:
+    async def list_due(
+        self, name: str, now: float, most: int
+    ) -> Sequence[tuple[Delivery, JournalRow]]:
         """Return the deliveries that may be sent now: for each node, its oldest pending event
         only.
         """
         ...
 
-    async def delivered(self, delivery: Delivery, now: float) -> bool:
+    async def record_delivery(self, delivery: Delivery, now: float) -> bool:
         """Record a delivery; return True if no event of its node is dead for this webhook."""
         ...
 
-    async def failed(self, delivery: Delivery, now: float) -> None:
+    async def record_failure(self, delivery: Delivery, now: float) -> None:
         """Record a failed attempt: `delivery` as it is now. A dead one is recorded in the
         journal.
         """

@@ -5,7 +5,6 @@ a connection inside a transaction, and may be run twice; `SqlStore` is the only 
 """
 
 from provisioner.store.database.data_directory import DataLock, lock_data_directory, lock_database
-from provisioner.store.database.sql_store import SqlStore, open_store
 from provisioner.store.repositories.master_key import MasterKey, prepare_key, rekey
 from provisioner.store.repositories.signing_rows import (
     exchange_signing_key,
@@ -23,6 +22,7 @@ from provisioner.store.schema import (
     webhook_schema,  # noqa: F401 (its tables belong to the metadata)
 )
 from provisioner.store.signing import Signer, verify
+from provisioner.store.sql_store import SqlStore, open_store
 
 __all__ = [
     "ChainCheck",

@@ -20,9 +20,8 @@ from provisioner.planning.campaigns.rollout_stops import compute_budget, find_fa
 from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.ports import Clock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore
-from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.store.rows.metric_rows import EXPIRIES, Fleet, read_fleet
+from provisioner.store.sql_store import SqlStore
 
 CAMPAIGNS_MAX = 20  # in progress at the same time, the newest first: people run one or two
 GOING = (
@@ -82,10 +81,10 @@ class FleetMetrics(Collector):
     async def _read_campaigns(self, fleet: Fleet) -> Sequence[tuple[Campaign, int, int]]:
         if not fleet.campaigns:
             return ()
-        book, campaigns = CampaignRows(self._store), []
-        going = [c for c in await book.campaigns() if c.state in GOING]
+        book, campaigns = self._store.campaigns, []
+        going = [c for c in await book.list() if c.state in GOING]
         for campaign in going[-CAMPAIGNS_MAX:]:
-            rows = await book.campaign_rows(campaign.id)
+            rows = await book.list_rows(campaign.id)
             progress = {r.node: r.progress for r in rows}
             failed = len(find_failures(campaign, progress))
             campaigns.append((campaign, failed, compute_budget(campaign, progress)))

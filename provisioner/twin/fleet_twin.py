@@ -29,11 +29,10 @@ from provisioner.sim.hardware.cabling import NODES_PER_UNIT
 from provisioner.sim.redfish.bmc import from_files, make_service
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_rows import open_signer
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import open_store
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.twin.loop import VirtualClock
 from provisioner.twin.recorded import TwinFiles, restore, restore_switch
@@ -119,7 +118,7 @@ class Twin:
         self.switches = MemorySwitches(self.site, wire)
         self._travel = wire.delay_request
         self.store = open_store(":memory:", inline=True)
-        self.book = CampaignRows(self.store)
+        self.book = self.store.campaigns
         self.daemon: Daemon | None = None
 
     def _restore(self) -> tuple[str, ...]:
@@ -186,11 +185,11 @@ class Twin:
                 shell=MemoryShell(self.site),
                 agents=simulated_agents(
                     SiteSide(self.site),
-                    self.store,
+                    self.store.agents,
                     vault,
                     self.clock,
                     self.settings,
-                    self.store.journal,
+                    self.store.journal.append,
                     lambda: "0" * 64,
                     self._travel,
                 ),
@@ -208,24 +207,24 @@ class Twin:
         for tenant in self.recorded.tenants:
             mine = [n for n in self.recorded.nodes if n.tenant == tenant.name]
             fresh = {"nodes_wanted": len(mine), "number": None, "generation": 0, "units": ()}
-            await self.store.put_tenant(tenant.model_copy(update=fresh))
+            await self.store.tenants.put(tenant.model_copy(update=fresh))
         for name, twin in self.names.twin.items():
-            node = await self.store.node(twin)
+            node = await self.store.nodes.get(twin)
             if node is None:
                 continue
             location = real[name].location
             changed = {"tenant": real[name].tenant, "location": location}
-            await self.store.save_node(node.model_copy(update=changed))
+            await self.store.nodes.save(node.model_copy(update=changed))
 
     async def wait_until_settled(self) -> tuple[Node, ...]:
         """Wait until every node is in service; return the nodes that are not in the end."""
         until = self.clock.now() + SETTLE_MAX_S
         while self.clock.now() < until:
             await self.clock.sleep(300.0)
-            unsettled = [n for n in await self.store.nodes() if not _is_in_service(n)]
+            unsettled = [n for n in await self.store.nodes.list() if not _is_in_service(n)]
             if all(n.state is State.QUARANTINED for n in unsettled):
                 return tuple(unsettled)
-        return tuple(n for n in await self.store.nodes() if not _is_in_service(n))
+        return tuple(n for n in await self.store.nodes.list() if not _is_in_service(n))
 
     async def close(self) -> None:
         """Stop the daemon and close the store."""

@@ -55,14 +55,16 @@ async def read_fleet(
     store: Store, campaign: Campaign, facts: Sequence[str], most: int
 ) -> tuple[RecordedFleet, int]:
     """Read at most `most` of the campaign's hosts, their leaves, and how many hosts it selects."""
-    nodes = await store.nodes()
+    nodes = await store.nodes.list()
     selected = [n for n in picked(campaign.select, nodes) if n.kind is NodeKind.HOST]
     order = {name: number for number, name in enumerate(facts)}
     hosts = sorted(selected, key=lambda n: (order.get(n.id, len(order)), n.id))[:most]
     leaves = {p.switch for n in hosts for p in n.ports}
     included = [*hosts, *(n for n in nodes if n.id in leaves)]
-    inventories = {n.id: i for n in included if (i := await store.inventory(n.id)) is not None}
-    return RecordedFleet(included, inventories, await store.tenants()), len(selected)
+    inventories = {
+        n.id: i for n in included if (i := await store.evidence.get_inventory(n.id)) is not None
+    }
+    return RecordedFleet(included, inventories, await store.tenants.list()), len(selected)
 
 
 async def prepare_rehearsal(
@@ -125,12 +127,12 @@ async def _run_campaign(
             now = await requests.known(draft.campaign.id)
             on_progress(
                 twin.clock.now() - started_at,
-                build_report(now, await twin.book.campaign_rows(draft.campaign.id)),
+                build_report(now, await twin.book.list_rows(draft.campaign.id)),
             )
             if now.state is not CampaignState.STARTED:
                 break
         ended = await requests.known(draft.campaign.id)
-        rows = await twin.book.campaign_rows(draft.campaign.id)
+        rows = await twin.book.list_rows(draft.campaign.id)
         final = build_report(ended.model_copy(update={"id": campaign.id}), rows)
         state = collect_truth(twin.site)
         violations = tuple(str(v) for v in (*state["violations"], *state["switch_outages"]))

@@ -23,9 +23,9 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.ports import Secret
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import open_store
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import open_store
 
 TOKEN = "t" * BOOT_TOKEN_CHARS
 MAC = "02:00:00:00:00:0a"
@@ -126,10 +126,10 @@ def test_a_lookup_gives_the_token_of_a_boot_to_no_one(tmp_path: Path, shared: bo
     async def main() -> None:
         store = open_store(tmp_path / "p.db")
         vault, clock = Vault(store, MasterKey.generate()), WallClock()
-        sessions = Sessions(store, vault, lambda: "n" * 43, shared=shared)
-        service = AgentService(sessions, clock, Settings(), store.journal)
+        sessions = Sessions(store.agents, vault, lambda: "n" * 43, shared=shared)
+        service = AgentService(sessions, clock, Settings(), store.journal.append)
         now = clock.now()
-        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
         try:
             token = await sessions.begin("n1", [MAC], now, now + 60, through_boot=True)
             assert len(token) == BOOT_TOKEN_CHARS
@@ -156,17 +156,17 @@ def test_a_boot_without_a_token_gives_one_to_a_lookup_only_where_the_site_says_s
     async def main() -> tuple[int, bool, list[str]]:
         store = open_store(":memory:")
         vault, clock = Vault(store, MasterKey.generate()), WallClock()
-        sessions = Sessions(store, vault, lambda: "n" * 43)
+        sessions = Sessions(store.agents, vault, lambda: "n" * 43)
         chosen = Settings.model_validate({"agent_lookup_trusts": setting})
-        service = AgentService(sessions, clock, chosen, store.journal)
-        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        service = AgentService(sessions, clock, chosen, store.journal.append)
+        await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
         try:
             await sessions.begin("n1", [MAC], clock.now(), clock.now() + 60)
             query = {"addresses": MAC}
             answer = await service.handle("GET", "/v1/lookup", query, b"", "198.51.100.9")
             session = await sessions.of("n1")
             assert session is not None
-            kinds = [str(row["kind"]) for row in await store.journal_rows()]
+            kinds = [str(row["kind"]) for row in await store.journal.list()]
             return answer.status, bool(session.handed_at), kinds
         finally:
             await store.close()

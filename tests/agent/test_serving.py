@@ -20,9 +20,9 @@ from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import SqlStore, open_store
 
 MAC = "02:00:00:00:00:0a"
 SETTINGS = Settings(agent_lookup_trusts="first")
@@ -61,7 +61,7 @@ def scenario(
     async def main() -> None:
         store = open_store(":memory:")
         try:
-            await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+            await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
             opened = AgentDoor(**{"port": 0, **door})
             async with serving(folder, store, MasterKey.generate(), opened) as caller:
                 await body(caller, store)
@@ -83,7 +83,7 @@ def test_a_token_is_handed_out_once_and_is_not_in_the_database(tmp_path: Path) -
         assert [status for status, _ in both] == [200] * 5
         assert tokens[:4] == ["******"] * 4
         assert len(tokens[4]) >= 32
-        row = (await store.agent_sessions())[0]
+        row = (await store.agents.list_sessions())[0]
         assert row.handed_at > 0
         assert tokens[4] not in row.model_dump_json()
 
@@ -133,7 +133,7 @@ def test_who_asks_without_end_is_held_back_and_written_down_once(tmp_path: Path)
         statuses = [
             (await caller.ask("GET", "/v1/lookup", params=asked))[0] for _ in range(int(BURST) + 10)
         ]
-        rows = [r for r in await store.journal_rows() if r["kind"] == "agent_refused"]
+        rows = [r for r in await store.journal.list() if r["kind"] == "agent_refused"]
 
         assert statuses.count(404) < BURST + 5
         assert statuses[-1] == 429

@@ -67,7 +67,7 @@ async def booted(world: World) -> AgentAddress:
 
 async def refusals(world: World) -> list[tuple[str, str]]:
     """Node and reason, each once: whoever is refused asks again."""
-    rows = await world.store.journal_rows()
+    rows = await world.store.journal.list()
     found = [(r["node"], r["detail"]["reason"]) for r in rows if r["kind"] == "agent_refused"]
     return list(dict.fromkeys(found))
 

@@ -15,8 +15,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
 from served import Served, run
 
-from provisioner.store.repositories.case_rows import CaseRows
-
 
 async def ansible(tmp_path: Path, tool: str, *words: str) -> tuple[int, str]:
     """Exit code and output of a real tool, in an environment of its own."""
@@ -145,7 +143,7 @@ def test_a_fault_is_reported_once_and_not_at_all_in_check_mode(tmp_path: Path):
         }
         only_checked = {**task, "check_mode": True, "reason": "only tried"}
         tried, first, again = await play(tmp_path, served, only_checked, task, task)
-        cases = await CaseRows(served.store).cases()
+        cases = await served.store.cases.list()
 
         assert (tried["changed"], tried["operation"]) == (True, {})
         assert (first["changed"], first["operation"]["state"]) == (True, "done")

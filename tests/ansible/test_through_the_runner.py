@@ -15,8 +15,8 @@ from provisioner.adapters.playbooks import AnsibleRunner
 from provisioner.ports import PlaybookCall, PlaybookResult, Remote
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.run_rows import RunTable
+from provisioner.store.repositories.runs import SqlRunRepository
+from provisioner.store.sql_store import open_store
 
 
 @pytest.mark.slow
@@ -39,7 +39,7 @@ def test_a_play_of_ours_ends_as_one_fact_for_each_host(furnished: list[Host], tm
             ANSIBLE / "playbooks",
             tmp_path / "runs",
             remote,
-            RunTable(store),
+            SqlRunRepository(store),
             WallClock(),
             Settings(),
         )
@@ -47,7 +47,7 @@ def test_a_play_of_ours_ends_as_one_fact_for_each_host(furnished: list[Host], tm
             return await asyncio.gather(*(runner.run(call) for call in calls))
         finally:
             until = time.monotonic() + 60.0
-            while await RunTable(store).open():
+            while await SqlRunRepository(store).list_open():
                 assert time.monotonic() < until, "the run does not end"
                 await asyncio.sleep(0.1)
             await runner.close()

@@ -31,9 +31,8 @@ from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
-from provisioner.store.repositories.alert_rows import AlertRows
 from provisioner.store.rows import evidence_rows, token_rows
+from provisioner.store.sql_store import SqlStore, open_store
 
 # read once: it is frozen
 MATRIX = read_matrix([Path(__file__).parents[2] / "firmware_matrix.yaml"])
@@ -105,8 +104,8 @@ def node(number: int, tenant: str = "", state: State = State.CERTIFIED, **more: 
 
 async def fill(store: SqlStore) -> None:
     """Six nodes and a leaf: n01 and n02 are red's, n03 is blue's, n05 is quarantined."""
-    await store.put_tenant(Tenant(name="red", vrf="RED", nodes_wanted=2))
-    await store.put_tenant(Tenant(name="blue", vrf="BLUE", nodes_wanted=1))
+    await store.tenants.put(Tenant(name="red", vrf="RED", nodes_wanted=2))
+    await store.tenants.put(Tenant(name="blue", vrf="BLUE", nodes_wanted=1))
     blocker = Blocker(
         reason=Reason.CHECK_FAILED, subject="gpu", detail="one is missing", unblock="Reseat it."
     )
@@ -120,14 +119,14 @@ async def fill(store: SqlStore) -> None:
         Node(id="leaf-su0-r0", kind=NodeKind.SWITCH, state=State.RELEASED),
     ]
     for row in rows:
-        await store.add_node(row)
-        await store.journal(
+        await store.nodes.add(row)
+        await store.journal.append(
             event_of("state", row.id, {"to": row.state.value, "why": "made"}), NOW - 50.0
         )
         await store.write(partial(_of_node, row=row))
     alert = partial(Alert, target="FAN_1", source="watch", since=NOW - 9, last_at=NOW - 9)
-    book = AlertRows(store)
-    await book.put_alerts([alert(node=n, id="FanFailed") for n in ("su0-n01", "su0-n03")], [], NOW)
+    book = store.alerts
+    await book.put([alert(node=n, id="FanFailed") for n in ("su0-n01", "su0-n03")], [], NOW)
 
 
 def _of_node(connection: Any, row: Node) -> None:

@@ -84,7 +84,7 @@ def test_an_answer_that_is_known_is_not_sent_again_and_a_stale_decision_is_refus
         assert (status, told["type"]) == (412, "urn:provisioner:problem:changed")
         status, told = await served.ask("operator", "POST", path, If_Match=tag)
         assert (status, told["state"]) == (202, "running")
-        node = await served.store.node("su0-n05")
+        node = await served.store.nodes.get("su0-n05")
         assert node is not None
         assert node.state == "converging"
         status, told = await served.ask("operator", "POST", path, If_Match=tag)
@@ -119,10 +119,10 @@ def test_a_change_with_one_key_is_made_once():
 def test_a_request_on_a_node_is_done_when_the_node_rests():
     async def scenario(served: Served) -> None:
         _, told = await served.ask("red", "POST", "/nodes/su0-n01/reclaim", {"for_repair": True})
-        node = await served.store.node("su0-n01")
+        node = await served.store.nodes.get("su0-n01")
         assert node is not None
         moved = in_state(node, node.state.RELEASED, NOW + 5.0)
-        await served.store.save_node(moved)
+        await served.store.nodes.save(moved)
         status, later = await served.ask("red", "GET", f"/operations/{told['id']}")
         assert (status, later["state"], later["ended_at"]) == (200, "done", NOW + 5.0)
 
@@ -134,7 +134,7 @@ def test_another_person_has_to_approve_where_the_site_wants_it():
         path = "/nodes/su0-n03/reclaim"
         _, asked = await served.ask("operator", "POST", path, {"accept_no_return": True})
         assert asked["state"] == "waiting"
-        node = await served.store.node("su0-n03")
+        node = await served.store.nodes.get("su0-n03")
         assert node is not None
         assert node.state == "released"
         approve = f"/requests/{asked['id']}/approve"
@@ -142,7 +142,7 @@ def test_another_person_has_to_approve_where_the_site_wants_it():
         status, told = await served.ask("approver", "POST", approve, {"note": "agreed"})
         assert (status, told["state"], told["decided_by"]) == (202, "running", "approver@example")
         assert (await served.ask("approver", "POST", approve, {}))[0] == 409
-        node = await served.store.node("su0-n03")
+        node = await served.store.nodes.get("su0-n03")
         assert node is not None
         assert node.state == "draining"
 
@@ -197,11 +197,11 @@ def test_a_stream_replays_what_was_missed_and_then_tells_what_happens():
             lines = await lines_of(answer, 6)
             event = json.loads(lines[5].removeprefix("data: "))
             assert (event["kind"], event["node"]) == ("state", "su0-n01")
-            await served.store.journal(event_of("state", "su0-n01", {"to": "draining"}), NOW)
+            await served.store.journal.append(event_of("state", "su0-n01", {"to": "draining"}), NOW)
             later = await lines_of(answer, 3)
             assert json.loads(later[2].removeprefix("data: "))["detail"] == {"to": "draining"}
         known = served.key("viewer", **{"Last-Event-ID": later[0].removeprefix("id: ")})
-        await served.store.journal(event_of("state", "su0-n01", {"to": "certified"}), NOW)
+        await served.store.journal.append(event_of("state", "su0-n01", {"to": "certified"}), NOW)
         async with served.client.get(path, headers=known) as answer:
             again = await lines_of(answer, 6)
             assert json.loads(again[5].removeprefix("data: "))["detail"] == {"to": "certified"}
@@ -213,8 +213,8 @@ def test_a_stream_tells_a_tenant_of_its_own_nodes_only():
     async def scenario(served: Served) -> None:
         path = "/v1/events/stream?after=0"
         async with served.client.get(path, headers=served.key("blue")) as answer:
-            await served.store.journal(event_of("state", "su0-n01", {"to": "draining"}), NOW)
-            await served.store.journal(event_of("state", "su0-n03", {"to": "draining"}), NOW)
+            await served.store.journal.append(event_of("state", "su0-n01", {"to": "draining"}), NOW)
+            await served.store.journal.append(event_of("state", "su0-n03", {"to": "draining"}), NOW)
             text = "\n".join(await lines_of(answer, 9))
             assert "su0-n03" in text
             assert "su0-n01" not in text
@@ -231,7 +231,7 @@ def test_streams_are_bounded_and_end_with_their_token():
             full = await served.client.get(path, headers=key)
             assert (full.status, full.headers["Retry-After"]) == (503, "60")
             served.parts.clock.at += 40 * 86400
-            await served.store.journal(event_of("state", "su0-n01", {"to": "x"}), NOW)
+            await served.store.journal.append(event_of("state", "su0-n01", {"to": "x"}), NOW)
             await asyncio.wait_for(one.content.read(), 20)
             assert one.content.at_eof()
 
@@ -263,7 +263,7 @@ def test_no_token_is_logged(caplog):
         await served.ask("viewer", "POST", "/nodes/su0-n01/reclaim", {})
         await served.ask("operator", "POST", "/nodes/su0-n01/reclaim", {})
         assert all(token not in caplog.text for token in served.tokens.values())
-        rows = await served.store.journal_rows(limit=1000)
+        rows = await served.store.journal.list(limit=1000)
         journal = json.dumps([dict(row) for row in rows])
         assert all(token not in journal for token in served.tokens.values())
 

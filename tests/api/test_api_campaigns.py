@@ -13,7 +13,6 @@ from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import NodeKind
 from provisioner.ports import Store
 from provisioner.ports.rehearsals import RehearsalFailed
-from provisioner.store.repositories.campaign_rows import CampaignRows
 
 BODY = {"release": "spectrum-x-2.1.2", "select": "kind=host"}
 DAY_S = 86400.0
@@ -22,8 +21,8 @@ DAY_S = 86400.0
 async def drafted(served: Served) -> None:
     """A draft with rows of three nodes: red's, blue's, and one that failed."""
     await served.ask("operator", "POST", "/campaigns", BODY)
-    book = CampaignRows(served.store)
-    campaign = await book.campaign("c0001")
+    book = served.store.campaigns
+    campaign = await book.get("c0001")
     assert campaign is not None
     rows = [
         CampaignRow(
@@ -37,7 +36,7 @@ async def drafted(served: Served) -> None:
             ("su0-n05", Progress.FAILED),
         )
     ]
-    await book.save_campaign(campaign, describe_change(campaign, "test"), NOW, rows)
+    await book.save(campaign, describe_change(campaign, "test"), NOW, rows)
 
 
 def test_a_tenant_puts_its_own_node_off_and_sees_no_other():
@@ -53,7 +52,7 @@ def test_a_tenant_puts_its_own_node_off_and_sees_no_other():
         assert far[0] == 409
         status, told = await served.ask("red", "POST", path, body)
         assert (status, told["result"]["progress"]) == (200, "deferred"), told
-        rows = {r.node: r.progress for r in await CampaignRows(served.store).campaign_rows("c0001")}
+        rows = {r.node: r.progress for r in await served.store.campaigns.list_rows("c0001")}
         assert rows["su0-n01"].deferred_until == body["until"]
         for word in ("skip", "again"):
             other = path.replace("defer", word)
@@ -126,14 +125,14 @@ def test_what_a_way_back_means_is_shown_before_it_begins():
         status, told = await served.ask("viewer", "GET", path)
         assert status == 200
         assert told["refused"]  # a draft has moved nothing
-        book = CampaignRows(served.store)
-        campaign = await book.campaign("c0001")
+        book = served.store.campaigns
+        campaign = await book.get("c0001")
         assert campaign is not None
         stopped = {"state": CampaignState.STOPPED, "started_at": NOW, "baseline": RELEASE}
         changed = campaign.model_copy(update=stopped)
-        await book.save_campaign(changed, describe_change(changed, "test"), NOW)
+        await book.save(changed, describe_change(changed, "test"), NOW)
         status, told = await served.ask("viewer", "GET", path)
-        kept = await book.campaign("c0001")
+        kept = await book.get("c0001")
         assert kept is not None
 
         assert (status, told["baseline"]) == (200, RELEASE)

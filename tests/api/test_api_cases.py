@@ -12,7 +12,6 @@ from provisioner.model.case import Case, Origin, Service, Spare, Stage, Ticket
 from provisioner.model.node import State
 from provisioner.planning.repair import evidence_bundle as archive
 from provisioner.ports import Secret
-from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_rows import open_signer
 from provisioner.store.repositories.vault import Vault
@@ -22,16 +21,16 @@ HOURS_S = 3600.0
 
 async def waiting(served: Served, node: str = "su0-n05", **more: Any) -> Case:
     """A case that waits for people, of a node that is out of service."""
-    row = await served.store.node(node)
+    row = await served.store.nodes.get(node)
     assert row is not None
     if row.state is not State.REPAIRING:
-        await served.store.save_node(in_state(row, State.REPAIRING, NOW))
+        await served.store.nodes.save(in_state(row, State.REPAIRING, NOW))
     case = Case(
         id=f"{node}-c0001", node=node, origin=Origin.CHECK, reason="a GPU is gone",
         service=Service.CUT_OFF, stage=Stage.HARDWARE, opened_at=NOW - 60,
         ticket=Ticket(work="Replace it.", opened_at=NOW), **more,
     )  # fmt: skip
-    added = await CaseRows(served.store).add_case(case, now=NOW)
+    added = await served.store.cases.add(case, now=NOW)
     assert added is not None
     return added
 
@@ -98,7 +97,7 @@ def test_a_rack_is_given_back_with_a_case_for_each_of_its_hosts():
 
 def test_every_case_is_on_one_page_and_a_tenant_pages_through_its_own():
     async def scenario(served: Served) -> None:
-        book = CaseRows(served.store)
+        book = served.store.cases
         for number in range(1, 8):
             tenant, node = ("red", "su0-n01") if number % 2 else ("blue", "su0-n03")
             case = Case(
@@ -106,7 +105,7 @@ def test_every_case_is_on_one_page_and_a_tenant_pages_through_its_own():
                 service=Service.KEEP, tenant=tenant, opened_at=NOW + number // 3,
                 closed_at=0.0 if number > 5 else NOW + 99, stage=Stage.OPENED,
             )  # fmt: skip
-            await book.add_case(case, now=NOW)
+            await book.add(case, now=NOW)
         for who, wanted in (("viewer", 7), ("red", 4), ("blue", 3)):
             seen, path = [], "/cases?limit=2"
             while path:
@@ -164,14 +163,14 @@ def test_exchanged_hardware_is_logged_into_with_what_the_site_keeps_and_nothing_
         await vault.put("factory/generic", "admin", Secret("fresh"))
         told = await served.ask("operator", "POST", f"{path}/replace", {"why": "board dead"})
         assert (told[0], told[1]["result"]["stage"]) == (200, "closed")
-        node = await served.store.node("su0-n05")
+        node = await served.store.nodes.get("su0-n05")
         assert node is not None
         assert (node.state, node.certificate, node.served) == (State.DISCOVERED, "", "unknown")
-        assert await served.store.revoked("cert-su0-n05")
+        assert await served.store.evidence.is_revoked("cert-su0-n05")
         login = await vault.current("su0-n05/host")
         assert login is not None
         assert login[1].reveal() == "fresh"
-        assert "fresh" not in str(await served.store.journal_rows(limit=1000))
+        assert "fresh" not in str(await served.store.journal.list(limit=1000))
 
     run(scenario)
 
@@ -187,9 +186,9 @@ def test_an_archive_is_given_as_the_ticket_has_it_to_the_staff_only():
         assert answer.content_type == "application/gzip"
         assert archive.list_bundle_objections(members, archive.envelope_of(members).payload) == ()
 
-        stored = await served.store.put_evidence(base64.b64encode(b"as sent").decode())
+        stored = await served.store.evidence.put_output(base64.b64encode(b"as sent").decode())
         changed = case.model_copy(update={"evidence": {"bundle": stored}})
-        await CaseRows(served.store).save_case(changed, now=NOW)
+        await served.store.cases.save(changed, now=NOW)
         answer = await served.client.get(f"/v1{path}", headers=served.key("viewer"))
         assert await answer.read() == b"as sent"
 

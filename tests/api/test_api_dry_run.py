@@ -15,7 +15,7 @@ def test_a_dry_run_of_any_change_writes_nothing() -> None:
     async def scenario(served: Served) -> None:
         await with_campaign_and_case(served)
         before = await served.store.read(page_rows.journal_head)
-        nodes = await served.store.nodes()
+        nodes = await served.store.nodes.list()
         answered = 0
         for route in CHANGES:
             who = "operator" if Role.OPERATOR in route.roles else "approver"
@@ -28,7 +28,7 @@ def test_a_dry_run_of_any_change_writes_nothing() -> None:
                 answered += 1
                 assert told["state"] == "dry_run", route.name
             assert await served.store.read(page_rows.journal_head) == before, route.name
-        assert await served.store.nodes() == nodes
+        assert await served.store.nodes.list() == nodes
         assert answered > 25
 
     run(scenario, **WIDE)
@@ -54,9 +54,9 @@ def test_what_changed_since_it_was_tried_is_refused() -> None:
         shown = await served.client.post(
             url + "?dry_run=true", json=body, headers=served.key("operator")
         )
-        node = await served.store.node("su0-n01")
+        node = await served.store.nodes.get("su0-n01")
         assert node is not None
-        await served.store.save_node(node.model_copy(update={"note": "somebody was faster"}))
+        await served.store.nodes.save(node.model_copy(update={"note": "somebody was faster"}))
         headers = {"If_Match": shown.headers["ETag"]}
         status, told = await served.ask("operator", "POST", url[3:], body, **headers)
 

@@ -25,7 +25,7 @@ RECLAIM = "/nodes/su0-n01/reclaim"
 
 
 async def rows_of(served: Served, kind: str) -> list[dict[str, object]]:
-    rows = await served.store.journal_rows(limit=10_000)
+    rows = await served.store.journal.list(limit=10_000)
     return [dict(row["detail"]) for row in rows if row["kind"] == kind]
 
 
@@ -82,10 +82,10 @@ def test_a_path_without_a_token_is_counted_by_address():
 
 def test_a_tenant_cannot_flood_the_journal_and_nothing_is_lost():
     async def scenario(served: Served) -> None:
-        before = (await served.store.verify_journal()).rows
+        before = (await served.store.journal.verify()).rows
         statuses = [(await served.ask("red", "POST", RECLAIM))[0] for _ in range(40)]
         assert statuses.count(429) == 35
-        assert (await served.store.verify_journal()).rows <= before + 10
+        assert (await served.store.journal.verify()).rows <= before + 10
         await served.parts.callers.close()
         (row,) = await rows_of(served, "limited")
         assert row == {"caller": "red/red@example", "verb": "reclaim_node", "refused": 35}
@@ -150,10 +150,10 @@ def test_one_caller_does_not_hold_all_places_for_changes():
         caller = await served.parts.identity.caller(served.key("red")["Authorization"])
         assert caller is not None
         with held.hold_change(caller):
-            before = (await served.store.verify_journal()).rows
+            before = (await served.store.journal.verify()).rows
             status, problem = await served.ask("red", "POST", RECLAIM)
             assert (status, problem["status"]) == (429, 429)
-            assert (await served.store.verify_journal()).rows == before
+            assert (await served.store.journal.verify()).rows == before
         assert (await served.ask("red", "POST", RECLAIM))[0] != 429
 
     run(scenario, api_changes_at_once=1)
@@ -240,6 +240,6 @@ def test_the_journal_stays_whole_while_callers_are_limited():
         for _ in range(5):
             await served.ask("red", "POST", RECLAIM)
         await served.parts.callers.close()
-        assert (await served.store.verify_journal()).intact
+        assert (await served.store.journal.verify()).intact
 
     run(scenario, api_audit_rows_per_h=2)

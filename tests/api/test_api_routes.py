@@ -70,7 +70,7 @@ def test_a_foreign_tenant_sees_and_touches_nothing_of_another_on_any_route():
         made = await served.ask("red", "POST", "/nodes/su0-n02/reclaim", {"for_repair": False})
         assert made[0] == 202
         await with_campaign_and_case(served)
-        before = await served.store.nodes()
+        before = await served.store.nodes.list()
         for route in CLOSED:
             if route.media == "text/event-stream":
                 continue  # `test_a_stream_tells_a_tenant_of_its_own_nodes_only`
@@ -85,7 +85,7 @@ def test_a_foreign_tenant_sees_and_touches_nothing_of_another_on_any_route():
             else:
                 assert answer.status == 200, (route.name, text)
             assert {word for word in OF_RED if word in text} == set(), route.name
-        assert await served.store.nodes() == before
+        assert await served.store.nodes.list() == before
 
     run(scenario)
 

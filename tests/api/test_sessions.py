@@ -22,8 +22,8 @@ from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
 from provisioner.model.access import Caller, Role
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
 from provisioner.store.rows import page_rows, session_rows, token_rows
+from provisioner.store.sql_store import SqlStore, open_store
 from provisioner.telemetry.logs import scrub
 
 LIMITS = Settings().session_limits()
@@ -167,7 +167,7 @@ def test_a_cookie_alone_destroys_nothing_until_a_token_was_shown_again():
                 401, "urn:provisioner:problem:fresh-sign-in",
             )  # fmt: skip
             assert 'error="insufficient_user_authentication", max_age="300"' in challenge
-        assert (await served.store.node("su0-n01")).state == "released"
+        assert (await served.store.nodes.get("su0-n01")).state == "released"
         assert (await ask(served, stolen, "GET", "/nodes"))[0] == 200  # it is not signed out
 
         fresh = await sign_in(served, "operator", Cookie=f"{COOKIE}={stolen}")

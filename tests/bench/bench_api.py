@@ -35,10 +35,10 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
 from provisioner.store.rows import token_rows
 from provisioner.store.rows.node_rows import _columns
 from provisioner.store.schema.schema import nodes
+from provisioner.store.sql_store import SqlStore, open_store
 
 NODES = 65_536
 ROUNDS = 100  # requests of each kind
@@ -87,7 +87,7 @@ async def fill(store: SqlStore, count: int) -> None:
         rows = [node(i) for i in range(begin, min(begin + 1000, count))]
         await store.write(partial(_insert, rows=rows))
     for number in range(1000):
-        await store.journal(NodeAllocated(about=f"n{number:05d}", tenant="red"), 1.0)
+        await store.journal.append(NodeAllocated(about=f"n{number:05d}", tenant="red"), 1.0)
 
 
 def _insert(connection: Connection, rows: list[Node]) -> None:

@@ -120,16 +120,16 @@ async def _at_once(_seconds: float) -> None:
 async def updated(daemon: Daemon, node: Node, matrix: Any) -> str:
     """Bring one host to the new BIOS by its plan; "" or what stood in the way."""
     store, clock = daemon.parts.store, daemon.parts.clock
-    operation = await store.open_operation(node.id, "bench", clock.now())
+    operation = await store.operations.open(node.id, "bench", clock.now())
     assert operation is not None
-    hold = Hold(store, clock, await store.take(operation.id))
+    hold = Hold(store, clock, await store.operations.take(operation.id))
     executor = Executor(daemon.site, {})
     while True:
         inventory, unseen = await daemon.observer.collect(node)
         if inventory is None:
             return str(unseen[0])
         await hold.record(inventory=inventory)
-        past = build_history(await store.entries(node.id), operation.id)
+        past = build_history(await store.operations.list_entries(node.id), operation.id)
         wanted = plan(inventory, matrix, "bench", "any", history=past)
         if wanted.blockers:
             return str(wanted.blockers[0])
@@ -150,7 +150,7 @@ async def taken_in(data: Any, served: Served, transport: RedfishTransport) -> li
         await data.vault.put(f"{name}/host", bmc.username, Secret(bmc.password))
         ref = BmcRef(name="host", url=url, pin=pin, rotated=True, serial=bmc.serial)
         node = Node(id=name, kind=NodeKind.HOST, state=State.CONVERGING, bmcs=(ref,))
-        nodes.append(await data.store.add_node(node))
+        nodes.append(await data.store.nodes.add(node))
     return nodes
 
 

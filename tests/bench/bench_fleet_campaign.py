@@ -53,8 +53,8 @@ from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import Tenant
 from provisioner.planning.campaigns.campaign_forecast import Forecast
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
-from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.repositories.campaigns import SqlCampaignRepository
+from provisioner.store.sql_store import SqlStore, open_store
 from provisioner.twin.loop import EPOCH, VirtualClock
 
 SIZES = (1024, 4096, 16_384)  # 65,536 are asked for: some hour of CPU
@@ -70,7 +70,7 @@ def _enter(node: Node, state: State, now: float, placement: Placement) -> Node:
     return node.model_copy(update={"state": state, "entered_at": now, "placement": placement})
 
 
-class Book(CampaignRows):
+class Book(SqlCampaignRepository):
     """The real rows; each admission is told to the truth once it is on disk."""
 
     def __init__(self, store: SqlStore, truth: Truth) -> None:
@@ -95,8 +95,8 @@ class Drivers:
     lasts: dict[str, float] = field(default_factory=dict)
 
     async def drive(self, operation_id: str) -> None:
-        hold = Hold(self.store, self.clock, await self.store.take(operation_id))
-        found = await self.store.node(hold.operation.node)
+        hold = Hold(self.store, self.clock, await self.store.operations.take(operation_id))
+        found = await self.store.nodes.get(hold.operation.node)
         assert found is not None
         node = found
         while node.state in PARTS:
@@ -107,19 +107,19 @@ class Drivers:
             await self.clock.sleep(began + stay_s - self.clock.now())
             node = await self._goes_on(hold, node)
         self.truth.returns(node)
-        await self.store.end_operation(hold.operation, OperationStatus.DONE, "it serves")
+        await self.store.operations.end(hold.operation, OperationStatus.DONE, "it serves")
 
     async def _goes_on(self, hold: Hold, node: Node) -> Node:
         now, state = self.clock.now(), NEXT.get(node.state, State.CERTIFIED)
         if state is State.CERTIFIED:
-            await self.store.put_sample(sample(node, "2", now))
+            await self.store.cohorts.put_sample(sample(node, "2", now))
         await hold.record(node=_enter(node, state, now, Placement.MAINTENANCE))
         if state is State.CERTIFIED and node.tenant:
-            certified = await self.store.node(node.id)
+            certified = await self.store.nodes.get(node.id)
             assert certified is not None
             released = _enter(certified, State.RELEASED, now, Placement.CUSTOMER)
             await hold.record(node=released)
-        written = await self.store.node(node.id)
+        written = await self.store.nodes.get(node.id)
         assert written is not None
         return written
 
@@ -136,8 +136,8 @@ async def lived(file: Path, count: int, loop: WaitingLoop, settings: Settings) -
     for at in range(0, count, 1024):
         await store.write(lambda c, at=at: fill(c, facts[at : at + 1024]))  # type: ignore[misc]
     for name in sorted({f.tenant for f in facts} - {""}):
-        await store.put_tenant(Tenant(name=name, vrf=name.upper()))
-    truth = Truth(limits(await store.nodes()))
+        await store.tenants.put(Tenant(name=name, vrf=name.upper()))
+    truth = Truth(limits(await store.nodes.list()))
     book, drivers = Book(store, truth), Drivers(store, clock, truth)
     began = time.process_time()
     requests = CampaignRequests(Context(store, clock, settings), book, matrix())
@@ -201,8 +201,8 @@ async def _told(
 ) -> dict[str, Any]:
     """The end against the truth, and the makespan against its bound."""
     assert (campaign.state, campaign.reason) == (CampaignState.DONE, ""), campaign.reason
-    rows = {r.node: r for r in await book.campaign_rows(campaign.id)}
-    fleet = await store.nodes()
+    rows = {r.node: r for r in await book.list_rows(campaign.id)}
+    fleet = await store.nodes.list()
     wrong = [*truth.wrong]
     wrong += [f"{n} was taken {k} times" for n, k in truth.began.items() if k != 1]
     wrong += [f"{r.node} ended {r.progress.state}" for r in rows.values() if r.progress.reason]

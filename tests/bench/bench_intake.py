@@ -107,7 +107,7 @@ async def ours(nodes: int, directory: Path) -> dict[str, float]:
                     began,
                     600.0,
                 )
-                taken = _taken_in(await data.store.nodes())
+                taken = _taken_in(await data.store.nodes.list())
         wall_s, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
         told = await site.get("/requests")
         assert taken == nodes, f"only {taken} of {nodes} nodes left intake"

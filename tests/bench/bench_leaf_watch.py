@@ -116,7 +116,7 @@ async def cost(nodes: int, folder: Path) -> dict[str, Any]:
             leaf.add_port(f"swp{number}")
     store = open_store(folder / "store.db", inline=True)
     await store.write(lambda c: kept(c, rows(nodes, sorted(fleet.switches), cabled)))
-    await store.put_tenant(Tenant(name="red", vrf="RED"))
+    await store.tenants.put(Tenant(name="red", vrf="RED"))
     tenancy = Tenancy(fleet.effects, store)
     context = Context(store, fleet.clock, Settings())
     watch = LeafWatch(context, tenancy, Trespasses(store, fleet.clock), nobody)
@@ -158,9 +158,9 @@ async def fences() -> list[float]:
     [(name, ports)] = fleet.hosts.items()
     quarantined = Node(id=name, kind=NodeKind.HOST, ports=ports, state=State.QUARANTINED,
                        placement=Placement.MAINTENANCE, fenced_at=1.0)  # fmt: skip
-    await store.add_node(quarantined)
+    await store.nodes.add(quarantined)
     for leaf in fleet.switches:
-        await store.add_node(Node(id=leaf, kind=NodeKind.SWITCH, address=f"https://{leaf}"))
+        await store.nodes.add(Node(id=leaf, kind=NodeKind.SWITCH, address=f"https://{leaf}"))
     tenancy = Tenancy(fleet.effects, store)
     blocked = (await tenancy.fence(ports)).blockers
     assert not blocked, blocked

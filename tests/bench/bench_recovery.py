@@ -39,8 +39,8 @@ from updating_fleet import SharedBmc, a_site, parts_of, pushed, seeded
 from provisioner.daemon.daemon import Daemon
 from provisioner.daemon.data import DATABASE, open_data
 from provisioner.runtime.event_loop import new_event_loop
-from provisioner.store.database.sql_store import open_store
 from provisioner.store.schema.schema import ledger, operations
+from provisioner.store.sql_store import open_store
 
 OPERATIONS = 10_000
 FIRST_MAX_S, ALL_MAX_S = 5.0, 60.0  # what must be reached

@@ -73,6 +73,30 @@ class TimedSwitch(Switch):
         """Nobody reads it, and it would grow."""
 
 
+class SwitchNodes:
+    """The node repository of this site: a switch by its name, and no host that serves already."""
+
+    async def get(self, name: str) -> Node:
+        return Node(id=name, kind=NodeKind.SWITCH, address=f"https://{name}")
+
+    async def list(self) -> tuple[Node, ...]:
+        return ()
+
+
+class OneTenant:
+    """The tenant repository of this site."""
+
+    async def list(self) -> tuple[Tenant, ...]:
+        return (Tenant(name="red", vrf="RED"),)
+
+
+class Rows:
+    """The two repositories that a release reads."""
+
+    nodes = SwitchNodes()
+    tenants = OneTenant()
+
+
 class Fleet:
     """Leaves, hosts' ports, and the tenancy of one daemon."""
 
@@ -98,8 +122,9 @@ class Fleet:
             artifacts=None,
         )
         self.effects = effects
-        self.tenancy = Tenancy(effects, self)  # type: ignore[arg-type]
-        self.releases = Releases(effects, self, self.tenancy)  # type: ignore[arg-type]
+        rows: Any = Rows()
+        self.tenancy = Tenancy(effects, rows)
+        self.releases = Releases(effects, rows, self.tenancy)
 
     def _port(self, place: Place, rail: int) -> Port:
         name, address = place.name_leaf(rail), place.get_addresses(rail)[1]
@@ -116,18 +141,6 @@ class Fleet:
             nic_slot=f"NIC_{rail}",
             address=address,
         )
-
-    async def node(self, name: str) -> Node:
-        """As the store would: a switch by its name."""
-        return Node(id=name, kind=NodeKind.SWITCH, address=f"https://{name}")
-
-    async def tenants(self) -> tuple[Tenant, ...]:
-        """As the store would."""
-        return (Tenant(name="red", vrf="RED"),)
-
-    async def nodes(self) -> tuple[Node, ...]:
-        """None that serves already: no other leaves are looked at."""
-        return ()
 
     async def current(self, name: str) -> tuple[str, Secret]:
         """As the vault would."""

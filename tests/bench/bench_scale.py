@@ -52,7 +52,6 @@ from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.path.planner import PlanCache, PlanningNode, plan_fleet
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.settings import Settings
-from provisioner.store.repositories.alert_rows import AlertRows
 from provisioner.store.rows import operation_rows
 from provisioner.store.rows.node_rows import _columns
 from provisioner.store.rows.page_rows import nodes_page
@@ -115,8 +114,8 @@ async def measured(folder: Path, count: int) -> dict[str, float]:
     """The second process."""
     before, began = resident_kib(), time.process_time()
     async with open_data(folder / "data", time.time()) as data:
-        await data.store.nodes()
-        active = await data.store.active_operations()
+        await data.store.nodes.list()
+        active = await data.store.operations.list_active()
         found = {"start_up_ms": 1000 * (time.process_time() - began)}
         found |= await _control(data)
         found["memory_kib_per_node"] = (resident_kib() - before) / count
@@ -132,16 +131,14 @@ async def _control(data: Data) -> dict[str, float]:
     store, clock = data.store, SteppedClock()
     settings = Settings(watch_node_s=1800.0, watch_s=1800.0)
     reach = Reach(None, None, data.vault)  # type: ignore[arg-type]  # nobody is asked
-    watcher = Blind(
-        WatchParts(AlertRows(store), lambda: "s"), store, clock, settings, reach, nobody
-    )
+    watcher = Blind(WatchParts(store.alerts, lambda: "s"), store, clock, settings, reach, nobody)
     scheduler = Scheduler(Context(store, clock, settings), nobody, watcher.keeper.held)
     await watcher.round()
     await scheduler.tick()
     rounds, ticks = [], []
     for turn in range(5):
-        for node in (await store.nodes())[turn : turn + 5]:
-            await store.save_node(node.model_copy(update={"note": f"{turn}"}))
+        for node in (await store.nodes.list())[turn : turn + 5]:
+            await store.nodes.save(node.model_copy(update={"note": f"{turn}"}))
         await clock.sleep(ROUND_S)
         rounds.append(await cpu_ms(watcher.round))
         ticks.append(await cpu_ms(scheduler.tick))
@@ -152,17 +149,17 @@ async def _control(data: Data) -> dict[str, float]:
 async def _store(data: Data) -> dict[str, float]:
     """What one operation, and one reader of the API, asks for."""
     store = data.store
-    node = (await store.nodes())[0]
+    node = (await store.nodes.list())[0]
     around = {p.switch for p in node.ports}
 
     async def write() -> None:
-        found = await store.node(node.id)
+        found = await store.nodes.get(node.id)
         assert found is not None
-        await store.save_node(found)
+        await store.nodes.save(found)
 
     page = partial(nodes_page, after="", limit=100, narrowed={})
     return {
-        "neighbours_ms": await cpu_ms(lambda: store.nodes_named(around), 20),
+        "neighbours_ms": await cpu_ms(lambda: store.nodes.list_named(around), 20),
         "write_ms": await cpu_ms(write, 20),
         "page_ms": await cpu_ms(lambda: store.read(page), 20),
     }

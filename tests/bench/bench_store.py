@@ -20,12 +20,12 @@ WRITES = 2000
 
 async def one_by_one(store: SqlStore) -> None:
     for number in range(WRITES):
-        await store.journal(RemedyTried(about=f"n{number}", attempt=number), 1.0)
+        await store.journal.append(RemedyTried(about=f"n{number}", attempt=number), 1.0)
 
 
 async def together(store: SqlStore) -> None:
     await asyncio.gather(
-        *(store.journal(RemedyTried(about=f"n{n}", attempt=n), 1.0) for n in range(WRITES))
+        *(store.journal.append(RemedyTried(about=f"n{n}", attempt=n), 1.0) for n in range(WRITES))
     )
 
 

@@ -45,7 +45,6 @@ from provisioner.model.node import Node, State
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.alert_rows import AlertRows
 from provisioner.store.rows import node_rows
 from provisioner.store.schema import schema
 
@@ -84,7 +83,7 @@ async def looks(data: Data, served: Served, rounds: int, listener: str) -> dict[
     clock = WallClock()
     settings = Settings(watch_requests_per_s=10_000.0)
     reach = Reach(transport, None, data.vault)  # type: ignore[arg-type]  # no switch is asked
-    parts = WatchParts(AlertRows(data.store), os.urandom(24).hex, listener=listener)
+    parts = WatchParts(data.store.alerts, os.urandom(24).hex, listener=listener)
     watcher = Watcher(Context(data.store, clock, settings), parts, reach, nobody)
     await watcher.feeds.restore()
     watcher._nodes = {n.id: n for n in nodes}
@@ -169,15 +168,20 @@ async def bookkeeping(data: Data, count: int) -> dict[str, float]:
     clock, settings = SteppedClock(), Settings(watch_node_s=LOOK_S, watch_s=LOOK_S)
     reach = Reach(None, None, data.vault)  # type: ignore[arg-type]  # nobody is asked
     watcher = Blind(
-        WatchParts(AlertRows(data.store), lambda: "s"), data.store, clock, settings, reach, nobody
+        WatchParts(data.store.alerts, lambda: "s"),
+        data.store,
+        clock,
+        settings,
+        reach,
+        nobody,
     )
     scheduler = Scheduler(Context(data.store, clock, settings), nobody, watcher.keeper.held)
     first = 1000 * await cpu_of(watcher.round)
     rounds, ticks = [], []
     for turn in range(8):
-        changed = (await data.store.nodes())[turn * CHANGES : (turn + 1) * CHANGES]
+        changed = (await data.store.nodes.list())[turn * CHANGES : (turn + 1) * CHANGES]
         await asyncio.gather(
-            *(data.store.save_node(n.model_copy(update={"note": f"{turn}"})) for n in changed)
+            *(data.store.nodes.save(n.model_copy(update={"note": f"{turn}"})) for n in changed)
         )
         await clock.sleep(ROUND_S)
         rounds.append(1000 * await cpu_of(watcher.round))

@@ -227,7 +227,7 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
 
 
 def _alerts(connection: Any) -> Any:
-    from provisioner.store.repositories.alert_rows import read_alerts
+    from provisioner.store.repositories.alerts import read_alerts
 
     return read_alerts(connection, "")
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, TypeVar
 
 from provisioner.store.database.lanes import Lane, Work
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.sql_store import SqlStore
 from provisioner.twin.loop import VirtualLoop
 
 Result = TypeVar("Result")

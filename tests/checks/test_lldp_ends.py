@@ -66,7 +66,7 @@ def test_the_daemon_knows_whose_the_other_ports_of_its_leaves_are() -> None:
 
     async def main() -> CheckContext:
         store = open_store(":memory:", inline=True)
-        nodes = [await store.add_node(host(f"n{i}", f"swp{i}s0")) for i in (1, 2, 3)]
+        nodes = [await store.nodes.add(host(f"n{i}", f"swp{i}s0")) for i in (1, 2, 3)]
         inventory = Inventory(node="n1", vendor="x")
         found = await judging_context(
             store, Matrix(releases={}), Settings(), {}, nodes[0], inventory

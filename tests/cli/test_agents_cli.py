@@ -13,7 +13,7 @@ from program import run
 from provisioner.adapters.agent.tls import open_authority
 from provisioner.model.agent import AgentSession
 from provisioner.model.node import Node, NodeKind
-from provisioner.store.database.sql_store import open_store
+from provisioner.store.sql_store import open_store
 
 
 def test_the_authority_is_printed_in_both_forms(tmp_path: Path):
@@ -43,8 +43,8 @@ def test_agents_are_listed_with_what_they_do(tmp_path: Path):
             ("e", {"until": 9e12, "handed_at": 1.0, "peer": "192.0.2.8"}),
             ("f", {"until": 9e12, "handed_at": 1.0}),  # its token is in its image
         ):
-            await store.add_node(Node(id=name, kind=NodeKind.HOST))
-            await store.put_agent_session(session.model_copy(update={"node": name, **changes}))
+            await store.nodes.add(Node(id=name, kind=NodeKind.HOST))
+            await store.agents.put_session(session.model_copy(update={"node": name, **changes}))
         await store.close()
 
     (tmp_path / "var").mkdir(mode=0o700)

@@ -14,8 +14,7 @@ from provisioner.daemon.data import DATABASE
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.sql_store import open_store
 
 HOT = Alert(
     node="n1",
@@ -35,8 +34,8 @@ def data(tmp_path: Path) -> Path:
     async def fill() -> None:
         (tmp_path / "var").mkdir(mode=0o700)
         store = open_store(tmp_path / "var" / DATABASE)
-        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
-        await AlertRows(store).put_alerts([HOT], [], 0.0)
+        await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
+        await store.alerts.put([HOT], [], 0.0)
         await store.close()
 
     asyncio.run(fill())

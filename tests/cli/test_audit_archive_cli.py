@@ -26,13 +26,13 @@ def site(tmp_path: Path) -> Path:
     async def fill() -> None:
         now = WallClock().now()
         async with open_data(tmp_path / "var", now) as opened:
-            await opened.store.add_node(Node(id="n1", kind=NodeKind.HOST, state=State.CERTIFIED))
+            await opened.store.nodes.add(Node(id="n1", kind=NodeKind.HOST, state=State.CERTIFIED))
             for number in range(ROWS):
                 node = "n1" if number == 5 else "n2"
                 at = now - (20 - number) * DAY_S
-                await opened.store.journal(event_of("moved", node, {"number": number}), at)
+                await opened.store.journal.append(event_of("moved", node, {"number": number}), at)
                 if number == 4:
-                    await opened.store.open_operation("n1", "converge", at)
+                    await opened.store.operations.open("n1", "converge", at)
 
     asyncio.run(fill())
     return tmp_path

@@ -30,13 +30,13 @@ def site(tmp_path: Path) -> Path:
     async def fill() -> None:
         now = WallClock().now()
         async with open_data(tmp_path / "var", now) as opened:
-            await opened.store.add_node(Node(id="n1", kind=NodeKind.HOST, state=State.CERTIFIED))
+            await opened.store.nodes.add(Node(id="n1", kind=NodeKind.HOST, state=State.CERTIFIED))
             for number in range(12):
                 at = now - (20 - number) * DAY_S
                 about = "n1" if number in (5, 7) else "n2"
-                await opened.store.journal(event_of("moved", about, {"number": number}), at)
+                await opened.store.journal.append(event_of("moved", about, {"number": number}), at)
                 if number == 4:
-                    await opened.store.open_operation("n1", "converge", at)
+                    await opened.store.operations.open("n1", "converge", at)
 
     asyncio.run(fill())
     return tmp_path
@@ -69,7 +69,7 @@ def kill_at(site: Path, kind: str, number: int, words: str) -> None:
 
 async def live_rows(site: Path) -> dict[int, tuple[object, ...]]:
     async with open_data(site / "var", WallClock().now()) as opened:
-        rows = await opened.store.journal_rows(limit=1000)
+        rows = await opened.store.journal.list(limit=1000)
         return {row["seq"]: (row["kind"], row["node"], row["detail"]) for row in rows}
 
 

@@ -46,7 +46,7 @@ def data(tmp_path: Path) -> Path:
 
     async def fill() -> None:
         async with open_data(directory, NOW) as opened:
-            await opened.store.add_node(Node(id="n1", kind=NodeKind.HOST, state=State.DISCOVERED))
+            await opened.store.nodes.add(Node(id="n1", kind=NodeKind.HOST, state=State.DISCOVERED))
 
     asyncio.run(fill())
     return directory

@@ -15,8 +15,7 @@ from provisioner.daemon.data import DATABASE
 from provisioner.model.case import Case, Origin, Service, Stage, Ticket
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.sql_store import open_store
 
 PORT = Port(switch="leaf", interface="swp1", rail=0, nic_slot="NIC_0")
 SERVING = Node(
@@ -45,8 +44,8 @@ def data(tmp_path: Path) -> Path:
         (tmp_path / "var").mkdir(mode=0o700)
         store = open_store(tmp_path / "var" / DATABASE)
         for node in (SERVING, BROKEN):
-            await store.add_node(node)
-        await CaseRows(store).add_case(WAITING, now=1.0)
+            await store.nodes.add(node)
+        await store.cases.add(WAITING, now=1.0)
         await store.close()
 
     asyncio.run(fill())

@@ -37,13 +37,13 @@ def certificate(now: float) -> Certificate:
 def site(tmp_path: Path) -> Path:
     async def fill() -> None:
         async with open_data(tmp_path / "var", 1.0) as data:
-            node = await data.store.add_node(NODE)
-            operation = await data.store.open_operation("n1", "certify", 1.0)
+            node = await data.store.nodes.add(NODE)
+            operation = await data.store.operations.open("n1", "certify", 1.0)
             assert operation is not None
-            operation = await data.store.take(operation.id)
+            operation = await data.store.operations.take(operation.id)
             signed = data.signer.sign(certificate(time.time()))
-            await data.store.record(operation, node=node, certificate=signed, now=2.0)
-            await data.store.add_node(NODE.model_copy(update={"id": "n2", "certificate": ""}))
+            await data.store.operations.record(operation, node=node, certificate=signed, now=2.0)
+            await data.store.nodes.add(NODE.model_copy(update={"id": "n2", "certificate": ""}))
 
     asyncio.run(fill())
     return tmp_path

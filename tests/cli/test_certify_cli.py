@@ -36,16 +36,16 @@ end-of-output
 def site(tmp_path: Path) -> Path:
     async def fill() -> None:
         async with open_data(tmp_path / "var", 1.0) as data:
-            node = await data.store.add_node(Node(id="n1", kind=NodeKind.HOST))
-            await data.store.add_node(Node(id="n2", kind=NodeKind.HOST))
-            operation = await data.store.open_operation("n1", "validate", 1.0)
+            node = await data.store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
+            await data.store.nodes.add(Node(id="n2", kind=NodeKind.HOST))
+            operation = await data.store.operations.open("n1", "validate", 1.0)
             assert operation is not None
-            operation = await data.store.take(operation.id)
+            operation = await data.store.operations.take(operation.id)
             raw = {name: e.model_dump(mode="json") for name, e in STORED.items()}
-            digest = await data.store.put_evidence(json.dumps(raw, sort_keys=True))
+            digest = await data.store.evidence.put_output(json.dumps(raw, sort_keys=True))
             said = Evidence(source="dmesg", exit_code=0, text=KERNEL)
             kernel = {"kernel_errors": said.model_dump(mode="json")}
-            logged = await data.store.put_evidence(json.dumps(kernel))
+            logged = await data.store.evidence.put_output(json.dumps(kernel))
             results = (
                 CheckResult(
                     check="kernel_errors", gate=Gate.A, verdict=Verdict.FAIL, evidence=logged
@@ -60,7 +60,7 @@ def site(tmp_path: Path) -> Path:
                 node="n1", inventory_digest="i", started_at=1.0, ended_at=2.0, results=results
             )
             inventory = Inventory(node="n1", vendor="x", devices=GPUS)
-            await data.store.record(
+            await data.store.operations.record(
                 operation, node=node, inventory=inventory, report=report, now=2.0
             )
 

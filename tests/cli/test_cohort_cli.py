@@ -27,7 +27,7 @@ def site(tmp_path: Path) -> Path:
     async def fill() -> None:
         async with open_data(tmp_path / "var", 1.0) as data:
             for n in range(12):
-                await data.store.add_node(Node(id=f"n{n}", kind=NodeKind.HOST, profile="hgx"))
+                await data.store.nodes.add(Node(id=f"n{n}", kind=NodeKind.HOST, profile="hgx"))
                 for versions, level in (("aaaa", 400.0), ("bbbb", 384.0)):
                     slow = 0.8 if n == 7 and versions == "aaaa" else 1.0
                     sample = Sample(
@@ -35,8 +35,8 @@ def site(tmp_path: Path) -> Path:
                         measured={"all_reduce_gb_s/host": slow * rng.gauss(level, 1)},
                         sound=True, taken_at=float(n),
                     )  # fmt: skip
-                    await data.store.put_sample(sample)
-            await data.store.put_baseline(BASELINE)
+                    await data.store.cohorts.put_sample(sample)
+            await data.store.cohorts.put_baseline(BASELINE)
 
     asyncio.run(fill())
     return tmp_path

@@ -39,8 +39,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]
         now = WallClock().now()
         async with open_data(folder / "var", now) as opened:
             for number in range(1, 6):
-                await opened.store.add_node(node(number))
-            await opened.store.add_node(node(6, state=State.QUARANTINED, blockers=(BLOCKER,)))
+                await opened.store.nodes.add(node(number))
+            await opened.store.nodes.add(node(6, state=State.QUARANTINED, blockers=(BLOCKER,)))
             for role in (Role.VIEWER, Role.OPERATOR):
                 token, record = new_token("ada", role, "", 1.0, now)
                 await opened.store.write(partial(token_rows.add_token, token=record, now=now))

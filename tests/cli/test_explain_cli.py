@@ -15,7 +15,6 @@ from provisioner.model.alert import Alert
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.store.repositories.alert_rows import AlertRows
 
 NOW = 1_700_000_000.0
 BLOCKER = Blocker(
@@ -43,19 +42,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def fill() -> None:
         async with open_data(directory / "data", NOW) as opened:
             store = opened.store
-            await store.add_node(NODE)
-            operation = await store.open_operation("n1", "journey", NOW)
+            await store.nodes.add(NODE)
+            operation = await store.operations.open("n1", "journey", NOW)
             assert operation is not None
-            operation = await store.take(operation.id)
+            operation = await store.operations.take(operation.id)
             part = Component(kind="host.bmc", slot="host", version="1.0", source="/redfish/v1")
             seen = Inventory(node="n1", vendor="generic", components=(part,))
-            await store.record(operation, inventory=seen, now=NOW)
+            await store.operations.record(operation, inventory=seen, now=NOW)
             detail = {"from": "validating", "to": "quarantined", "why": str(BLOCKER)}
-            await store.journal(event_of("state", "n1", detail), NOW)
+            await store.journal.append(event_of("state", "n1", detail), NOW)
             alert = Alert(
                 node="n1", id="FanFailed", target="FAN_1", source="watch", since=NOW, last_at=NOW
             )
-            await AlertRows(store).put_alerts([alert], [], NOW)
+            await store.alerts.put([alert], [], NOW)
 
     asyncio.run(fill())
     return directory

@@ -74,11 +74,11 @@ def data(tmp_path: Path) -> Path:
     async def fill() -> None:
         async with open_data(directory, NOW) as opened:
             for node in NODES:
-                await opened.store.add_node(node)
-            operation = await opened.store.open_operation("n1", "journey", NOW)
+                await opened.store.nodes.add(node)
+            operation = await opened.store.operations.open("n1", "journey", NOW)
             assert operation is not None
-            operation = await opened.store.take(operation.id)
-            await opened.store.record(operation, inventory=INVENTORY, now=NOW)
+            operation = await opened.store.operations.take(operation.id)
+            await opened.store.operations.record(operation, inventory=INVENTORY, now=NOW)
 
     asyncio.run(fill())
     return directory
@@ -175,7 +175,7 @@ def test_every_request_is_in_the_journal(person: Person, data: Path) -> None:
         async with open_data(data, NOW) as opened:
             return [
                 (row["node"], row["detail"])
-                for row in await opened.store.journal_rows()
+                for row in await opened.store.journal.list()
                 if row["kind"] == "request"
             ]
 
@@ -266,10 +266,10 @@ def erased(data: Path) -> ErasureReport:
 
     async def store() -> None:
         async with open_data(data, NOW) as opened:
-            digest = await opened.store.put_evidence(report.model_dump_json())
-            node = await opened.store.node("n0")
+            digest = await opened.store.evidence.put_output(report.model_dump_json())
+            node = await opened.store.nodes.get("n0")
             assert node is not None
-            await opened.store.save_node(node.model_copy(update={"erasure": digest}))
+            await opened.store.nodes.save(node.model_copy(update={"erasure": digest}))
 
     asyncio.run(store())
     return report

@@ -22,9 +22,8 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Phase, Tenant
 from provisioner.ports import StaleWrite
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.store.rows.request_writes import write_node_request
+from provisioner.store.sql_store import open_store
 
 NOW = 1_700_000_000.0
 SERVING = Node(
@@ -76,14 +75,16 @@ def place(tmp_path: Path) -> Path:
     async def fill() -> None:
         async with open_data(tmp_path / "var", NOW) as opened:
             store = opened.store
-            node = await store.add_node(SERVING)
-            operation = await store.open_operation("n0", "journey", NOW)
+            node = await store.nodes.add(SERVING)
+            operation = await store.operations.open("n0", "journey", NOW)
             assert operation is not None
-            operation = await store.take(operation.id)
+            operation = await store.operations.take(operation.id)
             signed = opened.signer.sign(CERTIFICATE)
-            operation, _ = await store.record(operation, node=node, certificate=signed, now=NOW)
-            await CaseRows(store).add_case(CASE, now=NOW)
-            await store.save_tenant(RED, new=True, nodes=(), request="create", now=NOW)
+            operation, _ = await store.operations.record(
+                operation, node=node, certificate=signed, now=NOW
+            )
+            await store.cases.add(CASE, now=NOW)
+            await store.tenants.save(RED, new=True, nodes=(), request="create", now=NOW)
 
     asyncio.run(fill())
     (tmp_path / "os.yaml").write_text(yaml.safe_dump(PINNED))
@@ -93,7 +94,7 @@ def place(tmp_path: Path) -> Path:
 def journal(place: Path) -> list[dict[str, Any]]:
     async def rows() -> list[dict[str, Any]]:
         store = open_store(place / "var" / DATABASE)
-        found = [dict(r) for r in await store.journal_rows()]
+        found = [dict(r) for r in await store.journal.list()]
         await store.close()
         return found
 
@@ -211,13 +212,13 @@ def test_a_certificate_is_revoked_once(place: Path):
 def test_what_changed_since_it_was_shown_leaves_no_row_in_the_journal(place: Path):
     async def write() -> None:
         store = open_store(place / "var" / DATABASE)
-        node = await store.node("n0")
+        node = await store.nodes.get("n0")
         assert node is not None
-        await store.save_node(node)
-        before = await store.journal_rows()
+        await store.nodes.save(node)
+        before = await store.journal.list()
         with pytest.raises(StaleWrite):
             await store.write(lambda c: write_node_request(c, node, {"request": "reclaim"}, NOW))
-        assert await store.journal_rows() == before
+        assert await store.journal.list() == before
         await store.close()
 
     asyncio.run(write())
@@ -226,10 +227,10 @@ def test_what_changed_since_it_was_shown_leaves_no_row_in_the_journal(place: Pat
 def test_a_tenant_without_nodes_is_deleted_only_when_that_is_meant(place: Path):
     async def free() -> None:
         store = open_store(place / "var" / DATABASE)
-        node = await store.node("n0")
+        node = await store.nodes.get("n0")
         assert node is not None
-        await store.save_node(node.model_copy(update={"tenant": "", "served": "", "vrf": ""}))
-        await store.add_node(Node(id="leaf-su0-r0", kind=NodeKind.SWITCH, address="https://127.1"))
+        await store.nodes.save(node.model_copy(update={"tenant": "", "served": "", "vrf": ""}))
+        await store.nodes.add(Node(id="leaf-su0-r0", kind=NodeKind.SWITCH, address="https://127.1"))
         await store.close()
 
     asyncio.run(free())

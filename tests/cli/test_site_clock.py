@@ -24,13 +24,13 @@ def test_a_request_on_a_fast_site_is_made_at_the_sites_time(tmp_path: Path) -> N
     async def fill() -> None:
         async with open_data(tmp_path, 1.0) as opened:
             write_clock(tmp_path, tomorrow)
-            await opened.store.add_node(
+            await opened.store.nodes.add(
                 Node(id="n0", kind=NodeKind.HOST, state=State.QUARANTINED, profile="hgx")
             )
 
     async def asked_at() -> float:
         async with open_data(tmp_path, 1.0) as opened:
-            return max(float(row["at"]) for row in await opened.store.journal_rows())
+            return max(float(row["at"]) for row in await opened.store.journal.list())
 
     asyncio.run(fill())
     done = run(["node", "retry", "n0", "--data", str(tmp_path)], tmp_path)

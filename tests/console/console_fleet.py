@@ -32,10 +32,8 @@ from provisioner.model.inventory import Inventory as Seen
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.store.database.sql_store import SqlStore
-from provisioner.store.repositories.campaign_rows import CampaignRows
-from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.store.rows import evidence_rows
+from provisioner.store.sql_store import SqlStore
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>window.owned=1</script>\u202eOK"
 PROGRESS = (
@@ -52,15 +50,15 @@ async def fill_console(store: SqlStore, now: float, *, liar: bool = True) -> Non
     hosts = []
     for number in range(48):
         row = host(number, states[number % len(states)], now)
-        await store.add_node(row)
+        await store.nodes.add(row)
         hosts.append((row.id, row.release))
         if row.id in (PROVED, UNDER_WAY):
             continue
-        await store.journal(
+        await store.journal.append(
             event_of("state", row.id, {"to": "intake", "why": "identified"}), now - 7200
         )
         detail = {"to": row.state.value, "why": "everything that it waited for is so"}
-        await store.journal(event_of("state", row.id, detail), row.entered_at)
+        await store.journal.append(event_of("state", row.id, detail), row.entered_at)
     for unit in (1, 2):
         for rail in range(8):
             name = f"leaf-su{unit}-r{rail}"
@@ -68,7 +66,7 @@ async def fill_console(store: SqlStore, now: float, *, liar: bool = True) -> Non
                 id=name, kind=NodeKind.SWITCH, state=State.RELEASED, release=RELEASE,
                 entered_at=now - 9e4, location=Location(scalable_unit=unit),
             )  # fmt: skip
-            await store.add_node(leaf)
+            await store.nodes.add(leaf)
     await put_stories(store, hosts, now)
     if liar:
         await put_liar(store, now)
@@ -114,7 +112,7 @@ async def put_liar(store: SqlStore, now: float) -> None:
         release=RELEASE, profile=PROFILE, blockers=(blocker,), note=EVIL,
         location=Location(scalable_unit=1, rack=EVIL[:40], index=99),
     )  # fmt: skip
-    await store.add_node(row)
+    await store.nodes.add(row)
     seen = Seen(
         node=row.id,
         vendor="generic",
@@ -144,17 +142,19 @@ async def put_liar(store: SqlStore, now: float) -> None:
         evidence_rows.put_report(connection, report)
 
     await store.write(work)
-    await store.journal(event_of("state", row.id, {"to": "quarantined", "why": EVIL}), now - 60)
+    await store.journal.append(
+        event_of("state", row.id, {"to": "quarantined", "why": EVIL}), now - 60
+    )
 
 
 async def put_campaign(store: SqlStore, now: float) -> None:
     """c0001: started, a canary failed, others under way; c0002 is a draft."""
-    book = CampaignRows(store)
+    book = store.campaigns
     going = Campaign(
         id="c0001", release=NEWER, select="su=1 and kind=host", state=CampaignState.STARTED,
         baseline=RELEASE, created_by="ada", created_at=now - 9000, started_at=now - 8000,
     )  # fmt: skip
-    saved = await book.add_campaign(going, "ada", now - 9000)
+    saved = await book.add(going, "ada", now - 9000)
     rows = [
         CampaignRow(
             campaign="c0001",
@@ -172,7 +172,7 @@ async def put_campaign(store: SqlStore, now: float) -> None:
     draft = Campaign(
         id="c0002", release=NEWER, select="su=2 and kind=host", created_by="ada", created_at=now
     )
-    await book.add_campaign(draft, "ada", now)
+    await book.add(draft, "ada", now)
 
 
 async def put_case(store: SqlStore, now: float, words: str) -> None:
@@ -202,6 +202,4 @@ async def put_case(store: SqlStore, now: float, words: str) -> None:
         ticket=Ticket(id="HW-4711", system="webhook", opened_at=now - 2000, led=True,
                       work="Replace GPU_SXM_5."),
     )  # fmt: skip
-    await CaseRows(store).add_case(
-        case, events=[event_of("case", case.node, {"case": case.id})], now=now
-    )
+    await store.cases.add(case, events=[event_of("case", case.node, {"case": case.id})], now=now)

@@ -24,8 +24,8 @@ from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import Role
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
 from provisioner.store.rows import token_rows
+from provisioner.store.sql_store import SqlStore, open_store
 
 
 class Site:

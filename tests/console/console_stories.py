@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 from provisioner.model.certificate import Certificate, GateProof
 from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
 from provisioner.model.operation import ActionStatus
-from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.rows import evidence_rows
+from provisioner.store.sql_store import SqlStore
 
 UNDER_WAY, PROVED = "su1-n15", "su1-n00"
 CHECKS = {
@@ -42,10 +42,14 @@ async def put_stories(store: SqlStore, hosts: list[tuple[str, str]], now: float)
 
     await store.write(look)
     for state, why, before in JOURNEY:
-        await store.journal(event_of("state", UNDER_WAY, {"to": state, "why": why}), now - before)
+        await store.journal.append(
+            event_of("state", UNDER_WAY, {"to": state, "why": why}), now - before
+        )
     for state, why, before in JOURNEY[:5]:
-        await store.journal(event_of("state", PROVED, {"to": state, "why": why}), now - before)
-    await store.journal(
+        await store.journal.append(
+            event_of("state", PROVED, {"to": state, "why": why}), now - before
+        )
+    await store.journal.append(
         event_of("state", PROVED, {"to": "released", "why": "tenant red wants 2"}), now - 600
     )
     await put_actions(store, now)
@@ -53,7 +57,7 @@ async def put_stories(store: SqlStore, hosts: list[tuple[str, str]], now: float)
 
 async def put_actions(store: SqlStore, now: float) -> None:
     """The ledger of the one that is under way."""
-    operation = await store.open_operation(UNDER_WAY, "release", now - 2400)
+    operation = await store.operations.open(UNDER_WAY, "release", now - 2400)
     acts = (
         ("update host.doca host 2.10.0-0.5.3 3.3.0-088000", ActionStatus.CONFIRMED, "seen"),
         ("warm_reboot #1", ActionStatus.CONFIRMED, "boot id changed"),
@@ -61,8 +65,8 @@ async def put_actions(store: SqlStore, now: float) -> None:
     )
     for n, (action, status, outcome) in enumerate(acts):
         at = now - 2300 + 600 * n
-        operation, entry = await store.intend(operation, action, {}, at)
-        operation, _ = await store.settle(
+        operation, entry = await store.operations.intend(operation, action, {}, at)
+        operation, _ = await store.operations.settle(
             operation, entry, status, task="", outcome=outcome, now=at + 240
         )
 

@@ -21,7 +21,6 @@ from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import State
-from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.store.rows import session_rows
 from provisioner.store.schema.access_schema import console_sessions
 
@@ -106,7 +105,7 @@ def test_a_session_that_was_ended_elsewhere_leads_to_the_sign_in(site: Site, bro
 def test_a_reclaim_asks_for_the_token_again_and_then_goes_on(site: Site, browser) -> None:
     with Looker(browser, site.url, site.tokens["operator"]) as looker:
         page = looker.page
-        name = next(n.id for n in site.do(site.store.nodes()) if n.state is State.RELEASED)
+        name = next(n.id for n in site.do(site.store.nodes.list()) if n.state is State.RELEASED)
         looker.to(f"nodes/{name}", name)
         site.do(age_sessions(site))
         page.get_by_role("button", name="Reclaim").click()
@@ -115,7 +114,7 @@ def test_a_reclaim_asks_for_the_token_again_and_then_goes_on(site: Site, browser
         dialog.get_by_role("button", name="Reclaim").click()
         again = page.get_by_role("dialog", name="Sign in again")
         again.wait_for()
-        assert site.do(site.store.node(name)).state is State.RELEASED
+        assert site.do(site.store.nodes.get(name)).state is State.RELEASED
 
         again.get_by_label("Token").fill("wrong")
         again.get_by_role("button", name="Sign in").click()
@@ -125,7 +124,7 @@ def test_a_reclaim_asks_for_the_token_again_and_then_goes_on(site: Site, browser
         page.get_by_role("dialog").first.wait_for(state="detached")
         page.get_by_role("heading", name=name, level=1).wait_for()
 
-        assert site.do(site.store.node(name)).state is State.DRAINING
+        assert site.do(site.store.nodes.get(name)).state is State.DRAINING
         assert looker.get("#bar").is_visible()
 
 
@@ -199,14 +198,14 @@ def test_an_event_moves_a_colour_without_anybody_asking(look: Looker, site: Site
     idle = list(asked)
 
     async def turn(state: State) -> None:
-        node = await site.store.node(name)
+        node = await site.store.nodes.get(name)
         assert node is not None
-        await site.store.save_node(node.model_copy(update={"state": state}))
-        await site.store.journal(
+        await site.store.nodes.save(node.model_copy(update={"state": state}))
+        await site.store.journal.append(
             event_of("state", name, {"to": state.value, "why": "tried"}), 1.8e9
         )
 
-    was = site.do(site.store.node(name)).state
+    was = site.do(site.store.nodes.get(name)).state
     site.do(turn(State.REPAIRING))
     told = look.get(".pointed").filter(has_text="repairing")
     told.wait_for()
@@ -322,9 +321,9 @@ def test_a_campaign_that_nothing_undoes_starts_only_when_each_step_was_agreed_to
     look: Looker, site: Site
 ) -> None:
     policy = Policy.model_validate({"allow_irreversible": True, "tenants": {"notice_s": 0}})
-    book = CampaignRows(site.store)
+    book = site.store.campaigns
     draft = Campaign(id="c0009", release=NEWER, select="su=2 and kind=host", policy=policy)
-    site.do(book.add_campaign(draft, "ada", 1.8e9))
+    site.do(book.add(draft, "ada", 1.8e9))
     try:
         look.to("campaigns/c0009", "c0009")
         preview = look.run("async () => (await fetch('/v1/campaigns/c0009/preview')).json()")
@@ -336,12 +335,10 @@ def test_a_campaign_that_nothing_undoes_starts_only_when_each_step_was_agreed_to
         look.page.get_by_role("dialog").get_by_role("button", name="Start").click()
         look.page.get_by_text("Confirm first").wait_for()
         boxes = look.page.get_by_role("dialog").get_by_role("checkbox").count()
-        state = site.do(book.campaign("c0009")).state
+        state = site.do(book.get("c0009")).state
     finally:
-        aborted = site.do(book.campaign("c0009")).model_copy(
-            update={"state": CampaignState.ABORTED}
-        )
-        site.do(book.save_campaign(aborted, describe_change(aborted, ""), 1.8e9))
+        aborted = site.do(book.get("c0009")).model_copy(update={"state": CampaignState.ABORTED})
+        site.do(book.save(aborted, describe_change(aborted, ""), 1.8e9))
 
     assert f"{preview['blast']['hosts']} hosts" in said
     assert f"{preview['steps']} steps" in said
@@ -359,7 +356,7 @@ def test_times_are_told_by_the_sites_clock_whatever_the_browsers_says(site: Site
         looker.page.get_by_label("Token").fill(site.tokens["operator"])
         looker.page.keyboard.press("Enter")
         looker.page.get_by_role("heading", name="Fleet", level=1).wait_for()
-        node = site.do(site.store.node("su1-n00"))
+        node = site.do(site.store.nodes.get("su1-n00"))
         looker.to("nodes/su1-n00", "su1-n00")
         shown = looker.run("async () => (await import('./words.js')).now()")
         told = looker.run("async () => (await (await fetch('/v1/me')).json()).now")

@@ -16,9 +16,9 @@ from provisioner.sim.site.fault_presets import inject_fault
 from provisioner.sim.site.front import Front
 from provisioner.sim.site.serve import Addresses, Server
 from provisioner.sim.site.site import Site
-from provisioner.store.database.sql_store import open_store
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import open_store
 
 CARD = "su0-n00/DPU_0"
 EXPAND = "?$expand=.($levels=1)"

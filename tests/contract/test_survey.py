@@ -20,12 +20,12 @@ async def held(world: World) -> tuple[Node, Inventory | None]:
     await world.start()
     for _ in range(1000):
         await world.clock.sleep(60.0)
-        node = await world.store.node(NODE)
+        node = await world.store.nodes.get(NODE)
         assert node is not None
         if node.state is State.QUARANTINED:
             await world.crash()
             assert await world.violations() == []
-            return node, await world.store.inventory(NODE)
+            return node, await world.store.evidence.get_inventory(NODE)
     pytest.fail(f"{node.state}: {node.note}")
 
 

@@ -21,7 +21,6 @@ from provisioner.demo.site import ARTIFACTS
 from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import State
 from provisioner.sim.site.fault_presets import inject_fault
-from provisioner.store.repositories.case_rows import CaseRows
 
 GPU, CARD = "GPU_SXM_5", "DPU_0"
 # what the journey's next release has a way from
@@ -39,7 +38,7 @@ async def begin(world: World) -> None:
 
 async def reported(world: World, why: str) -> None:
     """Red says that its host has a fault, and that it may be taken for it."""
-    desk = CaseDesk(Context(world.store, world.clock, world.settings), CaseRows(world.store), None)
+    desk = CaseDesk(Context(world.store, world.clock, world.settings), world.store.cases, None)
     case = await desk.open(await node_of(world), Origin.TENANT, why, "red")
     assert isinstance(case, Case), case
     agreed = await desk.accept(case, "red")
@@ -48,8 +47,8 @@ async def reported(world: World, why: str) -> None:
 
 async def over(world: World) -> str | None:
     """The people of this leg as well: whoever is asked for hands has them."""
-    book = CaseRows(world.store)
-    case, node = (await book.cases(HOST))[0], await node_of(world)
+    book = world.store.cases
+    case, node = (await book.list(HOST))[0], await node_of(world)
     if case.stage is Stage.HARDWARE and _times(case) == 1:
         if not world.site.machines[HOST].devices[GPU].present:
             another_gpu(world, GPU)
@@ -70,9 +69,9 @@ def _times(case: Case) -> int:
 
 async def wrong(world: World) -> list[str]:
     """What must hold of the case and of the card, beside what must hold of any leg."""
-    case = (await CaseRows(world.store).cases(HOST))[0]
+    case = (await world.store.cases.list(HOST))[0]
     found = [] if case.ending is Ending.REPAIRED else [f"the case ended {case.ending}: {case.note}"]
-    rows = await world.store.journal_rows(limit=100_000)
+    rows = await world.store.journal.list(limit=100_000)
     told = Counter(str(r["kind"]) for r in rows if r["detail"].get("case") == case.id)
     for kind in ("case_opened", "case_closed"):
         found += [f"{kind} was told {told[kind]} times"] * (told[kind] != 1)

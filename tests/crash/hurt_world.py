@@ -16,7 +16,6 @@ from provisioner.model.recovery import HighWater
 from provisioner.planning.watch.high_water import judge
 from provisioner.runtime import permit
 from provisioner.store.database.high_water import MarkFile, Marking, look, settle_mark
-from provisioner.store.repositories.recovery_rows import RecoveryRows
 
 PLACE = "the daemon's directory"
 SURVEY = "recovery"  # the name of the task that compares rows and world
@@ -55,7 +54,7 @@ class HurtWorld(World):
         """A daemon as `serve` begins it: it judges its database, and only looks if writes lack."""
         daemon = await self.build()
         if why := await self._judge_database():
-            book = RecoveryRows(self.store)
+            book = self.store.recovery
             recovery = Recovery(self.store, book, self.clock, daemon.tenancy)
             with permit.close_gate(why):
                 await asyncio.create_task(recovery.run(), name=SURVEY)

@@ -30,8 +30,7 @@ from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.watch.recovery import adopted_proof, settle_by_word
 from provisioner.sim.site.truth import find_switch_outages, find_violations
 from provisioner.sim.switches.switch import Switch
-from provisioner.store.repositories.case_rows import CaseRows
-from provisioner.store.repositories.recovery_rows import RecoveryRows
+from provisioner.store.repositories.recovery import SqlRecoveryRepository
 
 FIRST, SECOND = ("blue", "BLUE"), ("red", "RED")  # tenants of the journey, with their VRFs
 OLD_RAIL, HAND_RAIL = 0, 1
@@ -40,16 +39,16 @@ ANSWERS_MAX = 3  # how often people are asked in a leg
 
 async def want(world: HurtWorld, name: str) -> None:
     """One tenant wants the host from now on; "": nobody does."""
-    for tenant in await world.store.tenants():
+    for tenant in await world.store.tenants.list():
         wanted = {"nodes_wanted": int(tenant.name == name)}
-        await world.store.put_tenant(Tenant(**{**tenant.model_dump(), **wanted}))
+        await world.store.tenants.put(Tenant(**{**tenant.model_dump(), **wanted}))
 
 
 async def take_back(world: HurtWorld) -> None:
     """An operator asks for the host; whoever has it left data on every disk."""
     back = reclaim_node(await node_of(world), world.clock.now())
     assert isinstance(back, Node)
-    await world.store.save_node(back)
+    await world.store.nodes.save(back)
 
 
 # --- hands on ports
@@ -68,7 +67,7 @@ async def begin_hands(world: HurtWorld) -> None:
 
 async def end_hands(world: HurtWorld) -> str | None:
     """A hand while it is proved, an old configuration while it waits for a person, a person."""
-    node, case = await node_of(world), await CaseRows(world.store).open_case(HOST)
+    node, case = await node_of(world), await world.store.cases.get_open(HOST)
     asked = case is not None and case.stage is Stage.HARDWARE
     if world.step == 0 and node.state is State.VALIDATING:
         _put_port(world, _leaf(world, HAND_RAIL), SECOND[1])
@@ -80,7 +79,7 @@ async def end_hands(world: HurtWorld) -> str | None:
         assert case is not None
         if world.step >= 2 + ANSWERS_MAX:
             return f"people were asked again and again: {case.note}"
-        work = exchanges(world, CaseRows(world.store))
+        work = exchanges(world, world.store.cases)
         answer = await work.returned(case, "ada", "the cabling plan was wrong", [])
         assert isinstance(answer, Case), answer
         world.step += 1
@@ -119,7 +118,7 @@ def _all_fenced(world: HurtWorld) -> bool:
 async def judge_hands(world: HurtWorld, since: float) -> list[str]:
     """It was noticed, erased and certified anew."""
     wrong = await _sound(world, since)
-    rows = await world.store.journal_rows(limit=100_000)
+    rows = await world.store.journal.list(limit=100_000)
     noted = [r for r in rows if r["kind"] == "trespass" and r["node"] == HOST]
     if len(world.judge.hands) != 2 or len(noted) < 2:
         wrong.append(f"{len(world.judge.hands)} hands, {len(noted)} trespasses in the journal")
@@ -146,7 +145,9 @@ def _revoke(world: HurtWorld) -> None:
 
     async def revoke() -> None:
         node = await node_of(world)
-        await world.store.revoke(node.certificate, "an auditor asked for it", world.clock.now())
+        await world.store.evidence.revoke(
+            node.certificate, "an auditor asked for it", world.clock.now()
+        )
         world.step += 1
 
     # no task of the daemon's: it goes on when the daemon dies
@@ -186,12 +187,12 @@ async def begin_restored(world: HurtWorld) -> None:
 
 async def end_restored(world: HurtWorld) -> str | None:
     """A person settles it; then the node goes to the first tenant, with everybody's word."""
-    node, book = await node_of(world), RecoveryRows(world.store)
-    if world.step == 0 and await book.look_only():
-        waiting = [d for d in await book.differences() if d.settled is None]
+    node, book = await node_of(world), world.store.recovery
+    if world.step == 0 and await book.get_look_only():
+        waiting = [d for d in await book.list_differences() if d.settled is None]
         for difference in waiting:
             await _adopt(world, book, difference)
-        if not waiting and await book.surveyed_at():
+        if not waiting and await book.get_surveyed_at():
             world.judge.closed = False
             await book.finish("ann", world.clock.now())
             world.step = 1
@@ -206,7 +207,7 @@ async def end_restored(world: HurtWorld) -> str | None:
     return None
 
 
-async def _adopt(world: HurtWorld, book: RecoveryRows, difference: Difference) -> None:
+async def _adopt(world: HurtWorld, book: SqlRecoveryRepository, difference: Difference) -> None:
     """A person looks at the leaves, and says that they are right."""
     node, now = await node_of(world), world.clock.now()
     assert difference.subject == HOST, difference
@@ -224,7 +225,7 @@ async def _adopt(world: HurtWorld, book: RecoveryRows, difference: Difference) -
 async def judge_restored(world: HurtWorld, since: float) -> list[str]:
     """It was noticed, nobody was cut off, and the next tenant got clean disks."""
     wrong = await _unharmed(world) + await _handed_over(world, FIRST)
-    rows = await world.store.journal_rows(limit=100_000)
+    rows = await world.store.journal.list(limit=100_000)
     kinds = [r["kind"] for r in rows if float(r["at"]) >= since]
     return wrong + [
         f"{kind} is {kinds.count(kind)} times in the journal"
@@ -238,7 +239,7 @@ async def judge_restored(world: HurtWorld, since: float) -> list[str]:
 
 async def _sound(world: HurtWorld, since: float) -> list[str]:
     """Nothing was done oftener than the ledger accounts for; power is part of stays, not judged."""
-    rows = [r for r in await world.store.entries(HOST) if r.intended_at >= since]
+    rows = [r for r in await world.store.operations.list_entries(HOST) if r.intended_at >= since]
     wrong = [w for w in repeated(world.site, HOST, rows, since) if ": off was" not in w]
     log = [e for e in world.site.machines[HOST].log if e.time >= since]
     images = sum(e.kind == "image_start" for e in log)
@@ -262,9 +263,9 @@ async def _unharmed(world: HurtWorld) -> list[str]:
         for v in (*find_violations(world.site), *find_switch_outages(world.site))
         if v.kind != "in_customer_vrf" or not any(a <= v.time <= b for a, b in by_hand)
     ]
-    if not (await world.store.verify_journal()).intact:
+    if not (await world.store.journal.verify()).intact:
         wrong.append("the journal's chain is broken")
-    for node in await world.store.nodes():
+    for node in await world.store.nodes.list():
         if any(b.reason.value == "our_bug" for b in node.blockers):
             wrong.append(f"{node.id} was parked: {node.blockers[0]}")
     return wrong
@@ -272,10 +273,10 @@ async def _unharmed(world: HurtWorld) -> list[str]:
 
 async def _handed_over(world: HurtWorld, to: tuple[str, str]) -> list[str]:
     """With a handover that is recorded, on a certificate that is not revoked."""
-    node, proof = await node_of(world), await world.store.proof(HOST)
+    node, proof = await node_of(world), await world.store.evidence.get_proof(HOST)
     if (node.tenant, node.vrf, node.placement) != (*to, Placement.CUSTOMER):
         return [f"{HOST} is {node.placement} {node.vrf} of '{node.tenant}'"]
     if proof is None or (proof.vrf, proof.certificate) != (node.vrf, node.certificate):
         return [f"{HOST} has no proof of its handover"]
-    revoked = await world.store.revoked(node.certificate)
+    revoked = await world.store.evidence.is_revoked(node.certificate)
     return [f"{HOST} serves with a revoked certificate"] * revoked

@@ -36,8 +36,6 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.sim.site.fault_presets import inject_fault
-from provisioner.store.repositories.campaign_rows import CampaignRows
-from provisioner.store.repositories.case_rows import CaseRows
 
 FAULT = "queue_stuck_until_reflash"
 LADDER = [("rerun", "same"), ("cold_boot", "same"), ("reflash", "cured")]
@@ -98,7 +96,7 @@ async def _to_red(world: World) -> None:
         disk.content, disk.holds = SECRET, "tenant"
     back = reclaim_node(await node_of(world), world.clock.now())
     assert isinstance(back, Node)
-    await world.store.save_node(back)
+    await world.store.nodes.save(back)
 
 
 def _released_to(tenant: str) -> Callable[[World], Awaitable[str | None]]:
@@ -106,7 +104,7 @@ def _released_to(tenant: str) -> Callable[[World], Awaitable[str | None]]:
         node = await node_of(world)
         if node.state is State.RELEASED and node.tenant == tenant:
             # a death may hold up a spine, which the host needs not wait for
-            rest = {n.state for n in await world.store.nodes()} <= set(RESTING)
+            rest = {n.state for n in await world.store.nodes.list()} <= set(RESTING)
             return "" if rest else None
         if node.state in (State.QUARANTINED, State.REPAIRING):
             return f"{HOST} did not come to {tenant}: {node.state}, {node.note}"
@@ -121,7 +119,7 @@ async def _served_first(world: World, _since: float) -> list[str]:
 
 async def _served_clean(world: World, since: float) -> list[str]:
     machine = world.site.machines[HOST]
-    rows = [r for r in await world.store.entries(HOST) if r.intended_at >= since]
+    rows = [r for r in await world.store.operations.list_entries(HOST) if r.intended_at >= since]
     wrong = wrongs([e for e in machine.log if e.time >= since], rows) + await _cases(world, 0)
     left = [d for d in machine.disks if SECRET in machine.disks[d].content]
     wrong += [f"{disk} still has the first tenant's data" for disk in left]
@@ -129,10 +127,10 @@ async def _served_clean(world: World, since: float) -> list[str]:
 
 
 async def _want(world: World, tenant: str) -> None:
-    for known in await world.store.tenants():
+    for known in await world.store.tenants.list():
         asked = 1 if known.name == tenant else 0
         changed = Tenant(**{**known.model_dump(), "nodes_wanted": asked})
-        await world.store.put_tenant(changed)
+        await world.store.tenants.put(changed)
 
 
 # --- a repair
@@ -144,7 +142,7 @@ async def _break(world: World) -> None:
 
 
 async def _repaired(world: World) -> str | None:
-    (case,) = await CaseRows(world.store).cases(HOST)
+    (case,) = await world.store.cases.list(HOST)
     if case.stage is Stage.HARDWARE:
         return f"people were asked: {case.note}"
     serves = (await node_of(world)).state is State.RELEASED
@@ -153,13 +151,13 @@ async def _repaired(world: World) -> str | None:
 
 async def _mended(world: World, since: float) -> list[str]:
     wrong = await _cases(world, 1) + await _sound(world, since)
-    case = (await CaseRows(world.store).cases(HOST))[0]
+    case = (await world.store.cases.list(HOST))[0]
     tried = [(t.remedy.value, t.outcome.value) for t in case.tries]
     if tried != LADDER or case.ending is not Ending.CURED:
         wrong.append(f"it was tried: {tried}, {case.ending}")
     told = Counter(
         (str(r["kind"]), str(r["detail"].get("remedy", "")))
-        for r in await world.store.journal_rows(limit=100_000)
+        for r in await world.store.journal.list(limit=100_000)
         if str(r["kind"]).startswith("case_") and r["detail"].get("case") == case.id
     )
     once = [k for k in told if k[0] in ("case_opened", "case_remedy", "case_done", "case_closed")]
@@ -169,7 +167,7 @@ async def _mended(world: World, since: float) -> list[str]:
         wrong.append("its end was not told")
     done = Counter(
         (r.action, _why(r))
-        for r in await world.store.entries(HOST)
+        for r in await world.store.operations.list_entries(HOST)
         if case.id in _why(r) and r.status is ActionStatus.CONFIRMED
     )
     if len(done) != 3:
@@ -184,7 +182,7 @@ def _why(row: LedgerEntry) -> str:
 
 async def _cases(world: World, number: int) -> list[str]:
     """Cases that should not have been opened, or not so often."""
-    cases: Sequence[Case] = await CaseRows(world.store).cases(HOST)
+    cases: Sequence[Case] = await world.store.cases.list(HOST)
     return [] if len(cases) == number else [f"cases: {[(c.id, c.reason) for c in cases]}"]
 
 
@@ -204,12 +202,12 @@ async def _campaign(world: World) -> None:
 
 def _requests(world: World) -> CampaignRequests:
     matrix = read_matrix([MATRIX, world.files.overlay])
-    book = CampaignRows(world.store)
+    book = world.store.campaigns
     return CampaignRequests(Context(world.store, world.clock, world.settings), book, matrix)
 
 
 async def _ended(world: World) -> str | None:
-    (campaign,) = await CampaignRows(world.store).campaigns()
+    (campaign,) = await world.store.campaigns.list()
     if campaign.state is CampaignState.STARTED:
         return None
     done = campaign.state is CampaignState.DONE
@@ -223,12 +221,12 @@ async def _upgraded(world: World, since: float) -> list[str]:
         wrong.append(f"{HOST} is {node.state} with {node.release}: {node.note}")
     admitted = [
         (str(r["node"]), float(r["at"]))
-        for r in await world.store.journal_rows(limit=100_000)
+        for r in await world.store.journal.list(limit=100_000)
         if r["kind"] == "campaign_node" and r["detail"]["progress"] == "admitted"
     ]
     if [name for name, _ in admitted] != [HOST]:
         wrong.append(f"admitted: {admitted}")
-    told = [n for n in await CaseRows(world.store).notices("red") if n.at >= since]
+    told = [n for n in await world.store.cases.list_notices("red") if n.at >= since]
     if [n.kind for n in told] != ["maintenance"]:
         wrong.append(f"red was told: {[n.text for n in told]}")
     elif any(at < told[0].at + NOTICE_S for _, at in admitted):
@@ -239,12 +237,14 @@ async def _upgraded(world: World, since: float) -> list[str]:
 async def _sound(world: World, since: float) -> list[str]:
     """Whatever must never be so, from then on."""
     wrong = await world.violations()
-    for node in await world.store.nodes():
-        wrong += repeated(world.site, node.id, await world.store.entries(node.id), since)
+    for node in await world.store.nodes.list():
+        wrong += repeated(
+            world.site, node.id, await world.store.operations.list_entries(node.id), since
+        )
         if any(b.reason.value == "our_bug" for b in node.blockers):
             wrong.append(f"{node.id} was parked: {node.blockers[0]}")
     host = await node_of(world)
-    if host.tenant != "red" or await world.store.proof(HOST) is None:
+    if host.tenant != "red" or await world.store.evidence.get_proof(HOST) is None:
         wrong.append(f"{HOST} is with tenant '{host.tenant}', or has no proof")
     return wrong
 

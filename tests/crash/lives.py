@@ -30,9 +30,8 @@ from points import LOOPS, CrashLane, Lives, Place, trace
 from returned import HOST
 
 from provisioner.runtime import process_scope
-from provisioner.store.database.sql_store import SqlStore, open_store
-from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import SqlStore, open_store
 
 Chosen = Callable[[str, int], bool]  # whether to die at this leg's point; they count from 1
 LIMIT_S = 24 * 3600.0  # virtual, for a leg with a death in it: one without takes two hours
@@ -191,7 +190,7 @@ class Journey:
         """A daemon, with nothing from an earlier one but the store and the key."""
         self.lives.now += 1
         context = self.lives.context()
-        self.world.cases = CaseRows(self.world.store)
+        self.world.cases = self.world.store.cases
         self.world.vault = Vault(self.world.store, self.world.vault._key)
         await asyncio.get_running_loop().create_task(self.world.start(), context=context)
 

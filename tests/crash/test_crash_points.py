@@ -84,9 +84,9 @@ def test_a_third_daemon_ends_what_a_second_one_had_taken_over(tmp_path: Path) ->
 
 async def _count_old_erasures(self: Trespasses, node: Node, vrfs: Sequence[str]) -> Node:
     """Owe an erasure without a new stay: what was erased before the trespass counts."""
-    stored: Node = await self._store.node(node.id)
+    stored: Node = await self._store.nodes.get(node.id)
     served = mark_served(stored.served, vrfs)
-    return await self._store.save_node(stored.model_copy(update={"served": served}))
+    return await self._store.nodes.save(stored.model_copy(update={"served": served}))
 
 
 async def _ask_nobody(*_given: object) -> tuple[Blocker, ...]:

@@ -106,7 +106,7 @@ class StoredParts:
         return ()
 
     async def standing(self, node: Node, vrf: str) -> ReleaseConditions:
-        inventory = await self._store.inventory(node.id)
+        inventory = await self._store.evidence.get_inventory(node.id)
         assert isinstance(inventory, Inventory)
         return handover.standing_of(node, inventory, vrf)
 
@@ -154,7 +154,7 @@ class World:
         await self.transport.close()
 
     async def node(self, number: int) -> Node:
-        found = await self.store.node(self.site.nodes[number])
+        found = await self.store.nodes.get(self.site.nodes[number])
         assert isinstance(found, Node)
         return found
 
@@ -167,11 +167,11 @@ class World:
         node = await self.node(number)
         given = {"state": State.CERTIFIED, "certificate": uuid4().hex, "tenant": tenant}
         certified = node.model_copy(update=given)
-        await self.store.save_node(certified)
+        await self.store.nodes.save(certified)
         return await self._turn(number, Release(vrf=tenant.upper()))
 
     async def proof(self, number: int) -> ReleaseProof:
-        found = await self.store.proof(self.site.nodes[number])
+        found = await self.store.evidence.get_proof(self.site.nodes[number])
         assert isinstance(found, ReleaseProof)
         return found
 
@@ -182,16 +182,16 @@ class World:
 
     async def _turn(self, number: int, turn: Any) -> Sequence[Blocker]:
         node = await self.node(number)
-        operation = await self.store.open_operation(node.id, "journey", self.clock.now())
+        operation = await self.store.operations.open(node.id, "journey", self.clock.now())
         if operation is None:  # left by a crash
-            active = await self.store.active_operations()
+            active = await self.store.operations.list_active()
             operation = next(o for o in active if o.node == node.id)
-        hold = Hold(self.store, self.clock, await self.store.take(operation.id))
+        hold = Hold(self.store, self.clock, await self.store.operations.take(operation.id))
         if isinstance(turn, Release):
             inventory = Inventory(node=node.id, vendor="generic")
             await hold.record(certificate=_certificate(node), inventory=inventory)
         blockers = await self.performer.perform(hold, node, turn, None)
-        await self.store.end_operation(hold.operation, OperationStatus.DONE, "")
+        await self.store.operations.end(hold.operation, OperationStatus.DONE, "")
         return blockers
 
 
@@ -203,9 +203,9 @@ async def opened(site: FrrSite, **settings: Any) -> AsyncIterator[World]:
         # by name: its address is this machine's own, which every box has as well
         url = api.url.replace("127.0.0.1", "localhost")
         pin = BmcRef(name="api", url=url, pin=api.pin)
-        await store.add_node(Node(id=name, kind=NodeKind.SWITCH, address=url, bmcs=(pin,)))
+        await store.nodes.add(Node(id=name, kind=NodeKind.SWITCH, address=url, bmcs=(pin,)))
     for number in range(NODES):
-        await store.add_node(_host(site, number))
+        await store.nodes.add(_host(site, number))
     world = World(site, store, **settings)
     try:
         async with asyncio.timeout(LIMIT_S):

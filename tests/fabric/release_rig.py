@@ -109,7 +109,7 @@ class Bench:
             if name.startswith("leaf"):
                 _dress(switch)
         for tenant in (RED, BLUE):
-            await self.rig.store.put_tenant(tenant)
+            await self.rig.store.tenants.put(tenant)
         for name, vrf, state, tenant in (
             (NODE, "MAINT", State.CERTIFIED, "red"),
             (PEER, "RED", State.RELEASED, "red"),
@@ -135,7 +135,7 @@ class Bench:
         changes |= {"state": state, "tenant": tenant}
         changes |= {"release": "r", "profile": "p"}
         await self._parts(name)
-        self.rig.nodes[name] = await self.rig.store.save_node(node.model_copy(update=changes))
+        self.rig.nodes[name] = await self.rig.store.nodes.save(node.model_copy(update=changes))
 
     async def _parts(self, name: str) -> None:
         """The cards as they were collected."""
@@ -146,10 +146,12 @@ class Bench:
         )
         inventory = Inventory(node=name, vendor="x", devices=devices)
         store, now = self.rig.store, self.rig.clock.now()
-        operation = await store.open_operation(name, "test", now)
+        operation = await store.operations.open(name, "test", now)
         assert operation is not None
-        taken, _ = await store.record(await store.take(operation.id), inventory=inventory, now=now)
-        await store.end_operation(taken, OperationStatus.DONE, "")
+        taken, _ = await store.operations.record(
+            await store.operations.take(operation.id), inventory=inventory, now=now
+        )
+        await store.operations.end(taken, OperationStatus.DONE, "")
 
     def card(self, name: str = NODE) -> Any:
         """The node's card at `LEAF`, in the simulator."""

@@ -36,9 +36,9 @@ async def fenced(
         eraser=nobody,
         certifier=nobody,
     )
-    node = await store.save_node(bench.node().model_copy(update={"placement": stored}))
-    opened = await store.open_operation(NODE, "journey", clock.now())
-    hold = Hold(store, clock, await store.take(opened.id))
+    node = await store.nodes.save(bench.node().model_copy(update={"placement": stored}))
+    opened = await store.operations.open(NODE, "journey", clock.now())
+    hold = Hold(store, clock, await store.operations.take(opened.id))
     other = asyncio.create_task(_write_note(bench)) if overtaken else None
     try:
         problems = await performer.perform(
@@ -48,18 +48,18 @@ async def fenced(
         problems = stale
     if other is not None:
         await other
-    rows = await store.journal_rows()
+    rows = await store.journal.list()
     said = [r["detail"]["confirmed"] for r in rows if r["kind"] == "fence"]
-    return problems, await store.node(NODE), said
+    return problems, await store.nodes.get(NODE), said
 
 
 async def _write_note(bench: Bench) -> None:
     """A person's word on the node's row, as soon as a leaf is asked to change."""
     while not bench.leaf.revisions or not any(r.changes for r in bench.leaf.revisions.values()):
         await bench.rig.clock.sleep(0.05)
-    node = await bench.rig.store.node(NODE)
+    node = await bench.rig.store.nodes.get(NODE)
     assert node is not None
-    await bench.rig.store.save_node(node.model_copy(update={"note": "a person's word"}))
+    await bench.rig.store.nodes.save(node.model_copy(update={"note": "a person's word"}))
 
 
 def silent(bench: Bench) -> None:
@@ -137,7 +137,7 @@ def test_the_journal_keeps_a_fence_where_the_nodes_row_was_changed_meanwhile(
             plant(bench)
         given = (bench, Placement.MAINTENANCE, Placement.MIXED)
         problems, node, _ = await fenced(*given, overtaken=True)
-        rows = [r for r in await bench.rig.store.journal_rows() if r["kind"] == "fence"]
+        rows = [r for r in await bench.rig.store.journal.list() if r["kind"] == "fence"]
         return problems, node, [(r["node"], r["detail"]) for r in rows]
 
     problems, node, rows = play(scenario, FEW)

@@ -25,7 +25,7 @@ PLAN = AddressPlan(route_target_as=64512, vni_first=5001)
 async def without_a_cable_there(bench: Bench) -> None:
     ports = tuple(p for p in bench.node().ports if p.switch != FAR)
     node = bench.node().model_copy(update={"ports": ports})
-    bench.rig.nodes[NODE] = await bench.rig.store.save_node(node)
+    bench.rig.nodes[NODE] = await bench.rig.store.nodes.save(node)
 
 
 def old_route(leaf: Switch) -> None:

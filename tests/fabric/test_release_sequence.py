@@ -195,11 +195,11 @@ async def _watched(bench: Bench, act: Any) -> tuple[Node, list[str], list[bool]]
     """A released node, what happens to it, and what the watch makes of that in two looks."""
     proof = await _proof(bench)
     store = bench.rig.store
-    node = await store.save_node(_released(bench))
+    node = await store.nodes.save(_released(bench))
     now = bench.rig.clock.now()
-    operation = await store.open_operation(node.id, "journey", now)
-    operation, _ = await store.record(operation, proof=proof, now=now)
-    await store.end_operation(operation, OperationStatus.DONE, "")
+    operation = await store.operations.open(node.id, "journey", now)
+    operation, _ = await store.operations.record(operation, proof=proof, now=now)
+    await store.operations.end(operation, OperationStatus.DONE, "")
     submitted: list[str] = []
 
     async def submit(operation: str) -> None:
@@ -211,11 +211,11 @@ async def _watched(bench: Bench, act: Any) -> tuple[Node, list[str], list[bool]]
     act(bench)
     taken = []
     for _ in range(2):
-        await watch.look(await store.node(node.id))
-        taken.append((await store.node(node.id)).state is State.DRAINING)
+        await watch.look(await store.nodes.get(node.id))
+        taken.append((await store.nodes.get(node.id)).state is State.DRAINING)
         if taken[-1]:
             break
-    return await store.node(node.id), submitted, taken
+    return await store.nodes.get(node.id), submitted, taken
 
 
 def test_a_port_that_is_found_elsewhere_takes_the_node_back_at_once() -> None:

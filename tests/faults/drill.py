@@ -38,9 +38,9 @@ from provisioner.settings import Settings
 from provisioner.sim.hardware.images import make_image
 from provisioner.sim.site.front import Front
 from provisioner.sim.site.site import Site
-from provisioner.store.database.sql_store import open_store
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import open_store
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
 
 NEW = "9.9"
@@ -88,12 +88,12 @@ class Drill:
         )
 
     async def open(self) -> Drill:
-        self.node = await self.store.add_node(self.node)
+        self.node = await self.store.nodes.add(self.node)
         bmc = self.machine.bmcs["host"]
         await self.vault.put(NAME, bmc.username, Secret(bmc.password))
-        opened = await self.store.open_operation(NODE, "test", 0.0)
+        opened = await self.store.operations.open(NODE, "test", 0.0)
         assert opened is not None
-        self.hold = Hold(self.store, self.clock, await self.store.take(opened.id))
+        self.hold = Hold(self.store, self.clock, await self.store.operations.take(opened.id))
         return self
 
     async def play(self, act: str) -> list[str]:
@@ -119,7 +119,7 @@ class Drill:
     async def wrong(self) -> list[str]:
         """What must not be, whatever the fault: repeated pushes, failed logins, sessions left."""
         await self.transport.close()
-        rows = await self.store.entries(NODE)
+        rows = await self.store.operations.list_entries(NODE)
         sent = [r for r in rows if r.status is not ActionStatus.ABSENT]
         pushes = sum(e.kind == "push" for e in self.machine.log)
         updates = sum(r.before["step"]["kind"] == "update" for r in sent)
@@ -172,13 +172,13 @@ async def update(drill: Drill) -> Blocker | None:
     if (problem := await read(drill)) is not None:
         return problem
     bios = drill.seen.of_kind("host.bios")[0]
-    rows = await drill.store.entries(NODE)
+    rows = await drill.store.operations.list_entries(NODE)
     for row in rows:
         if row.status in (ActionStatus.INTENDED, ActionStatus.SENT):  # as the reconciler: first
             found = await drill.executor.resume(drill.hold, drill.node, row, drill.seen)
             if found is not None:
                 return found
-    rows = await drill.store.entries(NODE)
+    rows = await drill.store.operations.list_entries(NODE)
     written = any(
         r.status is ActionStatus.CONFIRMED and r.before["step"]["kind"] == "update" for r in rows
     )

@@ -19,7 +19,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.plan import StepKind
 from provisioner.ports import StoreFailed
 from provisioner.runtime.wall_clock import STEP_MAX_S, WallClock
-from provisioner.store.database.sql_store import open_store
+from provisioner.store.sql_store import open_store
 
 DAY_S = 86_400.0
 
@@ -44,15 +44,15 @@ def test_a_full_disk_stops_the_store_loses_nothing_and_is_forgotten_once_there_i
 
     async def main() -> tuple[bool, list[str], bool]:
         store = open_store(file)
-        await store.journal(event_of("before"), 1.0)
+        await store.journal.append(event_of("before"), 1.0)
         wal = file.with_name(file.name + "-wal")
         with full_disk(wal.stat().st_size):
             with pytest.raises(StoreFailed):
-                await store.journal(event_of("lost", "", {"x": "y" * 100_000}), 2.0)
-            readable = bool(await store.journal_rows())
-        await store.journal(event_of("behind"), 3.0)
-        rows = [r["kind"] for r in await store.journal_rows()]
-        chain = await store.verify_journal()
+                await store.journal.append(event_of("lost", "", {"x": "y" * 100_000}), 2.0)
+            readable = bool(await store.journal.list())
+        await store.journal.append(event_of("behind"), 3.0)
+        rows = [r["kind"] for r in await store.journal.list()]
+        chain = await store.journal.verify()
         await store.close()
         return readable, rows, chain.intact
 

@@ -59,10 +59,10 @@ def test_looks_are_put_off_first_then_new_work_and_a_node_is_taken_back_whatever
         drill = await Drill(tmp_path).open()
         store, clock, opened = drill.store, drill.clock, []
         for node in (_node("new", State.DISCOVERED), _node("back", State.DRAINING)):
-            await store.add_node(node)
+            await store.nodes.add(node)
 
         async def submit(operation: str) -> None:
-            found = await store.operation(operation)
+            found = await store.operations.get(operation)
             assert found is not None
             opened.append(found.node)
 
@@ -80,7 +80,7 @@ def test_looks_are_put_off_first_then_new_work_and_a_node_is_taken_back_whatever
             await overload.take(CALM)
         await begins.tick()
         allowed += [overload.level, overload.may_watch(), list(opened)]
-        rows = await store.journal_rows()
+        rows = await store.journal.list()
         return allowed, [r["kind"] for r in rows if r["kind"].startswith("overload")]
 
     allowed, told = virtual_time.run(main())

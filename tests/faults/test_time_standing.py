@@ -75,7 +75,7 @@ def test_nothing_is_decided_during_a_step_and_the_journal_says_why() -> None:
             machine.wrong_s = wrong_s
             await standing.look()
             decides.append(await goes_on(DecidingClock(machine.clock, standing)))
-        rows = await store.journal_rows()
+        rows = await store.journal.list()
         return decides, [str(r["kind"]) for r in rows]
 
     decides, kinds = with_store(story)
@@ -132,7 +132,7 @@ def test_a_start_far_from_the_last_time_asks(away_s: float, doubted: bool) -> No
         machine.restart()
         standing = TimeStanding(store, machine.clock)
         await standing.begin()
-        return bool(standing.why), await store.clock_mark(LAST)
+        return bool(standing.why), await store.clock_marks.get(LAST)
 
     asks, last = with_store(story)
 

@@ -62,10 +62,10 @@ def filled(folder: Path) -> None:
     async def fill() -> None:
         async with open_data(folder, 1.0) as data:
             for node in NODES:
-                await data.store.add_node(node)
-            operation = await data.store.open_operation("su0-n01", "discovered", 1.0)
+                await data.store.nodes.add(node)
+            operation = await data.store.operations.open("su0-n01", "discovered", 1.0)
             assert operation is not None
-            await data.store.record(operation, inventory=INVENTORY, now=1.0)
+            await data.store.operations.record(operation, inventory=INVENTORY, now=1.0)
 
     asyncio.run(fill())
 
@@ -81,9 +81,9 @@ def changed(folder: Path, name: str, **changes: Any) -> None:
 
 
 async def save(data: Data, name: str, changes: dict[str, Any]) -> None:
-    node = await data.store.node(name)
+    node = await data.store.nodes.get(name)
     assert node is not None
-    await data.store.save_node(node.model_copy(update=changes))
+    await data.store.nodes.save(node.model_copy(update=changes))
 
 
 @dataclass

@@ -27,9 +27,9 @@ from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.sim.hardware.images import make_image
-from provisioner.store.database.sql_store import open_store
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import open_store
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
 
 SPEED = 200.0  # simulated seconds in one of ours: an installation takes minutes
@@ -65,21 +65,21 @@ class Bench:
             pin = await self.transport.fingerprint(BmcAddress(url))
             refs.append(BmcRef(name=bmc, url=url, kind=kind, pin=pin, rotated=True))
         node = Node(id=HOST, kind=NodeKind.HOST, address=HOST, bmcs=tuple(refs))
-        self.node = await self.store.add_node(node)
-        opened = await self.store.open_operation(HOST, "test", self.clock.now())
+        self.node = await self.store.nodes.add(node)
+        opened = await self.store.operations.open(HOST, "test", self.clock.now())
         assert opened is not None
         self.operation = opened.id
         await self.take()
 
     async def take(self) -> None:
         """Be the one who drives it from now on."""
-        self.hold = Hold(self.store, self.clock, await self.store.take(self.operation))
+        self.hold = Hold(self.store, self.clock, await self.store.operations.take(self.operation))
 
     async def resume(self, artifacts: OutsideArtifacts) -> Blocker | None:
         """What a peer does with the row that a dead daemon left."""
         await self.take()
         effects = replace(self.effects, artifacts=artifacts)
-        (row,) = await self.store.entries(HOST)
+        (row,) = await self.store.operations.list_entries(HOST)
         return await Executor(effects, {}).resume(self.hold, self.node, row, self.inventory)
 
     async def update(self, sha256: str) -> tuple[Blocker, ...]:
@@ -127,7 +127,7 @@ def updated(site: Served, url: str, cache: Path) -> tuple[tuple[Blocker, ...], s
                 told = await asyncio.wait_for(bench.update(hashlib.sha256(BFB).hexdigest()), 60)
             finally:
                 await bench.transport.close()
-            rows = await bench.store.entries(HOST)
+            rows = await bench.store.operations.list_entries(HOST)
             return told, [r.status for r in rows]
 
     told, ledger = asyncio.run(main())

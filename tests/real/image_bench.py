@@ -35,9 +35,9 @@ from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.hardware.parts import Durations
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
-from provisioner.store.database.sql_store import open_store
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import open_store
 
 LOOK_S = 0.03
 # larger than what lies in the buffers of a connection: a killed daemon cuts its download off
@@ -200,7 +200,7 @@ async def register(folder: Path, key: MasterKey, built: Machine) -> None:
         address="192.0.2.1",
         bmcs=(BmcRef(name="host", url=built.url, pin=built.pin()),),
     )
-    await store.add_node(node)
+    await store.nodes.add(node)
     login = Secret(hardware.password)
     await Vault(store, key).put(f"{NODE}/host", hardware.username, login)
     await store.close()
@@ -212,7 +212,9 @@ def ledger(folder: Path) -> list[LedgerEntry]:
     async def read() -> list[LedgerEntry]:
         store = open_store(folder / "store.db")
         try:
-            return sorted(await store.entries(NODE), key=lambda row: row.intended_at)
+            return sorted(
+                await store.operations.list_entries(NODE), key=lambda row: row.intended_at
+            )
         finally:
             await store.close()
 
@@ -223,7 +225,7 @@ async def stored(folder: Path) -> Node:
     """The node as it is stored."""
     store = open_store(folder / "store.db")
     try:
-        node = await store.node(NODE)
+        node = await store.nodes.get(NODE)
         assert node is not None
         return node
     finally:

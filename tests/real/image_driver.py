@@ -41,9 +41,9 @@ from provisioner.planning.erasure.deployment import render_stamp
 from provisioner.ports import ShellCommand, ShellOutput, Unreachable
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import SqlStore, open_store
 
 NODE, MAC, DISK = "n1", "52:54:00:aa:00:01", "SCRATCH1"
 SETTINGS = Settings(
@@ -129,9 +129,9 @@ async def drive(asked: dict[str, Any]) -> Blocker | None:
                 os_images=images,
                 login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),
             )
-            await store.open_operation(NODE, "test", clock.now())
-            mine = next(o for o in await store.active_operations() if o.node == NODE)
-            hold = Hold(store, clock, await store.take(mine.id))
+            await store.operations.open(NODE, "test", clock.now())
+            mine = next(o for o in await store.operations.list_active() if o.node == NODE)
+            hold = Hold(store, clock, await store.operations.take(mine.id))
             return await turns(site, hold, store, asked)
     finally:
         await transport.close()
@@ -144,7 +144,7 @@ async def turns(site: Site, hold: Hold, store: SqlStore, asked: dict[str, Any]) 
     inventory = Inventory(node=NODE, vendor="supermicro", devices=(card,))
     problem = None
     for _ in range(asked.get("turns", TURNS_MAX)):
-        node = await store.node(NODE)
+        node = await store.nodes.get(NODE)
         assert node is not None
         if node.boots is Boots.SYSTEM:
             seen = await run_commands(site, node, [("stamp", f"cat {STAMP}", 20.0)])

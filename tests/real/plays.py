@@ -13,8 +13,8 @@ from provisioner.adapters.playbooks.processes import kill_all
 from provisioner.ports import PlaybookCall
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
-from provisioner.store.repositories.run_rows import RunTable
+from provisioner.store.repositories.runs import SqlRunRepository
+from provisioner.store.sql_store import SqlStore, open_store
 
 ANSIBLE = Path(__file__).parents[2] / "ansible"
 LOCAL = Remote(connection="local", python=sys.executable)
@@ -64,7 +64,9 @@ def make_runner(
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     store = open_store(data / "provisioner.db")
     chosen = Settings.model_validate(settings)
-    runner = AnsibleRunner(plays, data / "runs", remote, RunTable(store), WallClock(), chosen)
+    runner = AnsibleRunner(
+        plays, data / "runs", remote, SqlRunRepository(store), WallClock(), chosen
+    )
     return runner, store
 
 

@@ -27,7 +27,7 @@ from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import Remote
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.sql_store import SqlStore
 
 COMPONENT = "host.driver"
 
@@ -76,13 +76,13 @@ async def drive(asked: dict[str, Any]) -> None:
 
 
 async def _one(site: Site, store: SqlStore, node: Node, version: str) -> None:
-    if await store.node(node.id) is None:
-        await store.add_node(node)
-    await store.open_operation(node.id, "test", 0.0)
-    mine = next(o for o in await store.active_operations() if o.node == node.id)
-    hold = Hold(store, site.clock, await store.take(mine.id))
+    if await store.nodes.get(node.id) is None:
+        await store.nodes.add(node)
+    await store.operations.open(node.id, "test", 0.0)
+    mine = next(o for o in await store.operations.list_active() if o.node == node.id)
+    hold = Hold(store, site.clock, await store.operations.take(mine.id))
     work = methods_inband.software(site, node, step(version))
-    entry = await store.last_entry(mine.id, work.act.name)
+    entry = await store.operations.get_last_entry(mine.id, work.act.name)
     if entry is not None and entry.status is ActionStatus.CONFIRMED:
         return
     left = entry is not None and entry.status in (ActionStatus.INTENDED, ActionStatus.SENT)

@@ -27,9 +27,9 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.ports import AgentAddress, AgentResult, LoginRefused, Secret, Unreachable
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import SqlStore, open_store
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "possible")
 
@@ -58,8 +58,8 @@ class Bench:
         clock, store = WallClock(), open_store(self.folder / "store.db")
         try:
             for name in (NODE, OTHER):
-                if await store.node(name) is None:
-                    await store.add_node(Node(id=name, kind=NodeKind.HOST))
+                if await store.nodes.get(name) is None:
+                    await store.nodes.add(Node(id=name, kind=NodeKind.HOST))
             door = AgentDoor(self.cable.gateway, self.port)
             vault = Vault(store, self.key)
             async with serve_agents(door, self.folder, store, vault, clock, SETTINGS) as served:
@@ -156,7 +156,7 @@ def image(url: str, **changes: str) -> Mapping[str, Any]:
 
 
 async def refusals(store: SqlStore) -> set[tuple[str, str]]:
-    rows = await store.journal_rows()
+    rows = await store.journal.list()
     return {(r["node"], r["detail"]["reason"]) for r in rows if r["kind"] == "agent_refused"}
 
 
@@ -242,7 +242,7 @@ def test_a_foreign_token_or_certificate_moves_nothing(bench: Bench) -> None:
                 "callback_url": found.url,
                 "agent_verify_ca": found.certificate,
             }
-            uuid = next(s.uuid for s in await store.agent_sessions())
+            uuid = next(s.uuid for s in await store.agents.list_sessions())
             where = f"{served.url}/v1/heartbeat/{uuid}"
             async with session.post(where, json=body, ssl=False) as reply:
                 assert reply.status == 401
@@ -263,7 +263,7 @@ def test_an_agent_of_a_node_that_is_not_to_boot_now_gets_no_token(bench: Bench) 
 
         assert await refusals(store) == {("", "not_expected")}
         assert await served.agents.present(OTHER) is None
-        assert [s.handed_at for s in await store.agent_sessions()] == [0.0]
+        assert [s.handed_at for s in await store.agents.list_sessions()] == [0.0]
 
     with_agent(bench, scenario)
 

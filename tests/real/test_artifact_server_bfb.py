@@ -86,7 +86,7 @@ def test_the_end_of_a_daemon_breaks_no_transfer_and_its_peer_needs_no_server_to_
             await bench.open()
             going = asyncio.create_task(bench.update(hashlib.sha256(BFB).hexdigest()))
             for _ in range(1000):
-                rows = await bench.store.entries(HOST)
+                rows = await bench.store.operations.list_entries(HOST)
                 if [r.status for r in rows] == [ActionStatus.SENT] and server.asked()[1:]:
                     break
                 await asyncio.sleep(0.02)
@@ -95,7 +95,7 @@ def test_the_end_of_a_daemon_breaks_no_transfer_and_its_peer_needs_no_server_to_
         async with outside_artifacts(tmp_path / "peer", url, clock) as files:
             problem = await asyncio.wait_for(bench.resume(files), 60)
         await bench.transport.close()
-        return problem, [r.status for r in await bench.store.entries(HOST)]
+        return problem, [r.status for r in await bench.store.operations.list_entries(HOST)]
 
     with together(tmp_path, BFB) as (site, server):
         problem, ledger = asyncio.run(main(site, server))

@@ -88,7 +88,7 @@ class Bench:
         return taken, named
 
     async def node(self) -> Node:
-        node = await self.data.store.node("fake")
+        node = await self.data.store.nodes.get("fake")
         assert node is not None
         return node
 
@@ -173,8 +173,8 @@ def test_the_daemon_holds_a_generic_machine_with_its_inventory_and_named_blocker
             taken, named = await b.take_in(emulator)
             assert [n.id for n in taken.new] == ["fake"]
             assert not named
-            node, inventory = await b.held(), await b.data.store.inventory("fake")
-            journal = await b.data.store.verify_journal()
+            node, inventory = await b.held(), await b.data.store.evidence.get_inventory("fake")
+            journal = await b.data.store.journal.verify()
 
         assert {x.reason for x in node.blockers} == {Reason.NOT_OFFERED, Reason.NO_PROFILE}
         assert all(x.unblock for x in node.blockers)
@@ -204,7 +204,7 @@ def test_a_retried_machine_is_held_for_the_same_reasons_and_its_account_is_not_l
             for _ in range(3):  # each one tries the password that may have been set
                 again = retry_node(await b.node(), b.daemon.parts.clock.now())
                 assert isinstance(again, Node)
-                await b.data.store.save_node(again)
+                await b.data.store.nodes.save(again)
                 second = await b.held()
                 assert second.blockers == first.blockers
 
@@ -248,7 +248,7 @@ def test_a_dry_run_stores_neither_a_node_nor_a_credential(emulator: str, tmp_pat
     async def scenario() -> None:
         async with bench(tmp_path, emulator) as b:
             _, named = await b.take_in(emulator, dry=True)
-            assert (await b.data.store.nodes(), await b.data.vault.names()) == ((), ())
+            assert (await b.data.store.nodes.list(), await b.data.vault.names()) == ((), ())
 
         assert named == ()
 

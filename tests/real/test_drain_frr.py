@@ -46,11 +46,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrrSite]:
 
 async def upgraded(world: World, switch: str) -> Any:
     """Drain, reboot into the other image, see that all is well, and back into service."""
-    node = await world.store.node(switch)
+    node = await world.store.nodes.get(switch)
     work = await boot_image(world.effects, node, STEP)
     assert isinstance(work, Work)
-    operation = await world.store.open_operation(switch, "journey", world.clock.now())
-    hold = Hold(world.store, world.clock, await world.store.take(operation.id))
+    operation = await world.store.operations.open(switch, "journey", world.clock.now())
+    hold = Hold(world.store, world.clock, await world.store.operations.take(operation.id))
     return await do(world.effects, hold, work, None)
 
 

@@ -182,7 +182,7 @@ def test_a_tests_doors_let_two_hosts_connect_while_it_runs_and_nobody_else(site:
             members=tuple(members),
             doors=((site.nodes[A], site.nodes[B]),),
         )
-        stored = await world.store.put_fabric_session(session)
+        stored = await world.store.fabric.put_session(session)
         assert await bring(world, apart) == ()
         probes = [
             (box(site, A), site.in_band(A), site.in_band(B)),
@@ -192,7 +192,7 @@ def test_a_tests_doors_let_two_hosts_connect_while_it_runs_and_nobody_else(site:
         with listening([site.boxes[n] for n in site.nodes]):
             opened_ = connects(probes)
             # the daemon that ran the test died; the next one ends the session
-            await world.store.put_fabric_session(stored.model_copy(update={"ended_at": 2.0}))
+            await world.store.fabric.put_session(stored.model_copy(update={"ended_at": 2.0}))
             assert await bring(world, apart) == ()
             return opened_, connects(probes)
 

@@ -48,9 +48,9 @@ def stored(place: Path) -> tuple[Node | None, list[dict[str, Any]]]:
 
     async def read() -> tuple[Node | None, list[dict[str, Any]]]:
         async with open_data(place / "var", NOW) as opened:
-            rows = await opened.store.journal_rows(0, 10_000)
+            rows = await opened.store.journal.list(0, 10_000)
             requests = [dict(r["detail"]) for r in rows if r["kind"] == "request"]
-            return await opened.store.node(HOST), requests
+            return await opened.store.nodes.get(HOST), requests
 
     return asyncio.run(read())
 
@@ -60,11 +60,11 @@ def quarantine(place: Path) -> None:
 
     async def write() -> None:
         async with open_data(place / "var", NOW) as opened:
-            node = await opened.store.node(HOST)
+            node = await opened.store.nodes.get(HOST)
             assert node is not None
             found = [PortPlacement(switch="leaf-su0-r0", interface="swp1s0", vrf="PROD")]
             why = find_foreign_service(node, found)
-            await opened.store.save_node(in_state(node, State.QUARANTINED, NOW, blockers=why))
+            await opened.store.nodes.save(in_state(node, State.QUARANTINED, NOW, blockers=why))
 
     asyncio.run(write())
 

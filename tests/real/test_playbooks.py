@@ -14,7 +14,7 @@ from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 
 from provisioner.adapters.playbooks import AnsibleRunner
 from provisioner.ports import PlaybookResult, Secret
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.sql_store import SqlStore
 
 FAIL = """\
     - name: Refuse
@@ -92,10 +92,10 @@ def with_runner(plays: Path, data: Path, work: Any, **settings: float) -> tuple[
 
 async def over(store: SqlStore, limit_s: float = 60.0) -> None:
     """Until the store knows the end of every run."""
-    from provisioner.store.repositories.run_rows import RunTable
+    from provisioner.store.repositories.runs import SqlRunRepository
 
     until = time.monotonic() + limit_s
-    while await RunTable(store).open():
+    while await SqlRunRepository(store).list_open():
         assert time.monotonic() < until, "a run does not end"
         await asyncio.sleep(0.1)
 

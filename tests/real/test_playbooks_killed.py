@@ -22,7 +22,7 @@ from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 from provisioner.adapters.playbooks import AnsibleRunner
 from provisioner.adapters.playbooks.processes import marked
 from provisioner.ports import PlaybookResult, Run
-from provisioner.store.repositories.run_rows import RunTable
+from provisioner.store.repositories.runs import SqlRunRepository
 
 KILLS = int(os.environ.get("KILLS", "50"))
 SEED = int(os.environ.get("SEED", "7"))
@@ -74,7 +74,7 @@ def left_rows(data: Path, plays: Path) -> list[Run]:
     async def read() -> list[Run]:
         _, store = make_runner(plays, data)
         try:
-            return list(await RunTable(store).open())
+            return list(await SqlRunRepository(store).list_open())
         finally:
             await store.close()
 
@@ -172,7 +172,7 @@ def test_a_row_without_folder_is_lost_and_its_hosts_are_unknown(
 
     async def write() -> None:
         _, store = make_runner(plays, data)
-        await RunTable(store).begin(run)
+        await SqlRunRepository(store).begin(run)
         await store.close()
 
     asyncio.run(write())

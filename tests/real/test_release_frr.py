@@ -143,7 +143,7 @@ def test_a_node_that_a_tenant_gives_back_reaches_it_no_more_and_a_deleted_vrf_is
         there = [BLUE_VRF in site.leaf(r).vrfs() for r in RAILS]
         deleted = await keeper.delete(BLUE)
         left = [BLUE_VRF in (*site.leaf(r).vrfs(), *api.startup["vrf"]) for r, api in leaves(site)]
-        return told, together, apart, there, deleted, left, await world.store.tenants()
+        return told, together, apart, there, deleted, left, await world.store.tenants.list()
 
     told, together, apart, there, deleted, left, tenants = play(site, scenario)
 

@@ -83,8 +83,8 @@ class Place:
     async def want(self) -> None:
         """A tenant wants the host from now on."""
         async with open_data(self.data, time.time()) as opened:
-            tenant = next(t for t in await opened.store.tenants() if t.name)
-            await opened.store.put_tenant(tenant.model_copy(update={"nodes_wanted": 1}))
+            tenant = next(t for t in await opened.store.tenants.list() if t.name)
+            await opened.store.tenants.put(tenant.model_copy(update={"nodes_wanted": 1}))
 
     def said(self, words: str) -> bool:
         return words in self.log.read_text()

@@ -22,7 +22,7 @@ from provisioner.model.watch import Way
 from provisioner.ports import BmcAddress, LoginRefused, Secret, Unreachable
 from provisioner.quirks import UNKNOWN
 from provisioner.runtime.wall_clock import WallClock
-from provisioner.store.database.sql_store import open_store
+from provisioner.store.sql_store import open_store
 
 
 def test_events_come_over_a_stream_as_they_happen() -> None:
@@ -107,7 +107,7 @@ def test_a_bmc_without_streams_posts_to_us_and_nobody_else_can(tmp_path: Path) -
             await r.feeds.attend(r.node, r.bmc)
             r.emit()
             keys = await r.received(1)
-            (made,) = await r.feeds._book.subscriptions()
+            (made,) = await r.feeds._book.list_subscriptions()
             forged = {"Context": "guessed", "Events": [{"MessageId": "X.1.0.Y"}]}
             return keys, await r.feeds.delivered(made.id, forged)
 
@@ -165,7 +165,7 @@ def test_only_our_own_subscription_is_taken_back(tmp_path: Path) -> None:
             await r.feeds.attend(r.node, r.bmc)
             await r.feeds.end(r.node)
             left = [s["Destination"] for s in r.events.subscriptions.values()]
-            return left, len(await r.feeds._book.subscriptions())
+            return left, len(await r.feeds._book.list_subscriptions())
 
     assert run(scenario()) == (["https://monitoring.test/events"], 0)
 
@@ -177,7 +177,7 @@ def test_a_number_that_was_given_to_somebody_else_is_not_deleted(tmp_path: Path)
             (theirs,) = r.events.subscriptions.values()
             theirs["Destination"] = "https://monitoring.test/events"
             await r.feeds.end(r.node)
-            return len(await r.feeds._book.subscriptions()), list(r.events.subscriptions)
+            return len(await r.feeds._book.list_subscriptions()), list(r.events.subscriptions)
 
     assert len(run(scenario())[1]) == 1
 
@@ -186,11 +186,11 @@ def test_a_subscription_whose_answer_was_lost_is_found_and_replaced(tmp_path: Pa
     async def scenario() -> tuple[int, int]:
         async with subscribed(tmp_path) as r:
             await r.feeds.attend(r.node, r.bmc)
-            (made,) = await r.feeds._book.subscriptions()
+            (made,) = await r.feeds._book.list_subscriptions()
             await r.feeds._book.put_subscription(made.model_copy(update={"path": ""}))
             await r.feeds.restore()  # as after a crash between request and answer
             await r.feeds.attend(r.node, r.bmc)
-            return len(r.events.subscriptions), len(await r.feeds._book.subscriptions())
+            return len(r.events.subscriptions), len(await r.feeds._book.list_subscriptions())
 
     assert run(scenario()) == (1, 1)
 

@@ -25,9 +25,9 @@ from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.redfish.redfish_events import Events
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
-from provisioner.store.database.sql_store import open_store
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import open_store
 
 HOST = "su0-n00/host"
 SSE = "/redfish/v1/EventService/SSE"
@@ -126,7 +126,7 @@ async def subscribed(folder: Path) -> AsyncIterator[Subscribed]:
         r.came = []
         r.bmc = BmcRef(name="host", url=r.address.url, pin=r.address.pin)
         r.node = Node(id="su0-n00", kind=NodeKind.HOST, state=State.RELEASED, bmcs=(r.bmc,))
-        await store.add_node(r.node)
+        await store.nodes.add(r.node)
         assert r.address.secret is not None
         await vault.put("su0-n00/host", r.address.username, r.address.secret)
         r.feeds = feeds(watch, r, vault, clock)

@@ -27,8 +27,7 @@ from provisioner.model.operation import Operation
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.campaign_rows import CampaignRows
+from provisioner.store.sql_store import open_store
 
 RAILS = 4
 QUIET_S = 1800.0  # between two looks while nothing is under way
@@ -66,7 +65,7 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self.store = open_store(self.file, inline=True)
-        self.book = CampaignRows(self.store)
+        self.book = self.store.campaigns
         self.settings = Settings(production=False)
         self.requests = CampaignRequests(
             Context(self.store, self.clock, self.settings), self.book, MATRIX
@@ -102,8 +101,8 @@ class Fleet:
                     "5.11.1",
                 )
         for name in ("red", "blue"):
-            await self.store.put_tenant(Tenant(name=name, vrf=name.upper()))
-        for node in await self.store.nodes():
+            await self.store.tenants.put(Tenant(name=name, vrf=name.upper()))
+        for node in await self.store.nodes.list():
             for domain in domains(node):
                 self.sizes[domain] += 1
 
@@ -130,15 +129,17 @@ class Fleet:
         await self._measure(node, "1.0.0")
 
     async def _add(self, node: Node, version: str) -> None:
-        await self.store.add_node(node)
-        operation = await self.store.open_operation(node.id, "journey", self.clock.now())
+        await self.store.nodes.add(node)
+        operation = await self.store.operations.open(node.id, "journey", self.clock.now())
         assert operation is not None
-        operation = await self.store.take(operation.id)
-        await self.store.record(operation, inventory=inventory(node, version), now=self.clock.now())
+        operation = await self.store.operations.take(operation.id)
+        await self.store.operations.record(
+            operation, inventory=inventory(node, version), now=self.clock.now()
+        )
 
     async def _measure(self, node: Node, version: str) -> None:
         worse = 0.5 if node.id in self.slow and version != "1.0.0" else 1.0
-        await self.store.put_sample(
+        await self.store.cohorts.put_sample(
             Sample(
                 node=node.id,
                 rack=node.location.rack,
@@ -166,11 +167,11 @@ class Fleet:
 
     async def states(self, campaign: Campaign) -> Counter[str]:
         """How many of its nodes are in each state of progress."""
-        rows = await self.book.campaign_rows(campaign.id)
+        rows = await self.book.list_rows(campaign.id)
         return Counter(r.progress.state.value for r in rows)
 
     async def releases(self) -> Counter[str]:
-        return Counter(n.release for n in await self.store.nodes())
+        return Counter(n.release for n in await self.store.nodes.list())
 
     # --- time
 
@@ -190,7 +191,7 @@ class Fleet:
 
     async def step(self) -> None:
         """Every node that is under way goes on; then the truth is looked at."""
-        nodes = {n.id: n for n in await self.store.nodes()}
+        nodes = {n.id: n for n in await self.store.nodes.list()}
         quiet = all(n.state not in BUSY for n in nodes.values())
         self.clock.at += QUIET_S if quiet else STEP_S
         for node in nodes.values():
@@ -205,7 +206,7 @@ class Fleet:
         waiting = any(leaf.state in BUSY for leaf in leaves)
         if node.state is State.DRAINING and stayed_s >= STEP_S:
             place = node.placement if node.kind is NodeKind.SWITCH else Placement.MAINTENANCE
-            await self.store.save_node(in_state(node, State.CONVERGING, now, placement=place))
+            await self.store.nodes.save(in_state(node, State.CONVERGING, now, placement=place))
         elif node.state is State.CONVERGING and stayed_s >= 2 * STEP_S:
             if node.kind is NodeKind.SWITCH and self._used(node, nodes):
                 return
@@ -214,15 +215,15 @@ class Fleet:
             await self._converged(node, now)
         elif node.state is State.VALIDATING and stayed_s >= STEP_S:
             if waiting:
-                await self.store.save_node(in_state(node, State.CONVERGING, now))
+                await self.store.nodes.save(in_state(node, State.CONVERGING, now))
                 return
             await self._measure(node, "2.0.0" if node.release == "next" else "1.0.0")
-            await self.store.save_node(in_state(node, State.CERTIFIED, now))
+            await self.store.nodes.save(in_state(node, State.CERTIFIED, now))
         elif node.state is State.CERTIFIED and node.kind is NodeKind.SWITCH:
-            await self.store.save_node(in_state(node, State.RELEASED, now))
+            await self.store.nodes.save(in_state(node, State.RELEASED, now))
         elif node.state is State.CERTIFIED and node.tenant and not waiting:
             place = Placement.CUSTOMER
-            await self.store.save_node(in_state(node, State.RELEASED, now, placement=place))
+            await self.store.nodes.save(in_state(node, State.RELEASED, now, placement=place))
 
     async def _converged(self, node: Node, now: float) -> None:
         if node.id in self.fails and node.release == "next":
@@ -230,20 +231,20 @@ class Fleet:
                 reason=Reason.NOT_ACTIVATED, subject=f"host.doca/{node.id}", detail="d", unblock="u"
             )
             quarantined = in_state(node, State.QUARANTINED, now, blockers=(blocker,))
-            await self.store.save_node(quarantined)
+            await self.store.nodes.save(quarantined)
             return
         if node.kind is NodeKind.SWITCH:
-            hosts = [n for n in await self.store.nodes() if self._on(n, node)]
+            hosts = [n for n in await self.store.nodes.list() if self._on(n, node)]
             lost = [h.id for h in hosts if h.placement is Placement.CUSTOMER]
             self.wrong += [f"{node.id} rebooted under {h}" for h in lost]
         version = MATRIX.releases[node.release].profiles[node.profile].pins
         operation = (await self._operations())[node.id]
         seen = inventory(node, next(iter(version.values())).version)
-        await self.store.record(operation, inventory=seen, now=now)
-        await self.store.save_node(in_state(node, State.VALIDATING, now))
+        await self.store.operations.record(operation, inventory=seen, now=now)
+        await self.store.nodes.save(in_state(node, State.VALIDATING, now))
 
     async def _operations(self) -> dict[str, Operation]:
-        return {o.node: o for o in await self.store.active_operations()}
+        return {o.node: o for o in await self.store.operations.list_active()}
 
     def _used(self, leaf: Node, nodes: Mapping[str, Node]) -> bool:
         return any(
@@ -259,7 +260,7 @@ class Fleet:
     async def truth(self) -> None:
         """Counts what is out of service now, by domain; keeps the worst."""
         out: Counter[str] = Counter()
-        for node in await self.store.nodes():
+        for node in await self.store.nodes.list():
             if node.state in (*BUSY, State.QUARANTINED):
                 for domain in domains(node):
                     out[domain] += 1

@@ -86,7 +86,7 @@ async def trunk(seed: int, branches: int, only: int | None, file: Path) -> dict[
         await world.end()
         told = report(world, str(seed), trouble.struck)
         if not rests and only is None:
-            stood = [f"{n.id} {n.state}" for n in await world.store.nodes()]
+            stood = [f"{n.id} {n.state}" for n in await world.store.nodes.list()]
             told["anomalies"].append(f"no rest within {TRUNK_S:.0f} s: {stood}")
         return told
 

@@ -15,7 +15,7 @@ from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.case_exchange import Exchanges
 from provisioner.demo.site import ARTIFACTS
 from provisioner.ports import Secret
-from provisioner.ports.cases import CaseBook
+from provisioner.ports.cases import CaseRepository
 from provisioner.sim.hardware.build import build_machine
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.bmc import from_files, make_service
@@ -60,7 +60,7 @@ def another_gpu(world: World, slot: str) -> None:
     device.present, device.serial = True, "1650000000043"
 
 
-def exchanges(world: World, book: CaseBook) -> Exchanges:
+def exchanges(world: World, book: CaseRepository) -> Exchanges:
     """As the command line makes them, with the factory logins of the list."""
     known = world.site.build_expected()["factory_credentials"]
 

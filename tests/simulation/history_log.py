@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.model.operation import Operation
+from provisioner.store import SqlStore
+from provisioner.store.repositories.operations import SqlOperationRepository
+from provisioner.store.rows import operation_rows
 
 # The daemon that runs this context: set by the world, read where a request arrives at a device.
 WRITER: ContextVar[str] = ContextVar("writer", default="")
@@ -107,3 +113,31 @@ def switch_act(method: str, path: str, body: bytes) -> tuple[str, str]:
     if "/revision/" in path:
         return "revision", str(document.get("state", path))
     return "change", path
+
+
+class LoggedOperations(SqlOperationRepository):
+    """A daemon's operations, with a trace of the daemon that took, and that intended."""
+
+    def __init__(self, store: SqlStore, history: History, author: str, now: Callable[[], float]):
+        super().__init__(store)
+        self.history = history
+        self.author = author
+        self.now = now
+
+    async def take(self, operation_id: str) -> Operation:
+        def work(connection: Any) -> Operation:
+            taken = operation_rows.take(connection, operation_id)
+            self.history.taken.append(Taken(self.now(), taken.node, self.author))
+            return taken
+
+        return await self._transactions.write(work)
+
+    async def intend(self, operation: Operation, action: str, before: Any, now: float) -> Any:
+        def work(connection: Any) -> Any:
+            told = operation_rows.intend(connection, operation, action, before, now)
+            slots = tuple(str(s) for s in before.get("slots", ()))
+            row = [self.now(), told[1], slots, self.author]
+            self.history.intents.append(row)  # type: ignore[arg-type]  (completed at the end)
+            return told
+
+        return await self._transactions.write(work)

@@ -26,7 +26,7 @@ from history_log import (
     Entered,
     History,
     Intent,
-    Taken,
+    LoggedOperations,
     Write,
     bmc_act,
     switch_act,
@@ -45,16 +45,14 @@ from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.leaf_turns import held
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
-from provisioner.model.operation import LedgerEntry, Operation
+from provisioner.model.operation import LedgerEntry
 from provisioner.ports import StoreFailed, Unreachable
 from provisioner.runtime import permit, process_scope
 from provisioner.runtime.database_clock import DatabaseClock
 from provisioner.sim.site.truth import NOBODYS
-from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_rows import open_signer
 from provisioner.store.repositories.vault import Vault
-from provisioner.store.rows import operation_rows
 from provisioner.store.rows.operation_rows import SETTLED
 from provisioner.store.schema.schema import certificates
 from provisioner.twin.hosts import MemoryRunner, MemoryShell
@@ -107,32 +105,6 @@ class Gated:
             return told
 
         return passed
-
-
-class LoggedStore(MemberStore):
-    """A daemon's store that leaves a trace of who took, and who intended."""
-
-    history: History
-    author: str
-    now: Callable[[], float]
-
-    async def take(self, operation_id: str) -> Operation:
-        def work(connection: Any) -> Operation:
-            taken = operation_rows.take(connection, operation_id)
-            self.history.taken.append(Taken(self.now(), taken.node, self.author))
-            return taken
-
-        return await self.write(work)
-
-    async def intend(self, operation: Operation, action: str, before: Any, now: float) -> Any:
-        def work(connection: Any) -> Any:
-            told = operation_rows.intend(connection, operation, action, before, now)
-            slots = tuple(str(s) for s in before.get("slots", ()))
-            row = [self.now(), told[1], slots, self.author]
-            self.history.intents.append(row)  # type: ignore[arg-type]  (completed at the end)
-            return told
-
-        return await self.write(work)
 
 
 @dataclass
@@ -268,8 +240,8 @@ class ClusterWorld(World):
 
     async def rests(self) -> bool:
         """Whether every node is released or in quarantine, and nothing is driven."""
-        active = await self.store.active_operations()
-        nodes = await self.store.nodes()
+        active = await self.store.operations.list_active()
+        nodes = await self.store.nodes.list()
         return not active and all(str(n.state) in ("released", "quarantined") for n in nodes)
 
     async def _seated(self, number: int) -> None:
@@ -336,8 +308,8 @@ class ClusterWorld(World):
         seat: Any = member.seat
         time = SharedTime(clock.database, APART_MAX_S)
         member.cluster = Cluster(seat, lost, time, member.threads)
-        store = LoggedStore(self.store, self.server, gate)
-        store.history, store.author, store.now = self.history, member.name, self.clock.now
+        store = MemberStore(self.store, self.server, gate)
+        store.operations = LoggedOperations(store, self.history, member.name, self.clock.now)
         await member.cluster.start()
         vault = Vault(store, self.vault._key)
         wires = [
@@ -349,11 +321,11 @@ class ClusterWorld(World):
         transport, switches, runner, shell = member.wires = wires
         agents = simulated_agents(
             SiteSide(self.site),
-            store,
+            store.agents,
             vault,
             clock,
             self.settings,
-            store.journal,
+            store.journal.append,
             lambda: f"{self.tokens.getrandbits(256):064x}",
             self.wire.delay_request,
         )
@@ -371,7 +343,7 @@ class ClusterWorld(World):
             artifacts=artifacts,
             matrix=self._parsed,
             signer=await open_signer(store, self.key, clock.now()),
-            campaigns=CampaignRows(store),
+            campaigns=store.campaigns,
             os_images=OsImages(artifacts, self.files.artifacts / "raw", "https://images.test"),
             login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),
             shared=(member.cluster, MemoryQueue(self.server, gate)),
@@ -382,8 +354,8 @@ class ClusterWorld(World):
     async def _complete(self) -> None:
         """Ledger rows with their ends, certificates with theirs, and the simulator's truth."""
         rows: dict[tuple[str, str, int], LedgerEntry] = {}
-        for node in await self.store.nodes():
-            for entry in await self.store.entries(node.id):
+        for node in await self.store.nodes.list():
+            for entry in await self.store.operations.list_entries(node.id):
                 rows[entry.operation, entry.action, entry.attempt] = entry
         intents: Any = self.history.intents
         done = []

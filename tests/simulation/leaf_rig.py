@@ -190,7 +190,7 @@ class Rig:
                 location=Location(**entry["location"]),
                 ports=tuple(Port(**p) for p in entry.get("ports", ())),
             )
-            self.nodes[node.id] = await self.store.add_node(node)
+            self.nodes[node.id] = await self.store.nodes.add(node)
         return self
 
     async def close(self) -> None:

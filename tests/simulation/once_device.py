@@ -21,7 +21,7 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
+from provisioner.store.sql_store import SqlStore, open_store
 
 SETTINGS = Settings()
 
@@ -75,15 +75,15 @@ class Device:
 
 
 async def statuses(store: SqlStore) -> list[ActionStatus]:
-    return [e.status for e in await store.entries("n")]
+    return [e.status for e in await store.operations.list_entries("n")]
 
 
 async def operation(store: SqlStore, clock: VirtualClock | None = None) -> Hold:
-    if await store.node("n") is None:
-        await store.add_node(Node(id="n", kind=NodeKind.HOST))
-    opened = await store.open_operation("n", "test", 0.0)
-    active = (await store.active_operations())[0] if opened is None else opened
-    return Hold(store, clock or VirtualClock(), await store.take(active.id))
+    if await store.nodes.get("n") is None:
+        await store.nodes.add(Node(id="n", kind=NodeKind.HOST))
+    opened = await store.operations.open("n", "test", 0.0)
+    active = (await store.operations.list_active())[0] if opened is None else opened
+    return Hold(store, clock or VirtualClock(), await store.operations.take(active.id))
 
 
 def unreachable() -> Blocker:

@@ -30,6 +30,7 @@ from provisioner.planning.certification import certification
 from provisioner.planning.erasure import erasure
 from provisioner.planning.lifecycle.decide import View
 from provisioner.ports import Secret
+from provisioner.store import SqlStore
 
 POLICY = ErasurePolicy(required=())
 TENANTS = {"red": "RED", "blue": "BLUE"}
@@ -88,14 +89,14 @@ class Hosts:
             seen = {"inventory": self._soak.inventory(node.id), "report": report}
             return view.model_copy(update={"owed": owed, **seen})
         store = self._soak.store
-        certificate = await store.certificate(node.certificate)
+        certificate = await store.evidence.get_certificate(node.certificate)
         assert certificate is not None
         problems = certification.find_invalidity(
             certificate=certificate,
             inventory=self._soak.inventory(node.id),
             node=node,
             signed=True,
-            revoked=await store.revoked(certificate.id),
+            revoked=await store.evidence.is_revoked(certificate.id),
             now=self._soak.clock.now(),
         )
         told = {"certificate": certificate, "certificate_blockers": problems}
@@ -171,25 +172,25 @@ class GivenEraser:
         return node, report
 
 
-class WatchedStore:
-    """The store itself; what it is given of nodes is told to the truth's keeper."""
+def watch_store(store: SqlStore, soak: Any) -> None:
+    """Report each write about a node or a certificate to the truth's keeper."""
+    nodes, operations, evidence = store.nodes, store.operations, store.evidence
+    save_stored, record_stored, revoke_stored = nodes.save, operations.record, evidence.revoke
 
-    def __init__(self, store: Any, soak: Any) -> None:
-        self._store, self._soak = store, soak
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def record(self, operation: Any, **given: Any) -> Any:
-        told = await self._store.record(operation, **given)
-        self._soak.saw(told[1])
-        return told
-
-    async def save_node(self, node: Node) -> Node:
-        stored: Node = await self._store.save_node(node)
-        self._soak.saw(stored)
+    async def save(node: Node) -> Node:
+        stored = await save_stored(node)
+        soak.saw(stored)
         return stored
 
-    async def revoke(self, certificate: str, reason: str, now: float) -> None:
-        self._soak.truth.revoked.setdefault(certificate, now)
-        await self._store.revoke(certificate, reason, now)
+    async def record(operation: Any, **parts: Any) -> Any:
+        stored = await record_stored(operation, **parts)
+        soak.saw(stored[1])
+        return stored
+
+    async def revoke(certificate: str, reason: str, now: float) -> None:
+        soak.truth.revoked.setdefault(certificate, now)
+        await revoke_stored(certificate, reason, now)
+
+    nodes.save = save  # type: ignore[method-assign]
+    operations.record = record  # type: ignore[method-assign]
+    evidence.revoke = revoke  # type: ignore[method-assign]

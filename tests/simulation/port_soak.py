@@ -77,11 +77,11 @@ class Soak(PortWorld):
         """Everything is stored, and a daemon takes the hosts in."""
         for switch in self.switches:
             url = f"https://{switch}"
-            await self.store.add_node(Node(id=switch, kind=NodeKind.SWITCH, address=url))
+            await self.store.nodes.add(Node(id=switch, kind=NodeKind.SWITCH, address=url))
         for node in self.hosts:
-            self.saw(await self.store.add_node(node))
+            self.saw(await self.store.nodes.add(node))
         for name, vrf in TENANTS.items():
-            await self.store.put_tenant(Tenant(name=name, vrf=vrf, nodes_wanted=9))
+            await self.store.tenants.put(Tenant(name=name, vrf=vrf, nodes_wanted=9))
         self.signer = await open_signer(self.store, MasterKey.generate(), self.clock.now())
         self._start()
         for node in self.hosts:
@@ -114,12 +114,12 @@ class Soak(PortWorld):
         for node in self.hosts:
             self.truth.at_rest(node.id)
         self.truth.judge()
-        assert not await self.store.active_operations()
+        assert not await self.store.operations.list_active()
 
     # --- the daemon
 
     async def _operation(self, node: str) -> bool:
-        operation = await self.store.open_operation(node, "journey", self.clock.now())
+        operation = await self.store.operations.open(node, "journey", self.clock.now())
         if operation is None:
             return False
         self._drive(operation)
@@ -131,7 +131,7 @@ class Soak(PortWorld):
 
     async def submit(self, operation: str) -> None:
         """As the engine does."""
-        self._drive(await self.store.operation(operation))
+        self._drive(await self.store.operations.get(operation))
 
     async def _schedule(self) -> None:
         """As the scheduler does: a node that was taken back by a daemon which died is driven."""
@@ -154,7 +154,7 @@ class Soak(PortWorld):
             if task.done():
                 del self.driving[node]
                 task.result()
-                ended = await self.store.operation(task.get_name())
+                ended = await self.store.operations.get(task.get_name())
                 if ended.status is not OperationStatus.DONE:
                     raise Violated(f"{node} is parked: a fault of ours")
                 self.truth.at_rest(node)
@@ -163,7 +163,7 @@ class Soak(PortWorld):
         """A node on which nobody works, in one of these states."""
         for node in self.rng.sample(self.hosts, len(self.hosts)):
             if node.id not in self.driving and self.truth.rows[node.id].state in states:
-                found: Node | None = await self.store.node(node.id)
+                found: Node | None = await self.store.nodes.get(node.id)
                 return found
         return None
 
@@ -195,7 +195,7 @@ class Soak(PortWorld):
     async def _asked(self, node: Node) -> bool:
         """A row as a person wants it; the watch may have been faster."""
         try:
-            await self.store.save_node(node)
+            await self.store.nodes.save(node)
         except StaleWrite:
             return False
         return await self._operation(node.id)
@@ -206,8 +206,8 @@ class Soak(PortWorld):
         row = self.truth.rows[node.id]
         if self.truth.lapsed_at(row.certificate) is not None:
             return False
-        await self.store.revoke(row.certificate, "withdrawn by chance", self.clock.now())
-        stored = await self.store.node(node.id)
+        await self.store.evidence.revoke(row.certificate, "withdrawn by chance", self.clock.now())
+        stored = await self.store.nodes.get(node.id)
         if row.state == "released" and node.id not in self.driving:
             asked = requests.reclaim_node(stored, self.clock.now())
             if isinstance(asked, Node):
@@ -234,7 +234,7 @@ class Soak(PortWorld):
         await self.clock.sleep(away_s)
         self.advance()
         self._start()
-        for operation in await self.store.active_operations():
+        for operation in await self.store.operations.list_active():
             assert operation.status is OperationStatus.ACTIVE
             self._drive(operation)
         return True

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from port_given import TENANTS, Credentials, GivenEraser, Hosts, WatchedStore
+from port_given import TENANTS, Credentials, GivenEraser, Hosts, watch_store
 from port_truth import MAINTENANCE, PortTruth, Row
 from virtual_time import VirtualClock
 
@@ -166,7 +166,8 @@ class PortWorld:
             watch_ports_s=WATCH_S,
             release_probes="off",  # no hosts here: what packets do is tried in tests/fabric
         )
-        self.store: Any = WatchedStore(open_store(":memory:", inline=True), self)
+        self.store = open_store(":memory:", inline=True)
+        watch_store(self.store, self)
         self.driving: dict[str, asyncio.Task[None]] = {}
         self.watching: list[asyncio.Task[None]] = []
 

@@ -17,7 +17,6 @@ from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.daemon.daemon import Daemon
 from provisioner.model.case import Case, Origin, Stage
 from provisioner.model.node import Node, State
-from provisioner.store.repositories.case_rows import CaseRows
 
 HOUR_S = 3600.0
 HOST = "su0-n00"
@@ -29,7 +28,7 @@ class Shop:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.book = CaseRows(world.store)
+        self.book = world.store.cases
         self.daemon: Daemon | None = None
         self.background: asyncio.Task[None] | None = None  # of a story, ended with the world
 
@@ -54,7 +53,7 @@ class Shop:
         return CaseDesk(Context(world.store, world.clock, world.settings), self.book, None)
 
     async def node(self) -> Node:
-        found = await self.world.store.node(HOST)
+        found = await self.world.store.nodes.get(HOST)
         assert found is not None
         return found
 
@@ -66,7 +65,7 @@ class Shop:
 
     async def newest(self) -> Case:
         """The node's newest case."""
-        cases = await self.book.cases(HOST)
+        cases = await self.book.list(HOST)
         assert cases, "there is no case"
         return cases[0]
 
@@ -77,10 +76,10 @@ class Shop:
         end = self.world.clock.now() + limit_s
         while self.world.clock.now() < end:
             await self.world.clock.sleep(20.0)
-            cases = await self.book.cases(HOST)
+            cases = await self.book.list(HOST)
             if cases and seen(await self.node(), cases[0]):
                 return await self.node(), cases[0]
-        cases = await self.book.cases(HOST)
+        cases = await self.book.list(HOST)
         raise AssertionError((await self.node(), cases[:1]))
 
     async def ended(self, limit_s: float = 48 * HOUR_S) -> tuple[Node, Case]:

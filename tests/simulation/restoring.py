@@ -20,10 +20,10 @@ from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.watch.recovery import adopted_proof, settle_by_word
 from provisioner.runtime import permit
 from provisioner.store.database.copying import copy_file
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.recovery_rows import RecoveryRows
+from provisioner.store.repositories.recovery import SqlRecoveryRepository
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.schema.recovery_schema import site_state
+from provisioner.store.sql_store import open_store
 
 HOUR_S = 3600.0
 LOOK_S = 20.0  # a node is in a tenant's network for much longer
@@ -43,7 +43,7 @@ class Truth:
 
     async def know_ports(self) -> None:
         """Cables do not change here."""
-        for node in await self._world.store.nodes():
+        for node in await self._world.store.nodes.list():
             self.ports[node.id] = [(p.switch, p.interface) for p in node.ports]
 
     def vrf(self, host: str) -> str:
@@ -124,7 +124,7 @@ class Restored:
         until = self.world.clock.now() + limit_h * HOUR_S
         while self.world.clock.now() < until:
             await self.world.clock.sleep(60.0)
-            hosts = [n for n in await self.world.store.nodes() if n.ports]
+            hosts = [n for n in await self.world.store.nodes.list() if n.ports]
             if all(
                 n.state is State.RELEASED or (n.state is State.CERTIFIED and not n.tenant)
                 for n in hosts
@@ -133,27 +133,27 @@ class Restored:
 
     async def want(self, name: str) -> None:
         """One tenant wants all hosts from now on; "": nobody wants any."""
-        for tenant in await self.world.store.tenants():
+        for tenant in await self.world.store.tenants.list():
             count = len(self.world.site.machines) if tenant.name == name else 0
             asked = {**tenant.model_dump(), "nodes_wanted": count}
-            await self.world.store.put_tenant(Tenant(**asked))
+            await self.world.store.tenants.put(Tenant(**asked))
 
     async def turn_over(self, name: str) -> None:
         """Serving hosts are taken back, with the word of those that have them, for somebody."""
         await self.want(name)
-        for node in await self.world.store.nodes():
+        for node in await self.world.store.nodes.list():
             if node.ports and node.state is State.RELEASED and node.tenant != name:
                 back = reclaim_node(node, self.world.clock.now())
                 assert isinstance(back, Node)
                 self.truth.allowed.add(node.id)
-                await self.world.store.save_node(back)
+                await self.world.store.nodes.save(back)
         await self.world.clock.sleep(120.0)
 
     async def recover(self) -> None:
         """As `serve` does: only look; a person gives words; then act."""
         world = self.world
         daemon = await world.build()
-        book = RecoveryRows(world.store)
+        book = world.store.recovery
         row = {"id": 1, "site": "s", "server": "", "timeline": 0, "surveyed_at": 0.0}
         await world.store.write(
             lambda c: c.execute(site_state.insert().values(**row, look_only="restored"))
@@ -162,17 +162,17 @@ class Restored:
         with permit.close_gate("restored"):
             before = {h: self.truth.vrf(h) for h in world.site.machines}
             await recovery.survey()
-            for difference in await book.differences():
+            for difference in await book.list_differences():
                 self.kinds.add(difference.kind)
                 if difference.settled is None:
                     await self.give_word(book, difference)
             assert {h: self.truth.vrf(h) for h in world.site.machines} == before
             await book.finish("anna", world.clock.now())
 
-    async def give_word(self, book: RecoveryRows, difference: Difference) -> None:
+    async def give_word(self, book: SqlRecoveryRepository, difference: Difference) -> None:
         """A person looks at one difference: mostly the leaves are right."""
         assert not difference.leaf, "every port has a node here, and every leaf answers"
-        node = await self.world.store.node(difference.subject)
+        node = await self.world.store.nodes.get(difference.subject)
         assert node is not None
         now = self.world.clock.now()
         word = Settlement.ADOPT if self.rng.random() < 0.8 else Settlement.KEEP

@@ -20,8 +20,8 @@ SECRET = b"what the tenant left behind"
 async def give_back(world: World) -> Node:
     """The node, draining and fenced, as it is stored; no daemon runs."""
     await world.take_in()
-    for tenant in await world.store.tenants():
-        await world.store.put_tenant(Tenant(**{**tenant.model_dump(), "nodes_wanted": 0}))
+    for tenant in await world.store.tenants.list():
+        await world.store.tenants.put(Tenant(**{**tenant.model_dump(), "nodes_wanted": 0}))
     await world.start()
     for _ in range(20_000):
         if (await node_of(world)).state is State.CONVERGING:
@@ -32,14 +32,14 @@ async def give_back(world: World) -> Node:
         disk.content, disk.holds = SECRET, "tenant"
     node = await node_of(world)
     assert node.state is State.CONVERGING, node.note
-    return await world.store.save_node(
+    return await world.store.nodes.save(
         in_state(node, State.DRAINING, world.clock.now(), served=TENANT)
     )
 
 
 async def node_of(world: World) -> Node:
     """The host as it is stored now."""
-    node = await world.store.node(HOST)
+    node = await world.store.nodes.get(HOST)
     assert node is not None
     return node
 

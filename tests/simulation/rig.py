@@ -22,17 +22,16 @@ from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.intake import find, take_in
 from provisioner.model.node import Node, State
-from provisioner.ports.cases import CaseBook
+from provisioner.ports.cases import CaseRepository
 from provisioner.settings import Settings
 from provisioner.sim.redfish.bmc import from_files, make_service
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.site.site import Site
 from provisioner.sim.site.truth import collect_truth, find_uncertified
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_rows import open_signer
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import open_store
 from provisioner.twin.hosts import MemoryRunner, MemoryShell, Runs
 from provisioner.twin.loop import VirtualClock
 from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
@@ -74,7 +73,7 @@ class World:
         self.store = open_store(":memory:", inline=True)
         self.daemon: Daemon | None = None
         self.fabrics: Fabrics | None = None
-        self.cases: CaseBook | None = None  # of the daemons that repair
+        self.cases: CaseRepository | None = None  # of the daemons that repair
         self.runs: Runs = {}
 
     async def take_in(self) -> None:
@@ -102,11 +101,11 @@ class World:
         self.key = key
         self.agents = simulated_agents(
             SiteSide(self.site),
-            self.store,
+            self.store.agents,
             self.vault,
             self.clock,
             self.settings,
-            self.store.journal,
+            self.store.journal.append,
             lambda: f"{self.tokens.getrandbits(256):064x}",
             self.wire.delay_request,
         )
@@ -125,7 +124,7 @@ class World:
                 artifacts=artifacts,
                 matrix=read_matrix([MATRIX, self.files.overlay]),
                 signer=await open_signer(self.store, key, self.clock.now()),
-                campaigns=CampaignRows(self.store),
+                campaigns=self.store.campaigns,
                 cases=self.cases,
                 fabrics=self.fabrics,
                 os_images=OsImages(artifacts, self.files.artifacts / "raw", "https://images.test"),
@@ -145,20 +144,24 @@ class World:
         until = self.clock.now() + limit_s
         while self.clock.now() < until:
             await self.clock.sleep(60.0)
-            nodes = list(await self.store.nodes())
+            nodes = list(await self.store.nodes.list())
             if self.daemon.engine.running == 0 and all(n.state in RESTING for n in nodes):
                 return nodes
-        return list(await self.store.nodes())
+        return list(await self.store.nodes.list())
 
     async def violations(self) -> list[str]:
         """Everything that must never happen and did: by the simulator's own truth."""
         seen = collect_truth(self.site)
         certificates = []
-        for node in await self.store.nodes():
-            held = await self.store.certificate(node.certificate) if node.certificate else None
-            if held is not None and not await self.store.revoked(held.id):
+        for node in await self.store.nodes.list():
+            held = (
+                await self.store.evidence.get_certificate(node.certificate)
+                if node.certificate
+                else None
+            )
+            if held is not None and not await self.store.evidence.is_revoked(held.id):
                 certificates.append(held.model_dump(mode="json"))
         found = [str(v) for v in seen["violations"] + seen["switch_outages"]]
         found += [str(v) for v in find_uncertified(seen, certificates)]
-        check = await self.store.verify_journal()
+        check = await self.store.journal.verify()
         return found if check.intact else [*found, "the journal's chain is broken"]

@@ -20,7 +20,7 @@ from provisioner.planning.watch.membership import Joined
 from provisioner.ports import StoreFailed
 from provisioner.runtime.database_clock import Reading
 from provisioner.store.database.seat import SAFE_PART, Peer
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.sql_store import SqlStore
 
 POLL_S = 0.5  # of the queue, as DBOS is told to
 
@@ -323,7 +323,7 @@ class MemberStore(SqlStore):
     """One daemon's own connections to the rows that all share, with its own memory of nodes."""
 
     def __init__(self, shared: SqlStore, server: Server, gate: Gate) -> None:
-        super().__init__(shared._engine, shared.writer, shared.reader)
+        super().__init__(shared.engine, shared.writer, shared.reader)
         self._server, self._gate, self._generation = server, gate, server.generation
 
     @property

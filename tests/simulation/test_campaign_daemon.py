@@ -14,7 +14,6 @@ from provisioner.daemon.data import read_matrix
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import Node, State
-from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.twin.loop import run
 
 BASE, NEXT = "spectrum-x-1.2.0", "spectrum-x-1.3.0"
@@ -41,7 +40,7 @@ async def lived(folder: Path) -> tuple[Campaign, Node, list[str], list[str]]:
     await world.take_in()
     await world.start()
     await world.settle(20 * 3600.0)
-    book, matrix = CampaignRows(world.store), read_matrix([MATRIX, world.files.overlay])
+    book, matrix = world.store.campaigns, read_matrix([MATRIX, world.files.overlay])
     requests = CampaignRequests(Context(world.store, world.clock, world.settings), book, matrix)
     made = await requests.create(NEXT, "kind=host", Policy.model_validate(POLICY))
     assert made.campaign is not None, made.blockers
@@ -61,11 +60,11 @@ async def lived(folder: Path) -> tuple[Campaign, Node, list[str], list[str]]:
         if ended.state is not CampaignState.STARTED:
             break
     assert ended is not None
-    host = await world.store.node("su0-n00")
+    host = await world.store.nodes.get("su0-n00")
     assert host is not None
     admitted = [
         str(row["node"])
-        for row in await world.store.journal_rows(limit=100_000)
+        for row in await world.store.journal.list(limit=100_000)
         if row["kind"] == "campaign_node" and row["detail"]["progress"] == "admitted"
     ]
     wrong = await world.violations()

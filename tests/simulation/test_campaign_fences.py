@@ -47,7 +47,7 @@ def test_a_daemon_that_stood_still_in_a_turn_writes_nothing_once_another_has_tak
         await fleet.build()
         before = await fleet.start(HOSTS, **POLICY)
         await fleet.campaigns.turn(before)
-        rows = await fleet.book.campaign_rows(before.id)
+        rows = await fleet.book.list_rows(before.id)
 
         other = fleet.daemon()
         await other.take_over()

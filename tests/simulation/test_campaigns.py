@@ -45,14 +45,14 @@ def test_a_campaign_brings_hosts_and_leaves_to_the_release_within_its_limits() -
     async def scenario() -> None:
         fleet = Fleet(hosts=24, units=2, idle=4)
         await fleet.build()
-        tenants = {n.id: n.tenant for n in await fleet.store.nodes()}
+        tenants = {n.id: n.tenant for n in await fleet.store.nodes.list()}
 
         ended = await fleet.live(await fleet.start(**WITH_LEAVES), hours=200)
 
         assert (ended.state, ended.reason) == (CampaignState.DONE, "")
         assert await fleet.states(ended) == {"done": 32}
         assert await fleet.releases() == {"next": 32}
-        assert {n.id: n.tenant for n in await fleet.store.nodes()} == tenants
+        assert {n.id: n.tenant for n in await fleet.store.nodes.list()} == tenants
         assert (fleet.wrong, fleet.worst["leaves"]) == ([], 1)
         assert within(fleet, {"hosts": 0.5, "tenant": 0.6}) == []
 
@@ -97,7 +97,7 @@ def test_a_canary_that_fails_stops_the_campaign_before_anybody_else_is_touched()
     async def scenario() -> None:
         fleet = Fleet(hosts=24, idle=2)
         await fleet.build()
-        fleet.fails = {n.id for n in await fleet.store.nodes()}
+        fleet.fails = {n.id for n in await fleet.store.nodes.list()}
 
         ended = await fleet.live(await fleet.start(HOSTS, **QUICK), hours=50)
 
@@ -112,7 +112,7 @@ def test_a_release_that_makes_nodes_slower_stops_the_campaign() -> None:
     async def scenario() -> None:
         fleet = Fleet(hosts=24)
         await fleet.build()
-        fleet.slow = {n.id for n in await fleet.store.nodes()}
+        fleet.slow = {n.id for n in await fleet.store.nodes.list()}
         canaries = QUICK | {"canary": {"size": 5, "soak_s": 600}}
 
         ended = await fleet.live(await fleet.start(HOSTS, **canaries), hours=50)
@@ -129,7 +129,7 @@ def test_a_regression_that_a_person_accepts_does_not_stop_it_again() -> None:
     async def scenario() -> None:
         fleet = Fleet(hosts=24)
         await fleet.build()
-        fleet.slow = {n.id for n in await fleet.store.nodes()}
+        fleet.slow = {n.id for n in await fleet.store.nodes.list()}
         canaries = QUICK | {"canary": {"size": 5, "soak_s": 600}}
         stopped = await fleet.live(await fleet.start(HOSTS, **canaries), hours=50)
         for metric in ("busbw_gb_s", "hbm_copy_gb_s"):
@@ -222,17 +222,17 @@ def test_a_tenant_is_told_first_and_may_put_a_node_off() -> None:
         half_way = await fleet.live(campaign, hours=8 * 24)
         first = min(
             r.progress.admitted_at
-            for r in await fleet.book.campaign_rows(campaign.id)
+            for r in await fleet.book.list_rows(campaign.id)
             if r.progress.admitted_at
         )
-        releases = {n.id: n.release for n in await fleet.store.nodes() if n.kind == "host"}
+        releases = {n.id: n.release for n in await fleet.store.nodes.list() if n.kind == "host"}
         ended = await fleet.live(half_way, hours=4 * 24)
 
         assert first - began_at >= 2 * day_s
         assert {n for n, r in releases.items() if r == "base"} == {"su0-n03"}
         assert "at the latest" in late.blockers[0].detail
         assert await fleet.states(ended) == {"done": 8}
-        told = [n.node for n in await fleet.book.notices("red")]
+        told = [n.node for n in await fleet.book.list_notices("red")]
         assert told == ["su0-n00", "su0-n02", "su0-n04", "su0-n06"] or len(told) == 4
 
     run(scenario())
@@ -253,7 +253,7 @@ def test_a_pinned_node_is_left_alone_and_the_campaign_says_why() -> None:
 
         ended = await fleet.live(await fleet.start(HOSTS, **QUICK), hours=100)
 
-        rows = {r.node: r.progress for r in await fleet.book.campaign_rows(ended.id)}
+        rows = {r.node: r.progress for r in await fleet.book.list_rows(ended.id)}
         assert await fleet.states(ended) == {"done": 4, "skipped": 4}
         assert "a customer's benchmark" in rows["su0-n00"].reason
 

@@ -19,7 +19,7 @@ METRIC = "all_reduce_gb_s/host"
 
 
 async def reported(world) -> HealthReport:
-    report = await world.store.report(HOST)
+    report = await world.store.evidence.get_report(HOST)
     assert report is not None
     return report
 
@@ -33,12 +33,12 @@ def test_a_node_that_waits_is_looked_at_again_when_its_cohort_turns_out_better(
     tmp_path: Path,
 ) -> None:
     async def story(world) -> tuple[Node, list[str]]:
-        (mine,) = await world.store.samples("hgx-h100-bf3", None, 10)
+        (mine,) = await world.store.cohorts.list_samples("hgx-h100-bf3", None, 10)
         for n in range(12):
             name = f"elsewhere-{n}"
-            await world.store.add_node(Node(id=name, kind=NodeKind.HOST, state=State.RETIRED))
+            await world.store.nodes.add(Node(id=name, kind=NodeKind.HOST, state=State.RETIRED))
             better = mine.measured[METRIC] * (1.08 + n / 10_000)
-            await world.store.put_sample(
+            await world.store.cohorts.put_sample(
                 Sample(
                     **{**mine.model_dump(), "node": name, "rack": f"r{n % 3}"}
                     | {"measured": {METRIC: better}}
@@ -75,11 +75,11 @@ def test_a_swapped_gpu_is_proved_with_what_covers_a_gpu(tmp_path: Path) -> None:
 def test_between_two_tenants_everything_but_the_long_burn_is_proved(tmp_path: Path) -> None:
     async def story(world) -> HealthReport:
         await want(world, 0)
-        released = await world.store.node(HOST)
+        released = await world.store.nodes.get(HOST)
         assert released is not None
         back = reclaim_node(released, world.clock.now())
         assert isinstance(back, Node)
-        await world.store.save_node(back)
+        await world.store.nodes.save(back)
         await state(world, State.CERTIFIED)
         return await reported(world)
 

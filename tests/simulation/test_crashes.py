@@ -66,7 +66,7 @@ Watch = Callable[[World, Fate], None]
 
 def after_the_intent(world: World, fate: Fate) -> None:
     """The intent is on disk, nothing was sent."""
-    intend = world.store.intend
+    intend = world.store.operations.intend
 
     async def stopping(operation: Any, action: str, *rest: Any) -> Any:
         told = await intend(operation, action, *rest)
@@ -74,7 +74,7 @@ def after_the_intent(world: World, fate: Fate) -> None:
             await fate.meet(f"{operation.node}: {action}")
         return told
 
-    world.store.intend = stopping
+    world.store.operations.intend = stopping
 
 
 def before(status: ActionStatus) -> Watch:
@@ -88,7 +88,7 @@ def after(status: ActionStatus) -> Watch:
 
 
 def _at_settling(world: World, fate: Fate, at: ActionStatus, *, late: bool) -> None:
-    settle = world.store.settle
+    settle = world.store.operations.settle
 
     async def stopping(
         operation: Any, entry: LedgerEntry, status: ActionStatus, **rest: Any
@@ -102,7 +102,7 @@ def _at_settling(world: World, fate: Fate, at: ActionStatus, *, late: bool) -> N
             await fate.meet(moment)
         return told
 
-    world.store.settle = stopping
+    world.store.operations.settle = stopping
 
 
 def after_each_power_act(world: World, fate: Fate) -> None:
@@ -188,8 +188,10 @@ def test_a_daemon_that_dies(tmp_path: Path, moment: str) -> None:
         watch(world, fate)
         await fate.play(200 * HOUR_S, down_s)
         wrong = await world.violations()
-        for node in await world.store.nodes():
-            wrong += repeated(world.site, node.id, await world.store.entries(node.id))
+        for node in await world.store.nodes.list():
+            wrong += repeated(
+                world.site, node.id, await world.store.operations.list_entries(node.id)
+            )
             if node.state is not State.RELEASED:
                 wrong.append(f"{node.id} ended {node.state}: {node.note}")
         return fate, wrong

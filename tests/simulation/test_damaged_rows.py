@@ -30,21 +30,21 @@ def test_a_damaged_tenant_costs_its_nodes_and_no_other(tmp_path: Path) -> None:
         world = World(tmp_path, nodes=2, seed=11)
         await world.take_in()
         await world.store.write(lambda c: c.execute(text(TENANT)))
-        red = next(t.name for t in await world.store.tenants() if t.is_damaged)
-        hurt = await world.store.node(HURT)
+        red = next(t.name for t in await world.store.tenants.list() if t.is_damaged)
+        hurt = await world.store.nodes.get(HURT)
         assert hurt is not None
-        await world.store.save_node(hurt.model_copy(update={"tenant": red}))
+        await world.store.nodes.save(hurt.model_copy(update={"tenant": red}))
         await world.start()
         assert world.daemon is not None
         end = world.clock.now() + 12 * HOUR_S
         while world.clock.now() < end:
             await world.clock.sleep(600.0)
-            well = await world.store.node(WELL)
+            well = await world.store.nodes.get(WELL)
             if well is not None and well.state in (State.CERTIFIED, State.RELEASED):
                 break
-        hurt, well = await world.store.node(HURT), await world.store.node(WELL)
+        hurt, well = await world.store.nodes.get(HURT), await world.store.nodes.get(WELL)
         ticking = [t.get_name() for t in world.daemon._ticking if t.done()]
-        moved = any("swp" in str(e) for e in await world.store.entries(HURT))
+        moved = any("swp" in str(e) for e in await world.store.operations.list_entries(HURT))
         await world.crash()
         return hurt, well, ticking, moved
 
@@ -72,11 +72,11 @@ def test_one_damaged_row_costs_one_node(tmp_path: Path, what: str) -> None:
         end = world.clock.now() + 12 * HOUR_S
         while world.clock.now() < end:
             await world.clock.sleep(600.0)
-            node = await world.store.node(WELL)
+            node = await world.store.nodes.get(WELL)
             if node is not None and node.state in (State.CERTIFIED, State.RELEASED):
                 break
-        hurt, well = await world.store.node(HURT), await world.store.node(WELL)
-        rows = await world.store.journal_rows(0, 10_000)
+        hurt, well = await world.store.nodes.get(HURT), await world.store.nodes.get(WELL)
+        rows = await world.store.journal.list(0, 10_000)
         parked = {str(r["node"]) for r in rows if r["kind"] == "parked"}
         failed.close()  # type: ignore[attr-defined]
         ticking = [t.get_name() for t in world.daemon._ticking if t.done()]

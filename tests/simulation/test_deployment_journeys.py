@@ -109,7 +109,7 @@ def test_the_system_goes_to_the_disk_that_a_person_named(tmp_path: Path) -> None
         world = World(tmp_path, nodes=1, seed=5)
         node = await give_back(world)
         serial = world.site.machines[HOST].devices["NVMe_2"].serial
-        await world.store.save_node(node.model_copy(update={"os_disk": serial}))
+        await world.store.nodes.save(node.model_copy(update={"os_disk": serial}))
         await world.start()
         node = await until_settled(world)
         found = node, holds(world)
@@ -126,7 +126,7 @@ def test_a_named_disk_that_is_not_there_is_not_replaced_by_another(tmp_path: Pat
     async def main() -> tuple[Node, dict[str, str]]:
         world = World(tmp_path, nodes=1, seed=5)
         node = await give_back(world)
-        await world.store.save_node(node.model_copy(update={"os_disk": "S-NOWHERE"}))
+        await world.store.nodes.save(node.model_copy(update={"os_disk": "S-NOWHERE"}))
         await world.start()
         await until_settled(world)
         found = await node_of(world), holds(world)
@@ -151,7 +151,9 @@ def test_a_node_whose_system_is_not_the_pinned_one_gets_it_before_anything_else(
         until = world.clock.now() + 6 * HOUR_S
         while world.clock.now() < until:
             await world.clock.sleep(30.0)
-            rows = [r for r in await world.store.entries(HOST) if "step" in r.before]
+            rows = [
+                r for r in await world.store.operations.list_entries(HOST) if "step" in r.before
+            ]
             if len(rows) > 2:
                 break
         await world.crash()

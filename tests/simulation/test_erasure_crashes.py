@@ -36,8 +36,12 @@ class Reaper:
     def __init__(self, world: World, rng: random.Random, *, by_writes: bool) -> None:
         self.world, self.rng, self.by_writes = world, rng, by_writes
         self.left, self.now = 0, asyncio.Event()
-        for name in ("intend", "settle", "record", "put_agent_session"):
-            setattr(world.store, name, self._counted(getattr(world.store, name)))
+        for name in ("intend", "settle", "record"):
+            self._count(world.store.operations, name)
+        self._count(world.store.agents, "put_session")
+
+    def _count(self, repository: object, name: str) -> None:
+        setattr(repository, name, self._counted(getattr(repository, name)))
 
     def _counted(self, write: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def counted(*args: Any, **more: Any) -> Any:
@@ -126,7 +130,9 @@ def test_a_node_is_clean_and_has_its_system_however_often_the_daemon_dies(
         await give_back(world)
         started = world.clock.now()
         node, deaths = await stormy(world, random.Random(f"deaths/{seed}"), by_writes=seed % 2 == 1)
-        rows = [r for r in await world.store.entries(HOST) if r.intended_at >= started]
+        rows = [
+            r for r in await world.store.operations.list_entries(HOST) if r.intended_at >= started
+        ]
         log = [e for e in world.site.machines[HOST].log if e.time >= started]
         wrong = wrongs(log, rows) + await world.violations()
         left = any(SECRET in d.content for d in world.site.machines[HOST].disks.values())

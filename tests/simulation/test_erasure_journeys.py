@@ -47,7 +47,7 @@ def faulty(*names: str) -> Callable[[World], object]:
 
 
 async def report_of(world: World, node: Node) -> ErasureReport:
-    text = await world.store.evidence(node.erasure)
+    text = await world.store.evidence.get_output(node.erasure)
     assert text is not None
     return ErasureReport.model_validate_json(text)
 
@@ -155,7 +155,7 @@ def test_a_node_that_was_repaired_is_erased_after_a_person_retries_it(tmp_path: 
         world.site.machines[HOST].faults.discard("erase_fails")
         again = retry_node(await node_of(world), world.clock.now())
         assert isinstance(again, Node)
-        await world.store.save_node(again)
+        await world.store.nodes.save(again)
         return blocked, await until_settled(world)
 
     (blocked, clean), wrong = returned(tmp_path, story, faulty("erase_fails"))

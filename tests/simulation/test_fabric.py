@@ -42,17 +42,21 @@ class Ended:
 
 async def gathered(world: World) -> Ended:
     assert await world.violations() == []
-    nodes = {n.id: n for n in await world.store.nodes()}
+    nodes = {n.id: n for n in await world.store.nodes.list()}
     certificates, outcomes = {}, {}
     for name, node in nodes.items():
-        certificate = await world.store.certificate(node.certificate) if node.certificate else None
+        certificate = (
+            await world.store.evidence.get_certificate(node.certificate)
+            if node.certificate
+            else None
+        )
         if certificate is not None:
             certificates[name] = certificate
-        outcome = await world.store.fabric_outcome(name)
+        outcome = await world.store.fabric.get_outcome(name)
         if outcome is not None:
             outcomes[name] = outcome
-    rows = await world.store.journal_rows(limit=100_000)
-    samples = await world.store.samples("hgx-h100-bf3", None, 100)
+    rows = await world.store.journal.list(limit=100_000)
+    samples = await world.store.cohorts.list_samples("hgx-h100-bf3", None, 100)
     metrics = {s.node: frozenset(s.measured) for s in samples}
     return Ended(nodes, certificates, outcomes, tuple(rows), metrics)
 
@@ -88,7 +92,7 @@ async def died(directory: Path) -> Ended:
     world = World(directory, nodes=4, seed=11, certify_gates="abc")
     await world.take_in()
     await world.start()
-    while not any(s.runs for s in await world.store.fabric_sessions()):
+    while not any(s.runs for s in await world.store.fabric.list_sessions()):
         await world.clock.sleep(1.0)
     for rest_s in (0.0, 600.0):
         await world.crash()

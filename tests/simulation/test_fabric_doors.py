@@ -67,12 +67,12 @@ def live(directory: Path, *, opens: bool, crash: bool = False) -> tuple[Any, lis
         world = World(directory, nodes=6, seed=3, **SETTINGS)
         place = DoorPlace(world, opens=opens)
         await place.prepare(())
-        hosts = [n for n in await place.store.nodes() if n.kind is NodeKind.HOST]
+        hosts = [n for n in await place.store.nodes.list() if n.kind is NodeKind.HOST]
         assert await place.apart.bring(hosts) == ()
         seen = [doors(world)]
         place.start()
         until = world.clock.now() + 3 * HOUR_S
-        while not any(s.doors for s in await place.store.fabric_sessions()):
+        while not any(s.doors for s in await place.store.fabric.list_sessions()):
             await world.clock.sleep(0.5)
             if world.clock.now() > until:
                 break

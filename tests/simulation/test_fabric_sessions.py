@@ -41,7 +41,7 @@ class Place:
         await self.world.take_in()
         await self.world.start()
         await self.world.crash()  # nobody drives the nodes: only their rows are there
-        for node in await self.store.nodes():
+        for node in await self.store.nodes.list():
             if node.kind is NodeKind.HOST:
                 await self._put(node, lent=node.id in lent)
 
@@ -71,12 +71,16 @@ class Place:
             profile="hgx-h100-bf3",
             certificate=f"c-{node.id}" if lent else "",
         )
-        operation = await self.store.open_operation(node.id, "test", now)
+        operation = await self.store.operations.open(node.id, "test", now)
         if operation is None:
-            (operation,) = [o for o in await self.store.active_operations() if o.node == node.id]
-        operation = await self.store.take(operation.id)
+            (operation,) = [
+                o for o in await self.store.operations.list_active() if o.node == node.id
+            ]
+        operation = await self.store.operations.take(operation.id)
         inventory = Inventory(node=node.id, vendor="x", devices=devices)
-        await self.store.record(operation, node=placed, inventory=inventory, report=report, now=now)
+        await self.store.operations.record(
+            operation, node=placed, inventory=inventory, report=report, now=now
+        )
 
     def start(self) -> None:
         """A daemon's sessions: the first one's, or those of the one after a crash."""
@@ -97,19 +101,19 @@ class Place:
     async def open_session(self, rounds: int) -> FabricSession:
         """The session, once it has stored so many rounds."""
         while True:
-            for session in await self.store.fabric_sessions():
+            for session in await self.store.fabric.list_sessions():
                 if len({r.round_number for r in session.runs}) >= rounds:
                     return session
             await self.world.clock.sleep(0.5)
 
     async def change(self, name: str, **changes: object) -> None:
-        node = await self.store.node(name)
+        node = await self.store.nodes.get(name)
         assert node is not None
-        await self.store.save_node(node.model_copy(update=changes))
+        await self.store.nodes.save(node.model_copy(update=changes))
 
     async def outcomes(self) -> dict[str, FabricOutcome]:
-        names = [n.id for n in await self.store.nodes()]
-        found = {n: await self.store.fabric_outcome(n) for n in names}
+        names = [n.id for n in await self.store.nodes.list()]
+        found = {n: await self.store.fabric.get_outcome(n) for n in names}
         return {n: o for n, o in found.items() if o is not None}
 
 
@@ -136,7 +140,7 @@ def lived(
             await meanwhile(place)
         await world.clock.sleep(hours * HOUR_S)
         await place.stop()
-        rows = await world.store.journal_rows(limit=10_000)
+        rows = await world.store.journal.list(limit=10_000)
         assert not any(h.serving for h in world.site.hosts.values()), "a server was left behind"
         return place, await place.outcomes(), [r for r in rows if "fabric" in r["kind"]]
 
@@ -173,7 +177,7 @@ def test_one_node_is_tested_with_idle_certified_ones_that_keep_their_certificate
     assert sorted(journal[0]["detail"]["lent"]) == lent
 
     async def states() -> set[tuple[State, str]]:
-        return {(n.state, n.certificate) for n in await place.store.nodes() if n.id in lent}
+        return {(n.state, n.certificate) for n in await place.store.nodes.list() if n.id in lent}
 
     assert virtual_time.run(states()) == {(State.CERTIFIED, f"c-{n}") for n in lent}
 
@@ -217,7 +221,7 @@ def test_a_session_is_ended_although_gate_c_is_not_demanded_any_more(tmp_path: P
     place, outcomes, _ = lived(tmp_path, 4, meanwhile=change_settings)
 
     assert sum(o.passed for o in outcomes.values()) == 4
-    assert virtual_time.run(place.store.fabric_sessions()) == ()
+    assert virtual_time.run(place.store.fabric.list_sessions()) == ()
 
 
 @pytest.mark.long
@@ -292,7 +296,7 @@ def test_what_a_node_passed_by_can_be_judged_again_from_its_evidence(tmp_path: P
     place, outcomes, _ = lived(tmp_path, 4)
 
     async def text() -> str | None:
-        return await place.store.evidence(outcomes["su0-n00"].results[0].evidence)
+        return await place.store.evidence.get_output(outcomes["su0-n00"].results[0].evidence)
 
     raw = virtual_time.run(text())
     assert raw is not None

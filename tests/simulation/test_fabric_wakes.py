@@ -23,8 +23,8 @@ async def found(directory: Path) -> tuple[Node, float, float]:
     ended = 0.0
     while world.clock.now() < until:
         await world.clock.sleep(5.0)
-        outcome = await world.store.fabric_outcome("leaf-su0-r2")
-        leaf = await world.store.node("leaf-su0-r2")
+        outcome = await world.store.fabric.get_outcome("leaf-su0-r2")
+        leaf = await world.store.nodes.get("leaf-su0-r2")
         assert leaf is not None
         ended = outcome.ended_at if outcome is not None else 0.0
         if ended and leaf.blockers:

@@ -50,10 +50,10 @@ def test_a_step_without_its_file_is_refused_before_anything_is_asked_of_a_device
     async def main() -> tuple[tuple[Blocker, ...], int, tuple[LedgerEntry, ...]]:
         world = World(tmp_path / "world", nodes=1, seed=1)
         await world.take_in()
-        node = (await world.store.nodes())[0]
-        opened = await world.store.open_operation(node.id, "test", 0.0)
+        node = (await world.store.nodes.list())[0]
+        opened = await world.store.operations.open(node.id, "test", 0.0)
         assert opened is not None
-        hold = Hold(world.store, world.clock, await world.store.take(opened.id))
+        hold = Hold(world.store, world.clock, await world.store.operations.take(opened.id))
         site = Site(
             clock=world.clock,
             settings=world.settings,
@@ -66,7 +66,11 @@ def test_a_step_without_its_file_is_refused_before_anything_is_asked_of_a_device
         asked = world.wire.requests
         nothing = Inventory(node=node.id, vendor="generic")
         told = await Executor(site, {}).execute(hold, node, step(method, artifact), nothing)
-        return told, world.wire.requests - asked, tuple(await world.store.entries(node.id))
+        return (
+            told,
+            world.wire.requests - asked,
+            tuple(await world.store.operations.list_entries(node.id)),
+        )
 
     told, asked, ledger = run(main())
 

@@ -11,7 +11,6 @@ from virtual_time import run
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
 from provisioner.sim.site.truth import list_placements
-from provisioner.store.repositories.case_rows import CaseRows
 
 HOST = "su0-n00"
 
@@ -29,7 +28,7 @@ async def _until(world: World, *states: State) -> Node:
     end = world.clock.now() + 24 * 3600.0
     while world.clock.now() < end:
         await world.clock.sleep(10.0)
-        node = await world.store.node(HOST)
+        node = await world.store.nodes.get(HOST)
         assert node is not None
         if node.state in states:
             return node
@@ -42,7 +41,7 @@ def test_no_certificate_is_signed_of_a_node_that_stands_in_a_customers_network(
 ) -> None:
     async def scenario() -> None:
         world = World(tmp_path, 1, 5, watch_ports_s=watch_ports_s)
-        world.cases = CaseRows(world.store)
+        world.cases = world.store.cases
         await world.take_in()
         await world.start()
         assert world.daemon is not None
@@ -53,7 +52,7 @@ def test_no_certificate_is_signed_of_a_node_that_stands_in_a_customers_network(
         seen = set()
         while set(list_placements(world.site, HOST).values()) != {"MAINT"}:
             await world.clock.sleep(5.0)
-            seen.add((await world.store.node(HOST)).state)
+            seen.add((await world.store.nodes.get(HOST)).state)
             assert world.clock.now() - began < 4 * 3600.0
         assert State.CERTIFIED not in seen
         if watch_ports_s == 60.0:
@@ -62,13 +61,13 @@ def test_no_certificate_is_signed_of_a_node_that_stands_in_a_customers_network(
         node = await _until(world, State.QUARANTINED, State.REPAIRING)
         assert {b.reason for b in node.blockers} == {Reason.TRESPASS}
         assert (node.served, node.certificate) == ("VRF RED", "")
-        rows = await world.store.journal_rows(0, 10_000)
+        rows = await world.store.journal.list(0, 10_000)
         kinds = [r["kind"] for r in rows if r["node"] == HOST]
         assert kinds.index("trespass") < len(kinds) - kinds[::-1].index("fence")
         assert "certified" not in kinds
         await _until(world, State.REPAIRING)
         await world.clock.sleep(300.0)
-        case = await world.cases.open_case(HOST)
+        case = await world.cases.get_open(HOST)
         assert case is not None
         assert case.ticket is not None
         assert "Find out who" in case.ticket.work

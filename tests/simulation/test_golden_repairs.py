@@ -62,7 +62,7 @@ def blamed(reason: Reason, subject: str, detail: str, fault: str = "", part: str
     async def plant(shop: Shop) -> None:
         blocker = Blocker(reason=reason, subject=subject, detail=detail, unblock="Repair it.")
         node = await shop.node()
-        await shop.world.store.save_node(node.model_copy(update={"blockers": (blocker,)}))
+        await shop.world.store.nodes.save(node.model_copy(update={"blockers": (blocker,)}))
         if fault:
             shop.broken(fault, part)
 
@@ -222,7 +222,7 @@ def line(kind: str, told: Mapping[str, Any]) -> str:
 
 async def written(shop: Shop, story: Story, after: int) -> str:
     """The story's text."""
-    rows = [r for r in await shop.world.store.journal_rows(after, 10_000) if r["node"] == HOST]
+    rows = [r for r in await shop.world.store.journal.list(after, 10_000) if r["node"] == HOST]
     lines = [told for r in rows if (told := line(str(r["kind"]), r["detail"]))]
     case = await shop.newest()
     ticket = "none" if case.ticket is None else case.ticket.work
@@ -240,9 +240,9 @@ async def lived_through(shop: Shop, story: Story) -> str:
         await story.before(shop)
     machine = world.site.machines[HOST]
     devices = {k: (dict(vars(d)), dict(d.traits)) for k, d in machine.devices.items()}
-    seen = await world.store.inventory(HOST)
+    seen = await world.store.evidence.get_inventory(HOST)
     assert seen is not None
-    rows = await world.store.journal_rows(0, 100_000)
+    rows = await world.store.journal.list(0, 100_000)
     last = int(rows[-1]["seq"])
     await story.plant(shop)
     await shop.report(story.reason, story.origin)
@@ -258,7 +258,7 @@ async def lived_through(shop: Shop, story: Story) -> str:
         machine.devices[slot].traits.update(traits)
     node = await shop.node()
     if node.state is State.REPAIRING:  # what was seen of the fault is the next story's no more
-        await world.store.save_node(node.model_copy(update={"blockers": ()}))
+        await world.store.nodes.save(node.model_copy(update={"blockers": ()}))
         await world.store.write(partial(put_inventory, inventory=seen, now=world.clock.now()))
     await world.clock.sleep(120.0)  # its identify LED goes off
     if os.environ.get("RECORD_GOLDEN"):

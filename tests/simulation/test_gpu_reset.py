@@ -112,7 +112,7 @@ def entry() -> LedgerEntry:
 def test_a_daemon_that_dies_after_it_sent_a_reset_does_not_send_it_again(tmp_path: Path) -> None:
     async def story(shop: Shop) -> tuple[int, Case]:
         world = shop.world
-        settle, died = world.store.settle, asyncio.Event()
+        settle, died = world.store.operations.settle, asyncio.Event()
 
         async def stopping(operation: Any, row: LedgerEntry, status: Any, **rest: Any) -> Any:
             first = row.action.startswith("gpu_reset") and not died.is_set()
@@ -121,7 +121,7 @@ def test_a_daemon_that_dies_after_it_sent_a_reset_does_not_send_it_again(tmp_pat
                 await asyncio.Event().wait()
             return await settle(operation, row, status, **rest)
 
-        world.store.settle = stopping  # type: ignore[method-assign]
+        world.store.operations.settle = stopping  # type: ignore[method-assign]
         shop.broken("remap_until_reset")
         await shop.report("a GPU remaps rows")
         await died.wait()

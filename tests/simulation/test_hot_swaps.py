@@ -40,7 +40,7 @@ async def release_after_swap(directory: Path, *, at_once: bool, in_bmc: bool) ->
     await want(world, 0)
     await world.start()
     certified = await state(world, State.CERTIFIED)
-    first = await world.store.certificate(certified.certificate)
+    first = await world.store.evidence.get_certificate(certified.certificate)
     machine = world.site.machines[HOST]
     swap_drive(machine)
     if not at_once:
@@ -49,14 +49,14 @@ async def release_after_swap(directory: Path, *, at_once: bool, in_bmc: bool) ->
     seen_outside: list[str] = []
     for _ in range(24 * 180):
         await world.clock.sleep(20.0)
-        node = await world.store.node(HOST)
+        node = await world.store.nodes.get(HOST)
         assert node is not None
         if node.placement is not Placement.MAINTENANCE:
             seen_outside.append(machine.disks[SLOT].holds)
         if node.state is State.RELEASED:
             break
     assert node.state is State.RELEASED, node.note
-    second = await world.store.certificate(node.certificate)
+    second = await world.store.evidence.get_certificate(node.certificate)
     assert first is not None
     assert second is not None
     wrong = await world.violations()

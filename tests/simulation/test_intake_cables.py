@@ -38,7 +38,7 @@ async def taken_in(directory: Path) -> dict[str, Node]:
     try:
         for _ in range(60):
             await world.clock.sleep(30.0)
-            nodes = {n.id: n for n in await world.store.nodes()}
+            nodes = {n.id: n for n in await world.store.nodes.list()}
             past = (State.DISCOVERED, State.INTAKE)
             if not any(n.state in past for n in nodes.values() if n.ports):
                 break

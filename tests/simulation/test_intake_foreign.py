@@ -28,7 +28,7 @@ async def _until(world: World, state: State) -> Node:
     end = world.clock.now() + 4 * 3600.0
     while world.clock.now() < end:
         await world.clock.sleep(30.0)
-        node = await world.store.node(HOST)
+        node = await world.store.nodes.get(HOST)
         assert node is not None
         if node.state is state:
             return node
@@ -52,11 +52,11 @@ def test_a_port_in_a_foreign_network_stops_the_intake_until_a_person_takes_the_n
         assert "--take su0-n00" in node.blockers[0].unblock
         await world.clock.sleep(3600.0)
         assert list_placements(world.site, HOST) == before
-        assert (await world.store.node(HOST)).served == ""
+        assert (await world.store.nodes.get(HOST)).served == ""
 
-        given = requests.take_ports(await world.store.node(HOST), world.clock.now())
+        given = requests.take_ports(await world.store.nodes.get(HOST), world.clock.now())
         assert isinstance(given, Node), given
-        await world.store.save_node(given)
+        await world.store.nodes.save(given)
         node = await _until(world, State.CONVERGING)
         assert set(list_placements(world.site, HOST).values()) == {"MAINT"}
         assert (node.served, node.taken) == ("VRF PROD", False)

@@ -115,8 +115,8 @@ async def lived(directory: Path, seed: int) -> Ended:
 async def misdeeds(world: World) -> list[str]:
     """Whatever must never be so, at the end of a run."""
     wrong = await world.violations()
-    for node in await world.store.nodes():
-        wrong += repeated(world.site, node.id, await world.store.entries(node.id))
+    for node in await world.store.nodes.list():
+        wrong += repeated(world.site, node.id, await world.store.operations.list_entries(node.id))
         if node.state not in ENDS:
             wrong.append(f"{node.id} ended {node.state}: {node.note}")
         elif node.state in (State.QUARANTINED, State.REPAIRING) and not node.blockers:
@@ -125,17 +125,20 @@ async def misdeeds(world: World) -> list[str]:
             wrong.append(f"{node.id} was parked: {node.blockers[0]}")
         if node.state is not State.RELEASED or node.kind is not NodeKind.HOST:
             continue
-        if node.placement is not Placement.CUSTOMER or await world.store.proof(node.id) is None:
+        if (
+            node.placement is not Placement.CUSTOMER
+            or await world.store.evidence.get_proof(node.id) is None
+        ):
             wrong.append(f"{node.id} is released without proof")
     return wrong
 
 
 async def history(world: World) -> list[Any]:
     """What happened, in order and with its times; certificate ids and the like are random."""
-    rows = await world.store.journal_rows(limit=100_000)
+    rows = await world.store.journal.list(limit=100_000)
     told: list[Any] = [(r["kind"], r["node"], round(float(r["at"]), 6)) for r in rows]
-    for node in await world.store.nodes():
-        for row in await world.store.entries(node.id):
+    for node in await world.store.nodes.list():
+        for row in await world.store.operations.list_entries(node.id):
             told.append((node.id, row.action, row.status.value, row.attempt, row.intended_at))
     return [*told, world.wire.requests]
 

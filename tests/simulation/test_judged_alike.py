@@ -58,7 +58,7 @@ def looked_after_a_session(**settings: Any) -> dict[str, Verdict]:
     async def main() -> dict[str, Verdict]:
         rig = await Rig(**settings).open()
         effects = replace(rig.effects, shell=Chatting(rig.effects.shell))
-        node = await rig.store.node(NODE)
+        node = await rig.store.nodes.get(NODE)
         assert node is not None
         inventory = Inventory(node=NODE, vendor="x")
         validator = Validator(effects, rig.store, checks.ALL, matrix(""))
@@ -97,7 +97,7 @@ def taught(floor: float) -> Baseline:
 
 def test_tests_among_nodes_are_held_against_what_the_fleet_taught(tmp_path: Path) -> None:
     async def teach(place: Any) -> None:
-        await place.store.put_baseline(taught(100.0))
+        await place.store.cohorts.put_baseline(taught(100.0))
 
     _, outcomes, _ = lived(tmp_path, 4, meanwhile=teach, fabric_nccl=True)
 
@@ -111,7 +111,7 @@ def test_the_context_has_all_that_any_judge_may_ask_for() -> None:
 
     async def made(kind: NodeKind) -> Any:
         store = open_store(":memory:", inline=True)
-        await store.put_baseline(taught(46.0))
+        await store.cohorts.put_baseline(taught(46.0))
         node = Node(id="n1", kind=kind, profile="hgx-h100-bf3")
         inventory = Inventory(node="n1", vendor="x")
         found = await judging_context(store, matrix(""), settings, own, node, inventory)

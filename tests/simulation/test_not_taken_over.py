@@ -16,7 +16,6 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.repair import case_policy
 from provisioner.ports import BmcAddress, Call, Reply
 from provisioner.sim.faults.faults import Rule
-from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.twin.wires import MemoryBmcs
 
 HOST, HOUR_S = "su0-n00", 3600.0
@@ -57,14 +56,14 @@ async def try_to_take_over(world: World) -> list[tuple[str, str]]:
 def test_no_case_is_opened_and_nothing_is_written_before_a_machine_is_ours(tmp_path: Path) -> None:
     async def main() -> None:
         world = World(tmp_path, nodes=1, seed=5)
-        book = world.cases = CaseRows(world.store)
+        book = world.cases = world.store.cases
         try:
             writes = await try_to_take_over(world)
-            node = await world.store.node(HOST)
+            node = await world.store.nodes.get(HOST)
             assert node is not None
             assert node.state is State.QUARANTINED
             assert Reason.BILL_OF_MATERIALS in {b.reason for b in node.blockers}
-            assert await book.cases(HOST) == ()
+            assert await book.list(HOST) == ()
             assert {path.rpartition("/")[0] for _, path in writes} <= {
                 "/redfish/v1/AccountService/Accounts"
             }
@@ -74,7 +73,7 @@ def test_no_case_is_opened_and_nothing_is_written_before_a_machine_is_ours(tmp_p
             opened = await desk.open(node, Origin.OPERATOR, "look at it", "jane")
             assert isinstance(opened, Case)
             await world.clock.sleep(12 * HOUR_S)
-            case = (await book.cases(HOST))[0]
+            case = (await book.list(HOST))[0]
             assert case.stage is Stage.HARDWARE
             assert "It was not taken over" in case.note
             assert case.tries == ()
@@ -82,7 +81,7 @@ def test_no_case_is_opened_and_nothing_is_written_before_a_machine_is_ours(tmp_p
 
             await desk.retire(case, world.clock.now(), "not ours", "jane")
             await world.clock.sleep(HOUR_S)
-            node = await world.store.node(HOST)
+            node = await world.store.nodes.get(HOST)
             assert node is not None
             assert node.state is State.RETIRED
             assert len(watched_writes(world)) == begun

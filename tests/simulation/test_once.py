@@ -18,7 +18,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import (
     Fenced,
 )
-from provisioner.store.database.sql_store import open_store
+from provisioner.store.sql_store import open_store
 
 FATES: dict[str, tuple[list[str], int, ActionStatus | Reason]] = {
     "an answered request is sent once": ([""], 1, ActionStatus.SENT),
@@ -88,7 +88,9 @@ def killed_at(kill: Callable[[str], bool], busy_s: float = 1.0) -> tuple[int, Ac
         if kill("after"):
             device.flashes += 1  # the request had left: the device did it all the same
         successor = await operation(store)
-        found = [e for e in await store.entries("n") if e.status is ActionStatus.INTENDED]
+        found = [
+            e for e in await store.operations.list_entries("n") if e.status is ActionStatus.INTENDED
+        ]
         result = await once(successor, clock, SETTINGS, device.act(), found[0] if found else None)
         assert isinstance(result, LedgerEntry)
         return device.flashes, result.status
@@ -128,7 +130,7 @@ class Slow(Hold):
         entry = await super().intend(action, before)
         await asyncio.sleep(self.takes_s)
         if self.dies:
-            await self._store.take(self.operation.id)
+            await self._store.operations.take(self.operation.id)
         return entry
 
 

@@ -27,7 +27,7 @@ from provisioner.ports import (
     PortError,
     Unreachable,
 )
-from provisioner.store.database.sql_store import open_store
+from provisioner.store.sql_store import open_store
 
 
 def test_an_open_intent_stays_open_while_its_device_cannot_be_looked_at() -> None:
@@ -121,7 +121,7 @@ def test_nothing_is_intended_for_a_device_that_cannot_be_looked_at() -> None:
         hold = await operation(store)
         act = replace(device.act(), look=silent)
         result = await once(hold, VirtualClock(), SETTINGS, act, None)
-        return result, len(await store.entries("n"))
+        return result, len(await store.operations.list_entries("n"))
 
     result, rows = run(main())
 
@@ -213,7 +213,7 @@ def test_an_action_that_certainly_did_not_begin_is_settled_at_once(
     async def main() -> list[LedgerEntry]:
         store = open_store(":memory:", inline=True)
         await once(await operation(store), VirtualClock(), SETTINGS, device.act(), None)
-        return list(await store.entries("n"))
+        return list(await store.operations.list_entries("n"))
 
     (entry,) = run(main())
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from port_given import WatchedStore
 from port_model import Actor, Model
 from port_soak import ACTS, Soak
 from port_truth import Issued, PortTruth, Row, Violated
@@ -81,7 +80,7 @@ def owe_no_erasure(world: PortWorld) -> None:
     """A trespass is fenced, and nothing is recorded of it."""
 
     async def note(node: Node, _found: object, _seen_by: str) -> Node:
-        return await world.store.node(node.id)
+        return await world.store.nodes.get(node.id)
 
     world.trespasses.note = note
 
@@ -95,11 +94,13 @@ def ask_no_standing(world: PortWorld) -> None:
     async def standing(node: Node, vrf: str) -> ReleaseConditions:
         return handover.standing_of(node, world.inventory(node.id), vrf)
 
+    stored = world.store.operations.record
+
     async def record(operation: object, **given: object) -> object:
-        return await WatchedStore.record(world.store, operation, **{**given, "standing": None})
+        return await stored(operation, **{**given, "standing": None})
 
     world.given.objections, world.given.standing = objections, standing
-    world.store.record = record
+    world.store.operations.record = record
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from provisioner.planning.certification.check_coverage import TESTS, Domain
 async def proved(world: World) -> tuple[HealthReport, Certificate]:
     node = await state(world, State.CERTIFIED)
     report, held = (
-        await world.store.report(HOST),
-        await world.store.certificate(node.certificate),
+        await world.store.evidence.get_report(HOST),
+        await world.store.evidence.get_certificate(node.certificate),
     )
     assert report is not None
     assert held is not None
@@ -94,7 +94,7 @@ def test_a_release_is_refused_by_a_gate_that_is_not_proved(tmp_path: Path) -> No
         world.settings = world.settings.model_copy(update={"certify_gates": "abd"})
         await world.start()
         node = await state(world, State.QUARANTINED)
-        rows = await world.store.journal_rows(limit=100_000)
+        rows = await world.store.journal.list(limit=100_000)
         why = [str(r["detail"].get("why", "")) for r in rows if r["node"] == HOST]
         return first.proved, next((w for w in why if "a release demands" in w), ""), node
 

@@ -15,7 +15,6 @@ from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
 from provisioner.model.campaign import Campaign
 from provisioner.model.campaign_policy import Policy
-from provisioner.store.repositories.campaign_rows import CampaignRows
 from provisioner.twin import rehearsal_process
 from provisioner.twin.fleet_twin import RecordedFleet, Twin
 from provisioner.twin.loop import run
@@ -44,14 +43,17 @@ def fleet(folder: Path, nodes: int) -> tuple[Campaign, RecordedFleet, int]:
         await world.take_in()
         await world.start()
         assert await world.settle(20 * 3600.0)
-        book, matrix = CampaignRows(world.store), read_matrix([MATRIX, world.files.overlay])
+        book, matrix = (
+            world.store.campaigns,
+            read_matrix([MATRIX, world.files.overlay]),
+        )
         requests = CampaignRequests(Context(world.store, world.clock, world.settings), book, matrix)
         made = await requests.create(NEXT, SELECT, Policy.model_validate(POLICY))
         assert made.campaign is not None, made.blockers
-        before = await world.store.nodes()
+        before = await world.store.nodes.list()
         found = await requests.survey(made.campaign)
         recorded, of = await prepare_rehearsal(world.store, made.campaign, found.rows, most=8)
-        assert list(await world.store.nodes()) == list(before)
+        assert list(await world.store.nodes.list()) == list(before)
         await world.crash()
         return made.campaign, recorded, of
 

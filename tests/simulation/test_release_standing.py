@@ -26,7 +26,7 @@ def _vrfs(soak: Soak) -> list[str]:
 
 
 async def _revoke(soak: Soak, node: Node) -> None:
-    await soak.store.revoke(node.certificate, "an alert came", soak.clock.now())
+    await soak.store.evidence.revoke(node.certificate, "an alert came", soak.clock.now())
 
 
 async def _swap(soak: Soak, node: Node) -> None:
@@ -34,15 +34,15 @@ async def _swap(soak: Soak, node: Node) -> None:
 
 
 async def _reallocate(soak: Soak, node: Node) -> None:
-    await soak.store.save_node(node.model_copy(update={"tenant": "blue"}))
+    await soak.store.nodes.save(node.model_copy(update={"tenant": "blue"}))
 
 
 async def _rename(soak: Soak, node: Node) -> None:
-    await soak.store.put_tenant(Tenant(name="red", vrf="RED2", nodes_wanted=9))
+    await soak.store.tenants.put(Tenant(name="red", vrf="RED2", nodes_wanted=9))
 
 
 async def _expire(soak: Soak, node: Node) -> None:
-    certificate = await soak.store.certificate(node.certificate)
+    certificate = await soak.store.evidence.get_certificate(node.certificate)
     await soak.clock.sleep(certificate.expires_at - soak.clock.now())
 
 
@@ -56,11 +56,11 @@ async def _release(soak: Soak, act: Act, entered: int) -> list[list[str]]:
     await _until(soak, lambda: soak.truth.rows["node-0"].state == "certified")
     await _until(soak, lambda: not [t for t in soak.driving.values() if not t.done()])
     soak.driving.clear()
-    node = await soak.store.node("node-0")
-    await soak.store.save_node(node.model_copy(update={"tenant": "red"}))
+    node = await soak.store.nodes.get("node-0")
+    await soak.store.nodes.save(node.model_copy(update={"tenant": "red"}))
     await soak._operation(node.id)
     await _until(soak, lambda: _vrfs(soak).count("RED") == entered)
-    stored = await soak.store.node(node.id)
+    stored = await soak.store.nodes.get(node.id)
     assert stored.state is State.CERTIFIED
     await act(soak, stored)
     seen = [_vrfs(soak)]

@@ -70,8 +70,8 @@ def test_another_host_keeps_the_place_and_nothing_else(tmp_path: Path) -> None:
         told = await exchanges(shop.world, shop.book).replace(case, "ada", "the host is sent back")
         assert isinstance(told, Case), told
         after = await certified(shop)
-        revoked = await shop.world.store.revoked(before.certificate)
-        inventory = await shop.world.store.inventory(HOST)
+        revoked = await shop.world.store.evidence.is_revoked(before.certificate)
+        inventory = await shop.world.store.evidence.get_inventory(HOST)
         assert inventory is not None
         assert inventory.system_serial == machine.host.serial
         return before, after, told, bool(revoked), machine.host.serial
@@ -103,7 +103,7 @@ def test_another_card_is_taken_over_and_proved(tmp_path: Path) -> None:
         )
         assert isinstance(told, Case), told
         node = await certified(shop)
-        inventory = await world.store.inventory(HOST)
+        inventory = await world.store.evidence.get_inventory(HOST)
         assert inventory is not None
         cards = {d.serial or "" for d in inventory.devices_of(DeviceKind.DPU)}
         return node, await shop.newest(), cards & {serial}

@@ -12,8 +12,7 @@ from provisioner.control.repairs.repairs import Repairs
 from provisioner.model.case import Case, Origin, Stage
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.sql_store import open_store
 from provisioner.twin.loop import VirtualClock
 
 SAID, FAILED = "said", "failed"
@@ -30,7 +29,7 @@ def test_a_word_of_people_is_not_taken_for_a_failure(sentence: str) -> None:
 
     async def story() -> tuple[Node, Case]:
         store, clock = open_store(":memory:", inline=True), VirtualClock()
-        book, settings = CaseRows(store), Settings(site="test")
+        book, settings = store.cases, Settings(site="test")
         desk = CaseDesk(Context(store, clock, settings), book, None)
 
         async def submit(_: str) -> None:
@@ -38,19 +37,19 @@ def test_a_word_of_people_is_not_taken_for_a_failure(sentence: str) -> None:
 
         fenced = Node(id="n", kind=NodeKind.HOST, state=State.CONVERGING,
                       placement=Placement.MAINTENANCE)  # fmt: skip
-        node = await store.add_node(fenced)
+        node = await store.nodes.add(fenced)
         case = await desk.open(node, Origin.OPERATOR, "broken", "somebody")
         assert isinstance(case, Case)
-        case = await book.save_case(case.enter_stage(Stage.HARDWARE, clock.now()), now=clock.now())
+        case = await book.save(case.enter_stage(Stage.HARDWARE, clock.now()), now=clock.now())
         for event in order:
             await clock.sleep(1.0)
             if event == SAID:
                 answer = await desk.returned(case, "technician", "done")
                 assert isinstance(answer, Case)
             else:
-                node = await store.save_node(in_state(node, State.QUARANTINED, clock.now()))
+                node = await store.nodes.save(in_state(node, State.QUARANTINED, clock.now()))
         await Repairs(Context(store, clock, settings), desk, None, submit).tick()
-        held, now = await store.node("n"), await book.case(case.id)
+        held, now = await store.nodes.get("n"), await book.get(case.id)
         assert held is not None
         assert now is not None
         return held, now

@@ -16,7 +16,6 @@ from provisioner.daemon.daemon import Daemon
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Case, Ending, Service
 from provisioner.model.node import Node, State
-from provisioner.store.repositories.alert_rows import AlertRows
 
 pytestmark = pytest.mark.long
 
@@ -74,25 +73,25 @@ def alert(classification: Classification, now: float, **more: object) -> Alert:
 
 def test_alerts_open_cases_that_keep_a_node_or_cut_it_off(tmp_path: Path) -> None:
     async def story(shop: Shop) -> tuple[Case, Case, list[str], Node]:
-        world, book = shop.world, AlertRows(shop.world.store)
+        world, book = shop.world, shop.world.store.alerts
         assert shop.daemon is not None
         await shop.daemon.stop()
         watch = WatchParts(book=book, new_secret=lambda: "secret-" + "0" * 40)
         shop.daemon = world.daemon = Daemon(dataclasses.replace(shop.daemon.parts, watch=watch))
         await shop.daemon.start()
         flapping = alert(Classification.LINK, world.clock.now())
-        await book.put_alerts([flapping], [], world.clock.now())
+        await book.put([flapping], [], world.clock.now())
         node, kept = await shop.until(lambda _, c: c.open)
         await world.clock.sleep(2 * HOUR_S)
         assert (await shop.node()).state is State.RELEASED
         over = flapping.model_copy(update={"cleared_at": world.clock.now(), "cleared_why": "over"})
-        await book.put_alerts([over], [], world.clock.now())
+        await book.put([over], [], world.clock.now())
         node, kept = await shop.until(lambda _, c: not c.open)
         assert node.state is State.RELEASED
         fatal = alert(Classification.FATAL_EVENT, world.clock.now(), target="GPU_SXM_1")
-        await book.put_alerts([fatal], [], world.clock.now())
+        await book.put([fatal], [], world.clock.now())
         _, cut = await shop.until(lambda n, c: c.open and n.state is State.REPAIRING)
-        told = [n.kind for n in await shop.book.notices("blue")]
+        told = [n.kind for n in await shop.book.list_notices("blue")]
         return kept, cut, told, await shop.node()
 
     (kept, cut, told, node), _ = lived(tmp_path, story)

@@ -37,7 +37,7 @@ def test_what_a_rung_cures_is_cured_by_it_and_the_rest_by_people(tmp_path: Path)
         exchange_part(machine, "GPU_SXM_6", "1659999999999")
         await say_returned(shop, again)
         node, back = await shop.until(lambda n, c: not c.open)
-        report = await shop.world.store.report(node.id)
+        report = await shop.world.store.evidence.get_report(node.id)
         assert report is not None
         return lost, asked, again, back, node, " ".join(report.causes)
 
@@ -71,7 +71,7 @@ def test_a_daemon_that_is_killed_in_the_middle_repairs_no_step_twice(tmp_path: P
             await shop.start()
         case = await shop.newest()
         cycles = [e.kind for e in log[began:] if e.kind == "ac"]
-        rows = await shop.world.store.entries("su0-n00")
+        rows = await shop.world.store.operations.list_entries("su0-n00")
         resets = [
             r.before["step"]["reason"]
             for r in rows
@@ -96,14 +96,14 @@ def test_a_tenant_is_told_agrees_and_gets_its_node_back(tmp_path: Path) -> None:
     async def story(shop: Shop) -> tuple[list[str], list[str], Case, Node]:
         shop.broken("remap_until_reset")
         case = await shop.report("jobs fail on one GPU", Origin.TENANT)
-        told = [n.kind for n in await shop.book.notices("blue")]
+        told = [n.kind for n in await shop.book.list_notices("blue")]
         await shop.world.clock.sleep(HOUR_S)
         assert (await shop.node()).state is State.RELEASED  # its notice has not run out
-        current = await shop.book.case(case.id)
+        current = await shop.book.get(case.id)
         assert current is not None
         assert isinstance(await shop.desk.accept(current, "blue"), Case)
         node, case = await shop.until(lambda n, c: not c.open and n.state is State.RELEASED)
-        rows = await shop.world.store.journal_rows(0, 1000)
+        rows = await shop.world.store.journal.list(0, 1000)
         states = [str(r["detail"]["to"]) for r in rows if r["kind"] == "state"]
         after = states[len(states) - states[::-1].index("repairing") - 1 :]
         return told, after, case, node
@@ -119,7 +119,7 @@ def test_a_tenant_is_told_agrees_and_gets_its_node_back(tmp_path: Path) -> None:
 
 
 async def say_returned(shop: Shop, case: Case) -> None:
-    current = await shop.book.case(case.id)
+    current = await shop.book.get(case.id)
     assert current is not None
     answer = await shop.desk.returned(current, "technician", "done")
     assert isinstance(answer, Case), answer

@@ -19,7 +19,7 @@ HANDED_OVER = Secret("Handed-over.2026")
 async def admitted(shop: Shop, node: Node, users: dict[str, str]) -> set[bool]:
     """Whether the node's BMCs let in whoever shows what was handed over."""
     assert shop.daemon is not None
-    reach, seen = shop.daemon.site.reach, await shop.world.store.inventory(node.id)
+    reach, seen = shop.daemon.site.reach, await shop.world.store.evidence.get_inventory(node.id)
     assert seen is not None
     found = set()
     for bmc in node.bmcs:
@@ -51,7 +51,7 @@ def test_a_retired_node_is_erased_closed_and_forgotten_however_often_the_daemon_
                 break
         await world.clock.sleep(120.0)
         node, case = await shop.node(), await shop.newest()
-        rows = await world.store.journal_rows(0, 10_000)
+        rows = await world.store.journal.list(0, 10_000)
         (proof,) = [r["detail"] for r in rows if r["kind"] == "retired"]
         kept = [b.name for b in node.bmcs if await vault.current(f"{node.id}/{b.name}")]
         seen: dict[str, object] = {
@@ -60,7 +60,7 @@ def test_a_retired_node_is_erased_closed_and_forgotten_however_often_the_daemon_
             "proof": proof,
             "admits": await admitted(shop, node, {v: u for v, (u, _) in factory.items()}),
         }
-        told = [n.kind for n in await shop.book.notices("blue")]
+        told = [n.kind for n in await shop.book.list_notices("blue")]
         return before, node, case, told, seen
 
     (before, node, case, told, seen), wrong = lived(

@@ -45,9 +45,9 @@ def lived(
 
 async def want(world: World, nodes: int) -> None:
     """The only tenant wants this many nodes."""
-    for tenant in await world.store.tenants():
+    for tenant in await world.store.tenants.list():
         asked = nodes if tenant.name == "blue" else 0
-        await world.store.put_tenant(Tenant(**{**tenant.model_dump(), "nodes_wanted": asked}))
+        await world.store.tenants.put(Tenant(**{**tenant.model_dump(), "nodes_wanted": asked}))
 
 
 async def state(world: World, wanted: State, limit_s: float = 24 * HOUR_S) -> Node:
@@ -55,10 +55,10 @@ async def state(world: World, wanted: State, limit_s: float = 24 * HOUR_S) -> No
     until = world.clock.now() + limit_s
     while world.clock.now() < until:
         await world.clock.sleep(20.0)
-        node = await world.store.node(HOST)
+        node = await world.store.nodes.get(HOST)
         assert node is not None
         if node.state is wanted and not any(
-            o.node == HOST for o in await world.store.active_operations()
+            o.node == HOST for o in await world.store.operations.list_active()
         ):
             return node
     raise AssertionError(f"{HOST} is {node.state}, not {wanted}: {node.note}")
@@ -66,7 +66,7 @@ async def state(world: World, wanted: State, limit_s: float = 24 * HOUR_S) -> No
 
 async def states(world: World) -> list[str]:
     """The states that the host has entered, in order."""
-    rows = await world.store.journal_rows(limit=100_000)
+    rows = await world.store.journal.list(limit=100_000)
     return [str(r["detail"]["to"]) for r in rows if r["node"] == HOST and r["kind"] == "state"]
 
 
@@ -80,11 +80,11 @@ def swap_gpu(world: World) -> None:
 def test_a_reclaimed_node_is_fenced_converged_and_certified_anew(tmp_path: Path) -> None:
     async def story(world: World) -> tuple[Node, Node, list[str]]:
         await want(world, 0)
-        released = await world.store.node(HOST)
+        released = await world.store.nodes.get(HOST)
         assert released is not None
         back = reclaim_node(released, world.clock.now())
         assert isinstance(back, Node)
-        await world.store.save_node(back)
+        await world.store.nodes.save(back)
         return released, await state(world, State.CERTIFIED), await states(world)
 
     (released, again, entered), wrong = lived(tmp_path, story)
@@ -101,11 +101,11 @@ def test_a_reclaimed_node_is_fenced_converged_and_certified_anew(tmp_path: Path)
 def test_a_daemon_that_dies_while_it_fences_a_reclaimed_node_fences_it(tmp_path: Path) -> None:
     async def story(world: World) -> Node:
         await want(world, 0)
-        released = await world.store.node(HOST)
+        released = await world.store.nodes.get(HOST)
         assert released is not None
         back = reclaim_node(released, world.clock.now())
         assert isinstance(back, Node)
-        await world.store.save_node(back)
+        await world.store.nodes.save(back)
         for pause_s in (21.0, 3.0, 5.0, 8.0):
             await world.clock.sleep(pause_s)
             await world.crash()
@@ -127,7 +127,7 @@ def test_a_part_swapped_after_certification_is_certified_before_it_is_released(
         swap_gpu(world)
         await want(world, 1)
         released = await state(world, State.RELEASED)
-        held = await world.store.certificate(released.certificate)
+        held = await world.store.evidence.get_certificate(released.certificate)
         assert held is not None
         return first, released, held.serials
 
@@ -159,7 +159,7 @@ def test_a_part_swapped_under_a_tenant_is_told_and_its_certificate_revoked(tmp_p
         swap_gpu(world)
         await world.clock.sleep(2 * HOUR_S)
         node = await state(world, State.RELEASED)
-        return node, await world.store.revoked(node.certificate)
+        return node, await world.store.evidence.is_revoked(node.certificate)
 
     (node, revoked), _ = lived(tmp_path, story)  # the truth itself says that it drifted
 
@@ -174,7 +174,7 @@ def test_a_tenant_may_boot_what_it_was_given(tmp_path: Path) -> None:
         world.site.machines[HOST].power_cycle(world.clock.now())
         await world.clock.sleep(2 * HOUR_S)
         node = await state(world, State.RELEASED)
-        return node, await world.store.revoked(node.certificate)
+        return node, await world.store.evidence.is_revoked(node.certificate)
 
     (node, revoked), _ = lived(tmp_path, story)
 

@@ -71,12 +71,14 @@ def test_a_store_that_fails_once_ends_the_daemon_and_blames_no_node(
         second = await lives(world, world.clock.now() + DAY_S)
         blamed = [
             str(r["kind"])
-            for r in await world.store.journal_rows(limit=100_000)
+            for r in await world.store.journal.list(limit=100_000)
             if r["kind"] == "parked"
         ]
         wrong = await world.violations()
-        for node in await world.store.nodes():
-            wrong += repeated(world.site, node.id, await world.store.entries(node.id))
+        for node in await world.store.nodes.list():
+            wrong += repeated(
+                world.site, node.id, await world.store.operations.list_entries(node.id)
+            )
             wrong += [f"{node.id}: {node.state}"] * (node.state is not State.RELEASED)
         return first, second, blamed, wrong
 

@@ -16,16 +16,16 @@ from provisioner.planning.lifecycle.operator_requests import reclaim_node
 
 async def wanted(world: World, name: str) -> None:
     """Only this tenant wants a node."""
-    for tenant in await world.store.tenants():
+    for tenant in await world.store.tenants.list():
         asked = 1 if tenant.name == name else 0
-        await world.store.put_tenant(Tenant(**{**tenant.model_dump(), "nodes_wanted": asked}))
+        await world.store.tenants.put(Tenant(**{**tenant.model_dump(), "nodes_wanted": asked}))
 
 
 async def released_to(world: World, name: str) -> Node:
     until = world.clock.now() + 48 * HOUR_S
     while world.clock.now() < until:
         await world.clock.sleep(30.0)
-        node = await world.store.node(HOST)
+        node = await world.store.nodes.get(HOST)
         assert node is not None
         if node.state is State.RELEASED and node.tenant == name:
             return node
@@ -50,7 +50,7 @@ def turned_over(
         since = world.clock.now()
         back = reclaim_node(first, since, for_repair=for_repair)
         assert isinstance(back, Node)
-        await world.store.save_node(back)
+        await world.store.nodes.save(back)
         again = await released_to(world, second)
         log = world.site.machines[HOST].log
         erased = [e.subject for e in log if e.kind == "erase" and e.time > since]

@@ -74,7 +74,7 @@ def validate(
         if isinstance(report, HealthReport):
             for result in report.results:
                 if result.evidence:
-                    raw = await rig.store.evidence(result.evidence)
+                    raw = await rig.store.evidence.get_output(result.evidence)
                     assert raw
                     assert isinstance(json.loads(raw), dict)
         await rig.close()

@@ -39,7 +39,7 @@ def selected(names: tuple[str, ...], fault: str = "") -> HealthReport:
         rig = await Rig().open()
         machine = rig.site.machines[NODE]
         machine.faults |= {fault} if fault else set()
-        node = await rig.store.node(NODE)
+        node = await rig.store.nodes.get(NODE)
         assert node is not None
         gpus = [d for d in machine.devices.values() if d.kind == "gpu"]
         devices = tuple(

@@ -43,7 +43,7 @@ async def wait_for_an_hour(directory: Path, *, fits: bool) -> tuple[World, Expla
     await world.start()
     try:
         await world.clock.sleep(600.0)
-        node = await world.store.node(HOST)
+        node = await world.store.nodes.get(HOST)
         assert node is not None
         plans = PlanCache(
             read_matrix([MATRIX, world.files.overlay]), components.ALL, production=False
@@ -73,7 +73,7 @@ def test_a_machine_that_no_profile_fits_is_named_before_its_host_can_be_asked(
 ) -> None:
     async def main() -> None:
         world, told = await wait_for_an_hour(tmp_path, fits=False)
-        node = await world.store.node(HOST)
+        node = await world.store.nodes.get(HOST)
         assert node is not None
 
         assert any(Reason.NO_PROFILE.value in line for line in told.why)

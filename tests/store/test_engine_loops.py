@@ -78,8 +78,8 @@ def test_an_embedded_engine_that_cannot_take_up_what_was_left_ends_the_daemon(tm
 
     async def scenario() -> None:
         store = open_store(":memory:", inline=True)
-        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
-        await store.open_operation("n1", "journey", 1.0)
+        await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
+        await store.operations.open("n1", "journey", 1.0)
         engine = Broken(store, idle, 8)
         await engine.start()
         try:

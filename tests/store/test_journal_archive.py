@@ -41,7 +41,9 @@ NOTHING = Needs()
 
 async def fill(store: SqlStore, rows: int = 10) -> Signer:
     for number in range(rows):
-        await store.journal(event_of("moved", f"n{number % 3}", {"number": number}), float(number))
+        await store.journal.append(
+            event_of("moved", f"n{number % 3}", {"number": number}), float(number)
+        )
     return await open_signer(store, MasterKey(b"k" * 32), NOW)
 
 
@@ -70,7 +72,7 @@ async def remove(
 
 
 async def sequences(store: SqlStore) -> list[int]:
-    return [int(row["seq"]) for row in await store.journal_rows()]
+    return [int(row["seq"]) for row in await store.journal.list()]
 
 
 def test_rows_are_archived_up_to_a_time_and_the_newest_stays(run, tmp_path):
@@ -85,20 +87,20 @@ def test_rows_are_archived_up_to_a_time_and_the_newest_stays(run, tmp_path):
 def test_a_pruned_journal_goes_on_and_is_verified_with_and_without_archives(run, tmp_path):
     async def scenario(store: SqlStore) -> Any:
         signer = await fill(store)
-        before = await store.verify_journal()
+        before = await store.journal.verify()
         one, two = await archive(store, signer, tmp_path, 4, 8)
         assert await remove(store, signer, one) == (1, 2, 3, 4)
-        middle = await store.verify_journal()
+        middle = await store.journal.verify()
         assert await remove(store, signer, two) == (5, 6, 7, 8)
-        await store.journal(event_of("moved", "n1"), NOW)
-        after = await store.verify_journal((before.rows, before.head))
-        old = await store.verify_journal((3, one.digests[2]))
+        await store.journal.append(event_of("moved", "n1"), NOW)
+        after = await store.journal.verify((before.rows, before.head))
+        old = await store.journal.verify((3, one.digests[2]))
         keys, base = await store.read(believed), await store.read(read_base)
         compared = [
             await store.read(partial(compare_archive, archive=a, base=base))
             for a in read_directory(tmp_path, keys)
         ]
-        rows = await store.journal_rows()
+        rows = await store.journal.list()
         return middle.intact, after, old.problem, compared, await sequences(store), rows
 
     middle, after, old, compared, left, rows = run(scenario)
@@ -118,11 +120,11 @@ def test_rows_that_are_needed_stay_until_they_are_not(run, tmp_path):
         needs = Needs(since={"n1": 0.0})
         first = await remove(store, signer, one, needs)
         await remove(store, signer, two, needs)
-        check = await store.verify_journal()
+        check = await store.journal.verify()
         kept = [s for s in await sequences(store) if s <= 8]
         later = await remove(store, signer, one)
         again = await remove(store, signer, one)
-        return first, check.intact, kept, later, again, (await store.verify_journal()).intact
+        return first, check.intact, kept, later, again, (await store.journal.verify()).intact
 
     assert run(scenario) == ((1, 3, 4), True, [2, 5, 8], (2,), (), True)
 
@@ -155,9 +157,9 @@ def test_tampering_after_a_prune_is_noticed(run, tmp_path, tampering):
         signer = await fill(store)
         (one,) = await archive(store, signer, tmp_path, 8)
         await remove(store, signer, one, Needs(since={"n1": 0.0}))
-        assert (await store.verify_journal()).intact
+        assert (await store.journal.verify()).intact
         await store.write(tamper)
-        return bool((await store.verify_journal()).intact)
+        return bool((await store.journal.verify()).intact)
 
     assert run(scenario) is False
 
@@ -170,7 +172,7 @@ def test_rights_on_the_database_alone_prune_nothing(run, tmp_path):
         (one,) = await archive(store, signer, tmp_path, 8)
         stranger = await other_signer()
         await remove(store, stranger, one)
-        foreign = await store.verify_journal()
+        foreign = await store.journal.verify()
         return foreign.intact, foreign.problem
 
     intact, problem = run(scenario)
@@ -210,7 +212,7 @@ def test_a_prune_that_is_cut_off_leaves_all_of_it(run, tmp_path):
 
         with pytest.raises(StaleWrite):
             await store.write(cut)
-        return await sequences(store), (await store.verify_journal()).intact
+        return await sequences(store), (await store.journal.verify()).intact
 
     assert run(scenario) == (list(range(1, 11)), True)
 
@@ -220,7 +222,7 @@ def test_an_archive_of_another_journal_removes_nothing(run, tmp_path):
         store = open_store(":memory:", inline=True)
         try:
             signer = await fill(store, 12)
-            await store.journal(event_of("other"), 1.0)
+            await store.journal.append(event_of("other"), 1.0)
             lines = await store.read(partial(read_lines, first=1, last=8))
             changed = [*lines[:4], *lines[4:]]
             return write_archive(tmp_path, changed, "0" * 64, signer, ("ada", NOW), "1.0")
@@ -228,7 +230,7 @@ def test_an_archive_of_another_journal_removes_nothing(run, tmp_path):
             await store.close()
 
     async def scenario(store: SqlStore) -> None:
-        await store.journal(event_of("first"), 0.0)
+        await store.journal.append(event_of("first"), 0.0)
         signer = await fill(store)
         with pytest.raises(StaleWrite, match="not the one"):
             await remove(store, signer, await other())
@@ -326,7 +328,7 @@ def test_a_backup_of_a_pruned_journal_is_restored(tmp_path):
     async def checked(file: Path) -> Any:
         store = open_store(file)
         try:
-            check = await store.verify_journal()
+            check = await store.journal.verify()
             return check.intact, check.rows
         finally:
             await store.close()

@@ -20,11 +20,8 @@ from provisioner.model.tenant import ReleaseProof
 from provisioner.model.webhook import Webhook
 from provisioner.store import SqlStore
 from provisioner.store.database.journal_archive import read_lines, write_archive
-from provisioner.store.repositories.campaign_rows import CampaignRows
-from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_rows import open_signer
-from provisioner.store.repositories.webhook_rows import WebhookRows
 from provisioner.store.rows.journal_base import GENESIS
 from provisioner.store.rows.journal_prune import Span, prune_unneeded
 from provisioner.store.rows.request_rows import add_request, save_request
@@ -45,14 +42,14 @@ CASE = Case(
 
 
 async def certify(store: SqlStore, certificate: Certificate = CERTIFICATE) -> None:
-    operation = await store.take((await store.open_operation("n1", "journey", NOW)).id)
+    operation = await store.operations.take((await store.operations.open("n1", "journey", NOW)).id)
     done = operation.model_copy(update={"status": OperationStatus.DONE})
-    await store.record(done, certificate=certificate, now=NOW)
+    await store.operations.record(done, certificate=certificate, now=NOW)
 
 
 async def revoke(store: SqlStore) -> None:
     await certify(store)
-    await store.revoke("c1", "an alert", NOW)
+    await store.evidence.revoke("c1", "an alert", NOW)
 
 
 async def expire(store: SqlStore) -> None:
@@ -60,30 +57,30 @@ async def expire(store: SqlStore) -> None:
 
 
 async def hand_over(store: SqlStore, tenant: str = "blue") -> None:
-    operation = await store.take((await store.open_operation("n1", "journey", NOW)).id)
+    operation = await store.operations.take((await store.operations.open("n1", "journey", NOW)).id)
     done = operation.model_copy(update={"status": OperationStatus.DONE})
-    node = (await store.node("n1")).model_copy(
+    node = (await store.nodes.get("n1")).model_copy(
         update={"tenant": tenant, "state": State.RELEASED, "entered_at": 60 * DAY_S}
     )
     proof = ReleaseProof(
         node="n1", certificate="c1", tenant="blue", placements=(), confirmed_at=50 * DAY_S
     )
-    await store.record(done, node=node, proof=proof, now=NOW)
+    await store.operations.record(done, node=node, proof=proof, now=NOW)
 
 
 async def open_case(store: SqlStore) -> None:
-    await CaseRows(store).add_case(CASE, now=NOW)
+    await store.cases.add(CASE, now=NOW)
 
 
 async def close_case(store: SqlStore) -> None:
-    await CaseRows(store).add_case(CASE.model_copy(update={"closed_at": NOW}), now=NOW)
+    await store.cases.add(CASE.model_copy(update={"closed_at": NOW}), now=NOW)
 
 
 async def begin_campaign(
     store: SqlStore, state: CampaignState = CampaignState.STARTED, at: float = 50 * DAY_S
 ) -> None:
     campaign = Campaign(id="k1", release="r", select="all", state=state, created_at=at)
-    await CampaignRows(store).add_campaign(campaign, "ada", NOW)
+    await store.campaigns.add(campaign, "ada", NOW)
 
 
 async def ask(store: SqlStore, state: RequestState = RequestState.WAITING) -> None:
@@ -100,18 +97,18 @@ async def ask(store: SqlStore, state: RequestState = RequestState.WAITING) -> No
 
 async def listen(store: SqlStore, after: int = 12) -> None:
     webhook = Webhook(name="w", url="https://w.example", made_at=NOW)
-    await WebhookRows(store).add(webhook, after, "ada")
+    await store.webhooks.add(webhook, after, "ada")
 
 
 async def keep_delivery(store: SqlStore) -> None:
     """A webhook that looked at rows up to 13, and has not delivered 13 yet."""
     await listen(store)
-    assert await WebhookRows(store).spread("w", 1) == 1
+    assert await store.webhooks.spread("w", 1) == 1
 
 
 async def fill(store: SqlStore) -> None:
     """Write rows 1 to 15, of the days 47, 49 and 51: a node's, a campaign's, and of a change."""
-    await store.add_node(Node(id="n1", kind=NodeKind.HOST, state=State.CERTIFIED))
+    await store.nodes.add(Node(id="n1", kind=NodeKind.HOST, state=State.CERTIFIED))
     for day in (47, 49, 51):
         for kind, about, detail in (
             ("moved", "n1", {}),
@@ -120,7 +117,7 @@ async def fill(store: SqlStore) -> None:
             ("asked", "", {"id": 1}),
             ("asked", "", {"id": 2}),
         ):
-            await store.journal(event_of(kind, about, detail), day * DAY_S)
+            await store.journal.append(event_of(kind, about, detail), day * DAY_S)
 
 
 @pytest.mark.parametrize(
@@ -149,16 +146,16 @@ def test_rows_that_live_decisions_need_stay(run, tmp_path, act, staying):
         signer = await open_signer(store, MasterKey(b"k" * 32), NOW)
         await fill(store)
         await act(store)
-        await store.journal(event_of("moved", "n3"), NOW)  # the newest row is in no archive
-        first = min(row["seq"] for row in await store.journal_rows() if row["at"] == 47 * DAY_S)
+        await store.journal.append(event_of("moved", "n3"), NOW)  # the newest row is in no archive
+        first = min(row["seq"] for row in await store.journal.list() if row["at"] == 47 * DAY_S)
         last = first + 14
         lines = await store.read(partial(read_lines, first=1, last=last))
         one = write_archive(tmp_path, lines, GENESIS, signer, ("ada", NOW), "1.0")
         span = Span(1, GENESIS, one.digests, one.sha256)
         step = partial(prune_unneeded, span=span, signer=signer, by="ada", now=NOW)
         removal = await store.write(step)
-        check = await store.verify_journal()
-        left = {int(row["seq"]) for row in await store.journal_rows()}
+        check = await store.journal.verify()
+        left = {int(row["seq"]) for row in await store.journal.list()}
         return (
             {seq - first + 1 for seq in left if seq <= last},
             check.intact,

@@ -44,15 +44,15 @@ def old_write(statement: Any, node: Node) -> Any:
 def test_a_new_daemon_sees_what_an_old_one_writes(run):
     async def scenario(store):
         for name in ("n0", "n1"):
-            await store.add_node(Node(id=name, kind=NodeKind.HOST))
-        first = {n.id: n for n in await store.nodes()}
+            await store.nodes.add(Node(id=name, kind=NodeKind.HOST))
+        first = {n.id: n for n in await store.nodes.list()}
         changed = first["n0"].model_copy(update={"note": "old daemon", "generation": 1})
         written = await store.write(old_write(OLD_UPDATE, changed))
         added = Node(id="n2", kind=NodeKind.HOST)
         inserted = await store.write(old_write(OLD_INSERT, added))
-        seen = {n.id: n for n in await store.nodes()}
-        await store.save_node(seen["n0"].model_copy(update={"note": "new daemon"}))
-        last = [n.note for n in await store.nodes()]
+        seen = {n.id: n for n in await store.nodes.list()}
+        await store.nodes.save(seen["n0"].model_copy(update={"note": "new daemon"}))
+        last = [n.note for n in await store.nodes.list()]
         return written, inserted, [n.note for n in seen.values()], seen["n1"] is first["n1"], last
 
     written, inserted, notes, kept, last = run(scenario)
@@ -66,8 +66,8 @@ def test_a_new_daemon_sees_what_an_old_one_writes(run):
 def test_many_nodes_that_an_old_daemon_writes_at_once_are_all_seen(run):
     async def scenario(store):
         for number in range(5):
-            await store.add_node(Node(id=f"n{number}", kind=NodeKind.HOST))
-        await store.nodes()
+            await store.nodes.add(Node(id=f"n{number}", kind=NodeKind.HOST))
+        await store.nodes.list()
 
         def work(connection: Connection) -> None:
             for number in range(5):
@@ -78,6 +78,6 @@ def test_many_nodes_that_an_old_daemon_writes_at_once_are_all_seen(run):
                 )
 
         await store.write(work)
-        return [n.note for n in await store.nodes()]
+        return [n.note for n in await store.nodes.list()]
 
     assert run(scenario) == ["x"] * 5

@@ -148,14 +148,14 @@ def test_a_withdrawn_key_is_believed_no_more_and_a_retired_one_still_is(run):
         master = MasterKey.generate()
         first = (await open_signer(store, master, 1.0)).sign(CERTIFICATE)
         second = (await exchange_signing_key(store, master, 2.0)).sign(CERTIFICATE)
-        retired = await store.attested(first)
+        retired = await store.evidence.is_attested(first)
         third = await exchange_signing_key(store, master, 3.0, compromised=True)
         return (
             retired,
-            await store.attested(first),
-            await store.attested(second),
-            await store.attested(third.sign(CERTIFICATE)),
-            await store.attested(CERTIFICATE),
+            await store.evidence.is_attested(first),
+            await store.evidence.is_attested(second),
+            await store.evidence.is_attested(third.sign(CERTIFICATE)),
+            await store.evidence.is_attested(CERTIFICATE),
             set(await public_keys(store)) == {third.key_id},
         )
 

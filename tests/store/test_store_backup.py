@@ -39,10 +39,10 @@ def read_state(path: Path | str, **options: object) -> tuple[object, ...]:
         store = open_store(path, **options)
         try:
             return (
-                [n.id for n in await store.nodes()],
-                [(o.id, o.node) for o in await store.active_operations()],
-                [(e.action, e.status) for e in await store.entries("n1")],
-                await store.verify_journal(),
+                [n.id for n in await store.nodes.list()],
+                [(o.id, o.node) for o in await store.operations.list_active()],
+                [(e.action, e.status) for e in await store.operations.list_entries("n1")],
+                await store.journal.verify(),
             )
         finally:
             await store.close()
@@ -238,7 +238,7 @@ async def prune_journal(url: str, directory: Path) -> int:
         signer = await fill(store)
         (one,) = await archive(store, signer, directory, 8)
         await remove(store, signer, one, Needs(since={"n1": 0.0}))
-        return (await store.verify_journal()).rows
+        return (await store.journal.verify()).rows
     finally:
         await store.close()
 

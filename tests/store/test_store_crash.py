@@ -35,12 +35,12 @@ def written_until_killed(database: Path, lines: int) -> dict[str, int]:
 
 async def state(database: Path):
     store = open_store(database)
-    nodes = {node.id: node for node in await store.nodes()}
-    chain = await store.verify_journal()
+    nodes = {node.id: node for node in await store.nodes.list()}
+    chain = await store.journal.verify()
     turns: dict[str, list[int]] = {}
-    for row in await store.journal_rows(limit=10_000):
+    for row in await store.journal.list(limit=10_000):
         turns.setdefault(row["node"], []).append(int(row["detail"]["profile"]))
-    active = await store.active_operations()
+    active = await store.operations.list_active()
     await store.close()
     return nodes, chain, turns, active
 

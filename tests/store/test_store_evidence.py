@@ -23,16 +23,20 @@ CERTIFICATE = Certificate(
 
 async def driven(store: SqlStore):
     """A node with an operation that has a driver."""
-    await store.add_node(NODE)
-    operation = await store.open_operation("n1", "journey", 1.0)
-    return await store.take(operation.id)
+    await store.nodes.add(NODE)
+    operation = await store.operations.open("n1", "journey", 1.0)
+    return await store.operations.take(operation.id)
 
 
 @pytest.mark.parametrize("text", ["", "plain\n", "NUL \x00", "lone \udc80 surrogate", "ß" * 9999])
 def test_evidence_is_kept_as_it_came_and_once(run, text):
     async def scenario(store):
-        digests = {await store.put_evidence(text), await store.put_evidence(text)}
-        return digests, await store.evidence(next(iter(digests))), await store.evidence("0")
+        digests = {await store.evidence.put_output(text), await store.evidence.put_output(text)}
+        return (
+            digests,
+            await store.evidence.get_output(next(iter(digests))),
+            await store.evidence.get_output("0"),
+        )
 
     digests, read, missing = run(scenario)
 
@@ -44,12 +48,16 @@ def test_hostile_text_from_a_device_does_not_break_a_row(run):
     async def scenario(store):
         operation = await driven(store)
         before = {"tasks": ["\udcff\x00"]}
-        operation, entry = await store.intend(operation, "push", before, 2.0)
-        operation, entry = await store.settle(
+        operation, entry = await store.operations.intend(operation, "push", before, 2.0)
+        operation, entry = await store.operations.settle(
             operation, entry, ActionStatus.FAILED, task="\x00/t", outcome="\udc80!", now=3.0
         )
-        await store.journal(event_of("said", "n1", {"text": "\udc80\x00"}), 4.0)
-        return entry, await store.last_entry(operation.id, "push"), (await store.verify_journal())
+        await store.journal.append(event_of("said", "n1", {"text": "\udc80\x00"}), 4.0)
+        return (
+            entry,
+            await store.operations.get_last_entry(operation.id, "push"),
+            (await store.journal.verify()),
+        )
 
     entry, read, chain = run(scenario)
 
@@ -63,26 +71,31 @@ def test_hostile_text_from_a_device_does_not_break_a_row(run):
 def test_a_revoked_certificate_stays_revoked_and_an_unknown_one_counts_as_such(run):
     async def scenario(store):
         operation = await driven(store)
-        await store.record(operation, certificate=CERTIFICATE, now=2.0)
-        before = await store.revoked("c1"), await store.revoked("unknown")
-        await store.revoke("c1", "drift", 3.0)
-        await store.revoke("c1", "expiry", 4.0)
-        await store.revoke("unknown", "drift", 4.0)
+        await store.operations.record(operation, certificate=CERTIFICATE, now=2.0)
+        before = await store.evidence.is_revoked("c1"), await store.evidence.is_revoked("unknown")
+        await store.evidence.revoke("c1", "drift", 3.0)
+        await store.evidence.revoke("c1", "expiry", 4.0)
+        await store.evidence.revoke("unknown", "drift", 4.0)
         row = await store.read(lambda c: c.execute(certificates.select()).one())
         kept = row.revoked_at, row.revoked_reason
-        return before, await store.revoked("c1"), await store.certificate("c1"), kept
+        return (
+            before,
+            await store.evidence.is_revoked("c1"),
+            await store.evidence.get_certificate("c1"),
+            kept,
+        )
 
     assert run(scenario) == ((False, True), True, CERTIFICATE, (3.0, "drift"))
 
 
 def test_tenants_are_replaced_by_name(run):
     async def scenario(store):
-        await store.put_tenant(Tenant(name="red", vrf="RED"))
-        await store.put_tenant(Tenant(name="blue", vrf="BLUE"))
-        await store.put_tenant(Tenant(name="red", vrf="RED", nodes_wanted=3))
-        await store.put_matrix("d", "releases: {}", 1.0)
-        await store.put_matrix("d", "releases: {}", 2.0)
-        return await store.tenants()
+        await store.tenants.put(Tenant(name="red", vrf="RED"))
+        await store.tenants.put(Tenant(name="blue", vrf="BLUE"))
+        await store.tenants.put(Tenant(name="red", vrf="RED", nodes_wanted=3))
+        await store.evidence.put_matrix("d", "releases: {}", 1.0)
+        await store.evidence.put_matrix("d", "releases: {}", 2.0)
+        return await store.tenants.list()
 
     assert run(scenario) == (
         Tenant(name="blue", vrf="BLUE"),

@@ -20,14 +20,14 @@ def test_nodes_are_the_same_object_until_one_of_them_changes(tmp_path: Path) -> 
     async def scenario() -> None:
         store = open_store(tmp_path / "d" / "fleet.db", inline=True)
         for number in (2, 0, 1):
-            await store.add_node(node(number))
-        first = await store.nodes()
+            await store.nodes.add(node(number))
+        first = await store.nodes.list()
 
         assert [n.id for n in first] == ["n0", "n1", "n2"]
-        assert await store.nodes() is first
+        assert await store.nodes.list() is first
 
-        await store.save_node(first[1].model_copy(update={"note": "new"}))
-        second = await store.nodes()
+        await store.nodes.save(first[1].model_copy(update={"note": "new"}))
+        second = await store.nodes.list()
 
         assert [n.note for n in second] == ["", "new", ""]
         assert second[0] is first[0]
@@ -40,14 +40,14 @@ def test_what_another_process_wrote_is_seen_at_the_next_look(tmp_path: Path) -> 
     async def scenario() -> None:
         file = tmp_path / "d" / "fleet.db"
         ours, theirs = open_store(file, inline=True), open_store(file, inline=True)
-        await ours.add_node(node(0))
-        assert len(await theirs.nodes()) == 1
+        await ours.nodes.add(node(0))
+        assert len(await theirs.nodes.list()) == 1
 
-        await ours.add_node(node(1))
-        (seen, _) = await theirs.nodes()
-        await theirs.save_node(seen.model_copy(update={"note": "theirs"}))
+        await ours.nodes.add(node(1))
+        (seen, _) = await theirs.nodes.list()
+        await theirs.nodes.save(seen.model_copy(update={"note": "theirs"}))
 
-        assert [n.note for n in await ours.nodes()] == ["theirs", ""]
+        assert [n.note for n in await ours.nodes.list()] == ["theirs", ""]
         await ours.close()
         await theirs.close()
 
@@ -57,13 +57,13 @@ def test_what_another_process_wrote_is_seen_at_the_next_look(tmp_path: Path) -> 
 def test_a_refused_write_changes_nothing_that_is_known(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = open_store(tmp_path / "d" / "fleet.db", inline=True)
-        await store.add_node(node(0))
-        (old,) = await store.nodes()
-        new = await store.save_node(old.model_copy(update={"note": "first"}))
+        await store.nodes.add(node(0))
+        (old,) = await store.nodes.list()
+        new = await store.nodes.save(old.model_copy(update={"note": "first"}))
         with pytest.raises(StaleWrite):
-            await store.save_node(old.model_copy(update={"note": "second"}))
+            await store.nodes.save(old.model_copy(update={"note": "second"}))
 
-        assert await store.nodes() == (new,)
+        assert await store.nodes.list() == (new,)
         await store.close()
 
     asyncio.run(scenario())
@@ -73,12 +73,12 @@ def test_named_nodes_are_those_that_there_are(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = open_store(tmp_path / "d" / "fleet.db", inline=True)
         for number in range(3):
-            await store.add_node(node(number))
+            await store.nodes.add(node(number))
 
-        found = await store.nodes_named({"n0", "n2", "absent"})
+        found = await store.nodes.list_named({"n0", "n2", "absent"})
 
         assert {name: n.id for name, n in found.items()} == {"n0": "n0", "n2": "n2"}
-        assert await store.nodes_named(()) == {}
+        assert await store.nodes.list_named(()) == {}
         await store.close()
 
     asyncio.run(scenario())

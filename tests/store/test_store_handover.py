@@ -26,16 +26,16 @@ def inventory(drive: str) -> Inventory:
 
 
 async def revoke(store: SqlStore) -> None:
-    await store.revoke("c1", "an alert came", 4.0)
+    await store.evidence.revoke("c1", "an alert came", 4.0)
 
 
 async def read_another_drive(store: SqlStore) -> None:
-    operation = (await store.active_operations())[0]
-    await store.record(operation, inventory=inventory("another"), now=4.0)
+    operation = (await store.operations.list_active())[0]
+    await store.operations.record(operation, inventory=inventory("another"), now=4.0)
 
 
 async def change_network(store: SqlStore) -> None:
-    await store.put_tenant(Tenant(name="red", vrf="RED2"))
+    await store.tenants.put(Tenant(name="red", vrf="RED2"))
 
 
 async def change_nothing(_store: SqlStore) -> None:
@@ -54,22 +54,24 @@ async def change_nothing(_store: SqlStore) -> None:
 )
 def test_a_handover_is_recorded_only_while_the_standing_holds(run, act, now, why):
     async def scenario(store):
-        await store.add_node(NODE)
-        await store.put_tenant(Tenant(name="red", vrf="RED"))
-        operation = await store.take((await store.open_operation("n1", "journey", 1.0)).id)
+        await store.nodes.add(NODE)
+        await store.tenants.put(Tenant(name="red", vrf="RED"))
+        operation = await store.operations.take(
+            (await store.operations.open("n1", "journey", 1.0)).id
+        )
         first = {"inventory": inventory("first"), "certificate": CERTIFICATE}
-        await store.record(operation, **first, now=2.0)
+        await store.operations.record(operation, **first, now=2.0)
         identity = certification.identify_installation(inventory("first"))
         standing = ReleaseConditions(certificate="c1", inventory=identity, tenant="red", vrf="RED")
         await act(store)
         handed = NODE.model_copy(update={"note": "handed over"})
         said = ""
         try:
-            operation = (await store.active_operations())[0]
-            await store.record(operation, node=handed, standing=standing, now=now)
+            operation = (await store.operations.list_active())[0]
+            await store.operations.record(operation, node=handed, standing=standing, now=now)
         except StaleWrite as stale:
             said = str(stale)
-        return said, (await store.node("n1")).note
+        return said, (await store.nodes.get("n1")).note
 
     said, note = run(scenario)
 

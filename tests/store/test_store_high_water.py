@@ -27,14 +27,13 @@ from provisioner.store.database.copying import copy_file
 from provisioner.store.database.data_directory import prepare_directory
 from provisioner.store.database.high_water import MARK_FILE
 from provisioner.store.database.journal_archive import read_lines, read_span, write_archive
-from provisioner.store.database.sql_store import SqlStore
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.recovery_rows import RecoveryRows
 from provisioner.store.repositories.signing_rows import open_signer
 from provisioner.store.rows import session_rows
 from provisioner.store.rows.journal_base import read_base
 from provisioner.store.rows.journal_needs import Needs
 from provisioner.store.rows.journal_prune import Span, prune
+from provisioner.store.sql_store import SqlStore
 
 NOW = 1_700_000_000.0
 Work = Callable[[SqlStore], Awaitable[None]]
@@ -73,13 +72,13 @@ def served(directory: Path, database: Path | str = "", *works: Work, **options: 
 
 
 async def one_write(store: SqlStore) -> None:
-    await store.journal(event_of("x"), NOW)
+    await store.journal.append(event_of("x"), NOW)
 
 
 async def silent_write(store: SqlStore) -> None:
     """One that leaves no row in the journal."""
-    number = len(await store.nodes())
-    await store.add_node(Node(id=f"n{number}", kind=NodeKind.HOST))
+    number = len(await store.nodes.list())
+    await store.nodes.add(Node(id=f"n{number}", kind=NodeKind.HOST))
 
 
 @pytest.fixture(params=["file", "server"])
@@ -172,7 +171,7 @@ def test_a_daemon_acts_again_only_when_everything_is_settled(place):
     async def main() -> list[str]:
         said = []
         async with daemon(directory, database, requested=True) as (store, _):
-            book = RecoveryRows(store)
+            book = store.recovery
             with pytest.raises(StaleWrite, match="were not compared yet"):
                 await book.finish("anna", NOW)
             await book.put_survey([waiting("n1"), waiting("n2")], NOW)
@@ -183,10 +182,10 @@ def test_a_daemon_acts_again_only_when_everything_is_settled(place):
             with pytest.raises(StaleWrite, match="settled already"):
                 await book.settle(waiting("n1").model_copy(update=word))
             await book.put_survey([waiting("n1")], NOW)  # n2 was put right
-            said += [str(len(await book.differences())), await book.look_only()]
+            said += [str(len(await book.list_differences())), await book.get_look_only()]
             await book.finish("anna", NOW)
-            said.append(await book.look_only())
-            said += [str(row["kind"]) for row in await store.journal_rows()]
+            said.append(await book.get_look_only())
+            said += [str(row["kind"]) for row in await store.journal.list()]
         return said
 
     assert asyncio.run(main()) == [

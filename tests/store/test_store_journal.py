@@ -11,14 +11,16 @@ from provisioner.store import SqlStore
 
 async def written(store: SqlStore, rows: int) -> None:
     for number in range(rows):
-        await store.journal(event_of("moved", f"n{number}", {"number": number}), 0.1 + number)
+        await store.journal.append(
+            event_of("moved", f"n{number}", {"number": number}), 0.1 + number
+        )
 
 
 def test_rows_come_in_pages_in_the_order_they_were_written(run):
     async def scenario(store):
         await written(store, 5)
-        first = await store.journal_rows(limit=2)
-        rest = await store.journal_rows(after=first[-1]["seq"])
+        first = await store.journal.list(limit=2)
+        rest = await store.journal.list(after=first[-1]["seq"])
         return [(r["seq"], r["at"], r["detail"]["number"]) for r in (*first, *rest)]
 
     assert run(scenario) == [(n + 1, 0.1 + n, n) for n in range(5)]
@@ -26,10 +28,10 @@ def test_rows_come_in_pages_in_the_order_they_were_written(run):
 
 def test_an_untouched_journal_holds(run):
     async def scenario(store):
-        empty = await store.verify_journal()
+        empty = await store.journal.verify()
         await written(store, 5)
-        full = await store.verify_journal((empty.rows, empty.head))
-        return empty.intact, full.intact, full.rows, full.head, await store.journal_rows()
+        full = await store.journal.verify((empty.rows, empty.head))
+        return empty.intact, full.intact, full.rows, full.head, await store.journal.list()
 
     empty, full, rows, head, read = run(scenario)
 
@@ -64,7 +66,7 @@ def test_tampering_is_found_at_its_row(run, tampering, broken_at):
     async def scenario(store):
         await written(store, 5)
         await store.write(tamper)
-        return await store.verify_journal()
+        return await store.journal.verify()
 
     check = run(scenario)
 
@@ -78,10 +80,10 @@ def test_a_journal_cut_off_at_its_end_is_not_the_known_one(run):
 
     async def scenario(store):
         await written(store, 5)
-        known = await store.verify_journal()
+        known = await store.journal.verify()
         await store.write(cut)
-        unaided = await store.verify_journal()
-        aided = await store.verify_journal((known.rows, known.head))
+        unaided = await store.journal.verify()
+        aided = await store.journal.verify((known.rows, known.head))
         return unaided.intact, aided.intact
 
     assert run(scenario) == (True, False)
@@ -93,6 +95,6 @@ def test_the_database_itself_refuses_to_change_the_journal(run, change):
         await written(store, 1)
         with pytest.raises(AssertionError, match="append-only"):
             await store.write(lambda c: c.execute(text(change)) and None)
-        return (await store.verify_journal()).intact
+        return (await store.journal.verify()).intact
 
     assert run(scenario)

@@ -47,7 +47,7 @@ def test_files_are_for_their_owner_only_whatever_the_umask(tmp_path):
 
         async def scenario():
             store = open_store(directory / "store.db")
-            await store.journal(event_of("x"), 1.0)
+            await store.journal.append(event_of("x"), 1.0)
             modes = {file.name: mode(file) for file in directory.iterdir()}
             await store.close()
             return modes
@@ -197,15 +197,15 @@ from provisioner.store import open_store
 from provisioner.model.events.node_events import NodeParked
 async def main():
     store = open_store({str(file)!r}, inline={inline})
-    await store.journal(NodeParked(why="kept"), 1.0)
+    await store.journal.append(NodeParked(why="kept"), 1.0)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     big = asyncio.gather(
-        *(store.journal(NodeParked(why="y" * 400_000), 2.0) for _ in range(5)),
+        *(store.journal.append(NodeParked(why="y" * 400_000), 2.0) for _ in range(5)),
         return_exceptions=True)
     failed = [e for e in await big if e is not None]
     assert failed and all(isinstance(e, StoreFailed) for e in failed), failed
-    check = await store.verify_journal()
+    check = await store.journal.verify()
     print(check.intact, check.rows + len(failed))
 asyncio.run(main())
 """
@@ -215,7 +215,7 @@ asyncio.run(main())
 
     async def scenario():
         store = open_store(file)
-        check = await store.verify_journal()
+        check = await store.journal.verify()
         await store.close()
         return check.intact
 
@@ -227,7 +227,7 @@ def test_a_closed_store_says_so_and_closing_twice_is_harmless(run):
     async def scenario(store):
         await store.close()
         with pytest.raises(StoreFailed, match="closed"):
-            await store.nodes()
+            await store.nodes.list()
         await store.close()
 
     run(scenario)
@@ -267,11 +267,11 @@ def test_rows_written_under_the_first_schema_are_still_read(tmp_path):
     async def scenario():
         store = open_store(file, copy_first=copier(str(file), tmp_path))
         read = (
-            (await store.node("n1")).note,
-            [o.id for o in await store.active_operations()],
-            [e.action for e in await store.entries("n1")],
-            (await store.verify_journal()).rows,
-            await store.evidence(await store.put_evidence("as it was\n")),
+            (await store.nodes.get("n1")).note,
+            [o.id for o in await store.operations.list_active()],
+            [e.action for e in await store.operations.list_entries("n1")],
+            (await store.journal.verify()).rows,
+            await store.evidence.get_output(await store.evidence.put_output("as it was\n")),
         )
         await store.close()
         return read

@@ -92,12 +92,12 @@ def test_two_daemons_on_one_database_write_one_journal_without_a_hole(database):
     async def scenario():
         stores = [open_store(database), open_store(database)]
         await asyncio.gather(
-            *(stores[i % 2].journal(event_of("x", f"n{i}"), 1.0) for i in range(200)),
-            *(store.add_node(Node(id="n1", kind=NodeKind.HOST)) for store in stores),
+            *(stores[i % 2].journal.append(event_of("x", f"n{i}"), 1.0) for i in range(200)),
+            *(store.nodes.add(Node(id="n1", kind=NodeKind.HOST)) for store in stores),
             return_exceptions=True,
         )
-        opened = await asyncio.gather(*(s.open_operation("n1", "x", 1.0) for s in stores))
-        check = await stores[0].verify_journal()
+        opened = await asyncio.gather(*(s.operations.open("n1", "x", 1.0) for s in stores))
+        check = await stores[0].journal.verify()
         for store in stores:
             await store.close()
         return check.intact, check.rows, sum(o is not None for o in opened)
@@ -110,14 +110,14 @@ def test_a_writer_that_stands_still_is_ended_and_the_next_one_writes(database, m
 
     async def scenario():
         stopped, other = open_store(database), open_store(database)
-        connection = postgres.write_connection(stopped._engine)()
+        connection = postgres.write_connection(stopped.engine)()
         connection.begin()  # as a process that was stopped here
-        await other.journal(event_of("x"), 1.0)
+        await other.journal.append(event_of("x"), 1.0)
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
             connection.connection.driver_connection.execute("SELECT 1")
         connection.invalidate()
         connection.close()
-        check = await other.verify_journal()
+        check = await other.journal.verify()
         for store in (stopped, other):
             await store.close()
         return check.rows
@@ -131,20 +131,20 @@ def test_a_group_whose_server_goes_away_is_not_written_twice(server, database):
 
     async def scenario():
         store = open_store(database)
-        await store.journal(event_of("first"), 1.0)
-        await store.nodes()  # the reader connects
+        await store.journal.append(event_of("first"), 1.0)
+        await store.nodes.list()  # the reader connects
         with psycopg.connect(running.url("postgres"), autocommit=True) as person:
             person.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE application_name = 'provisioner' AND datname = 'one'"
             )
         answers = await asyncio.gather(
-            *(store.journal(event_of("lost"), 1.0) for _ in range(5)), return_exceptions=True
+            *(store.journal.append(event_of("lost"), 1.0) for _ in range(5)), return_exceptions=True
         )
-        await store.journal(event_of("again"), 1.0)
+        await store.journal.append(event_of("again"), 1.0)
         with pytest.raises(StoreFailed):
-            await store.nodes()  # the reader's connection went too
-        kinds = [row["kind"] for row in await store.journal_rows()]
+            await store.nodes.list()  # the reader's connection went too
+        kinds = [row["kind"] for row in await store.journal.list()]
         await store.close()
         return ["failed" if isinstance(a, StoreFailed) else "kept" for a in answers], kinds
 
@@ -160,7 +160,7 @@ def test_figures_of_the_fleet_are_counted_alike_by_both_databases(run):
     async def scenario(store):
         for number in range(3):
             node = Node(id=f"n{number}", kind=NodeKind.HOST, entered_at=10.0)
-            await store.add_node(node.model_copy(update={"blockers": (blocker,) * (number % 2)}))
+            await store.nodes.add(node.model_copy(update={"blockers": (blocker,) * (number % 2)}))
         limits = dict.fromkeys(State, 5.0)
         return await store.read(lambda c: read_fleet(c, 20.0, limits, 2))
 
@@ -181,11 +181,11 @@ def test_a_dump_without_the_queues_tables_holds_everything_that_is_true(server, 
         key = await prepare_key(store, tmp_path, {})
         signer = await open_signer(store, key, 1.0)
         await Vault(store, key).put("n1/bmc", "root", Secret("hunter2"))
-        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
-        await store.open_operation("n1", "journey", 1.0)
+        await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
+        await store.operations.open("n1", "journey", 1.0)
         for number in range(20):
-            await store.journal(event_of("x", "n1", {"number": number}), 1.0)
-        check = await store.verify_journal()
+            await store.journal.append(event_of("x", "n1", {"number": number}), 1.0)
+        check = await store.journal.verify()
         await store.close()
         return signer.key_id, check
 
@@ -194,9 +194,9 @@ def test_a_dump_without_the_queues_tables_holds_everything_that_is_true(server, 
         key = await prepare_key(store, tmp_path, {})
         kept = await Vault(store, key).current("n1/bmc")
         signer = await open_signer(store, key, 2.0)
-        check = await store.verify_journal()
-        active = [o.id for o in await store.active_operations()]
-        await store.journal(event_of("after"), 2.0)  # and goes on
+        check = await store.journal.verify()
+        active = [o.id for o in await store.operations.list_active()]
+        await store.journal.append(event_of("after"), 2.0)  # and goes on
         await store.close()
         return signer.key_id, check, active, kept
 

@@ -31,16 +31,21 @@ def seen(version: str) -> Inventory:
 
 async def driven(store: SqlStore):
     """A node with an operation that has a driver."""
-    await store.add_node(NODE)
-    operation = await store.open_operation("n1", "journey", 1.0)
-    return await store.take(operation.id)
+    await store.nodes.add(NODE)
+    operation = await store.operations.open("n1", "journey", 1.0)
+    return await store.operations.take(operation.id)
 
 
 def test_a_saved_node_is_read_back_with_its_generation_raised(run):
     async def scenario(store):
-        node = await store.add_node(NODE)
-        saved = await store.save_node(in_state(node, State.INTAKE, 5.0))
-        return saved, await store.node("n1"), await store.nodes(), await store.node("n2")
+        node = await store.nodes.add(NODE)
+        saved = await store.nodes.save(in_state(node, State.INTAKE, 5.0))
+        return (
+            saved,
+            await store.nodes.get("n1"),
+            await store.nodes.list(),
+            await store.nodes.get("n2"),
+        )
 
     saved, read, every, missing = run(scenario)
 
@@ -52,15 +57,15 @@ def test_a_saved_node_is_read_back_with_its_generation_raised(run):
 
 def test_a_node_that_changed_since_it_was_read_is_not_written_over(run):
     async def scenario(store):
-        node = await store.add_node(NODE)
-        saved = await store.save_node(node)
+        node = await store.nodes.add(NODE)
+        saved = await store.nodes.save(node)
         with pytest.raises(StaleWrite):
-            await store.save_node(node.model_copy(update={"note": "late"}))
+            await store.nodes.save(node.model_copy(update={"note": "late"}))
         with pytest.raises(StaleWrite):
-            await store.add_node(NODE)
+            await store.nodes.add(NODE)
         with pytest.raises(StaleWrite):
-            await store.save_node(Node(id="nobody", kind=NodeKind.HOST))
-        return saved, await store.node("n1")
+            await store.nodes.save(Node(id="nobody", kind=NodeKind.HOST))
+        return saved, await store.nodes.get("n1")
 
     saved, read = run(scenario)
 
@@ -70,10 +75,12 @@ def test_a_node_that_changed_since_it_was_read_is_not_written_over(run):
 def test_a_node_has_at_most_one_active_operation(run):
     async def scenario(store):
         operation = await driven(store)
-        second = await store.open_operation("n1", "release", 2.0)
-        await store.record(operation.model_copy(update={"status": OperationStatus.DONE}), now=3.0)
-        third = await store.open_operation("n1", "release", 4.0)
-        return second, third.id, [o.id for o in await store.active_operations()]
+        second = await store.operations.open("n1", "release", 2.0)
+        await store.operations.record(
+            operation.model_copy(update={"status": OperationStatus.DONE}), now=3.0
+        )
+        third = await store.operations.open("n1", "release", 4.0)
+        return second, third.id, [o.id for o in await store.operations.list_active()]
 
     assert run(scenario) == (None, "n1#2", ["n1#2"])
 
@@ -81,7 +88,7 @@ def test_a_node_has_at_most_one_active_operation(run):
 def test_an_operation_of_an_unknown_node_is_a_bug(run):
     async def scenario(store):
         with pytest.raises(AssertionError):
-            await store.open_operation("nobody", "journey", 1.0)
+            await store.operations.open("nobody", "journey", 1.0)
 
     run(scenario)
 
@@ -89,18 +96,18 @@ def test_an_operation_of_an_unknown_node_is_a_bug(run):
 def test_a_driver_that_was_replaced_changes_nothing(run):
     async def scenario(store):
         old = await driven(store)
-        new = await store.take(old.id)
+        new = await store.operations.take(old.id)
         for write in (
-            store.record(old, node=NODE, events=[event_of("late")], now=2.0),
-            store.intend(old, "cold_boot #1", {}, 2.0),
+            store.operations.record(old, node=NODE, events=[event_of("late")], now=2.0),
+            store.operations.intend(old, "cold_boot #1", {}, 2.0),
         ):
             with pytest.raises(Fenced):
                 await write
         seen_after = (
-            await store.operation(old.id),
-            (await store.node("n1")).generation,
-            await store.journal_rows(),
-            await store.entries("n1"),
+            await store.operations.get(old.id),
+            (await store.nodes.get("n1")).generation,
+            await store.journal.list(),
+            await store.operations.list_entries("n1"),
         )
         return new, seen_after
 
@@ -112,10 +119,12 @@ def test_a_driver_that_was_replaced_changes_nothing(run):
 def test_a_driver_that_lost_track_of_its_own_writes_is_stopped(run):
     async def scenario(store):
         before = await driven(store)
-        after, _ = await store.intend(before, "push", {}, 2.0)
+        after, _ = await store.operations.intend(before, "push", {}, 2.0)
         with pytest.raises(Fenced):
-            await store.intend(before, "reset", {}, 3.0)
-        return after == await store.operation(before.id), len(await store.entries("n1"))
+            await store.operations.intend(before, "reset", {}, 3.0)
+        return after == await store.operations.get(before.id), len(
+            await store.operations.list_entries("n1")
+        )
 
     assert run(scenario) == (True, 1)
 
@@ -124,14 +133,14 @@ def test_an_operation_that_ended_is_neither_written_nor_taken(run):
     async def scenario(store):
         operation = await driven(store)
         ended = operation.model_copy(update={"status": OperationStatus.PARKED, "note": "look"})
-        ended, _ = await store.record(ended, now=2.0)
+        ended, _ = await store.operations.record(ended, now=2.0)
         with pytest.raises(Fenced):
-            await store.record(ended, now=3.0)
+            await store.operations.record(ended, now=3.0)
         with pytest.raises(Fenced):
-            await store.take(ended.id)
+            await store.operations.take(ended.id)
         with pytest.raises(Fenced):
-            await store.take("n1#99")
-        return ended, await store.operation(ended.id)
+            await store.operations.take("n1#99")
+        return ended, await store.operations.get(ended.id)
 
     ended, read = run(scenario)
 
@@ -142,7 +151,7 @@ def test_an_operation_that_ended_is_neither_written_nor_taken(run):
 def test_a_turn_is_recorded_as_a_whole(run):
     async def scenario(store):
         operation = await driven(store)
-        operation, node = await store.record(
+        operation, node = await store.operations.record(
             operation.model_copy(update={"phase": "validating"}),
             node=in_state(NODE, State.CERTIFIED, 7.0),
             inventory=seen("1"),
@@ -153,13 +162,13 @@ def test_a_turn_is_recorded_as_a_whole(run):
             now=7.0,
         )
         read = (
-            await store.operation(operation.id),
-            await store.node("n1"),
-            await store.inventory("n1"),
-            await store.report("n1"),
-            await store.certificate("c1"),
-            await store.proof("n1"),
-            [(r["kind"], r["node"], r["detail"]) for r in await store.journal_rows()],
+            await store.operations.get(operation.id),
+            await store.nodes.get("n1"),
+            await store.evidence.get_inventory("n1"),
+            await store.evidence.get_report("n1"),
+            await store.evidence.get_certificate("c1"),
+            await store.evidence.get_proof("n1"),
+            [(r["kind"], r["node"], r["detail"]) for r in await store.journal.list()],
         )
         return operation, node, read
 
@@ -183,15 +192,15 @@ def test_a_turn_is_recorded_as_a_whole(run):
 def test_a_turn_with_a_stale_node_leaves_no_trace(run):
     async def scenario(store):
         operation = await driven(store)
-        await store.save_node(NODE)
+        await store.nodes.save(NODE)
         with pytest.raises(StaleWrite):
-            await store.record(
+            await store.operations.record(
                 operation, node=NODE, certificate=CERTIFICATE, events=[event_of("x")], now=2.0
             )
         return (
-            await store.operation(operation.id) == operation,
-            await store.certificate("c1"),
-            await store.journal_rows(),
+            await store.operations.get(operation.id) == operation,
+            await store.evidence.get_certificate("c1"),
+            await store.journal.list(),
         )
 
     assert run(scenario) == (True, None, ())
@@ -201,11 +210,13 @@ def test_an_inventory_is_a_new_row_only_when_something_changed(run):
     async def scenario(store):
         operation = await driven(store)
         for version in ("1", "1", "2", "1"):
-            operation, _ = await store.record(operation, inventory=seen(version), now=2.0)
+            operation, _ = await store.operations.record(
+                operation, inventory=seen(version), now=2.0
+            )
         rows = await store.read(
             lambda c: c.execute(inventories.select().order_by(inventories.c.id)).all()
         )
-        return [row.digest for row in rows], await store.inventory("n1")
+        return [row.digest for row in rows], await store.evidence.get_inventory("n1")
 
     digests, newest = run(scenario)
 
@@ -216,15 +227,19 @@ def test_an_inventory_is_a_new_row_only_when_something_changed(run):
 def test_an_action_is_intended_sent_and_confirmed(run):
     async def scenario(store):
         operation = await driven(store)
-        operation, entry = await store.intend(operation, "cold_boot #1", {"resets": 3}, 2.0)
-        operation, sent = await store.settle(
+        operation, entry = await store.operations.intend(
+            operation, "cold_boot #1", {"resets": 3}, 2.0
+        )
+        operation, sent = await store.operations.settle(
             operation, entry, ActionStatus.SENT, task="/redfish/v1/TaskService/Tasks/1", now=3.0
         )
-        operation, done = await store.settle(operation, sent, ActionStatus.CONFIRMED, now=4.0)
+        operation, done = await store.operations.settle(
+            operation, sent, ActionStatus.CONFIRMED, now=4.0
+        )
         return (
             done,
-            await store.last_entry(operation.id, "cold_boot #1"),
-            (await store.entries("n1")),
+            await store.operations.get_last_entry(operation.id, "cold_boot #1"),
+            (await store.operations.list_entries("n1")),
         )
 
     done, last, every = run(scenario)
@@ -238,11 +253,11 @@ def test_an_action_is_intended_sent_and_confirmed(run):
 def test_an_action_that_may_be_under_way_is_not_intended_again(run):
     async def scenario(store):
         operation = await driven(store)
-        operation, entry = await store.intend(operation, "push", {}, 2.0)
+        operation, entry = await store.operations.intend(operation, "push", {}, 2.0)
         with pytest.raises(AssertionError):
-            await store.intend(operation, "push", {}, 3.0)
-        operation, _ = await store.settle(operation, entry, ActionStatus.ABSENT, now=4.0)
-        operation, again = await store.intend(operation, "push", {}, 5.0)
+            await store.operations.intend(operation, "push", {}, 3.0)
+        operation, _ = await store.operations.settle(operation, entry, ActionStatus.ABSENT, now=4.0)
+        operation, again = await store.operations.intend(operation, "push", {}, 5.0)
         return again.attempt
 
     assert run(scenario) == 2
@@ -251,11 +266,13 @@ def test_an_action_that_may_be_under_way_is_not_intended_again(run):
 def test_an_entry_that_was_settled_meanwhile_is_stale(run):
     async def scenario(store):
         operation = await driven(store)
-        operation, entry = await store.intend(operation, "push", {}, 2.0)
-        operation, _ = await store.settle(operation, entry, ActionStatus.CONFIRMED, now=3.0)
+        operation, entry = await store.operations.intend(operation, "push", {}, 2.0)
+        operation, _ = await store.operations.settle(
+            operation, entry, ActionStatus.CONFIRMED, now=3.0
+        )
         with pytest.raises(StaleWrite):
-            await store.settle(operation, entry, ActionStatus.ABSENT, now=4.0)
-        return (await store.last_entry(operation.id, "push")).status
+            await store.operations.settle(operation, entry, ActionStatus.ABSENT, now=4.0)
+        return (await store.operations.get_last_entry(operation.id, "push")).status
 
     assert run(scenario) == ActionStatus.CONFIRMED
 
@@ -263,10 +280,12 @@ def test_an_entry_that_was_settled_meanwhile_is_stale(run):
 def test_a_later_operation_settles_what_an_earlier_one_left_open(run):
     async def scenario(store):
         operation = await driven(store)
-        operation, entry = await store.intend(operation, "push", {}, 2.0)
-        await store.record(operation.model_copy(update={"status": OperationStatus.PARKED}), now=3.0)
-        later = await store.take((await store.open_operation("n1", "journey", 4.0)).id)
-        await store.settle(later, entry, ActionStatus.UNCLEAR, now=5.0)
-        return [e.status for e in await store.entries("n1")]
+        operation, entry = await store.operations.intend(operation, "push", {}, 2.0)
+        await store.operations.record(
+            operation.model_copy(update={"status": OperationStatus.PARKED}), now=3.0
+        )
+        later = await store.operations.take((await store.operations.open("n1", "journey", 4.0)).id)
+        await store.operations.settle(later, entry, ActionStatus.UNCLEAR, now=5.0)
+        return [e.status for e in await store.operations.list_entries("n1")]
 
     assert run(scenario) == [ActionStatus.UNCLEAR]

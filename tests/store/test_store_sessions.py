@@ -10,7 +10,6 @@ from provisioner.access.sessions import new_session
 from provisioner.access.tokens import new_token
 from provisioner.model.access import Caller, Role, Session, SessionLimits
 from provisioner.store import SqlStore
-from provisioner.store.repositories.session_book import SessionRows
 from provisioner.store.rows import session_rows, token_rows
 from provisioner.store.schema.access_schema import console_sessions
 
@@ -35,7 +34,7 @@ async def living(store: SqlStore, now: float = NOW) -> list[str]:
 
 def test_a_session_is_read_back_with_its_last_use_and_its_end(run):
     async def scenario(store: SqlStore) -> None:
-        book, session = SessionRows(store), session_of("ada\x00")
+        book, session = store.sessions, session_of("ada\x00")
         assert await begin(store, session)
         await book.use_session(session.id, NOW + 9.0)
         await book.use_session(session.id, NOW + 5.0)  # of a daemon whose write came late
@@ -58,7 +57,7 @@ def test_a_further_session_ends_the_one_that_was_used_least(run):
         first, second = session_of("ada"), session_of("ADA", NOW + 1.0)
         for session in (first, second):
             await begin(store, session)
-        await SessionRows(store).use_session(first.id, NOW + 2.0)
+        await store.sessions.use_session(first.id, NOW + 2.0)
         third = session_of("ada", NOW + 3.0)
         await begin(store, third)
         assert await living(store, NOW + 3.0) == [third.id, first.id]
@@ -123,7 +122,7 @@ def test_a_session_whose_row_is_damaged_opens_nothing_and_stops_nothing(run):
             await begin(store, session)
         spoil = update(console_sessions).where(console_sessions.c.id == damaged.id)
         await store.write(lambda c: c.execute(spoil.values(body="{")))
-        assert await SessionRows(store).find_session(damaged.sha256) is None
+        assert await store.sessions.find_session(damaged.sha256) is None
         assert await living(store) == [sound.id]
 
     run(scenario)

@@ -60,7 +60,7 @@ class StoreMachine(RuleBasedStateMachine):
         node = Node(id=name, kind=NodeKind.HOST)
         expected = StaleWrite if name in self.nodes else node
 
-        assert self.call(self.store.add_node(node)) == expected
+        assert self.call(self.store.nodes.add(node)) == expected
         return self.nodes.setdefault(name, node)
 
     @rule(target=seen_nodes, node=seen_nodes, note=st.text(max_size=5))
@@ -71,7 +71,7 @@ class StoreMachine(RuleBasedStateMachine):
             expected = changed.model_copy(update={"generation": node.generation + 1})
             self.nodes[node.id] = expected
 
-        assert self.call(self.store.save_node(changed)) == expected
+        assert self.call(self.store.nodes.save(changed)) == expected
         return self.nodes[node.id]
 
     @rule(target=seen_operations, node=seen_nodes, now=st.floats(0, 1e9))
@@ -84,7 +84,7 @@ class StoreMachine(RuleBasedStateMachine):
         if not active:
             self.operations[new.id] = new
 
-        answer = self.call(self.store.open_operation(node.id, "journey", now))
+        answer = self.call(self.store.operations.open(node.id, "journey", now))
         assert answer == (None if active else new)
         return active[0] if active else new
 
@@ -98,7 +98,7 @@ class StoreMachine(RuleBasedStateMachine):
             )
             self.operations[operation.id] = expected
 
-        assert self.call(self.store.take(operation.id)) == expected
+        assert self.call(self.store.operations.take(operation.id)) == expected
         return self.operations[operation.id]
 
     @rule(
@@ -122,7 +122,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.operations[operation.id], self.nodes[node.id] = after, saved
             expected = (after, saved)
 
-        assert self.call(self.store.record(written, node=node, now=1.0)) == expected
+        assert self.call(self.store.operations.record(written, node=node, now=1.0)) == expected
         return self.operations[operation.id]
 
     @rule(target=seen_entries, operation=seen_operations, action=ACTIONS)
@@ -144,7 +144,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.ledger[operation.id, action, entry.attempt] = entry
             expected = (after, entry)
 
-        assert self.call(self.store.intend(operation, action, {"a": 1}, 5.0)) == expected
+        assert self.call(self.store.operations.intend(operation, action, {"a": 1}, 5.0)) == expected
         return entry
 
     @rule(
@@ -175,7 +175,9 @@ class StoreMachine(RuleBasedStateMachine):
             self.operations[operation.id], self.ledger[key] = after, settled
             expected = (after, settled)
 
-        answer = self.call(self.store.settle(operation, entry, status, outcome="seen", now=6.0))
+        answer = self.call(
+            self.store.operations.settle(operation, entry, status, outcome="seen", now=6.0)
+        )
         assert answer == expected
         return self.ledger.get(key, entry)
 
@@ -186,14 +188,16 @@ class StoreMachine(RuleBasedStateMachine):
         for entry in self.ledger.values():
             by_node.setdefault(entry.node, []).append(entry)
 
-        assert self.call(self.store.nodes()) == tuple(
+        assert self.call(self.store.nodes.list()) == tuple(
             self.nodes[name] for name in sorted(self.nodes)
         )
-        assert self.call(self.store.active_operations()) == tuple(
+        assert self.call(self.store.operations.list_active()) == tuple(
             sorted(active, key=lambda o: o.node)
         )
         for name in self.nodes:
-            assert self.call(self.store.entries(name)) == tuple(by_node.get(name, ()))
+            assert self.call(self.store.operations.list_entries(name)) == tuple(
+                by_node.get(name, ())
+            )
 
 
 TestStore = StoreMachine.TestCase

@@ -128,7 +128,7 @@ class SmallSite:
     async def open(self) -> None:
         for name in LEAVES:
             node = Node(id=name, kind=NodeKind.SWITCH, address=f"https://{name}")
-            await self.store.add_node(node)
+            await self.store.nodes.add(node)
 
     def ports(self, number: int = 1) -> tuple[Port, ...]:
         """One node's: the same port of each leaf."""

@@ -127,7 +127,7 @@ def test_sonic_keeps_the_description_in_its_port_table() -> None:
         mine = [p for p in rig.nodes[HOST].ports if p.switch == LEAF]
         switch = SonicSwitch([(p.interface, p.address) for p in mine])
         leaf = rig.nodes[LEAF].model_copy(update={"address": f"ssh://{LEAF}"})
-        rig.nodes[LEAF] = await rig.store.save_node(leaf)
+        rig.nodes[LEAF] = await rig.store.nodes.save(leaf)
         transport = make_switches(rig.switches, switch)
         rig.effects.reach.switches = transport
         tenancy = Tenancy(rig.effects, rig.store)
@@ -157,7 +157,7 @@ def test_a_start_notices_ports_that_were_moved_later_than_the_rows_know(
     ahead: int, why: str
 ) -> None:
     async def scenario(rig: Rig) -> Any:
-        stored = await rig.store.node(HOST)
+        stored = await rig.store.nodes.get(HOST)
         assert stored is not None
         moved = stored.model_copy(update={"generation": stored.generation + ahead})
         await rig.tenancy.move(stored.ports, "RED", node=moved)

@@ -64,7 +64,7 @@ class Bench:
         mine = [p for n in self.rig.nodes.values() for p in n.ports if p.switch == LEAF]
         self.switch = SonicSwitch([(p.interface, p.address) for p in mine])
         leaf = self.rig.nodes[LEAF].model_copy(update={"address": f"ssh://{LEAF}"})
-        self.leaf = self.rig.nodes[LEAF] = await self.rig.store.save_node(leaf)
+        self.leaf = self.rig.nodes[LEAF] = await self.rig.store.nodes.save(leaf)
         transport = make_switches(self.rig.switches, self.switch)
         reach = Reach(self.rig.bmcs, transport, self.rig.effects.reach.credentials)
         self.runner = Runner(self.switch)

@@ -26,11 +26,8 @@ from provisioner.model.plan import Disruption, Plan, Step, StepKind
 from provisioner.ports import Call, Reply, Unreachable
 from provisioner.ports.telemetry import Telemetry
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
-from provisioner.store.repositories.alert_rows import AlertRows
-from provisioner.store.repositories.campaign_rows import CampaignRows
-from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.store.rows import evidence_rows
+from provisioner.store.sql_store import SqlStore, open_store
 
 NOW = 1_700_000_000.0
 HOUR_S, DAY_S = 3600.0, 86400.0
@@ -85,12 +82,12 @@ async def fill(store: SqlStore, late: int = 3) -> None:
         *(node(10 + i, State.VALIDATING, 7 + i) for i in range(late)),
     ]
     for row in rows:
-        await store.add_node(row)
+        await store.nodes.add(row)
     for name, days in (("n00", -0.1), ("n01", 0.5), ("n02", 20.0)):
         await store.write(
             partial(evidence_rows.put_certificate, certificate=certificate(name, days))
         )
-    await store.open_operation("n10", "journey", NOW)
+    await store.operations.open("n10", "journey", NOW)
     alert = Alert(
         node="n00",
         id="FanFailed",
@@ -100,7 +97,7 @@ async def fill(store: SqlStore, late: int = 3) -> None:
         since=NOW,
         last_at=NOW,
     )
-    await AlertRows(store).put_alerts([alert], [], NOW)
+    await store.alerts.put([alert], [], NOW)
     case = Case(
         id="n03-0001",
         node="n03",
@@ -109,14 +106,14 @@ async def fill(store: SqlStore, late: int = 3) -> None:
         service=Service.CUT_OFF,
         opened_at=NOW,
     )
-    await CaseRows(store).add_case(case, now=NOW)
+    await store.cases.add(case, now=NOW)
     await _campaign(store)
 
 
 async def _campaign(store: SqlStore) -> None:
-    book = CampaignRows(store)
+    book = store.campaigns
     made = Campaign(id="c0001", release="r2", select="all", created_at=NOW)
-    campaign = await book.add_campaign(made, "a person", NOW)
+    campaign = await book.add(made, "a person", NOW)
     progress = {"n00": Progress.FAILED, "n01": Progress.DONE, "n02": Progress.PENDING}
     rows = [
         CampaignRow(
@@ -127,7 +124,7 @@ async def _campaign(store: SqlStore) -> None:
         for name, state in progress.items()
     ]
     started = campaign.model_copy(update={"state": CampaignState.STOPPED})
-    await book.save_campaign(started, describe_change(started, ""), NOW, rows)
+    await book.save(started, describe_change(started, ""), NOW, rows)
 
 
 def step(component: str = "host.bmc") -> Step:

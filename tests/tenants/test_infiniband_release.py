@@ -40,7 +40,7 @@ def watched(ufm: Ufm) -> list[str]:
 async def until(world: World, state: State) -> Node:
     """The host when it is in this state, or after some hours as it is."""
     for _ in range(600):
-        node = next(n for n in await world.store.nodes() if n.kind is NodeKind.HOST)
+        node = next(n for n in await world.store.nodes.list() if n.kind is NodeKind.HOST)
         if node.state is state:
             return node
         await world.clock.sleep(60.0)
@@ -49,12 +49,12 @@ async def until(world: World, state: State) -> Node:
 
 async def with_guids(world: World) -> None:
     """The host's east-west ports are InfiniBand's; the site's own tenants want nothing."""
-    for node in await world.store.nodes():
+    for node in await world.store.nodes.list():
         if node.kind is NodeKind.HOST:
             ports = [p.model_copy(update={"guid": guid(i)}) for i, p in enumerate(node.ports)]
-            await world.store.save_node(node.model_copy(update={"ports": tuple(ports)}))
-    for tenant in await world.store.tenants():
-        await world.store.put_tenant(tenant.model_copy(update={"nodes_wanted": 0}))
+            await world.store.nodes.save(node.model_copy(update={"ports": tuple(ports)}))
+    for tenant in await world.store.tenants.list():
+        await world.store.tenants.put(tenant.model_copy(update={"nodes_wanted": 0}))
 
 
 async def lived(world: World, ufm: Ufm) -> dict[str, object]:
@@ -76,7 +76,7 @@ async def lived(world: World, ufm: Ufm) -> dict[str, object]:
         "maint then": len(ufm.members(PKEY_MAINTENANCE)),
         "ports": len(released.ports),
     }
-    proof = await world.store.proof(released.id)
+    proof = await world.store.evidence.get_proof(released.id)
     assert proof is not None
     seen["gate"] = {str(r.check) for r in proof.gate if r.subject == guid(0)}
     await keeper.shrink("green", 0)

@@ -44,7 +44,7 @@ def test_a_tenant_lives_from_create_to_delete():
         assert await world.row("green") is None
         assert [
             r["detail"]["request"]
-            for r in await world.rig.store.journal_rows()
+            for r in await world.rig.store.journal.list()
             if r["kind"] == "tenant"
         ] == [*("create", "ready", "change", "delete", "gone")]
         assert (await world.keeper.delete("green")).blockers == ()
@@ -134,7 +134,7 @@ def test_shrinking_writes_tenant_and_nodes_together_or_neither():
     async def scenario(world: World) -> None:
         await world.keeper.create(ASKED)
         store = world.rig.store
-        node = await store.save_node(
+        node = await store.nodes.save(
             world.rig.nodes["su0-n00"].model_copy(
                 update={
                     "tenant": "green",
@@ -148,7 +148,7 @@ def test_shrinking_writes_tenant_and_nodes_together_or_neither():
         assert row is not None
         stale = node.model_copy(update={"generation": node.generation - 1})
         with pytest.raises(StaleWrite):
-            await store.save_tenant(
+            await store.tenants.save(
                 row.model_copy(update={"nodes_wanted": 0}),
                 new=False,
                 nodes=(stale,),
@@ -160,7 +160,7 @@ def test_shrinking_writes_tenant_and_nodes_together_or_neither():
         found = await world.keeper.shrink("green", 0)
 
         assert [n.id for n in found.nodes] == ["su0-n00"]
-        left = await store.node("su0-n00")
+        left = await store.nodes.get("su0-n00")
         assert left is not None
         assert (left.state, left.tenant, left.served) == (State.DRAINING, "", "green")
         assert [b.reason for b in (await world.keeper.delete("green")).blockers] == [
@@ -178,8 +178,8 @@ def test_two_tenants_at_one_time_get_two_numbers():
 
         numbers = [a.tenant.number for a in found if a.tenant is not None]
         assert len(set(numbers)) == len(numbers)
-        assert len({t.number for t in await world.rig.store.tenants()}) == len(
-            await world.rig.store.tenants()
+        assert len({t.number for t in await world.rig.store.tenants.list()}) == len(
+            await world.rig.store.tenants.list()
         )
 
     run(scenario)
@@ -188,11 +188,11 @@ def test_two_tenants_at_one_time_get_two_numbers():
 def test_a_listed_tenant_of_the_same_name_does_not_overwrite():
     async def scenario(world: World) -> None:
         made = (await world.keeper.create(ASKED)).tenant
-        await world.rig.store.put_tenant(Tenant(name="green", vrf="OTHER"))
+        await world.rig.store.tenants.put(Tenant(name="green", vrf="OTHER"))
 
         assert await world.row("green") == made
         with pytest.raises(StaleWrite):
-            await world.rig.store.put_tenant(Tenant(name="lime", vrf="GREEN"))
+            await world.rig.store.tenants.put(Tenant(name="lime", vrf="GREEN"))
 
     run(scenario)
 

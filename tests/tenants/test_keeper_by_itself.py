@@ -209,7 +209,7 @@ def test_a_tenant_s_revision_and_moves_of_ports_take_turns_on_a_leaf():
         assert crowded == []
         assert world.leaves_with("BLUE") == 8
         assert all(rig.truth(name) == {"GREEN"} for name in ("su0-n00", "su0-n01"))
-        assert (await vrfs.delta(await rig.store.tenants())).steps == ()
+        assert (await vrfs.delta(await rig.store.tenants.list())).steps == ()
 
     run(scenario)
 
@@ -260,7 +260,7 @@ def test_a_tenant_that_a_person_changed_meanwhile_is_not_answered_as_done():
             row = await world.row("green")
             assert row is not None
             grown = row.model_copy(update={"nodes_wanted": 2})
-            await world.rig.store.save_tenant(
+            await world.rig.store.tenants.save(
                 grown, new=False, nodes=(), request="change", now=world.rig.clock.now()
             )
             return ()

@@ -19,7 +19,6 @@ from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.tenancy.partition_tenancy import PartitionTenancy
 from provisioner.model.node import Node, Placement, State
 from provisioner.planning.tenancy.tenants import PKEY_MAINTENANCE
-from provisioner.store.repositories.alert_rows import AlertRows
 
 A = "su0-n00"
 GUID, FOREIGN = "506b4b0300a1b200", "506b4b0300ffff00"
@@ -31,7 +30,7 @@ class Bench:
 
     def __init__(self, rig: Rig, ufm: Ufm, partitions: UfmIsolation) -> None:
         self.store, self.ufm, self.submitted = rig.store, ufm, []
-        self.book = AlertRows(rig.store)
+        self.book = rig.store.alerts
         tenancy = PartitionTenancy(rig.tenancy, partitions, rig.store)
         context = Context(rig.store, rig.clock, rig.effects.settings)
         back = ReleaseWatch(context, tenancy, self._submit)
@@ -43,7 +42,7 @@ class Bench:
 
     async def node(self, **changes: Any) -> Node:
         """Save the node with one port that has a GUID, and these changes to its row."""
-        stored = await self.store.node(A)
+        stored = await self.store.nodes.get(A)
         row = {
             "placement": Placement.MAINTENANCE,
             "vrf": "MAINT",
@@ -51,7 +50,7 @@ class Bench:
             "ports": (stored.ports[0].model_copy(update={"guid": GUID}),),
             **changes,
         }
-        return await self.store.save_node(stored.model_copy(update=row))
+        return await self.store.nodes.save(stored.model_copy(update=row))
 
     def put(self, guid: str, pkey: int) -> None:
         """Put a GUID into a partition as a foreign hand does."""
@@ -62,7 +61,7 @@ class Bench:
         return {int(key, 16) for key, p in self.ufm.partitions.items() if guid in p["guids"]}
 
     async def rows(self) -> list[tuple[str, str]]:
-        found = await self.store.journal_rows(0, 1000)
+        found = await self.store.journal.list(0, 1000)
         return [(r["kind"], r["node"]) for r in found if r["kind"] in ("trespass", "fence")]
 
 
@@ -73,7 +72,7 @@ def play(scenario: Callable[[Bench], Awaitable[Any]]) -> Any:
             async with Ufm() as ufm:
                 partitions = UfmIsolation(UfmTransport(ufm.address()), default_limited=True)
                 for customer in (RED, BLUE):
-                    await rig.store.put_tenant(customer)
+                    await rig.store.tenants.put(customer)
                 try:
                     return await scenario(Bench(rig, ufm, partitions))
                 finally:
@@ -100,8 +99,8 @@ def test_a_guid_of_a_node_that_is_not_released_is_fenced_and_reported(state, the
         await bench.node(state=state)
         bench.put(GUID, pkey)
         await bench.watch.look()
-        alerts = [f"{a.id} {a.node}" for a in await bench.book.alerts(A) if a.active]
-        return bench.networks(), await bench.store.node(A), await bench.rows(), alerts
+        alerts = [f"{a.id} {a.node}" for a in await bench.book.list(A) if a.active]
+        return bench.networks(), await bench.store.nodes.get(A), await bench.rows(), alerts
 
     networks, node, rows, alerts = play(scenario)
 
@@ -142,7 +141,7 @@ def test_a_released_node_with_a_guid_in_anothers_partition_is_taken_back():
         await bench.node(state=State.RELEASED, **row)
         bench.put(GUID, BLUE.pkey)
         await bench.watch.look()
-        return bench.networks(), await bench.store.node(A), len(bench.submitted)
+        return bench.networks(), await bench.store.nodes.get(A), len(bench.submitted)
 
     networks, node, submitted = play(scenario)
 

@@ -31,9 +31,9 @@ def data(tmp_path: Path) -> Path:
     async def fill() -> None:
         async with open_data(directory, 1.0) as opened:
             leaf = Node(id="leaf-su0-r0", kind=NodeKind.SWITCH, address="https://127.0.0.1:1")
-            await opened.store.add_node(leaf)
+            await opened.store.nodes.add(leaf)
             port = Port(switch="leaf-su0-r0", interface="swp1s0", rail=0, nic_slot="NIC_0")
-            await opened.store.add_node(Node(id="su0-n00", kind=NodeKind.HOST, ports=(port,)))
+            await opened.store.nodes.add(Node(id="su0-n00", kind=NodeKind.HOST, ports=(port,)))
 
     asyncio.run(fill())
     return directory

@@ -51,7 +51,7 @@ class World:
         )
 
     async def row(self, name: str) -> Tenant | None:
-        return next((t for t in await self.rig.store.tenants() if t.name == name), None)
+        return next((t for t in await self.rig.store.tenants.list() if t.name == name), None)
 
 
 def run(scenario: Callable[[World], Awaitable[None]]) -> None:

@@ -25,11 +25,10 @@ from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.ports import BmcTransport, Secret, Switches
 from provisioner.ports.tickets import TicketSystem
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
-from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_rows import open_signer
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import SqlStore, open_store
 
 NODE = Node(
     id="n7",
@@ -72,7 +71,7 @@ class Telling:
 
     def __init__(self, store: SqlStore, clock: HandClock, bundler: Bundler) -> None:
         self.store, self.clock, self._bundler = store, clock, bundler
-        self.book = CaseRows(store)
+        self.book = store.cases
         self.settings = Settings.model_validate({"repair_led": False})
         self.desk = CaseDesk(Context(store, clock, self.settings), self.book, None)
 
@@ -86,7 +85,7 @@ class Telling:
         return Vault(self.store, MasterKey.generate())
 
     async def case(self) -> Case:
-        found = await self.book.case(CASE.id)
+        found = await self.book.get(CASE.id)
         assert found is not None
         return found
 
@@ -98,9 +97,9 @@ async def telling(_directory: Path) -> Telling:
     vault = Vault(store, key)
     await vault.put("n7/host", "root", Secret("hunter2-of-n7"))
     signer = await open_signer(store, key, clock.now())
-    await store.add_node(NODE)
-    digest = await store.put_evidence("login root with hunter2-of-n7 at 10:00\n")
+    await store.nodes.add(NODE)
+    digest = await store.evidence.put_output("login root with hunter2-of-n7 at 10:00\n")
     case = CASE.model_copy(update={"evidence": {"logs host": digest}})
-    await CaseRows(store).add_case(case, now=clock.now())
-    bundler = Bundler(store, CaseRows(store), vault, signer, "site")
+    await store.cases.add(case, now=clock.now())
+    bundler = Bundler(store, store.cases, vault, signer, "site")
     return Telling(store, clock, bundler)

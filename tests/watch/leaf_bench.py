@@ -14,8 +14,6 @@ from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.model.node import Node, Placement
 from provisioner.model.tenant import Tenant
-from provisioner.store.repositories.alert_rows import AlertRows
-from provisioner.store.repositories.recovery_rows import RecoveryRows
 
 A = "su0-n00"
 SPARE = "swp60"  # a port that no node owns
@@ -27,12 +25,12 @@ class Bench:
     def __init__(self, rig: Rig) -> None:
         self.rig, self.store = rig, rig.store
         self.submitted: list[str] = []
-        self.book = AlertRows(rig.store)
+        self.book = rig.store.alerts
         settings = rig.effects.settings
         context = Context(rig.store, rig.clock, settings)
         back = ReleaseWatch(context, rig.tenancy, self._submit)
         self.trespasses = Trespasses(rig.store, rig.clock, self.book)
-        self.recovery_book = RecoveryRows(rig.store)
+        self.recovery_book = rig.store.recovery
         self.watch = LeafWatch(
             context, rig.tenancy, self.trespasses, back.take_back, book=self.recovery_book
         )
@@ -44,9 +42,9 @@ class Bench:
 
     async def node(self, **changes: Any) -> Node:
         """The node with these changes to its row."""
-        stored = await self.store.node(A)
+        stored = await self.store.nodes.get(A)
         told = {"placement": Placement.MAINTENANCE, "vrf": "MAINT", "fenced_at": 1.0, **changes}
-        return await self.store.save_node(stored.model_copy(update=told))
+        return await self.store.nodes.save(stored.model_copy(update=told))
 
     def put(self, vrf: str, interface: str = "", trees: tuple[str, ...] = ()) -> None:
         """A foreign hand moves a port, in all trees of its leaf or in these."""
@@ -56,7 +54,7 @@ class Bench:
 
     async def look(self) -> None:
         """One look at the leaf, by rows as they are."""
-        self.watch._owners.take(await self.store.nodes())
+        self.watch._owners.take(await self.store.nodes.list())
         self.watch._due[self.leaf.name] = 0.0
         await self.watch.look(self.leaf.name)
         self.rig.site.advance()
@@ -68,11 +66,11 @@ class Bench:
 
     async def rows(self) -> list[tuple[str, str]]:
         """(kind, node) of what the journal has of trespasses."""
-        found = await self.store.journal_rows(0, 1000)
+        found = await self.store.journal.list(0, 1000)
         return [(r["kind"], r["node"]) for r in found if r["kind"] in ("trespass", "fence")]
 
     async def alerts(self, node: str) -> list[str]:
-        return [f"{a.id} {a.target}" for a in await self.book.alerts(node) if a.active]
+        return [f"{a.id} {a.target}" for a in await self.book.list(node) if a.active]
 
 
 def play(scenario: Callable[[Bench], Awaitable[Any]], **settings: Any) -> Any:
@@ -80,7 +78,7 @@ def play(scenario: Callable[[Bench], Awaitable[Any]], **settings: Any) -> Any:
         rig = await Rig(**settings).open()
         try:
             for name, vrf in (("red", "RED"), ("blue", "BLUE")):
-                await rig.store.put_tenant(Tenant(name=name, vrf=vrf))
+                await rig.store.tenants.put(Tenant(name=name, vrf=vrf))
             return await scenario(Bench(rig))
         finally:
             await rig.close()

@@ -25,7 +25,6 @@ from provisioner.model.operation import OperationStatus
 from provisioner.planning.certification import certification
 from provisioner.ports import BmcAddress, Unreachable
 from provisioner.sim.redfish.redfish_events import Events
-from provisioner.store.repositories.alert_rows import AlertRows
 from provisioner.store.repositories.signing_rows import open_signer
 
 HOST = "su0-n00"
@@ -96,7 +95,7 @@ class Serving:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.book = AlertRows(world.store)
+        self.book = world.store.alerts
         self.streams = MemoryStreams(world)
         self.daemon: Daemon | None = None
         self._named = 0
@@ -114,12 +113,12 @@ class Serving:
         await world.start()
         assert world.daemon is not None
         await world.daemon.stop()
-        for operation in await world.store.active_operations():
-            taken = await world.store.take(operation.id)
-            await world.store.end_operation(taken, OperationStatus.DONE, "")
-        for other in await world.store.nodes():  # nothing else happens at this site
+        for operation in await world.store.operations.list_active():
+            taken = await world.store.operations.take(operation.id)
+            await world.store.operations.end(taken, OperationStatus.DONE, "")
+        for other in await world.store.nodes.list():  # nothing else happens at this site
             if other.id != HOST:
-                await world.store.save_node(in_state(other, State.RETIRED, world.clock.now()))
+                await world.store.nodes.save(in_state(other, State.RETIRED, world.clock.now()))
         node = await self.node()
         inventory, unseen = await world.daemon.observer.collect(node)
         assert inventory is not None, unseen
@@ -138,16 +137,16 @@ class Serving:
                                    report=report, matrix_digest="m", now=now,
                                    valid_s=valid_s)  # fmt: skip
         signer = await open_signer(world.store, world.key, now)
-        operation = await world.store.open_operation(node.id, "test", now)
+        operation = await world.store.operations.open(node.id, "test", now)
         assert operation is not None
-        taken, _ = await world.store.record(
-            await world.store.take(operation.id),
+        taken, _ = await world.store.operations.record(
+            await world.store.operations.take(operation.id),
             node=moved,
             inventory=inventory,
             certificate=signer.sign(made),
             now=now,
         )
-        await world.store.end_operation(taken, OperationStatus.DONE, "")
+        await world.store.operations.end(taken, OperationStatus.DONE, "")
         await world.clock.sleep(2.0)  # certificates are issued in whole seconds
         return await self.node()
 
@@ -174,7 +173,7 @@ class Serving:
         return f"secret-{self._named:040d}"
 
     async def node(self) -> Node:
-        found = await self.world.store.node(HOST)
+        found = await self.world.store.nodes.get(HOST)
         assert found is not None
         return found
 
@@ -188,7 +187,7 @@ class Serving:
 
     async def standing(self) -> dict[tuple[str, str], str]:
         """(id, target) -> source of what stands."""
-        return {(a.id, a.target): a.source for a in await self.book.alerts(HOST) if a.active}
+        return {(a.id, a.target): a.source for a in await self.book.list(HOST) if a.active}
 
     async def until(
         self, seen: Callable[[dict[tuple[str, str], str]], bool], limit_s: float

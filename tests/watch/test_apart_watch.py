@@ -46,7 +46,7 @@ class ApartBench(Bench):
         return {sum(int(n) < 20_000 for n in one) for one in rules}
 
     async def reports(self) -> list[tuple[str, bool | None]]:
-        found = await self.store.journal_rows(0, 1000)
+        found = await self.store.journal.list(0, 1000)
         return [
             (r["kind"].removeprefix("hosts_").replace("_", " "), r["detail"].get("alert"))
             for r in found
@@ -152,11 +152,11 @@ def test_a_tests_doors_are_open_while_its_row_says_so_and_closed_by_whoever_come
     async def scenario(bench: ApartBench) -> Any:
         await bench.look()
         shut = bench.doors()
-        opened = await bench.store.put_fabric_session(session(bench, doors=((A, B),)))
+        opened = await bench.store.fabric.put_session(session(bench, doors=((A, B),)))
         await bench.look()
         opened_doors = bench.doors()
         bench.begin()  # the daemon that ran the test died
-        await bench.store.put_fabric_session(opened.model_copy(update={"ended_at": 2.0}))
+        await bench.store.fabric.put_session(opened.model_copy(update={"ended_at": 2.0}))
         await bench.look()
         return shut, opened_doors, bench.doors()
 
@@ -165,7 +165,7 @@ def test_a_tests_doors_are_open_while_its_row_says_so_and_closed_by_whoever_come
 
 def test_a_fence_of_another_daemon_leaves_the_doors_of_a_test_open() -> None:
     async def scenario(bench: ApartBench) -> Any:
-        await bench.store.put_fabric_session(session(bench, doors=((A, B),)))
+        await bench.store.fabric.put_session(session(bench, doors=((A, B),)))
         await bench.look()
         bench.put("RED")
         await bench.rig.tenancy.fence([bench.port])

@@ -21,9 +21,8 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.ports import BmcAddress, Call, Reply, Secret
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.alert_rows import AlertRows
 from provisioner.store.rows import evidence_rows, node_rows
+from provisioner.store.sql_store import open_store
 
 DAY_S = 86400.0
 
@@ -101,7 +100,7 @@ async def watched(
             glances.setdefault(node.id, []).append(clock.now())
 
     reach = Reach(fleet, None, OnePassword())  # type: ignore[arg-type]
-    parts = WatchParts(AlertRows(store), lambda: "s")
+    parts = WatchParts(store.alerts, lambda: "s")
     context = Context(store, clock, Settings.model_validate(settings))
     watcher = Noting(context, parts, reach, nobody)
     before = await store.read(lambda c: c.connection.total_changes)

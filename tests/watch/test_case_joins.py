@@ -13,9 +13,7 @@ from provisioner.model.case import Case, Origin, Service
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import SqlStore, open_store
-from provisioner.store.repositories.alert_rows import AlertRows
-from provisioner.store.repositories.case_rows import CaseRows
+from provisioner.store.sql_store import SqlStore, open_store
 
 SERVING = Node(id="n1", kind=NodeKind.HOST, state=State.RELEASED, placement=Placement.CUSTOMER,
                tenant="blue", vrf="BLUE")  # fmt: skip
@@ -25,7 +23,11 @@ class Site:
     """One serving node, its cases and its alerts, and the loop that opens cases."""
 
     def __init__(self, store: SqlStore) -> None:
-        self.store, self.book, self.alerts = store, CaseRows(store), AlertRows(store)
+        self.store, self.book, self.alerts = (
+            store,
+            store.cases,
+            store.alerts,
+        )
         clock, settings = WallClock(), Settings()
         self.clock = clock
         self.desk = CaseDesk(Context(store, clock, settings), self.book, self.alerts)
@@ -40,11 +42,11 @@ class Site:
         now = self.clock.now()
         raised = Alert(node="n1", id=name, target="GPU_0", classifications=classes, since=now,
                        message="reported", source="watch", last_at=now)  # fmt: skip
-        await self.alerts.put_alerts([raised], (), now)
+        await self.alerts.put([raised], (), now)
 
     async def tick(self) -> tuple[Node, Case]:
         await self.repairs.tick()
-        node, case = await self.store.node("n1"), (await self.book.cases("n1"))[0]
+        node, case = await self.store.nodes.get("n1"), (await self.book.list("n1"))[0]
         assert node is not None
         return node, case
 
@@ -53,7 +55,7 @@ def with_site(folder: Path, story) -> None:
     async def main() -> None:
         store = open_store(folder / "p.db")
         try:
-            await store.add_node(SERVING)
+            await store.nodes.add(SERVING)
             await story(Site(store))
         finally:
             await store.close()
@@ -77,9 +79,9 @@ def test_a_later_and_worse_alert_takes_the_node_back_at_once(tmp_path: Path) -> 
         assert (node.state, case.service, len(case.reports)) == (
             State.DRAINING, Service.CUT_OFF, 2
         )  # fmt: skip
-        kinds = [n.kind for n in await site.book.notices("blue")]
+        kinds = [n.kind for n in await site.book.list_notices("blue")]
         assert kinds == ["failure", "failure", "failure"]
-        journal = [r["kind"] for r in await site.book.story("n1", 0.0, 100)]
+        journal = [r["kind"] for r in await site.book.list_journal_of("n1", 0.0, 100)]
         assert journal.count("case_joined") == 2
 
     with_site(tmp_path, story)

@@ -11,7 +11,6 @@ from serving import HOST, Serving, world
 
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.node import Node, State
-from provisioner.store.repositories.case_rows import CaseRows
 
 HOUR_S, NOTICE_S = 3600.0, 7200.0
 
@@ -22,7 +21,7 @@ def lived(folder: Path, policy: str, *, revoked: bool) -> list[tuple[Node, tuple
     async def main() -> list[tuple[Node, tuple[Case, ...], set]]:
         settings: dict[str, Any] = {"certificate_lapsed": policy, "repair_notice_s": NOTICE_S}
         site = world(folder, **settings)
-        site.cases = cases = CaseRows(site.store)
+        site.cases = cases = site.store.cases
         serving = Serving(site)
         await serving.release(valid_s=int(24 * HOUR_S if revoked else HOUR_S))
         looks = []
@@ -31,10 +30,10 @@ def lived(folder: Path, policy: str, *, revoked: bool) -> list[tuple[Node, tuple
             pauses = (0.5 * HOUR_S, HOUR_S, NOTICE_S)
             for number, pause in enumerate(pauses):
                 if number == 1 and revoked:
-                    await site.store.revoke("c1", "by hand", site.clock.now())
+                    await site.store.evidence.revoke("c1", "by hand", site.clock.now())
                 await site.clock.sleep(pause)
                 standing = {name for name, _ in await serving.standing()}
-                looks.append((await serving.node(), tuple(await cases.cases(HOST)), standing))
+                looks.append((await serving.node(), tuple(await cases.list(HOST)), standing))
             return looks
         finally:
             await serving.stop()

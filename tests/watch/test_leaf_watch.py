@@ -32,7 +32,7 @@ def test_a_port_of_a_node_that_is_not_released_is_fenced_and_reported(state, the
         await bench.node(state=state)
         bench.put("RED", trees=(tree,) if tree else ())
         await bench.look()
-        stored = await bench.store.node(A)
+        stored = await bench.store.nodes.get(A)
         return bench.vrf(), stored, await bench.rows(), await bench.alerts(A)
 
     vrf, node, rows, alerts = play(scenario)
@@ -52,7 +52,7 @@ def test_what_was_erased_before_a_trespass_was_fenced_counts_for_nothing(state):
         bench.put("RED")
         await bench.look()
         [fenced] = [e.time for e in bench.leaf.log if e.kind == "vrf"]
-        return fenced, await bench.store.node(A)
+        return fenced, await bench.store.nodes.get(A)
 
     fenced_at, node = play(scenario)
 
@@ -96,7 +96,7 @@ def test_the_question_to_a_person_is_on_the_row_before_a_port_is_fenced(
         place = PortPlacement(switch=bench.port.switch, interface=bench.port.interface, vrf="RED")
         await bench.trespasses.note(node, [place], "its driver")
         await bench.trespasses.note(node, [place], "its driver")  # written down once
-        return (await bench.store.node(A)).blockers
+        return (await bench.store.nodes.get(A)).blockers
 
     blockers = play(scenario)
 
@@ -134,7 +134,7 @@ def test_no_row_entitles_to_another_customers_network(state):
         await bench.node(state=state, placement=Placement.MIXED, vrf="", tenant="red", served="red")
         bench.put("BLUE")
         await bench.look()
-        return bench.vrf(), (await bench.store.node(A)).served
+        return bench.vrf(), (await bench.store.nodes.get(A)).served
 
     assert play(scenario) == ("MAINT", "red, VRF BLUE")
 
@@ -150,7 +150,7 @@ def test_a_released_node_with_a_port_in_anothers_network_is_taken_back_and_owes_
         )
         bench.put("BLUE")
         await bench.look()
-        return bench.vrf(), await bench.store.node(A), bench.submitted
+        return bench.vrf(), await bench.store.nodes.get(A), bench.submitted
 
     vrf, node, submitted = play(scenario)
 
@@ -161,7 +161,7 @@ def test_a_released_node_with_a_port_in_anothers_network_is_taken_back_and_owes_
 def test_a_release_that_begins_while_the_leaf_is_read_is_left_alone():
     async def scenario(bench: Bench) -> Any:
         await bench.node(state=State.CERTIFIED, tenant="red")
-        bench.watch._owners.take(await bench.store.nodes())
+        bench.watch._owners.take(await bench.store.nodes.list())
         # the rows that the watch knows are older than the release
         await bench.node(
             state=State.CERTIFIED, placement=Placement.MIXED, vrf="", tenant="red", served="red"
@@ -191,7 +191,7 @@ def test_a_port_of_a_retired_node_is_its_successors():
     async def scenario(bench: Bench) -> Any:
         old = await bench.node(state=State.RETIRED)
         new = {"id": "su0-n00-b", "state": State.RELEASED, "placement": Placement.CUSTOMER}
-        await bench.store.add_node(old.model_copy(update=new | {"vrf": "RED", "tenant": "red"}))
+        await bench.store.nodes.add(old.model_copy(update=new | {"vrf": "RED", "tenant": "red"}))
         bench.put("RED")
         await bench.look()
         return bench.vrf(), await bench.rows()
@@ -244,11 +244,11 @@ def _bond(bench: Bench) -> str:
 
 async def _border(bench: Bench) -> None:
     outside = Outside(switch=bench.leaf.name, peer="172.9.9.0", remote_as=65100)
-    await bench.store.put_tenant(Tenant(name="red", vrf="RED", outside=(outside,)))
+    await bench.store.tenants.put(Tenant(name="red", vrf="RED", outside=(outside,)))
 
 
 async def _storage(bench: Bench) -> None:
-    await bench.store.put_tenant(Tenant(name="blue", vrf="BLUE", storage=("RED",)))
+    await bench.store.tenants.put(Tenant(name="blue", vrf="BLUE", storage=("RED",)))
 
 
 async def _nothing(_bench: Bench) -> None:

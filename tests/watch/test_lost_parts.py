@@ -14,7 +14,6 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory, Power
 from provisioner.model.node import State
 from provisioner.model.outcome import Gap, Reason
 from provisioner.planning.repair import lost_parts
-from provisioner.store.repositories.case_rows import CaseRows
 
 HOUR_S = 3600.0
 MISSING = ("PartMissing", "gpu/GPU_SXM_5")
@@ -64,7 +63,7 @@ def test_a_gpu_that_vanishes_raises_an_alert_opens_a_case_and_informs_the_tenant
 ) -> None:
     async def main() -> tuple[Any, ...]:
         serving = Serving(world(tmp_path))
-        book = serving.world.cases = CaseRows(serving.world.store)
+        book = serving.world.cases = serving.world.store.cases
         await serving.release()
         await serving.start()
         try:
@@ -74,12 +73,15 @@ def test_a_gpu_that_vanishes_raises_an_alert_opens_a_case_and_informs_the_tenant
             gone.present = False
             came = await serving.until(lambda s: MISSING in s, HOUR_S)
             await serving.world.clock.sleep(300)
-            node, revoked = await serving.node(), await serving.world.store.revoked("c1")
-            cases, notices = await book.cases(HOST), await book.notices("red")
+            node, revoked = (
+                await serving.node(),
+                await serving.world.store.evidence.is_revoked("c1"),
+            )
+            cases, notices = await book.list(HOST), await book.list_notices("red")
             await serving.stop()
             await serving.start()  # its successor keeps the alert, without a flap
             await serving.world.clock.sleep(2 * HOUR_S)
-            kept = [a for a in await serving.book.alerts(HOST) if a.key[1:] == MISSING]
+            kept = [a for a in await serving.book.list(HOST) if a.key[1:] == MISSING]
             return before, came, node, revoked, cases, notices, kept
         finally:
             await serving.stop()
@@ -115,7 +117,7 @@ def test_a_gpu_that_is_back_at_the_second_look_raises_nothing(tmp_path: Path) ->
             assert turns.lost
             gone.present = True
             came = await serving.until(lambda s: MISSING in s, 3 * HOUR_S)
-            return came, await serving.world.store.revoked("c1")
+            return came, await serving.world.store.evidence.is_revoked("c1")
         finally:
             await serving.stop()
             await serving.world.store.close()

@@ -19,8 +19,7 @@ from provisioner.adapters.redfish.events import Pushed, pushed
 from provisioner.control.watch.event_feeds import BACKOFF_FIRST_S
 from provisioner.control.watch.event_memory import EVENTS_KEPT, EventMemory
 from provisioner.model.node import Node, NodeKind
-from provisioner.store.database.sql_store import open_store
-from provisioner.store.repositories.alert_rows import AlertRows
+from provisioner.store.sql_store import open_store
 
 Result = TypeVar("Result")
 AT = "2026-01-02T03:04:05+00:00"
@@ -53,9 +52,9 @@ def lived(folder: Path, story: Callable[[Serving], Awaitable[Result]], **setting
 async def cure(serving: Serving) -> None:
     """What stands is over, as after a repair and a new certificate."""
     now = serving.world.clock.now()
-    standing = [a for a in await serving.book.alerts(HOST) if a.active]
+    standing = [a for a in await serving.book.list(HOST) if a.active]
     over = [a.model_copy(update={"active": False, "cleared_at": now}) for a in standing]
-    await serving.book.put_alerts(over, [], now)
+    await serving.book.put(over, [], now)
 
 
 def test_a_replayed_event_does_not_reopen_a_cured_fault(tmp_path: Path) -> None:
@@ -214,13 +213,13 @@ def test_a_stream_goes_on_where_it_can_be_told(
 def test_the_memory_of_a_bmc_is_bounded_and_outlives_the_daemon() -> None:
     async def scenario() -> tuple[list[str], int, int]:
         store = open_store(":memory:")
-        await store.add_node(Node(id=HOST, kind=NodeKind.HOST))
-        book = AlertRows(store)
+        await store.nodes.add(Node(id=HOST, kind=NodeKind.HOST))
+        book = store.alerts
         memory = EventMemory(book)
         for number in range(EVENTS_KEPT + 40):
             await memory.remember(HOST, "host", document(EventId=str(number)))
         await memory.remember(HOST, "host", document(MessageId="Base.1.0.Success"))  # means nothing
-        kept = len(await book.received_events(HOST, "host"))
+        kept = len(await book.list_received(HOST, "host"))
         newest = document({"EventId": "295"}, {"EventId": "300"}, {"EventId": "1"})
         left = await EventMemory(book).drop_repeats(HOST, "host", newest)
         others = await EventMemory(book).drop_repeats(HOST, "DPU_0", newest)

@@ -21,7 +21,7 @@ async def survey(bench: Bench) -> list[Difference]:
     """The differences that wait for a word, but for the nodes' own."""
     store, settings = bench.store, bench.rig.effects.settings
     row = {"id": 1, "site": "s", "server": "", "timeline": 0, "surveyed_at": 0.0}
-    if not await bench.recovery_book.look_only():
+    if not await bench.recovery_book.get_look_only():
         await store.write(
             lambda c: (
                 c.execute(site_state.delete()),
@@ -31,7 +31,7 @@ async def survey(bench: Bench) -> list[Difference]:
     unowned = UnownedPorts(settings, bench.rig.tenancy)
     given = (store, bench.recovery_book, bench.rig.clock, bench.rig.tenancy)
     await Recovery(*given, unowned=unowned).survey()
-    found = await bench.recovery_book.differences()
+    found = await bench.recovery_book.list_differences()
     return [d for d in found if d.leaf and d.settled is None]
 
 
@@ -44,7 +44,7 @@ async def settle(bench: Bench, difference: Difference, word: Settlement) -> None
 
 async def finish(bench: Bench) -> None:
     """The end of the restore; nodes' own differences are put right."""
-    for one in await bench.recovery_book.differences():
+    for one in await bench.recovery_book.list_differences():
         if one.settled is None and not one.leaf:
             word = {"settled": Settlement.KEEP, "settled_by": "anna", "settled_at": 1.0}
             await bench.recovery_book.settle(one.model_copy(update=word))
@@ -134,7 +134,7 @@ def test_a_port_that_nobody_adopts_is_fenced_once_the_daemon_acts(trees: tuple[s
         await finish(bench)
         await bench.watch.round()
         await bench.look()
-        return bench.vrf(SPARE), await bench.recovery_book.differences()
+        return bench.vrf(SPARE), await bench.recovery_book.list_differences()
 
     assert play(scenario) == ("MAINT", ())
 

@@ -144,9 +144,9 @@ def test_the_watch_of_leaves_tells_which_ports_it_lists(tmp_path: Path) -> None:
         serving = Serving(world(tmp_path, watch_ports_s=60.0, ports_not_ours=("leaf-*/swp60",)))
         await serving.release()
         store, clock = serving.world.store, serving.world.clock
-        row = await store.node("leaf-su0-r0")
+        row = await store.nodes.get("leaf-su0-r0")
         assert row is not None
-        await store.save_node(in_state(row, State.RELEASED, clock.now()))
+        await store.nodes.save(in_state(row, State.RELEASED, clock.now()))
         leaf = serving.world.site.switches["leaf-su0-r0"]
         leaf.add_port("swp60", "172.9.9.1/31")
         for tree in (leaf.operational, leaf.applied, leaf.startup):

@@ -46,7 +46,7 @@ def fault(
         breaks(serving)
         assert await serving.until(lambda s: any(i == ident for i, _ in s), 2000)
         await serving.world.clock.sleep(30)
-        revoked = await serving.world.store.revoked("c1")
+        revoked = await serving.world.store.evidence.is_revoked("c1")
         return await serving.standing(), revoked, (await serving.node()).state
 
     return lived(folder, story)
@@ -113,9 +113,9 @@ def test_a_certificate_that_ends_is_told_and_not_revoked_while_the_node_serves(
 ) -> None:
     async def story(serving: Serving) -> tuple[bool, bool, Node]:
         assert await serving.until(lambda s: ("CertificateAge", "") in s, 600)
-        early = await serving.world.store.revoked("c1")
+        early = await serving.world.store.evidence.is_revoked("c1")
         await serving.world.clock.sleep(1800)
-        return early, await serving.world.store.revoked("c1"), await serving.node()
+        return early, await serving.world.store.evidence.is_revoked("c1"), await serving.node()
 
     early, late, node = lived(tmp_path, story, valid_s=1500)
 

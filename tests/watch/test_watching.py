@@ -44,9 +44,9 @@ def test_a_well_node_raises_nothing_and_writes_nothing(tmp_path: Path) -> None:
     async def story(serving: Serving) -> tuple[Any, ...]:
         await serving.start()
         await serving.world.clock.sleep(120)
-        before = len(await serving.world.store.journal_rows())
+        before = len(await serving.world.store.journal.list())
         await serving.world.clock.sleep(2000)
-        rows = len(await serving.world.store.journal_rows()) - before
+        rows = len(await serving.world.store.journal.list()) - before
         return await serving.standing(), rows, serving.watcher.looked.keys()
 
     standing, rows, looked = lived(tmp_path, story)
@@ -62,7 +62,7 @@ def test_a_fatal_event_on_the_stream_revokes_and_the_node_goes_on_serving(tmp_pa
         fall_off_the_bus(serving)
         came = await serving.until(lambda s: ("Xid79", "GPU_SXM_3") in s, 10)
         await serving.world.clock.sleep(60)
-        return came, await serving.node(), await serving.world.store.revoked("c1")
+        return came, await serving.node(), await serving.world.store.evidence.is_revoked("c1")
 
     came, node, revoked = lived(tmp_path, story)
 
@@ -92,9 +92,9 @@ def test_an_override_keeps_the_certificate_until_it_ends(tmp_path: Path) -> None
         fall_off_the_bus(serving)
         assert await serving.until(lambda s: ("Xid79", "GPU_SXM_3") in s, 10)
         await serving.world.clock.sleep(600)
-        held = await serving.world.store.revoked("c1")
+        held = await serving.world.store.evidence.is_revoked("c1")
         await serving.world.clock.sleep(7200)
-        return held, await serving.world.store.revoked("c1")
+        return held, await serving.world.store.evidence.is_revoked("c1")
 
     assert lived(tmp_path, story) == (False, True)
 
@@ -111,7 +111,7 @@ def test_a_daemon_that_comes_back_knows_the_alerts_and_carries_them_out(tmp_path
         before = await serving.standing()
         await serving.start(streams=False)
         await serving.world.clock.sleep(60)
-        return before, await serving.standing(), await serving.world.store.revoked("c1")
+        return before, await serving.standing(), await serving.world.store.evidence.is_revoked("c1")
 
     before, after, revoked = lived(tmp_path, story)
 
@@ -127,7 +127,7 @@ def test_another_driver_in_the_host_is_seen_from_its_baseboard(tmp_path: Path) -
         serving.world.site.machines[HOST].host.loaded["host.driver"] = "999.99"
         came = await serving.until(lambda s: any(id_ == "Drift" for id_, _ in s), 3600)
         await serving.world.clock.sleep(60)
-        return came, await serving.standing(), await serving.world.store.revoked("c1")
+        return came, await serving.standing(), await serving.world.store.evidence.is_revoked("c1")
 
     came, standing, revoked = lived(tmp_path, story)
 
@@ -145,7 +145,7 @@ def test_a_bmc_that_is_silent_is_told_and_heard_again(tmp_path: Path) -> None:
         bmc.gone_until = serving.world.clock.now() + 3600
         told = await serving.until(lambda s: ("BmcSilent", "DPU_0") in s, 3000)
         over = await serving.until(lambda s: not s, 7200)
-        return told, over, await serving.world.store.revoked("c1")
+        return told, over, await serving.world.store.evidence.is_revoked("c1")
 
     assert lived(tmp_path, story) == (True, True, False)
 
@@ -177,7 +177,7 @@ def test_a_node_that_serves_no_more_is_let_alone(tmp_path: Path) -> None:
         await serving.watcher.count([PortReport(node=HOST, port="rail0", link="down", at=at)])
         flat = await serving.until(lambda s: ("LinkDown", "rail0") in s, 60)
         node = await serving.node()
-        await serving.world.store.save_node(
+        await serving.world.store.nodes.save(
             in_state(node, State.QUARANTINED, serving.world.clock.now())
         )
         await serving.world.clock.sleep(60)

@@ -28,7 +28,7 @@ from provisioner.model.alert import Signal
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.watch.pushed_alerts import Source
 from provisioner.ports import Secret
-from provisioner.store.database.sql_store import open_store
+from provisioner.store.sql_store import open_store
 
 BEARER, SIGNED = "a bearer token of 32 characters..", "a signing secret of 32 characters"
 SENDERS = (
@@ -97,7 +97,7 @@ class Door:
 def through(folder: Path, story: Any) -> Any:
     async def main() -> Any:
         store, clock = open_store(":memory:"), HandClock()
-        await store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
         async with (
             asyncio.timeout(60),
             open_watch("https://127.0.0.1:0", SENDERS, folder, store, clock, None) as watch,

@@ -24,8 +24,6 @@ from served import Served
 from served import run as serving
 from webhook_rig import SECRET, Site, run
 
-from provisioner.store.repositories.case_rows import CaseRows
-
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "schedulers"
 # Both keep a node's state in a file; they know no more of their options than the hook uses.
 SCONTROL = """#!{python}
@@ -211,7 +209,7 @@ def test_a_health_check_that_goes_on_failing_opens_one_case(tmp_path: Path):
                 stdout=asyncio.subprocess.PIPE,
             )  # fmt: skip
             await process.communicate()
-        cases = await CaseRows(served.store).cases()
+        cases = await served.store.cases.list()
 
         assert [(c.node, c.reason) for c in cases] == [("su0-n04", "NCCL stalls")]
 

@@ -21,8 +21,6 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.webhook import secret_name
 from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret
-from provisioner.store.repositories.alert_rows import AlertRows
-from provisioner.store.repositories.case_rows import CaseRows
 
 
 def test_an_event_is_a_signed_cloud_event(tmp_path: Path):
@@ -94,17 +92,17 @@ def test_an_event_that_nobody_takes_is_a_dead_letter_with_an_alert_and_can_be_se
     tmp_path: Path,
 ):
     async def scenario(site: Site) -> Any:
-        await site.data.store.add_node(Node(id="n1", kind=NodeKind.HOST))
+        await site.data.store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
         site.receiver.answer = lambda e, _time: 500 if e["data"]["detail"].get("n") == 0 else 204
         await site.happens(("state", "n1", {"n": 0}), ("state", "n1", {"n": 1}))
         await site.empty()
-        dead = await site.book.dead("billing")
-        raised = await AlertRows(site.data.store).alerts("n1")
+        dead = await site.book.list_dead("billing")
+        raised = await site.data.store.alerts.list("n1")
         standing = await site.standing()
         site.receiver.answer = lambda _e, _time: 204
         again = await site.book.revive("billing", None, 2000.0)
         await site.empty()
-        cleared = await AlertRows(site.data.store).alerts("n1")
+        cleared = await site.data.store.alerts.list("n1")
         return dead, raised, standing, again, cleared, await site.standing(), site.receiver.events
 
     dead, raised, standing, again, cleared, after, events = run(tmp_path, scenario, alerts=True)
@@ -128,13 +126,13 @@ def test_notices_to_tenants_go_out_and_count_as_sent(tmp_path: Path):
         )
 
     async def scenario(site: Site) -> Any:
-        book = CaseRows(site.data.store)
+        book = site.data.store.cases
         await book.put_notice(notice("a", "red"))
         await book.put_notice(notice("b", "blue"))
         await book.put_notice(notice("a", "red").model_copy(update={"accepted_at": 9.0}))
         await site.happens(("state", "n1", {"why": "not for tenants"}))
         await site.empty()
-        return site.receiver.events, await book.notices()
+        return site.receiver.events, await book.list_notices()
 
     events, notices = run(tmp_path, scenario, tenant="red")
 
@@ -218,13 +216,13 @@ SENDER = """
     from provisioner.adapters.webhook_posts import open_posts
     from provisioner.daemon.data import open_data
     from provisioner.settings import Settings
-    from provisioner.store.repositories.webhook_rows import WebhookRows
+    from provisioner.store.repositories.webhooks import SqlWebhookRepository
     from provisioner.runtime.wall_clock import WallClock
 
     async def main():
         clock = WallClock()
         async with open_data(Path(sys.argv[1]), 0.0) as data, open_posts(clock, "here", 8) as posts:
-            await Outbox(WebhookRows(data.store), posts, data.vault, clock, Settings()).run()
+            await Outbox(data.store.webhooks, posts, data.vault, clock, Settings()).run()
 
     asyncio.run(main())
 """

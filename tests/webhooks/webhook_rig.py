@@ -19,8 +19,6 @@ from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.alert_rows import AlertRows
-from provisioner.store.repositories.webhook_rows import WebhookRows
 
 SECRET = secret_of(b"k" * 32)
 SETTINGS = Settings(webhook_tries=3, webhook_first_s=0.01, webhook_most_s=0.02, webhook_parallel=8)
@@ -31,14 +29,14 @@ class Site:
 
     def __init__(self, data: Data, outbox: Outbox, receiver: Receiver) -> None:
         self.data, self.outbox, self.receiver = data, outbox, receiver
-        self.book = WebhookRows(data.store)
+        self.book = data.store.webhooks
 
     async def happens(self, *rows: tuple[str, str, dict[str, Any]]) -> None:
         for kind, node, detail in rows:
-            await self.data.store.journal(event_of(kind, node, detail), 1000.0)
+            await self.data.store.journal.append(event_of(kind, node, detail), 1000.0)
 
     async def standing(self) -> WebhookStatus:
-        return (await self.book.webhooks())[0]
+        return (await self.book.list())[0]
 
     async def empty(self) -> None:
         """Send until nothing waits any more."""
@@ -61,15 +59,15 @@ def run(
             open_posts(clock, "here", 8) as posts,
         ):
             given = {"name": "billing", "url": receiver.url, "made_at": 1.0, **webhook}
-            book = WebhookRows(data.store)
-            if not await book.webhooks():
+            book = data.store.webhooks
+            if not await book.list():
                 await data.vault.put(secret_name("billing"), "billing", Secret(SECRET))
                 await book.add(Webhook(**given), None, "ada")
 
             async def nobody(_operation: str) -> None:
                 raise AssertionError("an alert of ours has no effect")
 
-            keeper = AlertKeeper(AlertRows(data.store), data.store, clock, nobody)
+            keeper = AlertKeeper(data.store.alerts, data.store, clock, nobody)
             outbox = Outbox(book, posts, data.vault, clock, SETTINGS, keeper if alerts else None)
             return await scenario(Site(data, outbox, receiver))
 

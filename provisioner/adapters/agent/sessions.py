@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from provisioner.adapters.agent.protocol import node_uuid
 from provisioner.model.agent import AgentSession
-from provisioner.ports import AgentRows, Credentials, Secret
+from provisioner.ports import AgentRepository, Credentials, Secret
 
 BOOT_TOKEN_CHARS = 64  # as long as the slot of an image (`execution/artifacts/boot_images.py`)
 NewToken = Callable[[], str]  # at least 32 characters (ironic-python-agent 13.0.0, agent.py)
@@ -24,7 +24,7 @@ class Sessions:
 
     def __init__(
         self,
-        rows: AgentRows,
+        rows: AgentRepository,
         credentials: Credentials,
         new_token: NewToken,
         *,
@@ -90,7 +90,7 @@ class Sessions:
         assert not session.handed_at
         self._tokens[session.node] = token
         handed = session.model_copy(update={"handed_at": now, "peer": peer})
-        if self._shared and not await self._rows.hand_out_agent_token(handed):
+        if self._shared and not await self._rows.hand_out_token(handed):
             return ""  # another daemon was asked at the same time, and was first
         self._remember(handed)
         await self._credentials.put(_name(session.node), "agent", Secret(token))
@@ -110,7 +110,7 @@ class Sessions:
     async def change(self, node: str, **changes: object) -> None:
         """Change the node's session as it is now; on disk when this returns."""
         if self._shared:
-            await self._rows.change_agent_session(node, changes)
+            await self._rows.change_session(node, changes)
             return
         now = (await self._load())[node]
         await self.save(now.model_copy(update=changes))
@@ -118,7 +118,7 @@ class Sessions:
     async def save(self, session: AgentSession) -> None:
         """On disk when this returns."""
         self._remember(session)
-        await self._rows.put_agent_session(session)
+        await self._rows.put_session(session)
 
     def _remember(self, session: AgentSession) -> None:
         assert self._known is not None
@@ -126,7 +126,7 @@ class Sessions:
 
     async def _load(self) -> dict[str, AgentSession]:
         if self._shared or self._known is None:
-            rows = {s.node: s for s in await self._rows.agent_sessions()}
+            rows = {s.node: s for s in await self._rows.list_sessions()}
             if self._shared or self._known is None:  # nobody was faster
                 self._known = rows
         return self._known

@@ -24,7 +24,7 @@ from provisioner.adapters.playbooks.inventory import (
     write_data_directory,
 )
 from provisioner.adapters.playbooks.processes import make_cgroup, start
-from provisioner.ports import Clock, PlaybookCall, PlaybookResult, Remote, Run, Runs
+from provisioner.ports import Clock, PlaybookCall, PlaybookResult, Remote, Run, RunRepository
 from provisioner.runtime import permit
 from provisioner.settings import Settings
 
@@ -50,7 +50,7 @@ class AnsibleRunner:
         playbooks: Path,
         work: Path,
         remote: Remote,
-        runs: Runs,
+        runs: RunRepository,
         clock: Clock,
         settings: Settings,
     ) -> None:
@@ -68,7 +68,7 @@ class AnsibleRunner:
 
     async def attach(self) -> int:
         """Follow every run that has no end yet, prune old ones; how many there were."""
-        left = await self._runs.open()
+        left = await self._runs.list_open()
         for run in left:
             found = folders.RunFolder.find(Path(run.folder))
             live = LiveRun(run, found, self._clock)
@@ -93,7 +93,7 @@ class AnsibleRunner:
     async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
         """What became of the same call that was made at `since` or later. See the port."""
         await self._elsewhere(call.host)
-        for run in await self._runs.since(call.host, since):
+        for run in await self._runs.list_since(call.host, since):
             live = self._live.get(run.id)
             if live is not None and live.does(call):
                 return await live.result(call.host)
@@ -128,7 +128,7 @@ class AnsibleRunner:
     async def prune(self) -> None:
         """Remove folders and rows that are old; what did not end well is kept longer."""
         now = self._clock.now()
-        for run in await self._runs.ended_before(now - self._settings.runs_keep_days * DAY_S):
+        for run in await self._runs.list_ended_before(now - self._settings.runs_keep_days * DAY_S):
             kept_s = self._settings.runs_failed_keep_days * DAY_S
             if run.state != "ended" and run.ended_at > now - kept_s:
                 continue
@@ -144,7 +144,7 @@ class AnsibleRunner:
 
     async def _elsewhere(self, host: str) -> None:
         """Wait until no run of another machine can be working on a host any more."""
-        while (until := await self._runs.elsewhere(host)) > self._clock.now():
+        while (until := await self._runs.find_end_elsewhere(host)) > self._clock.now():
             await self._clock.sleep(min(until - self._clock.now(), self._settings.poll_s))
 
     def _refusal(self, call: PlaybookCall) -> PlaybookResult | None:

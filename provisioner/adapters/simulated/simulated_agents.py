@@ -20,7 +20,7 @@ from provisioner.adapters.agent.sessions import NewToken, Sessions
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.ports import (
     AgentAddress,
-    AgentRows,
+    AgentRepository,
     CertificateChanged,
     Clock,
     Credentials,
@@ -169,7 +169,7 @@ class SimulatedAgents(AgentRegistry):
 
 def simulated_agents(
     side: SimulatedSide,
-    rows: AgentRows,
+    rows: AgentRepository,
     credentials: Credentials,
     clock: Clock,
     settings: Settings,

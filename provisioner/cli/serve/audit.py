@@ -45,7 +45,7 @@ def verify(
                 return await check_with_archives(opened, archives, earlier)
             except InputError as error:
                 return ChainCheck(0, "", 0, f"{error.source}: {error.problem}")
-        return await opened.store.verify_journal(earlier)
+        return await opened.store.journal.verify(earlier)
 
     found = with_data(data, check)
     if as_json:

@@ -98,7 +98,7 @@ def archive(
                 head=statement.head,
                 sha256=written.sha256,
             )
-            await opened.store.journal(event, now)
+            await opened.store.journal.append(event, now)
         return made
 
     made = with_data(data, work)
@@ -192,7 +192,7 @@ def prune_rows(
 async def _survey(opened: Data, directory: Path) -> list[Removal]:
     """Return what each archive lets go, after all was verified. Raises InputError."""
     _ = opened.signer  # without the master key nothing is removed
-    check = await opened.store.verify_journal()
+    check = await opened.store.journal.verify()
     if not check.intact:
         raise _refusal(directory, f"the live journal is not intact at row {check.broken_at}")
     needs = await opened.store.read(partial(read_needs, now=opened.clock.now()))
@@ -233,7 +233,7 @@ async def check_with_archives(
         reached = statement.last
     if reached < base.through:
         return ChainCheck(0, "", reached + 1, f"the archive of row {reached + 1} is missing")
-    return await opened.store.verify_journal(None if matched else known)
+    return await opened.store.journal.verify(None if matched else known)
 
 
 def span_of(one: Archive) -> Span:

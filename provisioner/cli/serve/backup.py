@@ -24,8 +24,8 @@ from provisioner.store.database.copying import copier
 from provisioner.store.database.data_directory import lock_data_directory, prepare_directory
 from provisioner.store.database.migrating import revisions
 from provisioner.store.database.postgres import is_postgres
-from provisioner.store.database.sql_store import open_store
 from provisioner.store.repositories.master_key import ENVIRONMENT, KEY_FILE
+from provisioner.store.sql_store import open_store
 
 db = typer.Typer(help="The database: its schema.", no_args_is_help=True)
 

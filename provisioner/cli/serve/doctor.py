@@ -46,7 +46,6 @@ from provisioner.runtime.site_clock import read_clock
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database import examining
-from provisioner.store.repositories.alert_rows import AlertRows
 
 BUNDLE = "bluefield.bundle"
 STYLES = {
@@ -219,8 +218,8 @@ async def _devices(
         async with open_data(data, clock.now(), needs_key=False) as opened:
             if isinstance(opened.keys, InputError):  # no credential can be tried
                 return [_no_key(opened.keys)]
-            nodes = await opened.store.nodes()
-            subscriptions = await AlertRows(opened.store).subscriptions()
+            nodes = await opened.store.nodes.list()
+            subscriptions = await opened.store.alerts.list_subscriptions()
             unproved = judge.find_unproved(subscriptions, clock.now())
             known = {b.url for n in nodes for b in n.bmcs}
             reach = Reach(transport, make_switches(switches), opened.vault)

@@ -31,7 +31,7 @@ from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.runtime.bounded_listener import Limits, serve_at
 from provisioner.runtime.site_clock import read_clock
 from provisioner.settings import Settings
-from provisioner.store.database.sql_store import open_store
+from provisioner.store.sql_store import open_store
 
 CONNECTIONS_MAX = 8
 IDLE_S = 60.0

@@ -71,10 +71,7 @@ from provisioner.runtime import permit, undumpable
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.campaign_rows import CampaignRows
-from provisioner.store.repositories.case_rows import CaseRows
-from provisioner.store.repositories.recovery_rows import RecoveryRows
-from provisioner.store.repositories.webhook_rows import WebhookRows
+from provisioner.store.repositories.recovery import SqlRecoveryRepository
 
 log = logging.getLogger(__name__)
 SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
@@ -197,7 +194,7 @@ def _parts(
         transport=transport,
         switches=make_switches(switches, hosts.shell),
         watch=watch,
-        webhooks=(WebhookRows(opened.store), posts),
+        webhooks=(opened.store.webhooks, posts),
         tickets=tickets,
         shared=shared,
         fabrics=fabrics,
@@ -208,9 +205,9 @@ def _parts(
         signer=opened.signer,
         artifacts=files,
         matrix=pinned,
-        campaigns=CampaignRows(opened.store),
-        cases=CaseRows(opened.store),
-        recovery=RecoveryRows(opened.store),
+        campaigns=opened.store.campaigns,
+        cases=opened.store.cases,
+        recovery=opened.store.recovery,
         telemetry=telemetry,
         **more,
     )
@@ -307,10 +304,10 @@ async def _until_stopped(
     async with api, metrics as url:
         if url:
             log.info("metrics are at %s", url)
-        await _driven(daemon, RecoveryRows(opened.store), counted)
+        await _driven(daemon, opened.store.recovery, counted)
 
 
-async def _driven(daemon: Daemon, book: RecoveryRows, counted: CountedWrites) -> None:
+async def _driven(daemon: Daemon, book: SqlRecoveryRepository, counted: CountedWrites) -> None:
     stopped = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
@@ -332,26 +329,28 @@ async def _driven(daemon: Daemon, book: RecoveryRows, counted: CountedWrites) ->
         task.result()
 
 
-async def _compare_descriptions(daemon: Daemon, book: RecoveryRows, counted: CountedWrites) -> None:
+async def _compare_descriptions(
+    daemon: Daemon, book: SqlRecoveryRepository, counted: CountedWrites
+) -> None:
     """Only look where a port's description is newer than the rows; else name ports from now on."""
-    parts, mark = daemon.parts, await book.database_mark()
+    parts, mark = daemon.parts, await book.get_database_mark()
     assert mark is not None, "the mark was settled when the database was judged"
     why = await find_lost_moves(parts.store, daemon.tenancy, mark)
     if why:
         counted.only_look(why)
-        await book.only_look(why, parts.clock.now())
+        await book.begin_look_only(why, parts.clock.now())
         return
     await _name_ports(daemon, book)
 
 
-async def _name_ports(daemon: Daemon, book: RecoveryRows) -> None:
+async def _name_ports(daemon: Daemon, book: SqlRecoveryRepository) -> None:
     """Have moved ports described by node, tenant and epoch, unless the site does not want it."""
     if daemon.parts.settings.port_descriptions:
-        daemon.tenancy.mark = await book.database_mark()
+        daemon.tenancy.mark = await book.get_database_mark()
 
 
 async def _settled(
-    daemon: Daemon, book: RecoveryRows, counted: CountedWrites, stopped: asyncio.Event
+    daemon: Daemon, book: SqlRecoveryRepository, counted: CountedWrites, stopped: asyncio.Event
 ) -> bool:
     """Only look until a restore is settled; False if the daemon was stopped before that."""
     log.warning("nothing is written to any device: %s", counted.look_only)

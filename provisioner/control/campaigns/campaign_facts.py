@@ -143,7 +143,7 @@ class Survey:
         for node in nodes:
             if node.id not in selected:
                 continue
-            inventory = await self._store.inventory(node.id)
+            inventory = await self._store.evidence.get_inventory(node.id)
             found[node.id] = await asyncio.to_thread(
                 self._planned, node, inventory, pinned, release, cache, _around(node, below), ahead
             )
@@ -229,7 +229,7 @@ class Survey:
 
     async def _read_versions(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            inventory = await self._store.inventory(node.id)
+            inventory = await self._store.evidence.get_inventory(node.id)
             if inventory is not None:
                 self._versions[node.id] = facing(inventory)
 

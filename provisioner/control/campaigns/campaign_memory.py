@@ -1,7 +1,7 @@
 """What a campaign's turn keeps for the next one, so that a turn costs what changed.
 
 The rows of 65,536 nodes take seconds to parse, and what they mean for a decision as long again.
-Whoever else writes rows of a campaign raises its generation (`CampaignBook.save_campaign`), and an
+Whoever else writes rows of a campaign raises its generation (`CampaignRepository.save`), and an
 unchanged node is the same object (`Store.nodes`): what belongs to both is still true.
 
 The rule that a reader would otherwise break: nothing here decides. Without it (after a restart,

@@ -47,7 +47,7 @@ from provisioner.planning.campaigns.campaign_refusals import (
 from provisioner.planning.path.rollback import RollbackPreview
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite
-from provisioner.ports.campaigns import CampaignBook
+from provisioner.ports.campaigns import CampaignRepository
 
 TRIES_MAX = 8  # a row that somebody else keeps writing is not fought over
 S = CampaignState
@@ -79,7 +79,7 @@ class CampaignRequests:
     def __init__(
         self,
         context: Context,
-        book: CampaignBook,
+        book: CampaignRepository,
         matrix: Matrix,
         held: Set[str] | None = None,
         plan: AddressPlan | None = None,
@@ -103,13 +103,13 @@ class CampaignRequests:
                 "--release", "", f"there is no release {release!r:.60}", f"Known: {known}."
             )
         chosen, now = policy or Policy(), self._clock.now()
-        nodes = picked(expression, await self._store.nodes())
+        nodes = picked(expression, await self._store.nodes.list())
         blockers = refuse_selection(nodes, release, chosen)
         if blockers:
             return Answer(blockers=blockers)
         sources = {n.release for n in nodes if n.release != release}
         for _ in range(TRIES_MAX):
-            number = len(await self._book.campaigns()) + 1
+            number = len(await self._book.list()) + 1
             made = Campaign(
                 id=f"c{number:04d}",
                 release=release,
@@ -121,7 +121,7 @@ class CampaignRequests:
                 zone_data=DATA_VERSION if chosen.names_zones else "",
             )
             try:
-                return Answer(await self._book.add_campaign(made, by, now))
+                return Answer(await self._book.add(made, by, now))
             except StaleWrite:
                 continue  # somebody took that number
         raise StaleWrite("campaigns are made faster than they can be numbered")
@@ -169,7 +169,7 @@ class CampaignRequests:
         started = campaign.model_copy(
             update={"state": S.STARTED, "started_at": now, "one_way_confirmed": confirmed}
         )
-        saved = await self._book.save_campaign(started, describe_change(started, by), now, rows)
+        saved = await self._book.save(started, describe_change(started, by), now, rows)
         return Answer(saved, rows=rows)
 
     async def pause(self, campaign_id: str, reason: str = "", by: str = "") -> Answer:
@@ -231,13 +231,11 @@ class CampaignRequests:
         turned = await self._turn_back(campaign)
         if turned.refused:
             return Answer(campaign, turned.refused)
-        back, rows, nodes = turned.campaign, turned.rows, await self._store.nodes()
+        back, rows, nodes = turned.campaign, turned.rows, await self._store.nodes.list()
         facts = fleet(nodes, back, rows, (), self._clock.now(), self._plan)
         numbers = waves.assign_waves(back, facts)
         waved = tuple(_waved(r, numbers.get(r.node, r.progress.wave)) for r in rows)
-        saved = await self._book.save_campaign(
-            back, describe_change(back, by), self._clock.now(), waved
-        )
+        saved = await self._book.save(back, describe_change(back, by), self._clock.now(), waved)
         return Answer(saved, rows=waved)
 
     async def _turn_back(self, campaign: Campaign) -> _TurnedBack:
@@ -245,12 +243,12 @@ class CampaignRequests:
         moved = (S.STARTED, S.PAUSED, S.STOPPED, S.DONE, S.ABORTED)
         if campaign.state not in moved or campaign.going_back or not campaign.started_at:
             return _TurnedBack(campaign, refused=(refuse_in_state(campaign, "rollback"),))
-        rows = build_rollback_rows(await self._book.campaign_rows(campaign.id))
+        rows = build_rollback_rows(await self._book.list_rows(campaign.id))
         back = campaign.model_copy(
             update={"state": S.ROLLING_BACK, "going_back": True, "reason": ""}
         )
         survey = Survey(self._store, self._matrix, self._settings)
-        nodes = await self._store.nodes()
+        nodes = await self._store.nodes.list()
         names = frozenset(r.node for r in rows if r.progress.state not in SETTLED)
         found = await survey.plans(nodes, names, campaign.baseline)
         planned = tuple(facts for facts, _ in found.values())
@@ -293,7 +291,7 @@ class CampaignRequests:
 
     async def known(self, campaign_id: str) -> Campaign:
         """The campaign. Raises InputError if there is none."""
-        campaign = await self._book.campaign(campaign_id)
+        campaign = await self._book.get(campaign_id)
         if campaign is None:
             remedy = "See `provisioner campaign list`."
             raise InputError(campaign_id, "", "there is no such campaign", remedy)
@@ -304,7 +302,7 @@ class CampaignRequests:
         mine = {r.node for r in found.rows}
         taken = [
             r
-            for r in await self._book.active_rows()
+            for r in await self._book.list_active_rows()
             if r.node in mine and r.progress.state not in SETTLED
         ]
         return [
@@ -332,7 +330,7 @@ class CampaignRequests:
             try:
                 changed = change(campaign)
                 event = describe_change(changed, by, request=word)
-                saved = await self._book.save_campaign(changed, event, self._clock.now())
+                saved = await self._book.save(changed, event, self._clock.now())
             except StaleWrite:
                 continue  # it changed while this was thought over: look again
             return Answer(saved)
@@ -345,7 +343,7 @@ class CampaignRequests:
         change: Callable[[NodeProgress], NodeProgress | str],
         by: str,
     ) -> Answer:
-        rows = {r.node: r for r in await self._book.campaign_rows(campaign.id)}
+        rows = {r.node: r for r in await self._book.list_rows(campaign.id)}
         if node not in rows:
             remedy = f"See `provisioner campaign show {campaign.id}`."
             raise InputError(node, "", f"campaign {campaign.id} has no such node", remedy)
@@ -356,7 +354,7 @@ class CampaignRequests:
         row = rows[node].model_copy(update={"progress": changed})
         # the campaign's generation grows with it: a turn that has not seen this admits nothing
         event = describe_change(campaign, by, node=node, progress=changed.state)
-        saved = await self._book.save_campaign(campaign, event, self._clock.now(), (row,))
+        saved = await self._book.save(campaign, event, self._clock.now(), (row,))
         return Answer(saved, rows=(row,))
 
 

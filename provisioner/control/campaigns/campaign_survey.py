@@ -14,7 +14,7 @@ from provisioner.planning.campaigns.campaign_moves import IN_SERVICE
 from provisioner.planning.campaigns.select_expression import select
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Store
-from provisioner.ports.campaigns import CampaignBook
+from provisioner.ports.campaigns import CampaignRepository
 from provisioner.settings import Settings
 
 _SAMPLES_MAX = 4096  # newest of a profile
@@ -40,7 +40,7 @@ class FleetSurvey:
     def __init__(
         self,
         store: Store,
-        book: CampaignBook,
+        book: CampaignRepository,
         settings: Settings,
         matrix: Matrix,
         held: Set[str] | None = None,
@@ -53,7 +53,7 @@ class FleetSurvey:
 
     async def look(self, campaign: Campaign, now: float) -> Surveyed:
         """Everything that preview and start need."""
-        nodes = await self._store.nodes()
+        nodes = await self._store.nodes.list()
         chosen = {n.id: n for n in picked(campaign.select, nodes)}
         planned = await self._survey.plans(nodes, frozenset(chosen), campaign.release)
         already = {
@@ -78,12 +78,12 @@ class FleetSurvey:
             )
             for name, facts in mine.items()
         )
-        facts = fleet(nodes, campaign, rows, await self._book.pins(), now, self._plan)
+        facts = fleet(nodes, campaign, rows, await self._book.list_pins(), now, self._plan)
         return Surveyed(facts, rows, tuple(sorted(already)))
 
     async def _measured(self, profiles: set[str]) -> dict[str, dict[str, float]]:
         found: dict[str, dict[str, float]] = {}
         for profile in sorted(profiles):
-            for sample in await self._store.samples(profile, None, _SAMPLES_MAX):
+            for sample in await self._store.cohorts.list_samples(profile, None, _SAMPLES_MAX):
                 found.setdefault(sample.node, dict(sample.measured))  # the newest come first
         return found

@@ -38,7 +38,7 @@ from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite, StoreFailed
-from provisioner.ports.campaigns import CampaignBook
+from provisioner.ports.campaigns import CampaignRepository
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Campaigns:
     """One per daemon. `tick` may be called at any time, as often as one likes."""
 
     def __init__(
-        self, context: Context, book: CampaignBook, plan: AddressPlan | None = None
+        self, context: Context, book: CampaignRepository, plan: AddressPlan | None = None
     ) -> None:
         """`plan`: tells switches' planes; without, nobody knows them."""
         self._store = context.store
@@ -74,18 +74,18 @@ class Campaigns:
 
     async def take_over(self) -> None:
         """Raise the generations: a predecessor that stood still in a turn writes nothing more."""
-        for campaign in await self._book.campaigns():
+        for campaign in await self._book.list():
             if campaign.state in (CampaignState.DRAFT, CampaignState.DONE):
                 continue
             try:
                 event = describe_change(campaign, "the daemon that drives it from now on")
-                await self._book.save_campaign(campaign, event, self._clock.now())
+                await self._book.save(campaign, event, self._clock.now())
             except StaleWrite:  # somebody changed it just now, and raised it by that
                 log.info("campaign %s was changed while it was taken over", campaign.id)
 
     async def tick(self) -> None:
         """One turn of every campaign that is not over."""
-        for campaign in await self._book.campaigns():
+        for campaign in await self._book.list():
             if campaign.state in (CampaignState.DRAFT, CampaignState.DONE):
                 self._memory.pop(campaign.id, None)
                 continue
@@ -118,12 +118,12 @@ class Campaigns:
         known = self._memory.pop(campaign.id, None)
         if known is not None and known.generation == campaign.generation:
             return known
-        rows = await self._book.campaign_rows(campaign.id)
+        rows = await self._book.list_rows(campaign.id)
         return Memory(campaign.generation, {r.node: r for r in rows})
 
     async def _turned(self, campaign: Campaign, memory: Memory) -> Decision | None:
         now = memory.turned_at = self._clock.now()
-        nodes = {n.id: n for n in await self._store.nodes()}
+        nodes = {n.id: n for n in await self._store.nodes.list()}
         rows = memory.rows
         await self._observe(campaign, memory, nodes, now)
         await self._make_room(campaign, rows, nodes, now)
@@ -131,7 +131,7 @@ class Campaigns:
             self._over.add(campaign.id)
         if campaign.state not in _DECIDES:
             return None
-        pins = await self._book.pins()
+        pins = await self._book.list_pins()
         facts = memory.facts(list(nodes.values()), campaign, pins, now, self._plan)
         progress = {name: row.progress for name, row in rows.items()}
         decision = decide(
@@ -191,7 +191,7 @@ class Campaigns:
         """What each node of these profiles measured last."""
         newest: dict[str, Sample] = {}
         for profile in sorted(profiles):
-            for sample in await self._store.samples(profile, None, SAMPLES_MAX):
+            for sample in await self._store.cohorts.list_samples(profile, None, SAMPLES_MAX):
                 newest.setdefault(sample.node, sample)  # the newest come first
         return newest
 
@@ -284,14 +284,14 @@ class Campaigns:
         if why:
             log.warning("campaign %s stands still: %s", campaign.id, why)
         changed = campaign.model_copy(update={"still_since": now if why else 0.0, "reason": reason})
-        await self._book.save_campaign(changed, describe_change(changed, "itself"), now)
+        await self._book.save(changed, describe_change(changed, "itself"), now)
 
     async def _end(self, campaign: Campaign, state: CampaignState, reason: str, now: float) -> None:
         ended = campaign.model_copy(update={"state": state, "reason": reason, "still_since": 0.0})
-        await self._book.save_campaign(ended, describe_change(ended, "itself"), now)
+        await self._book.save(ended, describe_change(ended, "itself"), now)
 
     async def _park(self, campaign_id: str) -> None:
-        campaign = await self._book.campaign(campaign_id)
+        campaign = await self._book.get(campaign_id)
         if campaign is not None and campaign.state in _RUNS:
             reason = f"{Reason.OUR_BUG}: see the daemon's log"
             try:

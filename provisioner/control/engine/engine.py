@@ -104,7 +104,7 @@ class EmbeddedEngine:
 
     async def start(self) -> None:
         """Begin to take up every operation that was active when the last process ended."""
-        left = [o.id for o in await self._store.active_operations()]
+        left = [o.id for o in await self._store.operations.list_active()]
         self._taking_up = asyncio.create_task(self._take_up(left), name="taking up")
         self._failure.watch(self._taking_up, ends=True)
 

@@ -171,7 +171,7 @@ class SharedEngine:
         await self._cluster.leading()
         while True:
             living = await self._cluster.living()
-            active = frozenset(o.id for o in await self._store.active_operations())
+            active = frozenset(o.id for o in await self._store.operations.list_active())
             missed = active - await self._queue.driven_by(living)
             for operation_id in sorted(missed & self._missed):
                 log.warning("operation %s was driven by nobody", operation_id)

@@ -72,7 +72,7 @@ class Overload:
             return
         self._noticed = found
         event = DaemonNoticed(notices=found) if found else DaemonNoticesEnded(notices=())
-        await self._store.journal(event, self._clock.now())
+        await self._store.journal.append(event, self._clock.now())
 
     async def take(self, load: Load) -> None:
         """What was measured; a change of what strains is told in the log and the journal."""
@@ -92,7 +92,9 @@ class Overload:
             log.warning("no longer overloaded")
         event_class = DaemonOverloaded if found else DaemonRelieved
         short = tuple(s.model_dump(mode="json") for s in found)
-        await self._store.journal(event_class(level=self.level.name, by=short), self._clock.now())
+        await self._store.journal.append(
+            event_class(level=self.level.name, by=short), self._clock.now()
+        )
 
 
 def notices() -> tuple[str, ...]:

@@ -36,7 +36,7 @@ class Cohorts:
         """Why a node that was judged is unlike its fleet, which may have grown since."""
         key = node.profile, cohort.version_set(inventory)
         known = self._judged.get(key)
-        if known is None or known[0] != await self._store.samples_mark(*key):
+        if known is None or known[0] != await self._store.cohorts.get_samples_mark(*key):
             async with self._turn:
                 known = await self._judge(key)
         return known[1].get(node.id, ())
@@ -49,8 +49,8 @@ class Cohorts:
 
     async def keep(self, sample: Sample) -> None:
         """Keep new figures, and learn each floor of theirs that nobody publishes."""
-        await self._store.put_sample(sample)
-        known = {b.metric: b for b in await self._store.baselines(sample.profile)}
+        await self._store.cohorts.put_sample(sample)
+        known = {b.metric: b for b in await self._store.cohorts.list_baselines(sample.profile)}
         groups = sorted({cohort.group_of(name) for name in sample.measured})
         async with self._turn:
             members = await self._members(sample.profile, sample.versions)
@@ -68,14 +68,14 @@ class Cohorts:
             ]
         for learned in found:
             if isinstance(learned, Baseline):
-                await self._store.put_baseline(learned)
+                await self._store.cohorts.put_baseline(learned)
 
     async def _judge(self, key: tuple[str, str]) -> tuple[_Mark, Mapping[str, tuple[Blocker, ...]]]:
         """The verdicts on a cohort as it is now; whoever had the turn before may have brought it.
 
         The mark is older than what is read: who measures in between is judged at the next look.
         """
-        mark = await self._store.samples_mark(*key)
+        mark = await self._store.cohorts.get_samples_mark(*key)
         known = self._judged.pop(key, None)
         if known is None or known[0] != mark:
             found = cohort.judge_cohort(await self._members(*key), _POLICY)
@@ -89,7 +89,7 @@ class Cohorts:
         return known
 
     async def _members(self, profile: str, versions: str) -> tuple[Sample, ...]:
-        return tuple(await self._store.samples(profile, versions, cohort.MEMBERS_MAX))
+        return tuple(await self._store.cohorts.list_samples(profile, versions, cohort.MEMBERS_MAX))
 
 
 def _unpublished(metric: str) -> bool:

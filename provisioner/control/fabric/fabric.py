@@ -78,12 +78,12 @@ class FabricSessions:
         """One look: take up what a predecessor left, open what can begin."""
         if self._lost is not None:
             raise self._lost  # ends the daemon
-        sessions = await self._store.fabric_sessions()
+        sessions = await self._store.fabric.list_sessions()
         for session in sessions:  # also if gate C is not demanded any more: lent nodes wait for it
             self._submit(session)
         if "c" not in self._settings.certify_gates:
             return
-        nodes = await self._store.nodes()
+        nodes = await self._store.nodes.list()
         taken = {m.node for s in sessions for m in s.present}
         seekers = await self._seekers(nodes, taken)
         for members in rules.form_sessions(seekers, nodes, taken, self._policy, self._clock.now()):
@@ -101,8 +101,8 @@ class FabricSessions:
         for node in nodes:
             if node.state is not State.VALIDATING or node.id in taken:
                 continue
-            report = await self._store.report(node.id)
-            if rules.needs_session(node, report, await self._store.fabric_outcome(node.id)):
+            report = await self._store.evidence.get_report(node.id)
+            if rules.needs_session(node, report, await self._store.fabric.get_outcome(node.id)):
                 assert report is not None
                 found.append((node, report))
         return found
@@ -116,13 +116,13 @@ class FabricSessions:
             opened_at=self._clock.now(),
             members=members,
         )
-        session = await self._store.put_fabric_session(session)
+        session = await self._store.fabric.put_session(session)
         event = FabricSessionOpened(
             session=session.id,
             seeking=tuple(m.node for m in members if m.seeks),
             lent=tuple(m.node for m in members if not m.seeks),
         )
-        await self._store.journal(event, self._clock.now())
+        await self._store.journal.append(event, self._clock.now())
         self._submit(session)
 
     def _submit(self, session: FabricSession) -> None:
@@ -175,7 +175,7 @@ class FabricSessions:
             runs = await self._round(session, step, looked)
             session = session.model_copy(update={"runs": (*session.runs, *runs)})
             if not session.doors:
-                session = await self._store.put_fabric_session(session)
+                session = await self._store.fabric.put_session(session)
             else:
                 session = await self._set_doors(session, ())
 
@@ -198,9 +198,9 @@ class FabricSessions:
         if session.doors == doors:
             return session
         names = {name for group in (*session.doors, *doors) for name in group}
-        session = await self._store.put_fabric_session(session.model_copy(update={"doors": doors}))
+        session = await self._store.fabric.put_session(session.model_copy(update={"doors": doors}))
         if self._apart is not None:
-            nodes = await self._store.nodes_named(names)
+            nodes = await self._store.nodes.list_named(names)
             for blocker in await self._apart.bring(tuple(nodes.values())):
                 log.warning("fabric session %s: doors: %s", session.id, blocker)
         return session
@@ -248,7 +248,7 @@ class FabricSessions:
             if found and member is not None:
                 results = (fabric_verdicts.report_failure(found),)
             if member is None and name not in nodes:
-                nodes = {n.id: n for n in await self._store.nodes()}
+                nodes = {n.id: n for n in await self._store.nodes.list()}
                 if name not in nodes:
                     continue  # a leaf that nobody manages: the nodes' blockers name it
             outcomes.append(
@@ -272,15 +272,15 @@ class FabricSessions:
         now = self._clock.now()
         session = await self._set_doors(session, ())
         ended = session.model_copy(update={"ended_at": now, "note": note})
-        await self._store.put_fabric_session(ended, outcomes)
+        await self._store.fabric.put_session(ended, outcomes)
         event = fabric_verdicts.describe_end(session.id, note, outcomes)
-        await self._store.journal(event, now)
+        await self._store.journal.append(event, now)
         seeks = {m.node for m in session.members if m.seeks}
         for outcome in outcomes:
-            node = await self._store.node(outcome.node)
+            node = await self._store.nodes.get(outcome.node)
             if self._wake is None or node is None or node.id in seeks or not outcome.blockers:
                 continue
-            operation = await self._store.open_operation(node.id, node.state.value, now)
+            operation = await self._store.operations.open(node.id, node.state.value, now)
             if operation is not None:
                 await self._wake(operation.id)
 
@@ -289,21 +289,21 @@ class FabricSessions:
         nodes = await self._nodes(session)
         reports: dict[str, HealthReport] = {}
         for member in session.present:
-            report = await self._store.report(member.node) if member.seeks else None
+            report = await self._store.evidence.get_report(member.node) if member.seeks else None
             if report is not None:
                 reports[member.node] = report
         gone = rules.find_departed(session, nodes, reports)
         if not gone:
             return session
         changed = session.model_copy(update={"gone": (*session.gone, *gone)})
-        return await self._store.put_fabric_session(changed)
+        return await self._store.fabric.put_session(changed)
 
     async def _nodes(self, session: FabricSession) -> Mapping[str, Node]:
-        return await self._store.nodes_named({m.node for m in session.members})
+        return await self._store.nodes.list_named({m.node for m in session.members})
 
     async def _park(self, session_id: str) -> None:
         """Its nodes are told that it was our fault; a person retries them."""
-        for session in await self._store.fabric_sessions():
+        for session in await self._store.fabric.list_sessions():
             if session.id != session_id:
                 continue
             bug = Blocker(

@@ -26,12 +26,12 @@ class FabricStanding:
 
         Nothing else is asked of it meanwhile: it may be under test, and is looked at afterwards.
         """
-        if not rules.needs_session(node, report, await self._store.fabric_outcome(node.id)):
+        if not rules.needs_session(node, report, await self._store.fabric.get_outcome(node.id)):
             return None
         assert report is not None
         if (words := await self._session(node)) is not None:
             return View(fabric_wait=words, in_session=True)
-        there = rules.count_partners(node, await self._store.nodes())
+        there = rules.count_partners(node, await self._store.nodes.list())
         late = rules.find_overdue_wait(node, report, there, self._policy, self._clock.now())
         words = rules.describe_wait(there, self._policy.partners_min)
         return View(fabric_wait=words, fabric_late=() if late is None else (late,))
@@ -44,18 +44,18 @@ class FabricStanding:
         """What answers this report."""
         if report is None:
             return None
-        outcome = await self._store.fabric_outcome(node.id)
+        outcome = await self._store.fabric.get_outcome(node.id)
         return outcome if rules.is_current_outcome(outcome, report) else None
 
     async def accused(self, node: Node, certificate: Certificate | None) -> tuple[Blocker, ...]:
         """What was proved of it after it was certified, as a partner or as a leaf."""
-        outcome = await self._store.fabric_outcome(node.id)
+        outcome = await self._store.fabric.get_outcome(node.id)
         if outcome is None or certificate is None or outcome.ended_at < certificate.issued_at:
             return ()
         return outcome.blockers
 
     async def _session(self, node: Node) -> str | None:
-        for session in await self._store.fabric_sessions():
+        for session in await self._store.fabric.list_sessions():
             if any(m.node == node.id for m in session.present):
                 rounds = len({r.round_number for r in session.runs})
                 count = len(session.present)

@@ -75,7 +75,7 @@ class TenantKeeper:
 
         What stands in the way is logged once, and again when it is something else.
         """
-        waiting = [t for t in await self._store.tenants() if t.number is not None]
+        waiting = [t for t in await self._store.tenants.list() if t.number is not None]
         waiting = [t for t in waiting if t.phase is not Phase.READY]
         self._told = {t.name: self._told.get(t.name, ()) for t in waiting}
         for tenant in waiting:
@@ -89,14 +89,14 @@ class TenantKeeper:
     async def create(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
         """A new tenant, with its network on every device concerned."""
         async with self._turn:
-            rows, nodes = await self._store.tenants(), await self._store.nodes()
+            rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
             made = requests.create(asked, rows, nodes, await self._fabric())
             return await self._carry_out(("create", by), made, rows, dry_run=dry_run)
 
     async def change(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
         """More nodes, other units, neighbours, storage or quota."""
         async with self._turn:
-            rows, nodes = await self._store.tenants(), await self._store.nodes()
+            rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
             made = requests.change_tenant(asked, rows, nodes, await self._fabric())
             return await self._carry_out(("change", by), made, rows, dry_run=dry_run)
 
@@ -111,7 +111,7 @@ class TenantKeeper:
     ) -> Answer:
         """Fewer nodes; what was released is drained, fenced and erased by the nodes' journey."""
         async with self._turn:
-            rows, nodes = await self._store.tenants(), await self._store.nodes()
+            rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
             found = requests.shrink_tenant(name, to, leaving, rows, nodes, self._clock.now())
             if isinstance(found, tuple):
                 return Answer(blockers=found)
@@ -121,7 +121,7 @@ class TenantKeeper:
     async def delete(self, name: str, *, by: str = "", dry_run: bool = False) -> Answer:
         """The tenant's network goes from every device, then its row. Refused while it has nodes."""
         async with self._turn:
-            rows, nodes = await self._store.tenants(), await self._store.nodes()
+            rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
             made = requests.delete(name, rows, nodes)
             if made is None:
                 return Answer()
@@ -130,7 +130,7 @@ class TenantKeeper:
     async def settle(self, name: str) -> Answer:
         """Bring the fabric to what is written down of one tenant."""
         async with self._turn:
-            rows = await self._store.tenants()
+            rows = await self._store.tenants.list()
             row = next((t for t in rows if t.name == name), None)
             if row is None or row.number is None:
                 return Answer(row)
@@ -138,7 +138,7 @@ class TenantKeeper:
 
     async def audit(self) -> Answer:
         """What of all tenants' networks is not as written down; changes nothing."""
-        steps, blockers = await self._look(await self._store.tenants(), ())
+        steps, blockers = await self._look(await self._store.tenants.list(), ())
         return Answer(steps=steps, blockers=blockers)
 
     async def close(self) -> None:
@@ -163,7 +163,7 @@ class TenantKeeper:
         known = next((t for t in rows if t.name == made.name), None)
         if not dry_run and made != known:
             try:
-                made = await self._store.save_tenant(
+                made = await self._store.tenants.save(
                     made,
                     new=known is None,
                     nodes=nodes,
@@ -197,10 +197,10 @@ class TenantKeeper:
         now = self._clock.now()
         try:
             if row.phase is Phase.LEAVING:
-                await self._store.remove_tenant(row, now)
+                await self._store.tenants.remove(row, now)
                 return Answer(None, steps=steps)
             ready = row.model_copy(update={"phase": Phase.READY})
-            saved = await self._store.save_tenant(
+            saved = await self._store.tenants.save(
                 ready, new=False, nodes=(), request="ready", now=now
             )
         except StaleWrite as stale:
@@ -214,7 +214,7 @@ class TenantKeeper:
 
         The daemon goes on with every tenant by itself, also with one that a person waits for.
         """
-        newer = next((t for t in await self._store.tenants() if t.name == row.name), None)
+        newer = next((t for t in await self._store.tenants.list() if t.name == row.name), None)
         if newer is None and row.phase is Phase.LEAVING:
             return Answer(None, steps=steps)
         if newer is not None:

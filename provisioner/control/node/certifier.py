@@ -110,7 +110,9 @@ class Certifier:
             view.report,
             node.kind,
             catalogue=checks.ALL,
-            last=await self._store.certificate(node.certificate) if node.certificate else None,
+            last=await self._store.evidence.get_certificate(node.certificate)
+            if node.certificate
+            else None,
             keeps=view.selection.keeps if view.selection is not None else (),
             now=now,
         )
@@ -141,9 +143,9 @@ class Certifier:
     ) -> HealthReport:
         """The report with what the errors of earlier boots ask for."""
         now = self._clock.now()
-        earlier = await self._store.reports(node.id, now - error_history.WINDOW_S)
+        earlier = await self._store.evidence.list_reports(node.id, now - error_history.WINDOW_S)
         reports = error_history.select_since_parts_changed([report, *earlier])
         digests = error_history.evidence_of(reports)
-        texts = [await self._store.evidence(digest) or "" for digest in digests]
+        texts = [await self._store.evidence.get_output(digest) or "" for digest in digests]
         past = error_history.read_history(texts, self._validator.slots(node, inventory))
         return error_history.judge_history(report, past, error_history.list_restarts(reports), now)

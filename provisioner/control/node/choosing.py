@@ -40,8 +40,8 @@ async def choose(
     """
     if node.kind is NodeKind.SWITCH:
         return None
-    last = await store.certificate(node.certificate) if node.certificate else None
-    proof = await store.proof(node.id)
+    last = await store.evidence.get_certificate(node.certificate) if node.certificate else None
+    proof = await store.evidence.get_proof(node.id)
     served = proof is not None and last is not None and proof.certificate == last.id
     turnover = served and proof is not None and proof.tenant != node.tenant
     suspect = node.attempts > 0 or bool(await fabric.accused(node, last))
@@ -52,7 +52,7 @@ async def choose(
         budget_s=settings.test_budget_s or None,
         fabric_days_max=settings.fabric_days,
     )
-    past = await store.reports(node.id, now - INCIDENTS_S)
+    past = await store.evidence.list_reports(node.id, now - INCIDENTS_S)
     standing = FaultRecord(
         incidents=sum(any(x.verdict is Verdict.FAIL for x in r.results) for r in past),
         healthy_days=0.0 if last is None else max(0.0, now - last.issued_at) / DAY_S,

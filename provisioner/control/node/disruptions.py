@@ -32,9 +32,9 @@ class Disruptions:
         if step.disruption is not Disruption.SWITCH:
             return ()
         async with turn(ADMISSION):
-            active = await self._store.active_operations()
+            active = await self._store.operations.list_active()
             taken = {o.node: Disruption(o.phase) for o in active if o.phase and o.node != node.id}
-            nodes = await self._store.nodes()
+            nodes = await self._store.nodes.list()
             reasons = find_admission_reasons(node, step, nodes, taken, self._percent)
             if not reasons:
                 await hold.enter(step.disruption.value)

@@ -16,11 +16,8 @@ from provisioner.model.plan import History, Plan
 from provisioner.planning.lifecycle.explain import Situation
 from provisioner.planning.path.history import OPEN, build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
-from provisioner.store.database.sql_store import SqlStore
-from provisioner.store.repositories.alert_rows import AlertRows
-from provisioner.store.repositories.campaign_rows import CampaignRows
-from provisioner.store.repositories.case_rows import CaseRows
 from provisioner.store.rows import page_rows
+from provisioner.store.sql_store import SqlStore
 
 ROWS_MAX = 500  # of a node's journal: its last few journeys
 _PLANNED = frozenset({State.CONVERGING, State.VALIDATING, State.QUARANTINED, State.REPAIRING})
@@ -32,14 +29,16 @@ async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -
     rows, _ = await store.read(page)
     active = partial(page_rows.operations_page, after="", limit=1, status="active", node=node.id)
     operations = await store.read(active)
-    entries = await store.entries(node.id)
-    held = await store.certificate(node.certificate) if node.certificate else None
+    entries = await store.operations.list_entries(node.id)
+    held = await store.evidence.get_certificate(node.certificate) if node.certificate else None
     revoked = ""
-    if held is not None and await store.revoked(held.id):
-        told = [r.reason for r in await store.revocations() if r.certificate == held.id]
+    if held is not None and await store.evidence.is_revoked(held.id):
+        told = [
+            r.reason for r in await store.evidence.list_revocations() if r.certificate == held.id
+        ]
         revoked = told[-1] if told else "no reason was recorded"
     campaign, row = await _campaign(store, node)
-    alerts = [a for a in await AlertRows(store).alerts(node.id) if a.active]
+    alerts = [a for a in await store.alerts.list(node.id) if a.active]
     operation = operations[0] if operations else None
     past = build_history(entries, operation.id if operation else "")
     return Situation(
@@ -51,7 +50,7 @@ async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -
         plan=await _plan(store, node, plans, past),
         certificate=held,
         revoked=revoked,
-        case=await CaseRows(store).open_case(node.id),
+        case=await store.cases.get_open(node.id),
         campaign=campaign,
         row=row,
         alerts=tuple(alerts),
@@ -60,7 +59,7 @@ async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -
 
 async def _plan(store: SqlStore, node: Node, plans: PlanCache, past: History) -> Plan | None:
     """What the planner would do from the last inventory; None where no plan is made."""
-    seen = await store.inventory(node.id)
+    seen = await store.evidence.get_inventory(node.id)
     if seen is None or node.state not in _PLANNED or not (node.release and node.profile):
         return None
     posed = PlanningNode(seen, node.release, node.profile, past, await neighbours(store, node))
@@ -69,8 +68,8 @@ async def _plan(store: SqlStore, node: Node, plans: PlanCache, past: History) ->
 
 async def _campaign(store: SqlStore, node: Node) -> tuple[Campaign | None, CampaignRow | None]:
     """The campaign that is not over and has this node still before it."""
-    book = CampaignRows(store)
-    for row in await book.active_rows():
+    book = store.campaigns
+    for row in await book.list_active_rows():
         if row.node == node.id and row.progress.state not in SETTLED:
-            return await book.campaign(row.campaign), row
+            return await book.get(row.campaign), row
     return None, None

@@ -36,8 +36,8 @@ from provisioner.planning.repair import remedies, remedy_steps
 from provisioner.planning.repair.diagnosis import diagnose
 from provisioner.planning.repair.part_names import at_missing, gone_of, locate_fault, of_missing
 from provisioner.planning.repair.remedies import Later, Limits, People, Try
-from provisioner.ports import AlertBook, PortError, StaleWrite
-from provisioner.ports.cases import CaseBook
+from provisioner.ports import AlertRepository, PortError, StaleWrite
+from provisioner.ports.cases import CaseRepository
 
 HOUR_S = 3600.0
 PATIENCE_S = 2 * HOUR_S  # what passes by itself is waited out so long, then it is not done
@@ -50,8 +50,8 @@ class Mender:
     def __init__(
         self,
         context: Context,
-        book: CaseBook,
-        alerts: AlertBook | None,
+        book: CaseRepository,
+        alerts: AlertRepository | None,
         *,
         observer: Observer,
         executor: Executor,
@@ -71,7 +71,7 @@ class Mender:
 
     async def turn(self, hold: Hold, node: Node) -> Sequence[Blocker]:
         """One step of the node's open case; what passes by itself and is to be waited out."""
-        case = await self._book.open_case(node.id)
+        case = await self._book.get_open(node.id)
         if case is None:
             return ()  # it was closed meanwhile
         try:
@@ -107,9 +107,9 @@ class Mender:
         """Before anything is reset; after a remedy the same look measures it."""
         now, tried = self._clock.now(), case.trying
         since = tried.done_at if tried is not None else 0.0
-        inventory = await self._store.inventory(node.id)
+        inventory = await self._store.evidence.get_inventory(node.id)
         found = await self._evidence.collect(node, inventory, deep=tried is None)
-        report = await self._store.report(node.id)
+        report = await self._store.evidence.get_report(node.id)
         if report is not None and report.started_at < since:
             report = None  # from before the remedy
         alerts = [a for a in await self._standing(node) if a.last_at >= since]
@@ -151,12 +151,12 @@ class Mender:
             gaps=len(found.gaps),
             effect=tries[-1].outcome if tried is not None else "",
         )
-        await self._book.save_case(changed, events=[event], now=self._clock.now())
+        await self._book.save(changed, events=[event], now=self._clock.now())
 
     async def _standing(self, node: Node) -> Sequence[Alert]:
         if self._alerts is None:
             return ()
-        return [a for a in await self._alerts.alerts(node.id) if a.active]
+        return [a for a in await self._alerts.list(node.id) if a.active]
 
     # --- the next remedy
 
@@ -164,10 +164,10 @@ class Mender:
         now = self._clock.now()
         if case.retire_at:  # no remedy is tried on what goes
             later = case.model_copy(update={"next_at": case.retire_at})
-            await self._book.save_case(later, now=now)
+            await self._book.save(later, now=now)
             return
-        start = diagnose(case.faults, await self._store.inventory(node.id)).start
-        earlier = [c for c in await self._book.cases(node.id, CASES_MAX) if c.id != case.id]
+        start = diagnose(case.faults, await self._store.evidence.get_inventory(node.id)).start
+        earlier = [c for c in await self._book.list(node.id, CASES_MAX) if c.id != case.id]
         past = [t for c in earlier for t in c.tries]
         chosen = remedies.choose_remedy(case, start, past, self._limits, now)
         if self._hopeless(case):
@@ -178,7 +178,7 @@ class Mender:
         match chosen:
             case Later(at=at, why=why):
                 later = case.model_copy(update={"next_at": at, "note": why})
-                await self._book.save_case(later, now=now)
+                await self._book.save(later, now=now)
             case People():
                 await self._ask_people(case, chosen, now)
             case Try():
@@ -193,7 +193,7 @@ class Mender:
                 note = f"{tried.remedy} for {tried.kind} {tried.part}: {chosen.rung.why}"
                 began = case.enter_stage(Stage.REMEDY, now, tries=(*case.tries, tried), note=note)
                 event = CaseRemedyBegun(about=node.id, case=case.id, remedy=note)
-                await self._book.save_case(began, events=[event], now=now)
+                await self._book.save(began, events=[event], now=now)
 
     def _hopeless(self, case: Case) -> bool:
         """Whether people decide on the node itself first; once they did, its case goes on."""
@@ -202,7 +202,7 @@ class Mender:
 
     async def _fleet(self, now: float) -> Later | None:
         """A monitoring that errs must not reset the whole fleet at once."""
-        open_cases = await self._book.open_cases()
+        open_cases = await self._book.list_open()
         recent = sorted(
             t.started_at
             for c in open_cases
@@ -235,7 +235,7 @@ class Mender:
             Stage.HARDWARE, now, tries=tries, note=chosen.work, ticket=ticket
         )
         event = CaseNeedsHardware(about=case.node, case=case.id, work=chosen.work)
-        await self._book.save_case(asked_case, events=[event], now=now)
+        await self._book.save(asked_case, events=[event], now=now)
 
     async def _ask_to_work(self, case: Case, work: str, rule: str) -> None:
         """Hand the whole case to people: nothing is diagnosed, and nothing is sent to the node."""
@@ -268,18 +268,20 @@ class Mender:
             done, stage = tried.model_copy(update={"done_at": now}), Stage.MEASURING
         changed = case.enter_stage(stage, now, tries=(*case.tries[:-1], done))
         event = CaseRemedyEnded(about=node.id, case=case.id, remedy=done.remedy, problem=problem)
-        await self._book.save_case(changed, events=[event], now=now)
+        await self._book.save(changed, events=[event], now=now)
         return ()
 
     async def _remedy(self, hold: Hold, case: Case, node: Node, tried: RemedyTry) -> Blocker | str:
         """Carry out what the remedy consists of; why it was not done, or ""."""
-        inventory = await self._store.inventory(node.id)
+        inventory = await self._store.evidence.get_inventory(node.id)
         words = f"{case.id} {tried.remedy} try {len(case.tries)}"
         steps = remedy_steps.plan_steps(tried, words, node, inventory, self._matrix)
         if isinstance(steps, str):
             return steps
         for step in steps:
-            done = remedy_steps.find_latest(await self._store.entries(node.id), step)
+            done = remedy_steps.find_latest(
+                await self._store.operations.list_entries(node.id), step
+            )
             if done is not None and done.status is ActionStatus.CONFIRMED:
                 continue  # before we were interrupted
             if done is not None and done.status is ActionStatus.FAILED:
@@ -311,7 +313,7 @@ class Mender:
         await self._enter(hold, node, State.DISCOVERED, why, profile="", attempts=attempts)
 
     async def _enter(self, hold: Hold, node: Node, state: State, why: str, **more: object) -> None:
-        if node.certificate and not await self._store.revoked(node.certificate):
-            await self._store.revoke(node.certificate, why, self._clock.now())
+        if node.certificate and not await self._store.evidence.is_revoked(node.certificate):
+            await self._store.evidence.revoke(node.certificate, why, self._clock.now())
         changed = enter_state(node, state, why, self._clock.now(), {"blockers": (), **more})
         await hold.record(node=changed)

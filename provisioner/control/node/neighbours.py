@@ -16,11 +16,11 @@ async def neighbours(store: Store, node: Node) -> tuple[Neighbour, ...]:
     if node.kind is NodeKind.HOST:
         others = sorted({p.switch for p in node.ports})
     else:
-        nodes = await store.nodes()
+        nodes = await store.nodes.list()
         others = sorted(n.id for n in nodes if any(p.switch == node.id for p in n.ports))
     found = []
     for other in others:
-        inventory = await store.inventory(other)
+        inventory = await store.evidence.get_inventory(other)
         if inventory is not None:
             found.append(Neighbour(node=other, versions=facing(inventory)))
     return tuple(found)

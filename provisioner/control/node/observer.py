@@ -35,8 +35,8 @@ from provisioner.planning.release.entitlement import (
 )
 from provisioner.planning.release.port_isolation import placement_of
 from provisioner.planning.repair.case_policy import waits_for
-from provisioner.ports import AlertBook
-from provisioner.ports.cases import CaseBook
+from provisioner.ports import AlertRepository
+from provisioner.ports.cases import CaseRepository
 
 
 class Observer:
@@ -48,8 +48,8 @@ class Observer:
         collector: Collector,
         tenancy: Tenancy,
         matrix: Matrix,
-        book: AlertBook | None = None,
-        cases: CaseBook | None = None,
+        book: AlertRepository | None = None,
+        cases: CaseRepository | None = None,
     ) -> None:
         self._store = context.store
         self._clock = context.clock
@@ -71,7 +71,7 @@ class Observer:
         """What `lifecycle.decide` needs to know about this node in its present state."""
         match node.state:
             case State.DISCOVERED:
-                known = await self._store.inventory(node.id)
+                known = await self._store.evidence.get_inventory(node.id)
                 return View(identified=bool(node.profile) and known is not None)
             case State.INTAKE:
                 return await self._place(node, View())
@@ -97,14 +97,14 @@ class Observer:
 
         Nothing is asked of a device, so that this can be read before each leaf is changed.
         """
-        stored = await self._store.node(node.id)
+        stored = await self._store.nodes.get(node.id)
         if stored is None or not handover.is_unchanged(node, stored):
             return (
                 handover.make_changed_blocker(
                     node.id, "its state, tenant or certificate is another now"
                 ),
             )
-        return await self._objections(node, vrf, await self._store.inventory(node.id))
+        return await self._objections(node, vrf, await self._store.evidence.get_inventory(node.id))
 
     async def standing(self, node: Node, vrf: str) -> ReleaseConditions | tuple[Blocker, ...]:
         """All parts read anew: what the record of a handover depends on, or why it may not be."""
@@ -118,7 +118,7 @@ class Observer:
     async def _objections(
         self, node: Node, vrf: str, inventory: Inventory | None
     ) -> tuple[Blocker, ...]:
-        certificate = await self._store.certificate(node.certificate)
+        certificate = await self._store.evidence.get_certificate(node.certificate)
         if certificate is None or inventory is None:
             return (
                 handover.make_changed_blocker(
@@ -126,15 +126,15 @@ class Observer:
                 ),
             )
         now = self._clock.now()
-        tenants = {t.name: t.vrf for t in await self._store.tenants()}
+        tenants = {t.name: t.vrf for t in await self._store.tenants.list()}
         return handover.list_handover_objections(
             node,
             certificate,
             inventory,
             alerts=await revoking(self._book, self._store, node, now),
             accused=await self._fabric.accused(node, certificate),
-            signed=await self._store.attested(certificate),
-            revoked=await self._store.revoked(certificate.id),
+            signed=await self._store.evidence.is_attested(certificate),
+            revoked=await self._store.evidence.is_revoked(certificate.id),
             moved_on=tenants.get(node.tenant) != vrf,
             now=now,
         )
@@ -149,17 +149,17 @@ class Observer:
     async def _busy(self, node: Node) -> tuple[str, ...]:
         """Switches on its cables that are not in service; only these are read, not the fleet."""
         return find_busy_neighbours(
-            node, await self._store.nodes_named({p.switch for p in node.ports})
+            node, await self._store.nodes.list_named({p.switch for p in node.ports})
         )
 
     async def _repair(self, node: Node) -> str | None:
         """What the node's open case waits for ("": nothing); None if it has none."""
-        case = None if self._cases is None else await self._cases.open_case(node.id)
+        case = None if self._cases is None else await self._cases.get_open(node.id)
         return None if case is None else waits_for(case, self._clock.now())
 
     async def _offends(self, node: Node) -> bool:
         """Whether the node's open case asks for deeper tests."""
-        case = None if self._cases is None else await self._cases.open_case(node.id)
+        case = None if self._cases is None else await self._cases.get_open(node.id)
         return case is not None and case.deeper
 
     async def collect(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
@@ -179,7 +179,7 @@ class Observer:
         ):
             return view.model_copy(update={"foreign": no})
         placement, vrf = placement_of(node.ports, read)
-        vrf_of = {t.name: t.vrf for t in await self._store.tenants()}
+        vrf_of = {t.name: t.vrf for t in await self._store.tenants.list()}
         found = find_trespasses(node, read, vrf_of)
         return view.model_copy(update={"placement": placement, "vrf": vrf, "trespass": found})
 
@@ -193,7 +193,7 @@ class Observer:
             return view  # nothing is planned for a node that is not clean
         if node.boots is not Boots.SYSTEM:
             return await self._without_system(node, operation, view)
-        last = await self._store.inventory(node.id)
+        last = await self._store.evidence.get_inventory(node.id)
         fresh_s = self._settings.fresh_s
         inventory, unseen = await self._collector.refresh(node, last, fresh_s=fresh_s)
         if inventory is None or unseen:
@@ -219,7 +219,7 @@ class Observer:
 
     async def _without_system(self, node: Node, operation: str, view: View) -> View:
         """A host in the maintenance image: its system comes first, all else when it is up."""
-        last = await self._store.inventory(node.id)
+        last = await self._store.evidence.get_inventory(node.id)
         inventory, unseen = await self._collector.without_system(node, last)
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
@@ -238,13 +238,13 @@ class Observer:
             return place.model_copy(update={"owed": owed})
         # blockers and certificate are about what was just read
         node = node.model_copy(update={"placement": place.placement, "vrf": place.vrf})
-        report = await self._store.report(node.id)
+        report = await self._store.evidence.get_report(node.id)
         waiting = await self._fabric.waiting(node, report)
         if waiting is not None:
             return waiting.model_copy(update={"neighbours_busy": busy})
         if report is not None and report.started_at >= node.entered_at:
             # parts were read for these checks, and no part changes without a boot or a version
-            last = await self._store.inventory(node.id)
+            last = await self._store.evidence.get_inventory(node.id)
             inventory, unseen = await self._collector.refresh(node, last)
         else:
             inventory, unseen = await self._collector.collect(node)
@@ -294,12 +294,12 @@ class Observer:
             view = await self._place(node, view)
             if view.unseen or view.placement is not Placement.MAINTENANCE:
                 return view  # a release was cut short: nothing else is looked at before the fence
-        certificate = await self._store.certificate(node.certificate)
+        certificate = await self._store.evidence.get_certificate(node.certificate)
         problems = await revoking(self._book, self._store, node, self._clock.now())
-        if problems and not await self._store.revoked(node.certificate):
+        if problems and not await self._store.evidence.is_revoked(node.certificate):
             told = {"certificate": certificate, "certificate_blockers": problems}
             return view.model_copy(update=told)  # nothing more need be seen to believe it
-        last = await self._store.inventory(node.id)
+        last = await self._store.evidence.get_inventory(node.id)
         if node.state is State.CERTIFIED and node.tenant:
             # parts are read anew before a tenant gets it: drives are exchanged without a boot
             inventory, unseen = await self._collector.collect(node)
@@ -317,8 +317,8 @@ class Observer:
                 certificate=certificate,
                 inventory=inventory,
                 node=node,
-                signed=await self._store.attested(certificate),
-                revoked=await self._store.revoked(certificate.id),
+                signed=await self._store.evidence.is_attested(certificate),
+                revoked=await self._store.evidence.is_revoked(certificate.id),
                 now=self._clock.now(),
                 absence_counts=self._book is None or node.state is not State.RELEASED,
             )
@@ -326,7 +326,7 @@ class Observer:
                 problems += await self.cohorts.unlike(node, inventory)
                 problems += gates.find_unproved_gates(certificate, self._settings.gates_to_release)
         problems = tuple(dict.fromkeys((*problems, *await self._fabric.accused(node, certificate))))
-        tenants = {t.name: t for t in await self._store.tenants()}
+        tenants = {t.name: t for t in await self._store.tenants.list()}
         tenant = tenants.get(node.tenant)
         return View(
             inventory=inventory,
@@ -347,7 +347,7 @@ class Observer:
         """
         if node.drives is not None or not node.erasure:
             return node.drives
-        kept = await self._store.evidence(node.erasure)
+        kept = await self._store.evidence.get_output(node.erasure)
         return None if kept is None else list_erased(ErasureReport.model_validate_json(kept))
 
     async def _system_first(
@@ -360,7 +360,7 @@ class Observer:
             node.release,
             node.profile,
             running=running,
-            history=build_history(await self._store.entries(node.id), operation),
+            history=build_history(await self._store.operations.list_entries(node.id), operation),
             production=self._settings.production,
         )
 
@@ -368,7 +368,7 @@ class Observer:
         first = await self._system_first(node, inventory, operation, running=True)
         if first is not None:
             return first
-        past = build_history(await self._store.entries(node.id), operation)
+        past = build_history(await self._store.operations.list_entries(node.id), operation)
         around = await neighbours(self._store, node)
         with self._telemetry.plan() as made:
             posed = PlanningNode(inventory, node.release, node.profile, past, around)

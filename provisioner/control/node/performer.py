@@ -138,7 +138,7 @@ class Performer:
         self, hold: Hold, node: Node, entries: Sequence[LedgerEntry]
     ) -> Blocker | None:
         """See every open ledger row to its end before anything new is decided."""
-        inventory = await self._store.inventory(node.id)
+        inventory = await self._store.evidence.get_inventory(node.id)
         if inventory is None:
             inventory, unseen = await self._observer.collect(node)
             if unseen:
@@ -164,7 +164,7 @@ class Performer:
         if state is State.CONVERGING and (wrong := await self._releases.miscabled(node)):
             state, why, blockers = State.QUARANTINED, str(wrong[0]), wrong
         if state is State.CONVERGING and node.certificate and not keeps_certificate:
-            await self._store.revoke(node.certificate, why, self._clock.now())
+            await self._store.evidence.revoke(node.certificate, why, self._clock.now())
         now = self._clock.now()
         changed = enter_state(node, state, why, now, {"blockers": tuple(blockers), **more})
         await hold.record(node=changed)
@@ -175,8 +175,10 @@ class Performer:
         found = view.certificate_blockers
         # that it was revoked is our own doing: the cause comes before it
         causes = tuple(b for b in found if b.reason is not Reason.CERTIFICATE_INVALID) or found
-        if certification.is_lost(causes) and not await self._store.revoked(node.certificate):
-            await self._store.revoke(node.certificate, str(causes[0]), self._clock.now())
+        if certification.is_lost(causes) and not await self._store.evidence.is_revoked(
+            node.certificate
+        ):
+            await self._store.evidence.revoke(node.certificate, str(causes[0]), self._clock.now())
         if causes != node.blockers:
             note = f"attention: {causes[0]}" if causes else why
             changed = node.model_copy(update={"blockers": causes, "note": note})
@@ -211,7 +213,7 @@ class Performer:
         else:  # nobody knows where it is: the move is the fastest fence
             outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF, node=node)
         if outcome.blockers:
-            stored = await self._store.node(node.id)
+            stored = await self._store.nodes.get(node.id)
             # `node` is as it was seen in this turn; what counts is what is written down of it
             unsaid = stored is not None and stored.placement is not Placement.MIXED
             if unsaid and (outcome.placements or node.placement is Placement.MIXED):
@@ -253,7 +255,7 @@ class Performer:
             ended = StepEnded(
                 about=node.id, step=step.title, problems=tuple(str(p) for p in problems)
             )
-            await self._store.journal(ended, self._clock.now())
+            await self._store.journal.append(ended, self._clock.now())
             return problems
         finally:
             self._observer.touched(node, step)
@@ -320,7 +322,9 @@ class Performer:
         if not isinstance(standing, ReleaseConditions):
             return await self._release_refused(hold, node, vrf, standing)
         now = self._clock.now()
-        proof = proved(node, vrf, outcome, await self._store.certificate(node.certificate), now)
+        proof = proved(
+            node, vrf, outcome, await self._store.evidence.get_certificate(node.certificate), now
+        )
         # entered only now: the table is asked with the placement that was just proved
         place = {"placement": Placement.CUSTOMER, "vrf": vrf, "blockers": ()}
         why = f"released to {node.tenant}"

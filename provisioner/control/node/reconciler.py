@@ -58,7 +58,7 @@ class Reconciler:
     async def drive(self, operation_id: str) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
         try:
-            operation = await self._store.take(operation_id)
+            operation = await self._store.operations.take(operation_id)
         except Fenced:
             return  # it is over
         except DamagedRow as error:
@@ -88,9 +88,9 @@ class Reconciler:
         while True:
             if self._sure is not None:
                 await self._sure()
-            node = await self._store.node(hold.operation.node)
+            node = await self._store.nodes.get(hold.operation.node)
             assert node is not None
-            if (damaged := self._store.damaged().get(node.id)) is not None:
+            if (damaged := self._store.nodes.find_damaged().get(node.id)) is not None:
                 await self._park(hold, damaged)
                 return
             try:
@@ -110,7 +110,7 @@ class Reconciler:
             if not (blockers or isinstance(turn, Wait)) or isinstance(turn, Enter):
                 failures = 0  # waiting is no success of what failed before
             if isinstance(turn, Rest):
-                await self._store.end_operation(hold.operation, OperationStatus.DONE, turn.why)
+                await self._store.operations.end(hold.operation, OperationStatus.DONE, turn.why)
                 return
             if isinstance(turn, Wait):
                 await self._note(hold, turn.why, blockers)
@@ -121,7 +121,7 @@ class Reconciler:
 
     async def _fail(self, hold: Hold, blockers: tuple[Blocker, ...], failures: int) -> Turn:
         """What follows a turn that failed; a lasting failure is entered at once."""
-        node = await self._store.node(hold.operation.node)
+        node = await self._store.nodes.get(hold.operation.node)
         assert node is not None
         turn = decide_after_failure(
             node, blockers, failures=failures, retry_s=self._settings.retry_s
@@ -133,7 +133,7 @@ class Reconciler:
     async def _turn(self, hold: Hold, node: Node) -> tuple[Turn, Sequence[Blocker]]:
         """One turn; the decision, and what stood in its way."""
         try:
-            unfinished = find_open_entries(await self._store.entries(node.id))
+            unfinished = find_open_entries(await self._store.operations.list_entries(node.id))
             if unfinished:
                 problem = await self._performer.resume(hold, node, unfinished)
                 if problem is not None:
@@ -165,13 +165,13 @@ class Reconciler:
 
     async def _note(self, hold: Hold, why: str, blockers: Sequence[Blocker]) -> None:
         """Record what the node waits for, where people look for it, with what would help."""
-        node = await self._store.node(hold.operation.node)
+        node = await self._store.nodes.get(hold.operation.node)
         if node is not None and node.note != why:
             events = [NodeWaits(blockers=tuple(blockers[:WAITS_MAX]))] if blockers else []
             await hold.record(node=node.model_copy(update={"note": why}), events=events)
 
     async def _park(self, hold: Hold, why: Blocker) -> None:
-        node = await self._store.node(hold.operation.node)
+        node = await self._store.nodes.get(hold.operation.node)
         assert node is not None
         parked = node.model_copy(update={"blockers": (why,), "note": str(why)})
         events = [NodeParked(why=str(why))]
@@ -179,7 +179,7 @@ class Reconciler:
             await hold.record(node=parked, events=events)
         except StaleWrite:  # its own row is damaged, and nothing is written over that
             await hold.record(events=events)
-        await self._store.end_operation(hold.operation, OperationStatus.PARKED, str(why))
+        await self._store.operations.end(hold.operation, OperationStatus.PARKED, str(why))
 
 
 def _bug(node: str) -> Blocker:

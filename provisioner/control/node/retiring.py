@@ -26,7 +26,7 @@ from provisioner.planning.certification.part_changes import STRANGER
 from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.repair.case_policy import is_taken_over
 from provisioner.ports import Store
-from provisioner.ports.cases import CaseBook
+from provisioner.ports.cases import CaseRepository
 
 
 class Retirer:
@@ -36,7 +36,7 @@ class Retirer:
         self,
         site: Site,
         store: Store,
-        book: CaseBook,
+        book: CaseRepository,
         *,
         observer: Observer,
         eraser: Eraser,
@@ -75,7 +75,7 @@ class Retirer:
             await hold.record(node=node.model_copy(update={"served": STRANGER}))
         now = self._site.clock.now()
         event = CaseRetirementBegun(about=node.id, case=case.id, disks=case.disks_gone)
-        await self._book.save_case(case.enter_stage(Stage.RETIRING, now), events=[event], now=now)
+        await self._book.save(case.enter_stage(Stage.RETIRING, now), events=[event], now=now)
 
     async def _fence(self, hold: Hold, node: Node) -> Sequence[Blocker]:
         outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF, node=node)
@@ -92,7 +92,7 @@ class Retirer:
             case "keep":
                 return None
             case "factory":
-                seen = await self._store.inventory(node.id)
+                seen = await self._store.evidence.get_inventory(node.id)
                 vendor = seen.vendor if seen is not None else "unknown"
                 return await farewell.give_back(self._site, node, vendor)
         await farewell.forget(self._site, node)
@@ -100,8 +100,8 @@ class Retirer:
 
     async def _end(self, hold: Hold, case: Case, node: Node, off: str) -> None:
         now, why = self._site.clock.now(), f"retired ({case.id})"
-        if node.certificate and not await self._store.revoked(node.certificate):
-            await self._store.revoke(node.certificate, why, now)
+        if node.certificate and not await self._store.evidence.is_revoked(node.certificate):
+            await self._store.evidence.revoke(node.certificate, why, now)
         changes = {"tenant": "", "certificate": "", "blockers": ()}
         gone = enter_state(node, State.RETIRED, case.note or why, now, changes)
         event = NodeRetired(

@@ -19,7 +19,7 @@ async def sanitize(
     store: Store, observer: Observer, eraser: Eraser, hold: Hold, node: Node
 ) -> Sequence[Blocker]:
     """What keeps the node from being clean; () if it is. The report is stored either way."""
-    inventory = await store.inventory(node.id)
+    inventory = await store.evidence.get_inventory(node.id)
     if inventory is None:
         inventory, unseen = await observer.bare(node)
         if inventory is None:
@@ -31,7 +31,7 @@ async def sanitize(
         return (erased,)
     node, report = erased
     problems = list_unsanitized(report, eraser.policy)
-    digest = await store.put_evidence(report.model_dump_json())
+    digest = await store.evidence.put_output(report.model_dump_json())
     changes: dict[str, object] = {"erasure": digest, "note": "sanitized", "served": ""}
     if problems:
         changes |= {"note": str(problems[0]), "served": node.served}

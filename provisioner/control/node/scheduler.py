@@ -92,11 +92,11 @@ class Scheduler:
     async def tick(self) -> None:
         """One look at all nodes."""
         now = self._clock.now()
-        nodes = await self._store.nodes()
+        nodes = await self._store.nodes.list()
         held = frozenset() if self._held is None else await self._held()
         nodes = await self._park_damaged(nodes, now)
-        nodes = await self._allocate(nodes, await self._store.tenants(), held, now)
-        busy = {o.node for o in await self._store.active_operations()}
+        nodes = await self._allocate(nodes, await self._store.tenants.list(), held, now)
+        busy = {o.node for o in await self._store.operations.list_active()}
         for node in nodes:
             if self._resting.get(node.id) is node:
                 continue
@@ -108,15 +108,15 @@ class Scheduler:
             ready = remedy(node, self._settings, now)
             if ready is not None:
                 try:
-                    node = await self._store.save_node(ready)
+                    node = await self._store.nodes.save(ready)
                 except StaleWrite:
                     continue  # a person asked for something meanwhile; the next tick sees it
                 event = RemedyTried(about=node.id, attempt=node.attempts)
-                await self._store.journal(event, now)
+                await self._store.journal.append(event, now)
             looked, watcher = self._looked.get(node.id, 0.0), self._held is not None
             if wants_turn(node, self._settings, looked, now, watcher=watcher):
                 self._looked[node.id] = now
-                operation = await self._store.open_operation(node.id, node.state.value, now)
+                operation = await self._store.operations.open(node.id, node.state.value, now)
                 if operation is not None:
                     await self._submit(operation.id)
 
@@ -125,20 +125,20 @@ class Scheduler:
 
         A node whose own row is damaged cannot be written: the journal names it, once.
         """
-        damaged = self._store.damaged()
+        damaged = self._store.nodes.find_damaged()
         if not damaged:
             return nodes
-        for node in (await self._store.nodes_named(damaged.keys() - self._parked)).values():
+        for node in (await self._store.nodes.list_named(damaged.keys() - self._parked)).values():
             why = damaged[node.id]
             self._parked.add(node.id)
             if not node.is_parked:
                 parked = node.model_copy(update={"blockers": (why,), "note": str(why)})
                 try:
-                    await self._store.save_node(parked)
+                    await self._store.nodes.save(parked)
                 except StaleWrite:
                     self._parked.discard(node.id)  # somebody was faster; the next tick sees it
                     continue
-            await self._store.journal(NodeParked(about=node.id, why=str(why)), now)
+            await self._store.journal.append(NodeParked(about=node.id, why=str(why)), now)
         return [n for n in nodes if n.id not in damaged]
 
     async def _allocate(
@@ -153,9 +153,9 @@ class Scheduler:
                 result.append(node)
                 continue
             try:
-                changed = await self._store.save_node(node.model_copy(update={"tenant": tenant}))
+                changed = await self._store.nodes.save(node.model_copy(update={"tenant": tenant}))
             except StaleWrite:
                 continue  # somebody was faster; the next tick sees it
-            await self._store.journal(NodeAllocated(about=node.id, tenant=tenant), now)
+            await self._store.journal.append(NodeAllocated(about=node.id, tenant=tenant), now)
             result.append(changed)
         return result

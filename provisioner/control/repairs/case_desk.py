@@ -39,8 +39,8 @@ from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.repair import offenders
 from provisioner.planning.repair.case_policy import CasePolicy, PlannedWork
 from provisioner.planning.repair.offenders import OffenderPolicy
-from provisioner.ports import AlertBook, StaleWrite
-from provisioner.ports.cases import CaseBook
+from provisioner.ports import AlertRepository, StaleWrite
+from provisioner.ports.cases import CaseRepository
 from provisioner.settings import Settings
 
 JOIN_TRIES_MAX = 5  # a case that another process changes meanwhile is read again so often
@@ -66,7 +66,9 @@ def offender_policy_of(settings: Settings) -> OffenderPolicy:
 class CaseDesk:
     """Reads and writes rows only; nothing here touches a device."""
 
-    def __init__(self, context: Context, book: CaseBook, alerts: AlertBook | None) -> None:
+    def __init__(
+        self, context: Context, book: CaseRepository, alerts: AlertRepository | None
+    ) -> None:
         self.book = book
         self._store, self._alerts, self._clock = context.store, alerts, context.clock
         self.policy = case_policy_of(context.settings)
@@ -92,7 +94,7 @@ class CaseDesk:
         if node.state is State.RETIRED:
             return "it is retired"
         for _ in range(JOIN_TRIES_MAX):
-            before = await self.book.open_case(node.id)
+            before = await self.book.get_open(node.id)
             try:
                 if before is not None:
                     return await self.join(before, node, origin, reason, by, service=service)
@@ -126,7 +128,7 @@ class CaseDesk:
     ) -> Case | None:
         """Return a new case, or None if another process opened one meanwhile."""
         now = self._clock.now()
-        earlier = await self.book.cases(node.id, offenders.CASES_MAX)
+        earlier = await self.book.list(node.id, offenders.CASES_MAX)
         standing = await self._standing(node)
         classes = [c for a in standing for c in a.classifications]
         chosen = service or policy.service_for(classes, origin, self.policy)
@@ -137,7 +139,7 @@ class CaseDesk:
             reason=reason,
             by=by,
             service=chosen,
-            inventory=await self._store.inventory(node.id),
+            inventory=await self._store.evidence.get_inventory(node.id),
             policy=self.policy,
             now=now,
             faults=faults,
@@ -160,7 +162,7 @@ class CaseDesk:
             by=by,
             score=score.score,
         )
-        return await self.book.add_case(case, notices=told, events=[event], now=now)
+        return await self.book.add(case, notices=told, events=[event], now=now)
 
     async def join(
         self,
@@ -197,12 +199,12 @@ class CaseDesk:
             before=case.service,
         )
         notices = [told] if told is not None else []
-        return await self.book.save_case(joined, notices=notices, events=[event], now=now)
+        return await self.book.save(joined, notices=notices, events=[event], now=now)
 
     async def _standing(self, node: Node) -> Sequence[Alert]:
         if self._alerts is None:
             return ()
-        return [a for a in await self._alerts.alerts(node.id) if a.active]
+        return [a for a in await self._alerts.list(node.id) if a.active]
 
     # --- what people and tenants ask of an open case
 
@@ -217,7 +219,7 @@ class CaseDesk:
             changed, kind, f"Node {case.node} is taken back later.", now, until
         )
         event = CaseDeferred(about=case.node, case=case.id, until=until, by=by)
-        return await self.book.save_case(changed, notices=[told], events=[event], now=now)
+        return await self.book.save(changed, notices=[told], events=[event], now=now)
 
     async def accept(self, case: Case, by: str) -> Case | str:
         """The tenant agrees: it is drained now."""
@@ -228,13 +230,13 @@ class CaseDesk:
         if case.service is Service.CUT_OFF:
             del changes["service"]
         event = CaseAccepted(about=case.node, case=case.id, by=by)
-        return await self.book.save_case(case.model_copy(update=changes), events=[event], now=now)
+        return await self.book.save(case.model_copy(update=changes), events=[event], now=now)
 
     async def asked(self, case: Case) -> bool:
         """Whether people were asked, or it came back in a way that only people can change."""
         if case.stage is not Stage.RETURNING:
             return case.stage is Stage.HARDWARE
-        node = await self._store.node(case.node)
+        node = await self._store.nodes.get(case.node)
         return node is not None and policy.is_incurable(case, node)
 
     async def returned(self, case: Case, by: str, work: str) -> Case | str:
@@ -246,7 +248,7 @@ class CaseDesk:
             Stage.RETURNING, now, note=work[:500], difference=None
         )
         event = CaseReturned(about=case.node, case=case.id, by=by, work=work[:500])
-        return await self.book.save_case(changed, events=[event], now=now)
+        return await self.book.save(changed, events=[event], now=now)
 
     async def rma(self, case: Case, number: str, by: str) -> Case | str:
         """The vendor's return number."""
@@ -255,7 +257,7 @@ class CaseDesk:
         ticket = case.ticket.model_copy(update={"rma": number})
         event = CaseReturnNumbered(about=case.node, case=case.id, rma=number, by=by)
         changed = case.model_copy(update={"ticket": ticket})
-        return await self.book.save_case(changed, events=[event], now=self._clock.now())
+        return await self.book.save(changed, events=[event], now=self._clock.now())
 
     async def spare(self, case: Case, part: Spare, by: str) -> Case | str:
         """The part that is to go in."""
@@ -264,7 +266,7 @@ class CaseDesk:
         now = self._clock.now()
         part = part.model_copy(update={"reserved_at": now})
         event = CaseSpareReserved(about=case.node, case=case.id, spare=part.serial, by=by)
-        return await self.book.save_case(
+        return await self.book.save(
             case.model_copy(update={"spare": part}), events=[event], now=now
         )
 
@@ -277,7 +279,7 @@ class CaseDesk:
             update={"ticket": ticket.model_copy(update={"tries": 0, "problem": ""})}
         )
         event = CaseTicketRetried(about=case.node, case=case.id, by=by)
-        return await self.book.save_case(again, events=[event], now=self._clock.now())
+        return await self.book.save(again, events=[event], now=self._clock.now())
 
     async def retire(
         self, case: Case, at: float, why: str, by: str, *, disks: str = ""
@@ -303,7 +305,7 @@ class CaseDesk:
             about=case.node, case=case.id, at=at, by=by, why=why, disks=disks
         )
         changed = case.model_copy(update=changes)
-        return await self.book.save_case(changed, notices=told, events=[event], now=now)
+        return await self.book.save(changed, notices=told, events=[event], now=now)
 
     async def close(self, case: Case, ending: Ending, by: str, why: str) -> Case | str:
         """By a person's word. The node goes on from where it is; nothing proves that it is well."""
@@ -318,7 +320,7 @@ class CaseDesk:
             )
             words = f"Node {case.node}: the case is closed ({ending.value}): {why}"
             told = [policy.make_notice(case, kind, words, now)]
-        return await self.book.save_case(
+        return await self.book.save(
             closed(case, ending, now, why), notices=told, events=[event], now=now
         )
 

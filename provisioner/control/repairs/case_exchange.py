@@ -49,7 +49,7 @@ class Exchanges:
         """People are done; `cards` are BMCs of cards that were exchanged."""
         if not cards or not await self._desk.asked(case):
             return await self._desk.returned(case, by, work)
-        node = await self._store.node(case.node)
+        node = await self._store.nodes.get(case.node)
         assert node is not None, case.node
         unknown = sorted(set(cards) - {b.name for b in node.bmcs if b.name != "host"})
         if unknown:
@@ -58,13 +58,13 @@ class Exchanges:
         if isinstance(logins, str):
             return logins
         fresh = node.model_copy(update={"bmcs": parts.reset_exchanged_bmcs(node, cards)})
-        await self._store.save_node(fresh)
+        await self._store.nodes.save(fresh)
         await self._put(node, logins)
         return await self._desk.returned(case, by, work)
 
     async def replace(self, case: Case, by: str, why: str) -> Case | str:
         """Another host stands in the place: it keeps name, location and cables, nothing else."""
-        node, now = await self._store.node(case.node), self._clock.now()
+        node, now = await self._store.nodes.get(case.node), self._clock.now()
         assert node is not None, case.node
         if not case.open:
             return "it is closed"
@@ -74,11 +74,11 @@ class Exchanges:
         if isinstance(logins, str):
             return logins
         made = parts.replace_host(node, now)
-        await self._store.save_node(made.node)
+        await self._store.nodes.save(made.node)
         if node.certificate:
-            await self._store.revoke(node.certificate, why, now)
+            await self._store.evidence.revoke(node.certificate, why, now)
         await self._put(node, logins)
-        await self._store.journal(HostReplaced(about=node.id, case=case.id, by=by), now)
+        await self._store.journal.append(HostReplaced(about=node.id, case=case.id, by=by), now)
         return await self._close(case, by, why)
 
     async def _close(self, case: Case, by: str, why: str) -> Case | str:
@@ -86,14 +86,14 @@ class Exchanges:
             try:
                 return await self._desk.close(case, Ending.REPLACED, by, why)
             except StaleWrite:
-                newer = await self._desk.book.case(case.id)
+                newer = await self._desk.book.get(case.id)
                 assert newer is not None
                 case = newer
         raise StaleWrite(f"case {case.id} changes all the time")
 
     async def _logins(self, node: Node, names: Sequence[str]) -> dict[str, Login] | str:
         """The factory login of each of these BMCs, or why one is not known."""
-        seen = await self._store.inventory(node.id)
+        seen = await self._store.evidence.get_inventory(node.id)
         host = seen.vendor if seen is not None else "unknown"
         kinds = {b.name: b.kind for b in node.bmcs}
         found: dict[str, Login] = {}

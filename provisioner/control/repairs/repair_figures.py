@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.planning.repair.repair_report import RepairReport, make_report
-from provisioner.ports.cases import CaseBook
+from provisioner.ports.cases import CaseRepository
 
 PAGE = 1000  # rows of the journal at a time
 CASES_MAX = 100_000
 
 
-async def figures(book: CaseBook, since: float, until: float) -> RepairReport:
+async def figures(book: CaseRepository, since: float, until: float) -> RepairReport:
     """Of cases opened between two times, and of what tenants had meanwhile."""
     rows: list[Mapping[str, Any]] = []
     after = 0
-    while page := await book.tenancy(after, PAGE):
+    while page := await book.list_tenancy(after, PAGE):
         rows += page
         after = int(page[-1]["seq"])
-    return make_report(await book.cases(limit=CASES_MAX), rows, since, until)
+    return make_report(await book.list(limit=CASES_MAX), rows, since, until)

@@ -22,8 +22,8 @@ from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.validator import Validator
 from provisioner.model.matrix import Matrix
 from provisioner.planning.erasure.erasure import policy_of
-from provisioner.ports import AlertBook, Credentials
-from provisioner.ports.cases import CaseBook
+from provisioner.ports import AlertRepository, Credentials
+from provisioner.ports.cases import CaseRepository
 from provisioner.ports.tickets import TicketSystem
 from provisioner.store.signing import Signer
 
@@ -32,8 +32,8 @@ from provisioner.store.signing import Signer
 class RepairParts:
     """What repairs need from outside."""
 
-    book: CaseBook
-    alerts: AlertBook | None
+    book: CaseRepository
+    alerts: AlertRepository | None
     credentials: Credentials
     signer: Signer
     tickets: TicketSystem | None

@@ -27,7 +27,7 @@ from provisioner.planning.repair import case_joining as joining
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.repair import remedies
 from provisioner.planning.watch import alerts as alert_rules
-from provisioner.ports import AlertBook, StaleWrite
+from provisioner.ports import AlertRepository, StaleWrite
 
 log = logging.getLogger(__name__)
 # a node with a case that is on its way to be proved
@@ -42,7 +42,7 @@ class Repairs:
         self,
         context: Context,
         desk: CaseDesk,
-        alerts: AlertBook | None,
+        alerts: AlertRepository | None,
         submit: Callable[[str], Awaitable[None]],
     ) -> None:
         self.desk = desk
@@ -57,8 +57,8 @@ class Repairs:
 
     async def tick(self) -> None:
         """One look at all nodes and cases."""
-        nodes = {n.id: n for n in await self._store.nodes() if n.kind is NodeKind.HOST}
-        cases = {c.node: c for c in await self.desk.book.open_cases()}
+        nodes = {n.id: n for n in await self._store.nodes.list() if n.kind is NodeKind.HOST}
+        cases = {c.node: c for c in await self.desk.book.list_open()}
         standing = await self._standing()
         for node in nodes.values():
             case = cases.get(node.id)
@@ -74,9 +74,9 @@ class Repairs:
         """Alerts that have an effect, by node."""
         if self._alerts is None:
             return {}
-        now, overrides = self._clock.now(), await self._alerts.overrides()
+        now, overrides = self._clock.now(), await self._alerts.list_overrides()
         found: dict[str, list[Alert]] = {}
-        for alert in alert_rules.list_effective(await self._alerts.alerts(), overrides, now):
+        for alert in alert_rules.list_effective(await self._alerts.list(), overrides, now):
             found.setdefault(alert.node, []).append(alert)
         return found
 
@@ -156,9 +156,9 @@ class Repairs:
             draining = reclaim_node(node, now, for_repair=True)
             assert isinstance(draining, Node)
             note = f"taken back for repair ({case.id})"
-            await self._store.save_node(draining.model_copy(update={"note": note}))
+            await self._store.nodes.save(draining.model_copy(update={"note": note}))
             event = RequestCarriedOut(about=node.id, request="repair", case=case.id)
-            await self._store.journal(event, now)
+            await self._store.journal.append(event, now)
 
     async def _certified(self, case: Case, node: Node) -> None:
         if case.stage in _BACK and (not case.retire_at or case.retire_at > self._clock.now()):
@@ -182,10 +182,10 @@ class Repairs:
             if policy.is_incurable(case, node):
                 if case.note != (words := str(node.blockers[0])[:500]):
                     changed = case.model_copy(update={"note": words})
-                    await self.desk.book.save_case(changed, now=now)
+                    await self.desk.book.save(changed, now=now)
                 return  # it goes on when people have it tried again
             # the remedy did not help, or it came back not well
-            await self.desk.book.save_case(case.enter_stage(Stage.EVIDENCE, now), now=now)
+            await self.desk.book.save(case.enter_stage(Stage.EVIDENCE, now), now=now)
         await self._move(node, State.REPAIRING, f"case {case.id}", blockers=node.blockers)
 
     async def _repairing(self, case: Case, node: Node) -> None:
@@ -194,23 +194,23 @@ class Repairs:
             return
         if any(b.reason is Reason.OUR_BUG for b in node.blockers):
             return  # parked: a person looks at it first
-        operation = await self._store.open_operation(node.id, "repair", self._clock.now())
+        operation = await self._store.operations.open(node.id, "repair", self._clock.now())
         if operation is not None:
             await self._submit(operation.id)
 
     async def _under_way(self, case: Case, node: Node) -> None:
         now = self._clock.now()
         if case.stage is Stage.HARDWARE:  # a person had it tried again without a word to the case
-            await self.desk.book.save_case(case.enter_stage(Stage.RETURNING, now), now=now)
+            await self.desk.book.save(case.enter_stage(Stage.RETURNING, now), now=now)
             return
         if case.stage is not Stage.RETURNING or node.state in (State.DISCOVERED, State.INTAKE):
             return
-        seen = await self._store.inventory(node.id)
+        seen = await self._store.evidence.get_inventory(node.id)
         if seen is None or case.difference is not None or not case.parts_before:
             return
         found = parts.compare_parts(case, seen)
         event = PartsCompared(about=node.id, case=case.id, **dict(found))
-        case = await self.desk.book.save_case(
+        case = await self.desk.book.save(
             case.model_copy(update={"difference": found}), events=[event], now=now
         )
         if found.wrong or (found.missing and _asked_to_replace(case)):
@@ -229,7 +229,7 @@ class Repairs:
             ticket = ticket.model_copy(update={"closed_at": 0.0, "work": f"{words}. {ticket.work}"})
         again = case.enter_stage(Stage.HARDWARE, now, note=words, ticket=ticket, difference=None)
         event = CaseNeedsHardware(about=node.id, case=case.id, work=words)
-        await self.desk.book.save_case(again, events=[event], now=now)
+        await self.desk.book.save(again, events=[event], now=now)
         blocker = Blocker(
             reason=Reason.BILL_OF_MATERIALS,
             subject=node.id,
@@ -262,7 +262,7 @@ class Repairs:
             words = f"Node {node.id}: {why} ({ending.value})."
             told = [policy.make_notice(case, kind, words, now)]
         event = CaseClosed(about=node.id, case=case.id, ending=ending, why=why)
-        await self.desk.book.save_case(
+        await self.desk.book.save(
             closed(case, ending, now, why), notices=told, events=[event], now=now
         )
 
@@ -272,7 +272,7 @@ class Repairs:
         now = self._clock.now()
         if not may_enter(node, state, node.placement):
             return
-        await self._store.save_node(
+        await self._store.nodes.save(
             enter_state(node, state, why, now, {"blockers": tuple(blockers)})
         )
 

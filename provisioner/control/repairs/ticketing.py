@@ -27,7 +27,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.repair import evidence_bundle, ticket_words
 from provisioner.planning.repair.case_policy import is_taken_over
 from provisioner.ports import PortError, StaleWrite
-from provisioner.ports.cases import CaseBook
+from provisioner.ports.cases import CaseRepository
 from provisioner.ports.tickets import TicketRef, TicketSystem
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Ticketing:
     def __init__(
         self,
         context: Context,
-        book: CaseBook,
+        book: CaseRepository,
         reach: Reach,
         bundler: Bundler,
         system: TicketSystem | None,
@@ -79,13 +79,13 @@ class Ticketing:
     async def tick(self) -> None:
         """One look at all cases that have a ticket."""
         if self._kept is None:
-            found = await self._book.cases(limit=CASES_MAX)
+            found = await self._book.list(limit=CASES_MAX)
             self._kept = {c.id: _Kept() for c in found if not self._over(c)}
-        for case in await self._book.open_cases():
+        for case in await self._book.list_open():
             if case.ticket is not None:
                 self._kept.setdefault(case.id, _Kept())
         for name in list(self._kept):
-            now_case = await self._book.case(name)
+            now_case = await self._book.get(name)
             if now_case is None or (not now_case.open and self._over(now_case)):
                 del self._kept[name]
                 continue
@@ -104,7 +104,7 @@ class Ticketing:
         return case.stage is not Stage.HARDWARE and led_done and (told or self._spent(ticket))
 
     async def _advance(self, case: Case, kept: _Kept) -> None:
-        node = await self._store.node(case.node)
+        node = await self._store.nodes.get(case.node)
         if case.ticket is None or node is None:
             return
         working = case.stage is Stage.HARDWARE
@@ -188,7 +188,7 @@ class Ticketing:
     async def _deliver(
         self, case: Case, node: Node, system: TicketSystem, *, look: bool
     ) -> TicketRef:
-        inventory = await self._store.inventory(node.id)
+        inventory = await self._store.evidence.get_inventory(node.id)
         said = ticket_words.make_message(case, node, inventory, self._settings.site)
         if look:
             found = await system.look(said.id)
@@ -234,9 +234,9 @@ class Ticketing:
             changed = case.model_copy(update={"ticket": ticket, "evidence": evidence})
             events = [] if event is None else [event]
             try:
-                return await self._book.save_case(changed, events=events, now=self._clock.now())
+                return await self._book.save(changed, events=events, now=self._clock.now())
             except StaleWrite:
-                newer = await self._book.case(case.id)
+                newer = await self._book.get(case.id)
                 if newer is None or newer.ticket is None:
                     raise
                 evidence = {**newer.evidence, **_own(evidence)}

@@ -16,7 +16,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification import certification
 from provisioner.planning.watch import alerts as rules
 from provisioner.planning.watch.watch_rules import Found, signal_of
-from provisioner.ports import AlertBook, Clock, Store
+from provisioner.ports import AlertRepository, Clock, Store
 
 Submit = Callable[[str], Awaitable[None]]
 # whose certificate can still be revoked; the others are on their way to a new one
@@ -26,7 +26,7 @@ CERTIFIED = frozenset({State.CERTIFIED, State.RELEASED})
 class AlertKeeper:
     """`submit` hands an operation to the engine."""
 
-    def __init__(self, book: AlertBook, store: Store, clock: Clock, submit: Submit) -> None:
+    def __init__(self, book: AlertRepository, store: Store, clock: Clock, submit: Submit) -> None:
         self.book = book
         self._store = store
         self._clock = clock
@@ -38,7 +38,7 @@ class AlertKeeper:
         if not signals:
             return ()
         async with self._lock(node):
-            known = {a.key: a for a in await self.book.alerts(node)}
+            known = {a.key: a for a in await self.book.list(node)}
             changed: dict[tuple[str, str, str], Alert] = {}
             for said in signals:
                 standing = {k: a for k, a in {**known, **changed}.items() if a.active}
@@ -55,7 +55,7 @@ class AlertKeeper:
         """Take all that stands now by these sources; the rest of what they said is over."""
         now = self._clock.now()
         async with self._lock(node):
-            known = {a.key: a for a in await self.book.alerts(node)}
+            known = {a.key: a for a in await self.book.list(node)}
             changed: dict[tuple[str, str, str], Alert] = {}
             for source, found in seen.items():
                 signals = [signal_of(one, node, source, now) for one in found]
@@ -66,13 +66,13 @@ class AlertKeeper:
     async def tidy(self, nodes: Mapping[str, Node]) -> None:
         """What time alone changes: flapping that ended, proofs that came, overrides that ended."""
         now = self._clock.now()
-        for override in await self.book.overrides():
+        for override in await self.book.list_overrides():
             if override.until <= now:
                 await self.book.drop_override(override)
                 event = OverrideEnded(about=override.node, **override.model_dump())
-                await self._store.journal(event, now)
+                await self._store.journal.append(event, now)
         standing: dict[str, list[Alert]] = {}
-        for alert in await self.book.alerts():
+        for alert in await self.book.list():
             standing.setdefault(alert.node, []).append(alert)
         for name, alerts in standing.items():
             node = nodes.get(name)
@@ -99,9 +99,9 @@ class AlertKeeper:
             return False
         if not found:
             return False
-        if await self._store.revoked(node.certificate):
+        if await self._store.evidence.is_revoked(node.certificate):
             return False
-        operation = await self._store.open_operation(node.id, "alert", self._clock.now())
+        operation = await self._store.operations.open(node.id, "alert", self._clock.now())
         if operation is not None:  # else it is looked at already; the next round asks again
             await self._submit(operation.id)
         return operation is not None
@@ -109,14 +109,14 @@ class AlertKeeper:
     async def held(self) -> frozenset[str]:
         """Nodes that must be given to nobody."""
         now = self._clock.now()
-        overrides = await self.book.overrides()
-        standing = await self.book.alerts()
+        overrides = await self.book.list_overrides()
+        standing = await self.book.list()
         return frozenset(a.node for a in standing if rules.is_held((a,), overrides, now))
 
     async def _issued_at(self, node: Node | None) -> float | None:
         if node is None or not node.certificate:
             return None
-        certificate = await self._store.certificate(node.certificate)
+        certificate = await self._store.evidence.get_certificate(node.certificate)
         return None if certificate is None else certificate.issued_at
 
     async def _write(
@@ -127,7 +127,7 @@ class AlertKeeper:
             return ()
         now = self._clock.now()
         events = [e for a in changed if (e := _describe(known.get(a.key), a)) is not None]
-        await self.book.put_alerts(changed, events, now)
+        await self.book.put(changed, events, now)
         return tuple(changed)
 
     def _lock(self, node: str) -> asyncio.Lock:
@@ -135,17 +135,19 @@ class AlertKeeper:
 
 
 async def revoking(
-    book: AlertBook | None, store: Store, node: Node, now: float
+    book: AlertRepository | None, store: Store, node: Node, now: float
 ) -> tuple[Blocker, ...]:
     """Why alerts of a node, or its time, take its certificate away, as blockers; () if not."""
-    certificate = await store.certificate(node.certificate) if node.certificate else None
+    certificate = (
+        await store.evidence.get_certificate(node.certificate) if node.certificate else None
+    )
     if certificate is None:
         return ()
     over = certification.find_expiry(certificate, now)
-    alerts = [] if book is None else await book.alerts(node.id)
+    alerts = [] if book is None else await book.list(node.id)
     if book is None or not any(set(a.classifications) & rules.REVOKING for a in alerts if a.active):
         return over
-    overrides: Sequence[Override] = await book.overrides(node.id)
+    overrides: Sequence[Override] = await book.list_overrides(node.id)
     return (*rules.list_revocations(alerts, overrides, certificate.issued_at, now), *over)
 
 

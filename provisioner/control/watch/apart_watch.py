@@ -14,7 +14,7 @@ from provisioner.execution.tenancy.hosts_apart import HostsApart, SeenApart
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.events.fleet_events import HostsKeptApart, HostsNotApart
 from provisioner.model.outcome import Blocker
-from provisioner.ports import AlertBook, Clock, Store
+from provisioner.ports import AlertRepository, Clock, Store
 
 SOURCE = "watch.apart"
 ALERT = "HostsNotApart"
@@ -24,7 +24,7 @@ class ApartWatch:
     """`look` is called for each leaf by the watch of leaves. `book` None: no alerts."""
 
     def __init__(
-        self, store: Store, clock: Clock, apart: HostsApart, book: AlertBook | None = None
+        self, store: Store, clock: Clock, apart: HostsApart, book: AlertRepository | None = None
     ) -> None:
         self._store, self._clock, self._apart = store, clock, apart
         self._keeper = None if book is None else AlertKeeper(book, store, clock, _submit_nothing)
@@ -47,7 +47,7 @@ class ApartWatch:
         foreign = leaf in self._proved or not seen.untouched
         self._proved.discard(leaf)
         gaps = HostsNotApart(about=leaf, gaps=tuple(seen.gaps[:8]), alert=foreign)
-        await self._store.journal(gaps, self._clock.now())
+        await self._store.journal.append(gaps, self._clock.now())
         if foreign:
             await self._report(leaf, seen)
         blockers = await self._apart.put_back(leaf, seen)
@@ -57,7 +57,7 @@ class ApartWatch:
             confirmed=not blockers,
             problems=tuple(str(b) for b in blockers[:4]),
         )
-        await self._store.journal(apart, self._clock.now())
+        await self._store.journal.append(apart, self._clock.now())
 
     async def _report(self, leaf: str, seen: SeenApart | None) -> None:
         """Raise the leaf's alert, or end it. None: nothing is missing."""

@@ -24,7 +24,7 @@ from provisioner.model.alert import Subscription
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
 from provisioner.model.watch import Way
-from provisioner.ports import AlertBook, Clock, EventStreams, PortError
+from provisioner.ports import AlertRepository, Clock, EventStreams, PortError
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class EventFeeds:
 
     def __init__(
         self,
-        book: AlertBook,
+        book: AlertRepository,
         clock: Clock,
         eyes: OutOfBand,
         receive: Receive,
@@ -92,7 +92,7 @@ class EventFeeds:
 
     async def restore(self) -> None:
         """Know again what subscriptions were made before."""
-        for made in await self._book.subscriptions():
+        for made in await self._book.list_subscriptions():
             self._keep(made)
 
     @property

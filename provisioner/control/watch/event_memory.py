@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from provisioner.adapters.redfish.event_identity import identify_event, order_by_time
 from provisioner.adapters.redfish.events import Pushed, is_meaningful
-from provisioner.ports import AlertBook
+from provisioner.ports import AlertRepository
 
 EVENTS_KEPT = 256  # of one BMC: bmcweb keeps and replays 200
 BMCS_KEPT = 4096  # in memory, the last that sent something; of the others the store is read
@@ -23,7 +23,7 @@ Key = tuple[str, str]  # node, BMC
 class EventMemory:
     """To be used by one task per BMC; several only let a repeat through, which is no harm then."""
 
-    def __init__(self, book: AlertBook) -> None:
+    def __init__(self, book: AlertRepository) -> None:
         self._book = book
         self._kept: OrderedDict[Key, list[str]] = OrderedDict()  # the newest last
 
@@ -48,12 +48,12 @@ class EventMemory:
         kept = await self._read(node, bmc)
         kept += [identity for identity in dict.fromkeys(new) if identity not in kept]
         del kept[:-EVENTS_KEPT]
-        await self._book.put_received_events(node, bmc, tuple(kept))
+        await self._book.put_received(node, bmc, tuple(kept))
 
     async def _read(self, node: str, bmc: str) -> list[str]:
         key = (node, bmc)
         if key not in self._kept:
-            read: Sequence[str] = await self._book.received_events(node, bmc)
+            read: Sequence[str] = await self._book.list_received(node, bmc)
             self._kept.setdefault(key, list(read))
             while len(self._kept) > BMCS_KEPT:
                 self._kept.popitem(last=False)

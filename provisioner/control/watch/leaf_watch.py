@@ -27,7 +27,7 @@ from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release import entitlement
-from provisioner.ports.recovery import RecoveryBook
+from provisioner.ports.recovery import RecoveryRepository
 
 ROUND_S = 10.0
 LEAVES_MAX = 64  # read at the same time, a few requests each
@@ -53,7 +53,7 @@ class LeafWatch:
         trespasses: Trespasses,
         take_back: TakeBack,
         plan: AddressPlan | None = None,
-        book: RecoveryBook | None = None,
+        book: RecoveryRepository | None = None,
         apart: ApartWatch | None = None,
     ) -> None:
         """`book`: ports that a person adopted after a restore; None: there are none.
@@ -91,15 +91,15 @@ class LeafWatch:
 
     async def round(self) -> None:
         """Begin to read the leaves whose turn it is, the longest overdue first."""
-        nodes = await self._store.nodes()
-        aside = await self._store.set_aside()  # they own their ports all the same
+        nodes = await self._store.nodes.list()
+        aside = await self._store.nodes.list_set_aside()  # they own their ports all the same
         self._owners.take([*nodes, *aside])
         self._aside = frozenset(n.id for n in aside)
         self._ports_unknown = next(
             (n.id for n in aside if n.kind is NodeKind.HOST and not n.ports), ""
         )
         if self._book is not None:
-            self._adopted = await self._book.adopted_ports()
+            self._adopted = await self._book.list_adopted_ports()
         now, leaves = self._clock.now(), self._owners.leaves
         for name in [n for n in self._due if n not in leaves]:
             del self._due[name]
@@ -125,7 +125,7 @@ class LeafWatch:
             return  # a leaf that is silent is reported by the watch of its nodes
         self.read[leaf] = self._clock.now()
         await self._drop_adopted(leaf, seen)
-        tenants = await self._store.tenants() if seen else ()
+        tenants = await self._store.tenants.list() if seen else ()
         found = self._judge(leaf, seen, {}, tenants)
         for _ in range(LOOKS_MAX):
             if not (found.by_node or found.unowned):
@@ -136,7 +136,7 @@ class LeafWatch:
             if isinstance(seen, Blocker):
                 return
             after = await self._rows(leaf, seen)
-            tenants = await self._store.tenants()
+            tenants = await self._store.tenants.list()
             found = self._judge(leaf, seen, after, tenants)
             if {n: placement_facts(before.get(n)) for n in after} == {
                 n: placement_facts(after[n]) for n in after
@@ -176,7 +176,7 @@ class LeafWatch:
     async def _rows(self, leaf: str, seen: Mapping[str, TenantPort]) -> Mapping[str, Node]:
         """Rows of the nodes that own these ports, read anew."""
         names = {n.id for port in seen for n in self._owners.owners(leaf, port)}
-        return await self._store.nodes_named(names)
+        return await self._store.nodes.list_named(names)
 
     # --- judging
 

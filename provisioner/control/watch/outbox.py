@@ -24,7 +24,7 @@ from provisioner.model.webhook import (
 )
 from provisioner.planning.watch.webhooks import ALERT_ID, event_id, wait_s
 from provisioner.ports import Clock, Credentials, Secret
-from provisioner.ports.webhooks import WebhookBook, WebhookPosts
+from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Outbox:
 
     def __init__(
         self,
-        book: WebhookBook,
+        book: WebhookRepository,
         posts: WebhookPosts,
         secrets: Credentials,
         clock: Clock,
@@ -53,7 +53,7 @@ class Outbox:
         sending: dict[str, asyncio.Task[int]] = {}
         try:
             while True:
-                for standing in await self._book.webhooks():
+                for standing in await self._book.list():
                     name = standing.webhook.name
                     task = sending.get(name)
                     if task is not None and task.done():
@@ -74,7 +74,7 @@ class Outbox:
         while True:
             await self._book.spread(webhook.name, self._settings.webhook_waiting_max)
             now = self._clock.now()
-            found = await self._book.due(webhook.name, now, self._settings.webhook_parallel)
+            found = await self._book.list_due(webhook.name, now, self._settings.webhook_parallel)
             if not found:
                 return arrived
             if not secrets:
@@ -102,7 +102,7 @@ class Outbox:
         outcome = await self._posts.post(webhook, row, secrets, limit)
         now = self._clock.now()
         if outcome.delivered:
-            clean = await self._book.delivered(delivery, now)
+            clean = await self._book.record_delivery(delivery, now)
             if clean and delivery.error:  # it may have been dead, and sent again by a person
                 await self._alert(webhook, row, now, active=False)
         elif not outcome.gone:
@@ -128,7 +128,7 @@ class Outbox:
             "next_at": now + later,
             "error": outcome.error,
         }
-        await self._book.failed(delivery.model_copy(update=changes), now)
+        await self._book.record_failure(delivery.model_copy(update=changes), now)
         if dead:
             told = (event_id(row), webhook.name, tries, outcome.error)
             log.error("event %s is a dead letter of webhook %s after %d tries: %s", *told)

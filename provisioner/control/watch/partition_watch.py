@@ -65,7 +65,7 @@ class PartitionWatch:
         A node whose row changes meanwhile is judged in the next round.
         """
         members = await self._read()
-        nodes, aside = await self._store.nodes(), await self._store.set_aside()
+        nodes, aside = await self._store.nodes.list(), await self._store.nodes.list_set_aside()
         owners = _find_owners([*nodes, *aside])
         damaged = frozenset(n.id for n in aside)
         if members is None:
@@ -73,9 +73,9 @@ class PartitionWatch:
         suspects, self.listed = self._judge(members, owners, damaged, await self._vrfs())
         if not suspects:
             return
-        before = await self._store.nodes_named(suspects)
+        before = await self._store.nodes.list_named(suspects)
         members = await self._read()
-        after = await self._store.nodes_named(suspects)
+        after = await self._store.nodes.list_named(suspects)
         if members is None:
             return
         owners = _find_owners([*(n for n in nodes if n.id not in after), *aside, *after.values()])
@@ -86,11 +86,11 @@ class PartitionWatch:
                 await self._fences.fence_node(row, ports)
 
     async def _vrfs(self) -> Mapping[str, str]:
-        return {t.name: t.vrf for t in await self._store.tenants()}
+        return {t.name: t.vrf for t in await self._store.tenants.list()}
 
     async def _read(self) -> Mapping[str, frozenset[str]] | None:
         """Return the networks of each GUID; None if UFM cannot be read, which the log says once."""
-        tenants: Sequence[Tenant] = await self._store.tenants()
+        tenants: Sequence[Tenant] = await self._store.tenants.list()
         seen = await self._partitions.read_members(tenants)
         why = str(seen) if isinstance(seen, Blocker) else ""
         if why and why != self._silent:

@@ -27,7 +27,7 @@ async def find_lost_moves(store: Store, tenancy: Tenancy, mark: DatabaseMark) ->
     """Return why the database lacks writes, by the descriptions at the leaves' ports; or ""."""
     leaves = sorted(
         n.id
-        for n in await store.nodes()
+        for n in await store.nodes.list()
         if n.kind is NodeKind.SWITCH and n.state is not State.RETIRED
     )
     slots = asyncio.Semaphore(LEAVES_MAX)
@@ -50,6 +50,6 @@ async def find_lost_moves(store: Store, tenancy: Tenancy, mark: DatabaseMark) ->
         names = ", ".join(sorted(silent)[:8])
         log.warning("%d leaves gave no port descriptions: %s", len(silent), names)
     # rows are read after the ports: a row is written before its ports move
-    epochs = {n.id: n.generation for n in await store.nodes()}
-    epochs |= {n.id: n.generation for n in await store.set_aside()}
+    epochs = {n.id: n.generation for n in await store.nodes.list()}
+    epochs |= {n.id: n.generation for n in await store.nodes.list_set_aside()}
     return find_newer_labels(labels, epochs, mark)

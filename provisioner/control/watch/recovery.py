@@ -28,8 +28,8 @@ from provisioner.planning.watch.recovery import (
     settle_by_rule,
 )
 from provisioner.ports import Clock, StaleWrite, Store
-from provisioner.ports.campaigns import CampaignBook
-from provisioner.ports.recovery import RecoveryBook
+from provisioner.ports.campaigns import CampaignRepository
+from provisioner.ports.recovery import RecoveryRepository
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -47,10 +47,10 @@ class Recovery:
     def __init__(
         self,
         store: Store,
-        book: RecoveryBook,
+        book: RecoveryRepository,
         clock: Clock,
         tenancy: Tenancy,
-        campaigns: CampaignBook | None = None,
+        campaigns: CampaignRepository | None = None,
         unowned: UnownedPorts | None = None,
     ) -> None:
         """`unowned`: judges ports without a node; None: by the default settings."""
@@ -65,7 +65,7 @@ class Recovery:
         """Survey again and again, until nothing keeps the daemon from acting."""
         await self._pause_campaigns()
         due = 0.0
-        while await self._book.look_only():
+        while await self._book.get_look_only():
             if self._clock.now() >= due:
                 waiting = await self.survey()
                 log.warning("nothing is written to any device: %d differences wait", waiting)
@@ -74,9 +74,9 @@ class Recovery:
 
     async def survey(self) -> int:
         """Compare every host and every leaf once; return how many differences wait for a word."""
-        tenants = {t.vrf: t.name for t in await self._store.tenants()}
-        words = {d.subject: d for d in await self._book.differences() if d.settled is not None}
-        nodes = await self._store.nodes()
+        tenants = {t.vrf: t.name for t in await self._store.tenants.list()}
+        words = {d.subject: d for d in await self._book.list_differences() if d.settled is not None}
+        nodes = await self._store.nodes.list()
         hosts = [n for n in nodes if n.kind is NodeKind.HOST and n.id not in words]
         found: list[Difference] = []
         for start in range(0, len(hosts), LOOKS_MAX):
@@ -98,8 +98,8 @@ class Recovery:
 
         The ports of a damaged row are that node's, which `doctor` names.
         """
-        owners, tenants = PortOwners(), await self._store.tenants()
-        owners.take([*nodes, *await self._store.set_aside()])
+        owners, tenants = PortOwners(), await self._store.tenants.list()
+        owners.take([*nodes, *await self._store.nodes.list_set_aside()])
         leaves, now = sorted(owners.leaves), self._clock.now()
         found: dict[tuple[str, str], Difference] = {}
         for start in range(0, len(leaves), LEAVES_MAX):
@@ -129,11 +129,11 @@ class Recovery:
         """Let no campaign go on by itself: whom it gave notice since is not known."""
         if self._campaigns is None:
             return
-        for campaign in await self._campaigns.campaigns():
+        for campaign in await self._campaigns.list():
             if campaign.state in (CampaignState.STARTED, CampaignState.ROLLING_BACK):
                 paused = {"state": CampaignState.PAUSED, "reason": "writes were lost"}
                 changed = campaign.model_copy(update=paused)
-                await self._campaigns.save_campaign(
+                await self._campaigns.save(
                     changed, describe_change(changed, SURVEYOR), self._clock.now()
                 )
 

@@ -63,10 +63,10 @@ class ReleaseWatch:
 
     async def round(self) -> None:
         """Look at every released node whose turn it is."""
-        nodes = await self._store.nodes()
+        nodes = await self._store.nodes.list()
         now = self._clock.now()
         if self._keeper is not None:  # a predecessor's words count as well
-            standing = await self._keeper.book.alerts()
+            standing = await self._keeper.book.list()
             self._alerted = {a.node for a in standing if a.active and a.source == SOURCE}
         mine = {
             n.id: n
@@ -101,7 +101,7 @@ class ReleaseWatch:
         if elsewhere:
             await self._take_back(node, elsewhere, mixed=True)
             return
-        proof = await self._store.proof(node.id)
+        proof = await self._store.evidence.get_proof(node.id)
         fresh = proof is not None and proof.certificate == node.certificate
         until = proof.confirmed_at + self._settings.release_watch_s if proof else 0.0
         if proof is not None and fresh and self._clock.now() <= until:
@@ -142,13 +142,13 @@ class ReleaseWatch:
         if mixed:
             changes |= {"placement": Placement.MIXED, "vrf": ""}
         try:
-            await self._store.save_node(asked.model_copy(update=changes))
+            await self._store.nodes.save(asked.model_copy(update=changes))
         except StaleWrite:
             return
         reasons = tuple(str(b) for b in why[:20])
         event = NodeTakenBack(about=node.id, why=reasons, vrf=node.vrf)
-        await self._store.journal(event, now)
-        operation = await self._store.open_operation(node.id, "alert", now)
+        await self._store.journal.append(event, now)
+        operation = await self._store.operations.open(node.id, "alert", now)
         if operation is not None:  # else somebody works on it already, and sees the new state
             await self._submit(operation.id)
 

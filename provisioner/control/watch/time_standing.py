@@ -48,9 +48,9 @@ class TimeStanding:
         """Compare the time with the last one that is stored."""
         if self._clock is None:
             return
-        self._accepted = await self._store.clock_mark(ACCEPTED)
+        self._accepted = await self._store.clock_marks.get(ACCEPTED)
         if self._clock.speed == 1.0:  # a simulated site's time jumps while no daemon runs
-            self._began_after = await self._store.clock_mark(LAST)
+            self._began_after = await self._store.clock_marks.get(LAST)
         await self.look()
 
     async def run(self) -> None:
@@ -65,7 +65,7 @@ class TimeStanding:
         now = self._clock.now()
         why = self._judge(self._clock, now)
         if why:
-            accepted = await self._store.clock_mark(ACCEPTED)
+            accepted = await self._store.clock_marks.get(ACCEPTED)
             if accepted != self._accepted:
                 self._accepted, self._began_after = accepted, None
                 self._clock.accept()
@@ -74,7 +74,7 @@ class TimeStanding:
             await self._report(why, now)
         if not why and abs(now - self._kept_at) >= KEEP_S:
             self._kept_at = now
-            await self._store.put_clock_mark(LAST, now)
+            await self._store.clock_marks.put(LAST, now)
 
     def _judge(self, clock: WallClock, now: float) -> str:
         """Return why the time is in doubt, or ""."""
@@ -106,7 +106,7 @@ class TimeStanding:
             log.warning("the time is believed again")
         if begins:
             event = ClockDoubted(why=why, unblock=REMEDY) if why else ClockTrusted()
-            await self._store.journal(event, now)
+            await self._store.journal.append(event, now)
 
 
 class DecidingClock:

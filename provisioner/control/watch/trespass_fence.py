@@ -66,7 +66,7 @@ class TrespassFence:
             seen_by=self._seen_by,
             problems=tuple(str(b) for b in outcome.blockers[:4]),
         )
-        await self._store.journal(event, self._clock.now())
+        await self._store.journal.append(event, self._clock.now())
         return not outcome.blockers
 
     async def _park(self, node: Node) -> None:
@@ -77,7 +77,7 @@ class TrespassFence:
         changes = {"blockers": found}
         now, why = self._clock.now(), str(found[0])
         try:
-            await self._store.save_node(enter_state(node, State.QUARANTINED, why, now, changes))
+            await self._store.nodes.save(enter_state(node, State.QUARANTINED, why, now, changes))
         except StaleWrite:
             return  # the row has the question and the erasure: its driver sees them there
 

@@ -17,7 +17,7 @@ from provisioner.model.events.node_events import PortTrespassed
 from provisioner.model.node import Node
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.release.entitlement import mark_served, note_trespass
-from provisioner.ports import AlertBook, Clock, StaleWrite, Store
+from provisioner.ports import AlertRepository, Clock, StaleWrite, Store
 
 SOURCE = "watch.leaves"
 WRITES_MAX = 16  # of one row that others change meanwhile
@@ -28,7 +28,7 @@ NOTED_MAX = 65_536
 class Trespasses:
     """One instance serves the drivers and the watch of a daemon. `book` None: no alerts."""
 
-    def __init__(self, store: Store, clock: Clock, book: AlertBook | None = None) -> None:
+    def __init__(self, store: Store, clock: Clock, book: AlertRepository | None = None) -> None:
         self._store, self._clock = store, clock
         self._keeper = None if book is None else AlertKeeper(book, store, clock, _submit_nothing)
         self._noted: dict[str, tuple[frozenset[str], float]] = {}
@@ -44,7 +44,7 @@ class Trespasses:
             event = PortTrespassed(
                 about=node.id, ports=ports, count=len(found), state=node.state, seen_by=seen_by
             )
-            await self._store.journal(event, now)
+            await self._store.journal.append(event, now)
             await self._alert(node.id, found, now)
         return await self._begin_stay(node, found)
 
@@ -61,7 +61,7 @@ class Trespasses:
         The question to a person is written with it, so that no crash forgets to ask.
         """
         for _ in range(WRITES_MAX):
-            stored = await self._store.node(node.id)
+            stored = await self._store.nodes.get(node.id)
             if stored is None:
                 return node
             changes: dict[str, Any] = {
@@ -71,7 +71,7 @@ class Trespasses:
             if stored.fenced_at:  # else it is a stranger, which no stay has begun of
                 changes["fenced_at"] = max(self._clock.now(), stored.fenced_at)
             try:
-                return await self._store.save_node(stored.model_copy(update=changes))
+                return await self._store.nodes.save(stored.model_copy(update=changes))
             except StaleWrite:
                 continue
         raise StaleWrite(f"node {node.id} is changed by others all the time")
@@ -84,7 +84,7 @@ class Trespasses:
             event = PortTrespassed(
                 about=leaf, ports=ports, count=len(found), state="", seen_by=SOURCE
             )
-            await self._store.journal(event, now)
+            await self._store.journal.append(event, now)
             await self._alert(leaf, found, now)
 
     def _is_new(self, name: str, found: Sequence[PortPlacement], now: float) -> bool:

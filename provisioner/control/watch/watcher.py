@@ -31,7 +31,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.repair import lost_parts
 from provisioner.planning.watch import watch_rules
 from provisioner.planning.watch.watch_rules import Found, signal_of
-from provisioner.ports import AlertBook, EventStreams
+from provisioner.ports import AlertRepository, EventStreams
 
 ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen within this
 LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget is what holds them back
@@ -43,7 +43,7 @@ SWEEPS_MAX = 16  # the same of sweeps: some hundred requests each
 class WatchParts:
     """What the watch needs from outside. `listener`: URL that BMCs post events to; "": none."""
 
-    book: AlertBook
+    book: AlertRepository
     new_secret: Callable[[], str]
     streams: EventStreams | None = None
     listener: str = ""
@@ -122,7 +122,7 @@ class Watcher:
 
     async def round(self) -> None:
         """One round: begin the looks that are due, and tidy what time changed."""
-        self._fleet.take(await self._store.nodes())
+        self._fleet.take(await self._store.nodes.list())
         nodes, self._nodes = self._fleet.all, self._fleet.watched
         await self._leave(nodes)
         now = self._clock.now()
@@ -177,7 +177,7 @@ class Watcher:
 
     async def report(self, node_id: str, told: Sequence[Signal]) -> None:
         """Somebody else told something of a node, through the webhook."""
-        node = await self._store.node(node_id)
+        node = await self._store.nodes.get(node_id)
         if node is not None and await self.keeper.report(node_id, told):
             await self.keeper.consider(node)
 
@@ -239,8 +239,12 @@ class Watcher:
         heard = {b.name: turns.heard.get(b.name, 0.0) for b in asked}
         limit_s = self._settings.watch_silent_s
         level["watch.silent"] = watch_rules.find_silent_bmcs(heard, turns.began_at, now, limit_s)
-        certificate = await self._store.certificate(node.certificate) if node.certificate else None
-        revoked = certificate is not None and await self._store.revoked(certificate.id)
+        certificate = (
+            await self._store.evidence.get_certificate(node.certificate)
+            if node.certificate
+            else None
+        )
+        revoked = certificate is not None and await self._store.evidence.is_revoked(certificate.id)
         level["watch.age"] = watch_rules.certificate_age(certificate, now, revoked=revoked)
         if await self.keeper.level(node.id, level):
             await self.keeper.consider(node)
@@ -257,7 +261,11 @@ class Watcher:
         parts = turns.parts_at <= now + ROUND_S
         if parts:
             turns.parts_at = now + self._settings.watch_parts_s
-        certificate = await self._store.certificate(node.certificate) if node.certificate else None
+        certificate = (
+            await self._store.evidence.get_certificate(node.certificate)
+            if node.certificate
+            else None
+        )
         if certificate is None:
             return  # said at every glance
         level: dict[str, Sequence[Found | Signal]] = {}

@@ -33,7 +33,7 @@ class Hold:
     async def intend(self, action: str, before: Mapping[str, Any]) -> LedgerEntry:
         """Return the intent on disk, in one transaction with the fencing check."""
         async with self._lock:
-            self.operation, entry = await self._store.intend(
+            self.operation, entry = await self._store.operations.intend(
                 self.operation, action, before, self._clock.now()
             )
             return entry
@@ -43,7 +43,7 @@ class Hold:
     ) -> LedgerEntry:
         """Record the outcome of an intent, or as much of it as has been observed."""
         async with self._lock:
-            self.operation, entry = await self._store.settle(
+            self.operation, entry = await self._store.operations.settle(
                 self.operation, entry, status, task=task, outcome=outcome, now=self._clock.now()
             )
             return entry
@@ -52,11 +52,11 @@ class Hold:
         """Write the operation's phase, which lists of active operations show."""
         async with self._lock:
             entered = self.operation.model_copy(update={"phase": phase})
-            self.operation, _ = await self._store.record(entered, now=self._clock.now())
+            self.operation, _ = await self._store.operations.record(entered, now=self._clock.now())
 
     async def entries(self) -> Sequence[LedgerEntry]:
         """Return every ledger row of this operation's node, of all its operations."""
-        return await self._store.entries(self.operation.node)
+        return await self._store.operations.list_entries(self.operation.node)
 
     async def record(
         self,
@@ -74,7 +74,7 @@ class Hold:
         `StaleWrite` if `standing` does not hold in that transaction.
         """
         async with self._lock:
-            self.operation, stored = await self._store.record(
+            self.operation, stored = await self._store.operations.record(
                 self.operation,
                 node=node,
                 inventory=inventory,

@@ -122,7 +122,7 @@ def _grown(
 
 async def _leaf(site: Site, store: Store, switch: str, interface: str) -> dict[str, int]:
     """Return a leaf port's counters; {} if the leaf does not report them."""
-    node = await store.node(switch)
+    node = await store.nodes.get(switch)
     if node is None:
         return {}
     try:

@@ -51,10 +51,10 @@ async def find(
 
     Without `credentials` nothing is changed on any BMC (a dry run).
     """
-    have = {b.url for n in await store.nodes() for b in n.bmcs}
+    have = {b.url for n in await store.nodes.list() for b in n.bmcs}
     strangers = [p for p in probes if p.url not in have]
     found, silent = await introduce(transport, credentials, strangers, secrets.factory, progress)
-    known = {n.id for n in await store.nodes()}
+    known = {n.id for n in await store.nodes.list()}
     missing = expected.model_copy(
         update={"nodes": tuple(n for n in expected.nodes if n.name not in known)}
     )
@@ -77,7 +77,7 @@ async def take_in(
     now: float,
 ) -> Taken:
     """Store the complete nodes with their credentials; they start as `discovered`."""
-    before = tuple(n.id for n in await store.nodes())
+    before = tuple(n.id for n in await store.nodes.list())
     logins = {f.endpoint.url: f for f in found}
     new = []
     for node in complete(expected, assembly):
@@ -88,11 +88,11 @@ async def take_in(
             await credentials.put(f"{node.id}/{bmc.name}", login.username, login.secret)
         if node.kind is NodeKind.SWITCH and node.id in secrets.switches:
             await credentials.put(f"{node.id}/api", *secrets.switches[node.id])
-        new.append(await store.add_node(node))
+        new.append(await store.nodes.add(node))
         event = NodeDiscovered(
             about=node.id, bmcs=tuple(b.url for b in node.bmcs), node_kind=node.kind
         )
-        await store.journal(event, now)
+        await store.journal.append(event, now)
     for tenant in expected.tenants:
-        await store.put_tenant(tenant)
+        await store.tenants.put(tenant)
     return Taken(new=tuple(new), known=before, blockers=assembly.blockers)

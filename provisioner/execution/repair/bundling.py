@@ -16,7 +16,7 @@ from provisioner.planning.repair import evidence_bundle as bundle
 from provisioner.planning.repair.evidence_bundle import BundleFile
 from provisioner.planning.repair.ticket_words import make_message, render_words
 from provisioner.ports import Credentials, Store
-from provisioner.ports.cases import CaseBook
+from provisioner.ports.cases import CaseRepository
 from provisioner.store.signing import Signer
 
 ROWS_MAX = 2000  # of a node's journal while its case was open
@@ -28,14 +28,19 @@ class Bundler:
     """`site` names the archive's origin."""
 
     def __init__(
-        self, store: Store, book: CaseBook, credentials: Credentials, signer: Signer, site: str
+        self,
+        store: Store,
+        book: CaseRepository,
+        credentials: Credentials,
+        signer: Signer,
+        site: str,
     ) -> None:
         self._store, self._book, self._credentials = store, book, credentials
         self._signer, self._site = signer, site
 
     async def make(self, case: Case, now: float) -> bytes:
         """Return the archive of a case as it is now."""
-        node = await self._store.node(case.node)
+        node = await self._store.nodes.get(case.node)
         secrets = await self._secrets(node)
         files, left_out = await self._files(case, node, secrets)
         listed = bundle.render_manifest(case, files, left_out, self._site, now)
@@ -44,12 +49,12 @@ class Bundler:
 
     async def kept(self, case: Case) -> bytes:
         """Return the archive that the case's ticket names; b"" if there is none."""
-        text = await self._store.evidence(case.evidence.get(STORED, ""))
+        text = await self._store.evidence.get_output(case.evidence.get(STORED, ""))
         return base64.b64decode(text) if text else b""
 
     async def keep(self, content: bytes) -> str:
         """Store an archive; the name of its row."""
-        return await self._store.put_evidence(base64.b64encode(content).decode())
+        return await self._store.evidence.put_output(base64.b64encode(content).decode())
 
     async def _secrets(self, node: Node | None) -> Sequence[str]:
         """Return the passwords of the node's BMCs, in force or about to be."""
@@ -68,7 +73,7 @@ class Bundler:
         # dumps last: they are the large ones, and files that do not fit are listed
         names = sorted(case.evidence, key=lambda n: (n.startswith("dump "), n))
         for name in (n for n in names if n != STORED):
-            text = await self._store.evidence(case.evidence[name])
+            text = await self._store.evidence.get_output(case.evidence[name])
             if text is None:
                 left_out.append(f"{name}: it is not stored any more")
                 continue
@@ -84,9 +89,9 @@ class Bundler:
         self, case: Case, node: Node | None, secrets: Sequence[str]
     ) -> list[BundleFile]:
         """Return the daemon's records and actions, besides the raw evidence."""
-        inventory = await self._store.inventory(case.node)
-        rows = await self._book.story(case.node, case.opened_at, ROWS_MAX)
-        entries = list(await self._store.entries(case.node))[-ENTRIES_MAX:]
+        inventory = await self._store.evidence.get_inventory(case.node)
+        rows = await self._book.list_journal_of(case.node, case.opened_at, ROWS_MAX)
+        entries = list(await self._store.operations.list_entries(case.node))[-ENTRIES_MAX:]
         texts = {
             "case.json": case.model_dump_json(indent=2),
             "journal.jsonl": "".join(f"{json.dumps(dict(r), sort_keys=True)}\n" for r in rows),

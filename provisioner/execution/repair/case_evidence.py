@@ -51,12 +51,14 @@ class EvidenceCollector:
     async def collect(self, node: Node, inventory: Inventory | None, *, deep: bool) -> Collected:
         """Collect the evidence of one node. `deep`: crash dumps too (minutes for each BMC)."""
         found = Collected()
-        last = await self._store.report(node.id)
+        last = await self._store.evidence.get_report(node.id)
         if last is not None:
-            found.evidence["last report"] = await self._store.put_evidence(last.model_dump_json())
+            found.evidence["last report"] = await self._store.evidence.put_output(
+                last.model_dump_json()
+            )
         if inventory is not None:
             text = inventory.model_dump_json()
-            found.evidence["inventory"] = await self._store.put_evidence(text)
+            found.evidence["inventory"] = await self._store.evidence.put_output(text)
             await self._look(node, inventory, found)
         for bmc in node.bmcs:
             await self._bmc(node, bmc, found, deep=deep)
@@ -67,7 +69,7 @@ class EvidenceCollector:
         collection.
         """
         since = self._site.clock.now() - REPORTS_S
-        reports = await self._store.reports(node.id, since)
+        reports = await self._store.evidence.list_reports(node.id, since)
         digests = [
             r.evidence
             for report in (*reversed(reports[:REPORTS_MAX]), now.report)
@@ -75,7 +77,7 @@ class EvidenceCollector:
             for r in report.results
             if r.check == "gpu_inventory" and r.evidence
         ]
-        texts = [await self._store.evidence(d) or "" for d in dict.fromkeys(digests)]
+        texts = [await self._store.evidence.get_output(d) or "" for d in dict.fromkeys(digests)]
         return names_of(node, inventory, texts)
 
     async def _look(self, node: Node, inventory: Inventory, found: Collected) -> None:
@@ -110,7 +112,7 @@ class EvidenceCollector:
             reading = await diagnostics.logs(client.service)
             text = json.dumps(dict(reading.resources), sort_keys=True)[:TEXT_MAX]
             if reading.resources:
-                found.evidence[f"logs {bmc.name}"] = await self._store.put_evidence(text)
+                found.evidence[f"logs {bmc.name}"] = await self._store.evidence.put_output(text)
             found.gaps += [f"{bmc.name}: {g.source}: {g.detail}"[:300] for g in reading.gaps[:4]]
             found.faults += _faults(bmc, reading)[: FAULTS_MAX - len(found.faults)]
             if deep:
@@ -124,7 +126,7 @@ class EvidenceCollector:
             service, self._site.clock.sleep, settings.poll_s, settings.repair_dump_limit_s
         )
         for number, dump in enumerate(made):
-            digest = await self._store.put_evidence(dump.content)
+            digest = await self._store.evidence.put_output(dump.content)
             found.evidence[f"dump {bmc.name} {number}"] = digest
         found.gaps += [f"{bmc.name}: {g.source}: {g.detail}"[:300] for g in gaps]
 

@@ -48,9 +48,9 @@ class HostsApart:
 
     async def doors(self) -> tuple[Door, ...]:
         """Return the pairs of hosts that tests let connect now, by the rows."""
-        sessions = [s for s in await self._store.fabric_sessions() if s.doors]
+        sessions = [s for s in await self._store.fabric.list_sessions() if s.doors]
         names = {name for s in sessions for group in s.doors for name in group}
-        nodes = await self._store.nodes_named(names) if names else {}
+        nodes = await self._store.nodes.list_named(names) if names else {}
         return rules.doors_of(sessions, nodes)
 
     async def look(self, leaf: str, owned: Collection[str]) -> SeenApart | Blocker:
@@ -106,7 +106,7 @@ class HostsApart:
     async def _packets(self, node: Node) -> tuple[GateRow, ...]:
         if self._site.settings.release_probes == "off":
             return (rules.none_row(node.id, "the site's settings have probes off"),)
-        networks, nodes = self._site.settings.lookup_networks, await self._store.nodes()
+        networks, nodes = self._site.settings.lookup_networks, await self._store.nodes.list()
         errands = rules.errands_of(node, nodes, networks, await self.doors())
         if not errands:
             return (rules.none_row(node.id, "no other host in maintenance could be asked"),)
@@ -115,7 +115,7 @@ class HostsApart:
     async def _owned(self, leaves: Collection[str]) -> Mapping[str, Sequence[str]]:
         """Return the ports of these leaves that hosts are cabled to."""
         found: dict[str, list[str]] = {leaf: [] for leaf in sorted(leaves)}
-        for node in await self._store.nodes():
+        for node in await self._store.nodes.list():
             if node.kind is NodeKind.HOST:
                 for port in node.ports:
                     if port.switch in found and not port.guid:

@@ -45,7 +45,7 @@ class PartitionTenancy(Tenancy):
             if isinstance(read, Blocker):
                 return read
             found = read
-        where = await self._partitions.where(list(guids.values()), await self._rows.tenants())
+        where = await self._partitions.where(list(guids.values()), await self._rows.tenants.list())
         if isinstance(where, Blocker):
             return where
         return (*found, *_placements(guids, where))
@@ -84,7 +84,9 @@ class PartitionTenancy(Tenancy):
         if not ports:
             return ()
         members = {p: Member("", p.guid) for p in ports}
-        where = await self._partitions.where(list(members.values()), await self._rows.tenants())
+        where = await self._partitions.where(
+            list(members.values()), await self._rows.tenants.list()
+        )
         if isinstance(where, Blocker):
             words = where.detail[:300]
             return tuple(_row(GateCheck.PORT_VRF, p, RowVerdict.UNKNOWN, words) for p in ports)
@@ -130,7 +132,7 @@ class PartitionTenancy(Tenancy):
             return moved
         if not homeward and objections is not None and (found := tuple(await objections())):
             return MoveOutcome((), moved.revisions, found)
-        tenants = await self._rows.tenants()
+        tenants = await self._rows.tenants.list()
         blockers = [
             *moved.blockers,
             *await self._partitions.place(list(guids.values()), vrf, tenants),

@@ -65,7 +65,7 @@ class Rechecks:
         checks = (*_SETTINGS, _ERRORS, lldp.CHECK)
         commands = {c.name: (c.name, c.line, c.limit_s) for k in checks for c in k.commands}
         told = await run_commands(self._site, node, list(commands.values()))
-        inventory = await self._store.inventory(node.id)
+        inventory = await self._store.evidence.get_inventory(node.id)
         if isinstance(told, Blocker) or inventory is None:
             words = told.detail if isinstance(told, Blocker) else "nothing is known of its parts"
             return tuple(_unknown(check, node.id, words) for check in ROWS)
@@ -74,7 +74,7 @@ class Rechecks:
             store, self._matrix, site.settings, self._thresholds, node, inventory
         )
         raw = {name: evidence.model_dump(mode="json") for name, evidence in told.items()}
-        kept = await store.put_evidence(json.dumps(raw, sort_keys=True))
+        kept = await store.evidence.put_output(json.dumps(raw, sort_keys=True))
         rows = [_row(GateCheck.NIC_SETTINGS, node.id, c, told, context, kept) for c in _SETTINGS]
         if _COUNTERS.name in before:
             both = {**told, _COUNTERS.name + BEFORE: before[_COUNTERS.name]}
@@ -82,7 +82,7 @@ class Rechecks:
         else:
             rows.append(_unknown(GateCheck.NIC_ERRORS, node.id, "its counters were not read"))
         heard = release_cables.heard_by(leaves)
-        others = await store.nodes()
+        others = await store.nodes.list()
         ends = lldp.read_ends(told)
         return (*rows, *release_cables.judge_cables(node, others, inventory, ends, heard))
 
@@ -95,8 +95,10 @@ class Rechecks:
         commands = [(c.name, c.line, c.limit_s) for c in lldp.CHECK.commands]
         told = await run_commands(self._site, node, commands)
         ends = None if isinstance(told, Blocker) else lldp.read_ends(told)
-        known = await self._store.inventory(node.id) or Inventory(node=node.id, vendor="")
-        others = await self._store.nodes()
+        known = await self._store.evidence.get_inventory(node.id) or Inventory(
+            node=node.id, vendor=""
+        )
+        others = await self._store.nodes.list()
         found = release_cables.find_cable_faults(node, others, known, ends, heard)
         return release_cables.select_observed_faults(found, [o.id for o in others])
 

@@ -143,7 +143,7 @@ class Releases:
         return ask_of(
             node,
             vrf,
-            await self._store.tenants(),
+            await self._store.tenants.list(),
             mtu=settings.port_mtu,
             acls=settings.release_port_acls,
             plan=self._tenancy.plan,
@@ -213,7 +213,7 @@ class Releases:
         later.
         """
         clock, settings = self._site.clock, self._site.settings
-        leaves = far_leaves(node, ask.vrf, await self._store.nodes())
+        leaves = far_leaves(node, ask.vrf, await self._store.nodes.list())
         until = clock.now() + settings.release_settle_s
         while True:
             seen = await self._tenancy.look_at(leaves)
@@ -235,8 +235,8 @@ class Releases:
         if settings.release_probes == "off":
             return _unasked(node, _OF_HOSTS, "the site's settings have them off")
         partners = Partners(
-            nodes=tuple(await self._store.nodes()),
-            tenants=tuple(await self._store.tenants()),
+            nodes=tuple(await self._store.nodes.list()),
+            tenants=tuple(await self._store.tenants.list()),
             reached=settings.release_reached,
             never=settings.release_never_reached,
             size=settings.probe_bytes,

@@ -313,7 +313,7 @@ class Tenancy:
 
     def _lookup(self, switch: str) -> Lookup:
         async def lookup() -> SwitchAddress | Blocker:
-            node = await self._store.node(switch)
+            node = await self._store.nodes.get(switch)
             if node is None:
                 return Blocker(
                     reason=Reason.NOT_EXPECTED,

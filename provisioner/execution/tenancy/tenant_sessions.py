@@ -56,7 +56,7 @@ class TenantSessions:
 
     async def _leaf(self, tenant: Tenant, switch: str, target: str) -> tuple[Blocker, ...]:
         async def lookup() -> SwitchAddress | Blocker:
-            node = await self._store.node(switch)
+            node = await self._store.nodes.get(switch)
             return _gone(switch) if node is None else await self._reach.switch(node)
 
         source = SwitchSource(switch, lookup, self._reach.switches, self._clock, self._settings)

@@ -52,10 +52,10 @@ class VrfIsolation:
 
     async def fabric(self) -> FabricPlan:
         """The leaves as they are known now, with their operating systems."""
-        nodes = await self._store.nodes()
+        nodes = await self._store.nodes.list()
         versions = {}
         for node in (n for n in nodes if n.kind is NodeKind.SWITCH):
-            inventory = await self._store.inventory(node.id)
+            inventory = await self._store.evidence.get_inventory(node.id)
             for component in inventory.components if inventory else ():
                 if component.kind == "switch.os" and component.version:
                     versions[node.id] = component.version
@@ -149,7 +149,7 @@ class VrfIsolation:
 
     def _leaf(self, name: str) -> LeafConfig:
         async def lookup() -> SwitchAddress | Blocker:
-            node: Node | None = await self._store.node(name)
+            node: Node | None = await self._store.nodes.get(name)
             return _unknown(name) if node is None else await self._reach.switch(node)
 
         source = SwitchSource(name, lookup, self._reach.switches, self._clock, self._settings)

@@ -72,7 +72,7 @@ class FabricTests:
         """Return the node as its tests need it. A Blocker: it does not answer, or cannot be
         tested.
         """
-        inventory = await self._store.inventory(node.id)
+        inventory = await self._store.evidence.get_inventory(node.id)
         said = await run_commands(self._site, node, [("devices", LOOK, SHORT_S)])
         if isinstance(said, Blocker):
             return said
@@ -150,7 +150,7 @@ class FabricTests:
             raw[NCCL] = nccl[1].model_dump(mode="json")
             each = zip(results, nccl[0], strict=True)
             results = tuple(nccl_rail(r, t, nccl[1], context) for r, t in each)
-        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
         ends: list[CableEnds] = []
         for (node, member), first in zip(both, before, strict=True):
             after = await look(self._site, self._store, node, member, test.rails)
@@ -183,7 +183,7 @@ class FabricTests:
             told = (run.results[0].model_copy(update={"detail": str(said)}),)
             return run.model_copy(update={"results": told})
         raw = {t.kind.value: said.model_dump(mode="json") for t in tests[:1]}
-        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
         result = collective(tests, said, await self._context(nodes[0]))
         return run.model_copy(update={"results": (result,), "evidence": digest})
 
@@ -195,7 +195,7 @@ class FabricTests:
         for run in runs:
             if run.kind == "group":
                 continue
-            raw = await self._store.evidence(run.evidence) if run.evidence else None
+            raw = await self._store.evidence.get_output(run.evidence) if run.evidence else None
             if raw is None:
                 continue
             told = sections(json.loads(raw)[_KIND.value]["text"])
@@ -204,7 +204,7 @@ class FabricTests:
         source = f"ib_write_bw -s {MESSAGE_BYTES} -b --report_gbits (rail by rail)"
         found = Evidence(source=source, exit_code=0, text="\n".join(texts))
         raw_text = json.dumps({_KIND.value: found.model_dump(mode="json")}, sort_keys=True)
-        digest = await self._store.put_evidence(raw_text)
+        digest = await self._store.evidence.put_output(raw_text)
         result = fabric_checks.CHECK_RDMA.judge({_KIND.value: found}, await self._context(node))
         more = {**result.measured, **slowest_together(runs)}
         result = result.model_copy(update={"evidence": digest, "measured": more})
@@ -240,7 +240,9 @@ class FabricTests:
         return said if isinstance(said, Blocker) else said[name]
 
     async def _context(self, node: Node) -> CheckContext:
-        inventory = await self._store.inventory(node.id) or Inventory(node=node.id, vendor="")
+        inventory = await self._store.evidence.get_inventory(node.id) or Inventory(
+            node=node.id, vendor=""
+        )
         site = self._site
         return await judging_context(
             self._store, self._matrix, site.settings, self._thresholds, node, inventory

@@ -40,8 +40,8 @@ async def judging_context(
     the store.
     """
     leaves = {p.switch for p in node.ports}
-    others = [n for n in await store.nodes() if n.id != node.id] if leaves else []
-    taught = await store.baselines(node.profile) if node.kind is NodeKind.HOST else ()
+    others = [n for n in await store.nodes.list() if n.id != node.id] if leaves else []
+    taught = await store.cohorts.list_baselines(node.profile) if node.kind is NodeKind.HOST else ()
     return build_context(
         node,
         inventory,

@@ -113,7 +113,7 @@ class Validator:
         for result in report.results:
             if result.check.partition(" after ")[0] not in names:
                 continue
-            raw = json.loads(await self._store.evidence(result.evidence) or "{}")
+            raw = json.loads(await self._store.evidence.get_output(result.evidence) or "{}")
             found = {n: Evidence.model_validate(e) for n, e in raw.items()}
             last.update({n: e for n, e in found.items() if not n.endswith(BEFORE)})
         return await self._after_load(node, load, mine, context, last)
@@ -174,7 +174,7 @@ class Validator:
         mine = [c.name for c in check.commands]
         names = [n for n in (*mine, *(n + BEFORE for n in mine)) if n in outputs]
         raw = {name: outputs[name].model_dump(mode="json") for name in names}
-        digest = await self._store.put_evidence(json.dumps(raw, sort_keys=True))
+        digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
         return check.judge(outputs, context).model_copy(update={"evidence": digest})
 
     async def _ask(

@@ -28,7 +28,7 @@ from provisioner.store.database.data_directory import (
     sync_directory,
     write_private,
 )
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.database.transactions import Transactions
 from provisioner.store.schema.schema import credentials, signing_keys
 
 ENVIRONMENT = "PROVISIONER_KEY"
@@ -92,13 +92,15 @@ class MasterKey:
         return f"MasterKey(id={self.id!r})"
 
 
-async def prepare_key(store: SqlStore, directory: Path, environ: Mapping[str, str]) -> MasterKey:
+async def prepare_key(
+    transactions: Transactions, directory: Path, environ: Mapping[str, str]
+) -> MasterKey:
     """The key that the store's secrets are sealed with; made and kept (0600) at the first start.
 
     PROVISIONER_KEY wins over the file. An exchange that a crash cut off is brought to its end.
     Raises `InputError` if there is no such key: a new one is never made while secrets exist.
     """
-    wanted = await store.read(_key_ids)
+    wanted = await transactions.read(_key_ids)
     if ENVIRONMENT in environ:
         key = MasterKey.parse(environ[ENVIRONMENT], ENVIRONMENT)
         return _fitting(key, wanted, ENVIRONMENT)
@@ -124,7 +126,7 @@ async def prepare_key(store: SqlStore, directory: Path, environ: Mapping[str, st
 
 
 async def rekey(
-    store: SqlStore, old: MasterKey, new: MasterKey, directory: Path | None = None
+    transactions: Transactions, old: MasterKey, new: MasterKey, directory: Path | None = None
 ) -> int:
     """Seal every secret anew, in one transaction; how many. `Vault` and `Signer` are then opened
     again with the new key.
@@ -136,7 +138,7 @@ async def rekey(
         following = directory / NEXT_FILE
         following.unlink(missing_ok=True)
         write_private(following, new.text().encode() + b"\n")
-    count = await store.write(lambda c: _reseal(c, old, new))
+    count = await transactions.write(lambda c: _reseal(c, old, new))
     if directory is not None:
         _promote(directory)
     return count

@@ -11,20 +11,20 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, insert, select, update
 
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.database.transactions import Transactions
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.rows.signing_key_rows import believed
 from provisioner.store.schema.schema import signing_keys
 from provisioner.store.signing import Signer
 
 
-async def open_signer(store: SqlStore, master: MasterKey, now: float) -> Signer:
+async def open_signer(transactions: Transactions, master: MasterKey, now: float) -> Signer:
     """The signer with the store's newest key; one is made if there is none."""
-    return await store.write(lambda c: _newest(c, master) or _make(c, master, now))
+    return await transactions.write(lambda c: _newest(c, master) or _make(c, master, now))
 
 
 async def exchange_signing_key(
-    store: SqlStore, master: MasterKey, now: float, *, compromised: bool = False
+    transactions: Transactions, master: MasterKey, now: float, *, compromised: bool = False
 ) -> Signer:
     """A signer with a new key. The older ones can only verify from now on.
 
@@ -41,12 +41,12 @@ async def exchange_signing_key(
             )
         return _make(connection, master, now)
 
-    return await store.write(exchange)
+    return await transactions.write(exchange)
 
 
-async def public_keys(store: SqlStore) -> Mapping[str, bytes]:
+async def public_keys(transactions: Transactions) -> Mapping[str, bytes]:
     """Every key whose signatures are believed: key id -> 32 bytes."""
-    return await store.read(believed)
+    return await transactions.read(believed)
 
 
 def _newest(connection: Connection, master: MasterKey) -> Signer | None:

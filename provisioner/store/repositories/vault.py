@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from provisioner.ports.errors import StaleWrite
 from provisioner.ports.wire import Secret
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.database.transactions import Transactions
 from provisioner.store.repositories.master_key import MasterKey, prepare_key
 from provisioner.store.schema.schema import credentials
 
@@ -27,22 +27,25 @@ _SEALED = {
 }
 
 
-async def open_vault(store: SqlStore, directory: Path, environ: Mapping[str, str]) -> Vault:
+async def open_vault(
+    transactions: Transactions, directory: Path, environ: Mapping[str, str]
+) -> Vault:
     """The store's vault with the key of `prepare_key`, whose `InputError` it raises."""
-    return Vault(store, await prepare_key(store, directory, environ))
+    return Vault(transactions, await prepare_key(transactions, directory, environ))
 
 
 class Vault:
     """See `ports.Credentials`. Every method may raise `StoreFailed`, for a row that was changed."""
 
-    def __init__(self, store: SqlStore, key: MasterKey) -> None:
-        self._store, self._key = store, key
+    def __init__(self, transactions: Transactions, key: MasterKey) -> None:
+        self._transactions = transactions
+        self._key = key
 
     async def current(self, name: str) -> Login | None:
-        return await self._store.read(lambda c: self._login(c, name, "current"))
+        return await self._transactions.read(lambda c: self._login(c, name, "current"))
 
     async def pending(self, name: str) -> Login | None:
-        return await self._store.read(lambda c: self._login(c, name, "pending"))
+        return await self._transactions.read(lambda c: self._login(c, name, "pending"))
 
     async def begin(self, name: str, username: str, secret: Secret) -> None:
         """Again with the same credential: nothing changes.
@@ -50,24 +53,24 @@ class Vault:
         `StaleWrite` if another one is pending: find out first which one the device accepts, then
         `confirm` the pending one or `put` the current one.
         """
-        await self._store.write(lambda c: self._begin(c, name, (username, secret)))
+        await self._transactions.write(lambda c: self._begin(c, name, (username, secret)))
 
     async def confirm(self, name: str) -> None:
         """Without a pending credential nothing changes, so that confirming twice is harmless."""
-        await self._store.write(lambda c: _confirm(c, name))
+        await self._transactions.write(lambda c: _confirm(c, name))
 
     async def put(self, name: str, username: str, secret: Secret) -> None:
         """A pending credential is dropped: this one is known to be in force."""
         sealed = self._seal(name, (username, secret))
-        await self._store.write(lambda c: self._write(c, name, current=sealed, pending=None))
+        await self._transactions.write(lambda c: self._write(c, name, current=sealed, pending=None))
 
     async def remove(self, name: str) -> None:
-        await self._store.write(lambda c: _remove(c, name))
+        await self._transactions.write(lambda c: _remove(c, name))
 
     async def names(self) -> Sequence[str]:
         """Every name that has a credential, sorted."""
         query = select(credentials.c.name).order_by(credentials.c.name)
-        return await self._store.read(lambda c: tuple(c.scalars(query)))
+        return await self._transactions.read(lambda c: tuple(c.scalars(query)))
 
     def _begin(self, connection: Connection, name: str, login: Login) -> None:
         pending = self._login(connection, name, "pending")

@@ -125,14 +125,14 @@ class Fleet:
         """What was done to each node, and how many of its updates the ledger knows as failed."""
         told: dict[str, Any] = await self.site.get("/truth")
         for name, node in told["nodes"].items():
-            rows = await self.store.entries(name)
+            rows = await self.store.operations.list_entries(name)
             updates = [r for r in rows if r.action.startswith("update ")]
             node["failed"] = sum(r.status is ActionStatus.FAILED for r in updates)
         return told
 
     async def nodes(self) -> list[Node]:
         """The hosts, as the store has them."""
-        return [n for n in await self.store.nodes() if n.kind is NodeKind.HOST]
+        return [n for n in await self.store.nodes.list() if n.kind is NodeKind.HOST]
 
     async def until(self, reached: Callable[[], Any], limit_s: float, what: str) -> None:
         """Look after the daemons until something is so."""

@@ -23,7 +23,7 @@ from provisioner.daemon.cluster import LOST
 from provisioner.model.node import Node, State
 from provisioner.model.recovery import DifferenceKind, Settlement
 from provisioner.planning.watch.recovery import settle_by_word
-from provisioner.store.repositories.recovery_rows import RecoveryRows
+from provisioner.store.repositories.recovery import SqlRecoveryRepository
 
 # without a number of hosts: as few as can be, and only their updates
 LIMIT_S = max(1800.0, 15.0 * HOSTS) if HOSTS else 240.0
@@ -262,17 +262,17 @@ def test_whatever_may_happen_to_daemons_in_one_intake_repeats_nothing(server, tm
     assert adopted >= 3
 
 
-async def keep_all(there: Fleet, book: RecoveryRows) -> None:
+async def keep_all(there: Fleet, book: SqlRecoveryRepository) -> None:
     """A person's word on leaves that cannot be read: they were not taken over at the backup."""
     now = there.clock.now()
     word = {"settled": Settlement.KEEP, "settled_by": "a person", "settled_at": now}
-    for one in await book.differences():
+    for one in await book.list_differences():
         if one.settled is None:
             assert one.kind is DifferenceKind.UNREAD
             if one.leaf:
                 await book.settle(one.model_copy(update=word))
                 continue
-            node = await there.store.node(one.subject)
+            node = await there.store.nodes.get(one.subject)
             assert node is not None
             kept = settle_by_word(node, one, Settlement.KEEP, now)
             assert isinstance(kept, Node)
@@ -296,19 +296,19 @@ def test_the_database_is_restored_from_its_backup_without_dbos_tables(server, tm
                 "pg_dump", "--format=custom", "--exclude-schema=dbos", f"--file={dump}",
                 "--dbname", there.database,
             )  # fmt: skip
-            rows = (await there.store.verify_journal()).rows
-            active = len(await there.store.active_operations())
+            rows = (await there.store.journal.verify()).rows
+            active = len(await there.store.operations.list_active())
             await there.store.close()
             restored = server.make()
             server.client("pg_restore", "--exit-on-error", "--dbname", restored, str(dump))
             there.move_to(restored)
-            check = await there.store.verify_journal()
+            check = await there.store.journal.verify()
             there.daemons[0].start()
 
-            book = RecoveryRows(there.store)
+            book = there.store.recovery
 
             async def surveyed() -> bool:
-                return await book.surveyed_at() > 0
+                return await book.get_surveyed_at() > 0
 
             await there.until(surveyed, 120.0, "rows and leaves are compared")
             await keep_all(there, book)

@@ -17,7 +17,7 @@ from provisioner.daemon.recovery import counted_writes
 from provisioner.model.input_error import InputError
 from provisioner.store import open_store
 from provisioner.store.database.high_water import MarkFile
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.sql_store import SqlStore
 
 NOW = 1_700_000_000.0
 Work = Callable[[SqlStore], Awaitable[None]]
@@ -57,7 +57,7 @@ def served(directory: Path, database: str, *works: Work) -> str:
 
 
 async def write(store: SqlStore) -> None:
-    await store.journal(event_of("x"), NOW)
+    await store.journal.append(event_of("x"), NOW)
 
 
 @dataclass
@@ -192,7 +192,7 @@ def test_a_former_primary_with_a_synchronous_standby_takes_no_write_after_the_pr
         await asyncio.gather(asked, return_exceptions=True)
         await store.close()
         later = open_store(new)
-        rows = (await later.verify_journal()).rows
+        rows = (await later.journal.verify()).rows
         await later.close()
         return answered, rows
 

@@ -88,16 +88,16 @@ def test_one_standby_may_die_and_a_wait_for_both_is_reported_and_over_when_one_i
     async def scenario() -> tuple[bool, int]:
         store = open_store(url)
         first.stop()
-        await asyncio.wait_for(store.journal(event_of("one is enough"), 1.0), LIMIT_S)
+        await asyncio.wait_for(store.journal.append(event_of("one is enough"), 1.0), LIMIT_S)
         second.stop()
         with WaitWatch(3.0, partial(wait_reason, url), lambda _why: over.set(), 0.5):
-            waiting = asyncio.ensure_future(store.journal(event_of("both are gone"), 2.0))
+            waiting = asyncio.ensure_future(store.journal.append(event_of("both are gone"), 2.0))
             await asyncio.to_thread(over.wait, LIMIT_S)
             waits = not waiting.done()
             first.start()
             await asyncio.wait_for(waiting, LIMIT_S)
             await asyncio.sleep(1.0)
-        rows = (await store.verify_journal()).rows
+        rows = (await store.journal.verify()).rows
         await store.close()
         return waits, rows
 

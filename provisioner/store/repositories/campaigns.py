@@ -17,7 +17,7 @@ from provisioner.model.case import TenantNotice
 from provisioner.model.events.fleet_events import CampaignChanged, CampaignNodeChanged, PinChanged
 from provisioner.model.node import Node
 from provisioner.ports.errors import DamagedRow, StaleWrite
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import evidence_rows, node_rows
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.damage import parse_each, record_owner
@@ -37,36 +37,38 @@ _ALL = select(campaigns.c.id, campaigns.c.body).order_by(campaigns.c.created_at,
 OVER = (CampaignState.DONE, CampaignState.ABORTED, CampaignState.DRAFT)
 
 
-class CampaignRows:
-    """`ports.CampaignBook` on the daemon's own store."""
+class SqlCampaignRepository:
+    """`ports.CampaignRepository` on the daemon's own database."""
 
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
 
-    async def add_campaign(self, campaign: Campaign, by: str, now: float) -> Campaign:
-        await self._store.write(lambda c: add_campaign(c, campaign, by, now))
+    async def add(self, campaign: Campaign, by: str, now: float) -> Campaign:
+        await self._transactions.write(lambda c: add_campaign(c, campaign, by, now))
         return campaign
 
-    async def campaign(self, campaign_id: str) -> Campaign | None:
-        return await self._store.read(lambda c: read_campaign(c, campaign_id))
+    async def get(self, campaign_id: str) -> Campaign | None:
+        return await self._transactions.read(lambda c: read_campaign(c, campaign_id))
 
-    async def campaigns(self) -> Sequence[Campaign]:
-        return await self._store.read(read_campaigns)
+    async def list(self) -> Sequence[Campaign]:
+        return await self._transactions.read(read_campaigns)
 
-    async def save_campaign(
+    async def save(
         self,
         campaign: Campaign,
         event: CampaignChanged,
         now: float,
         rows: Sequence[CampaignRow] | None = None,
     ) -> Campaign:
-        return await self._store.write(lambda c: save_campaign(c, campaign, event, now, rows))
+        return await self._transactions.write(
+            lambda c: save_campaign(c, campaign, event, now, rows)
+        )
 
-    async def campaign_rows(self, campaign_id: str) -> Sequence[CampaignRow]:
-        return await self._store.read(lambda c: read_rows(c, campaign_id))
+    async def list_rows(self, campaign_id: str) -> Sequence[CampaignRow]:
+        return await self._transactions.read(lambda c: read_rows(c, campaign_id))
 
-    async def active_rows(self) -> Sequence[CampaignRow]:
-        return await self._store.read(read_active)
+    async def list_active_rows(self) -> Sequence[CampaignRow]:
+        return await self._transactions.read(read_active)
 
     async def put_rows(
         self,
@@ -75,27 +77,27 @@ class CampaignRows:
         now: float,
         notices: Sequence[TenantNotice] = (),
     ) -> None:
-        await self._store.write(lambda c: put_rows(c, campaign, rows, now, notices))
+        await self._transactions.write(lambda c: put_rows(c, campaign, rows, now, notices))
 
     async def admit(
         self, campaign: Campaign, row: CampaignRow | None, node: Node, why: str, now: float
     ) -> Node:
-        return await self._store.write(lambda c: admit(c, campaign, row, node, why, now))
+        return await self._transactions.write(lambda c: admit(c, campaign, row, node, why, now))
 
-    async def pins(self) -> Sequence[ReleasePin]:
-        return await self._store.read(read_pins)
+    async def list_pins(self) -> Sequence[ReleasePin]:
+        return await self._transactions.read(read_pins)
 
     async def put_pin(self, pin: ReleasePin, now: float) -> None:
-        await self._store.write(lambda c: put_pin(c, pin, now))
+        await self._transactions.write(lambda c: put_pin(c, pin, now))
 
     async def drop_pin(self, pin: ReleasePin, now: float) -> None:
-        await self._store.write(lambda c: drop_pin(c, pin, now))
+        await self._transactions.write(lambda c: drop_pin(c, pin, now))
 
-    async def notices(self, tenant: str = "") -> Sequence[TenantNotice]:
-        return await self._store.read(lambda c: read_notices(c, tenant))
+    async def list_notices(self, tenant: str = "") -> Sequence[TenantNotice]:
+        return await self._transactions.read(lambda c: read_notices(c, tenant))
 
     async def put_notice(self, notice: TenantNotice) -> None:
-        await self._store.write(lambda c: put_notice(c, notice, replace=True))
+        await self._transactions.write(lambda c: put_notice(c, notice, replace=True))
 
 
 def add_campaign(connection: Connection, campaign: Campaign, by: str, now: float) -> None:
@@ -159,7 +161,7 @@ def admit(
     why: str,
     now: float,
 ) -> Node:
-    """See `ports.CampaignBook.admit`."""
+    """See `ports.CampaignRepository.admit`."""
     _fence(connection, campaign)
     saved = node_rows.save_node(connection, node)
     if node.certificate:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, upd
 from provisioner.model.case import Case, TenantNotice
 from provisioner.model.events import Event, EventKind
 from provisioner.ports.errors import StaleWrite
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.damage import parse_each
 from provisioner.store.rows.json_text import json_text
@@ -29,30 +29,30 @@ _OPEN = _NEWEST_FIRST.where(cases.c.closed_at == 0.0)
 _OPEN_OF_NODE = _OPEN.where(cases.c.node == bindparam("name")).limit(1)
 
 
-class CaseRows:
-    """`ports.CaseBook` on the daemon's own store."""
+class SqlCaseRepository:
+    """`ports.CaseRepository` on the daemon's own database."""
 
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
 
-    async def open_cases(self) -> Sequence[Case]:
-        return await self._store.read(lambda c: _cases(c, c.execute(_OPEN)))
+    async def list_open(self) -> Sequence[Case]:
+        return await self._transactions.read(lambda c: _cases(c, c.execute(_OPEN)))
 
-    async def open_case(self, node: str) -> Case | None:
-        found = await self._store.read(
+    async def get_open(self, node: str) -> Case | None:
+        found = await self._transactions.read(
             lambda c: _cases(c, c.execute(_OPEN_OF_NODE, {"name": node}))
         )
         return found[0] if found else None
 
-    async def case(self, case_id: str) -> Case | None:
-        found = await self._store.read(lambda c: _read(c, cases.c.id == case_id, 1))
+    async def get(self, case_id: str) -> Case | None:
+        found = await self._transactions.read(lambda c: _read(c, cases.c.id == case_id, 1))
         return found[0] if found else None
 
-    async def cases(self, node: str = "", limit: int = 1000) -> Sequence[Case]:
+    async def list(self, node: str = "", limit: int = 1000) -> Sequence[Case]:
         where = cases.c.node == node if node else cases.c.id != ""
-        return await self._store.read(lambda c: _read(c, where, limit))
+        return await self._transactions.read(lambda c: _read(c, where, limit))
 
-    async def add_case(
+    async def add(
         self,
         case: Case,
         *,
@@ -60,9 +60,9 @@ class CaseRows:
         events: Sequence[Event] = (),
         now: float,
     ) -> Case | None:
-        return await self._store.write(lambda c: _add(c, case, notices, events, now))
+        return await self._transactions.write(lambda c: _add(c, case, notices, events, now))
 
-    async def save_case(
+    async def save(
         self,
         case: Case,
         *,
@@ -70,19 +70,23 @@ class CaseRows:
         events: Sequence[Event] = (),
         now: float,
     ) -> Case:
-        return await self._store.write(lambda c: _save(c, case, notices, events, now))
+        return await self._transactions.write(lambda c: _save(c, case, notices, events, now))
 
-    async def story(self, node: str, since: float, limit: int) -> Sequence[Mapping[str, Any]]:
-        return await self._store.read(lambda c: chain.of_node(c, node, since, limit))
+    async def list_journal_of(
+        self, node: str, since: float, limit: int
+    ) -> Sequence[Mapping[str, Any]]:
+        return await self._transactions.read(lambda c: chain.of_node(c, node, since, limit))
 
-    async def tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
-        return await self._store.read(lambda c: chain.of_kinds(c, TENANCY, after, limit))
+    async def list_tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
+        return await self._transactions.read(lambda c: chain.of_kinds(c, TENANCY, after, limit))
 
-    async def notices(self, tenant: str = "", *, unsent: bool = False) -> Sequence[TenantNotice]:
-        return await self._store.read(lambda c: _notices(c, tenant, unsent=unsent))
+    async def list_notices(
+        self, tenant: str = "", *, unsent: bool = False
+    ) -> Sequence[TenantNotice]:
+        return await self._transactions.read(lambda c: _notices(c, tenant, unsent=unsent))
 
     async def put_notice(self, notice: TenantNotice) -> None:
-        await self._store.write(lambda c: put_notice(c, notice, replace=True))
+        await self._transactions.write(lambda c: put_notice(c, notice, replace=True))
 
 
 def _add(

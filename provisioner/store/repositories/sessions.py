@@ -1,4 +1,4 @@
-"""`access.SessionBook` on the daemon's own store."""
+"""`access.SessionRepository` on the daemon's own database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from provisioner.model.access import Session, Token
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import session_rows, token_rows
 
 
@@ -19,15 +19,15 @@ def read_session(connection: Connection, digest: str) -> tuple[Session, Token | 
     return session, token_rows.read_token(connection, session.token) if session.token else None
 
 
-class SessionRows:
+class SqlSessionRepository:
     """Reads and touches sessions."""
 
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
 
     async def find_session(self, digest: str) -> tuple[Session, Token | None] | None:
-        return await self._store.read(partial(read_session, digest=digest))
+        return await self._transactions.read(partial(read_session, digest=digest))
 
     async def use_session(self, session_id: str, now: float) -> None:
         work = partial(session_rows.use_session, session_id=session_id, now=now)
-        await self._store.write(work)
+        await self._transactions.write(work)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from provisioner.model.alert import Alert, Override, Subscription
 from provisioner.model.events.event import Event
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.damage import parse_each
 from provisioner.store.rows.records import clean
@@ -24,49 +24,49 @@ _OF_NODE = _ALL.where(alerts.c.node == bindparam("name"))
 _STANDING = _ALL.where(alerts.c.active == 1)
 
 
-class AlertRows:
-    """`ports.AlertBook` on the daemon's own store."""
+class SqlAlertRepository:
+    """`ports.AlertRepository` on the daemon's own database."""
 
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
 
-    async def alerts(self, node: str = "") -> Sequence[Alert]:
-        return await self._store.read(lambda c: read_alerts(c, node))
+    async def list(self, node: str = "") -> Sequence[Alert]:
+        return await self._transactions.read(lambda c: read_alerts(c, node))
 
-    async def put_alerts(
+    async def put(
         self,
         changed: Sequence[Alert],
         events: Sequence[Event],
         now: float,
     ) -> None:
-        await self._store.write(lambda c: put_alerts(c, changed, events, now))
+        await self._transactions.write(lambda c: put_alerts(c, changed, events, now))
 
-    async def overrides(self, node: str = "") -> Sequence[Override]:
-        return await self._store.read(lambda c: read_overrides(c, node))
+    async def list_overrides(self, node: str = "") -> Sequence[Override]:
+        return await self._transactions.read(lambda c: read_overrides(c, node))
 
     async def put_override(self, override: Override) -> None:
-        await self._store.write(lambda c: put_override(c, override))
+        await self._transactions.write(lambda c: put_override(c, override))
 
     async def drop_override(self, override: Override) -> None:
-        await self._store.write(lambda c: drop_override(c, override))
+        await self._transactions.write(lambda c: drop_override(c, override))
 
-    async def subscriptions(self) -> Sequence[Subscription]:
-        return await self._store.read(read_subscriptions)
+    async def list_subscriptions(self) -> Sequence[Subscription]:
+        return await self._transactions.read(read_subscriptions)
 
     async def put_subscription(self, subscription: Subscription) -> None:
-        await self._store.write(lambda c: put_subscription(c, subscription))
+        await self._transactions.write(lambda c: put_subscription(c, subscription))
 
     async def drop_subscription(self, subscription_id: str) -> None:
         rows = subscriptions
-        await self._store.write(
+        await self._transactions.write(
             lambda c: c.execute(delete(rows).where(rows.c.id == subscription_id))
         )
 
-    async def received_events(self, node: str, bmc: str) -> Sequence[str]:
-        return await self._store.read(lambda c: read_received_events(c, node, bmc))
+    async def list_received(self, node: str, bmc: str) -> Sequence[str]:
+        return await self._transactions.read(lambda c: read_received_events(c, node, bmc))
 
-    async def put_received_events(self, node: str, bmc: str, identities: Sequence[str]) -> None:
-        await self._store.write(lambda c: put_received_events(c, node, bmc, identities))
+    async def put_received(self, node: str, bmc: str, identities: Sequence[str]) -> None:
+        await self._transactions.write(lambda c: put_received_events(c, node, bmc, identities))
 
 
 def put_alerts(

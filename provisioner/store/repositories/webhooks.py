@@ -16,7 +16,7 @@ from provisioner.model.events.fleet_events import WebhookChanged
 from provisioner.model.webhook import Delivery, DeliveryState, JournalRow, Webhook, WebhookStatus
 from provisioner.planning.watch.webhooks import NOTICE, is_wanted
 from provisioner.ports.errors import StaleWrite
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows import notice_rows
 from provisioner.store.rows.damage import parse_each
@@ -28,48 +28,50 @@ from provisioner.store.schema.webhook_schema import webhooks
 PAGE = 500  # rows of the journal that one transaction looks at: some 10 ms
 
 
-class WebhookRows:
-    """`ports.WebhookBook` on the daemon's own store."""
+class SqlWebhookRepository:
+    """`ports.WebhookRepository` on the daemon's own database."""
 
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
 
-    async def webhooks(self) -> Sequence[WebhookStatus]:
-        return await self._store.read(read_webhooks)
+    async def list(self) -> Sequence[WebhookStatus]:
+        return await self._transactions.read(read_webhooks)
 
     async def add(self, webhook: Webhook, after: int | None, by: str) -> None:
         """A new webhook that is told what comes after a row; None: from now on."""
-        await self._store.write(lambda c: add_webhook(c, webhook, after, by))
+        await self._transactions.write(lambda c: add_webhook(c, webhook, after, by))
 
     async def remove(self, name: str, by: str, now: float) -> bool:
-        return await self._store.write(lambda c: remove_webhook(c, name, by, now))
+        return await self._transactions.write(lambda c: remove_webhook(c, name, by, now))
 
     async def pause(self, name: str, why: str, now: float) -> None:
-        await self._store.write(lambda c: pause(c, name, why, now))
+        await self._transactions.write(lambda c: pause(c, name, why, now))
 
     async def spread(self, name: str, room: int) -> int:
-        return await self._store.write(lambda c: spread(c, name, room))
+        return await self._transactions.write(lambda c: spread(c, name, room))
 
-    async def due(self, name: str, now: float, most: int) -> Sequence[tuple[Delivery, JournalRow]]:
-        return await self._store.read(lambda c: due(c, name, now, most))
+    async def list_due(
+        self, name: str, now: float, most: int
+    ) -> Sequence[tuple[Delivery, JournalRow]]:
+        return await self._transactions.read(lambda c: due(c, name, now, most))
 
-    async def delivered(self, delivery: Delivery, now: float) -> bool:
-        return await self._store.write(lambda c: delivered(c, delivery, now))
+    async def record_delivery(self, delivery: Delivery, now: float) -> bool:
+        return await self._transactions.write(lambda c: delivered(c, delivery, now))
 
-    async def failed(self, delivery: Delivery, now: float) -> None:
-        await self._store.write(lambda c: failed(c, delivery, now))
+    async def record_failure(self, delivery: Delivery, now: float) -> None:
+        await self._transactions.write(lambda c: failed(c, delivery, now))
 
-    async def dead(self, name: str) -> Sequence[tuple[Delivery, JournalRow]]:
+    async def list_dead(self, name: str) -> Sequence[tuple[Delivery, JournalRow]]:
         """What could not be delivered, the oldest first; 1,000 at most."""
-        return await self._store.read(lambda c: dead(c, name))
+        return await self._transactions.read(lambda c: dead(c, name))
 
     async def revive(self, name: str, seq: int | None, now: float) -> int:
         """Send dead events (all of them, or one) again; how many."""
-        return await self._store.write(lambda c: revive(c, name, seq, now))
+        return await self._transactions.write(lambda c: revive(c, name, seq, now))
 
     async def bury(self, name: str, seq: int | None, by: str, now: float) -> int:
         """Let go of dead events (all of them, or one); how many."""
-        return await self._store.write(lambda c: bury(c, name, seq, by, now))
+        return await self._transactions.write(lambda c: bury(c, name, seq, by, now))
 
 
 def read_webhooks(connection: Connection) -> tuple[WebhookStatus, ...]:
@@ -132,7 +134,7 @@ def pause(connection: Connection, name: str, why: str, now: float) -> None:
 
 
 def spread(connection: Connection, name: str, room: int) -> int:
-    """See `ports.WebhookBook.spread`."""
+    """See `ports.WebhookRepository.spread`."""
     row = connection.execute(select(webhooks).where(webhooks.c.name == name)).first()
     if row is None:
         return 0

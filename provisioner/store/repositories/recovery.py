@@ -18,30 +18,30 @@ from provisioner.model.port_label import DatabaseMark
 from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports.errors import StaleWrite
-from provisioner.store.database.sql_store import SqlStore
+from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import evidence_rows, node_rows
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.recovery_schema import differences, site_state
 
 
-class RecoveryRows:
-    """`ports.RecoveryBook` on the daemon's own store."""
+class SqlRecoveryRepository:
+    """`ports.RecoveryRepository` on the daemon's own database."""
 
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
 
-    async def look_only(self) -> str:
-        return await self._store.read(read_look_only)
+    async def get_look_only(self) -> str:
+        return await self._transactions.read(read_look_only)
 
-    async def surveyed_at(self) -> float:
-        return await self._store.read(read_surveyed_at)
+    async def get_surveyed_at(self) -> float:
+        return await self._transactions.read(read_surveyed_at)
 
-    async def differences(self) -> Sequence[Difference]:
-        return await self._store.read(read_differences)
+    async def list_differences(self) -> Sequence[Difference]:
+        return await self._transactions.read(read_differences)
 
     async def put_survey(self, found: Sequence[Difference], now: float) -> None:
-        await self._store.write(partial(put_survey, found=tuple(found), now=now))
+        await self._transactions.write(partial(put_survey, found=tuple(found), now=now))
 
     async def settle(
         self,
@@ -49,22 +49,24 @@ class RecoveryRows:
         node: Node | None = None,
         proof: ReleaseProof | None = None,
     ) -> None:
-        await self._store.write(partial(settle, difference=difference, node=node, proof=proof))
+        await self._transactions.write(
+            partial(settle, difference=difference, node=node, proof=proof)
+        )
 
     async def finish(self, by: str, now: float) -> None:
-        await self._store.write(partial(finish, by=by, now=now))
+        await self._transactions.write(partial(finish, by=by, now=now))
 
-    async def database_mark(self) -> DatabaseMark | None:
-        return await self._store.read(read_database_mark)
+    async def get_database_mark(self) -> DatabaseMark | None:
+        return await self._transactions.read(read_database_mark)
 
-    async def only_look(self, why: str, now: float) -> None:
-        await self._store.write(partial(only_look, why=why, now=now))
+    async def begin_look_only(self, why: str, now: float) -> None:
+        await self._transactions.write(partial(only_look, why=why, now=now))
 
-    async def adopted_ports(self) -> Mapping[str, str]:
-        return await self._store.read(read_adopted_ports)
+    async def list_adopted_ports(self) -> Mapping[str, str]:
+        return await self._transactions.read(read_adopted_ports)
 
     async def drop_adopted(self, name: str, now: float) -> None:
-        await self._store.write(partial(drop_adopted, name=name, now=now))
+        await self._transactions.write(partial(drop_adopted, name=name, now=now))
 
 
 def read_look_only(connection: Connection) -> str:

@@ -1,0 +1,65 @@
+"""Transactions on one database: work for the writer's lane, and work for the reader's.
+
+Nothing here blocks the event loop (unless opened `inline`), and no transaction is held across an
+await: the row functions are synchronous and a lane runs them as one piece of work.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from provisioner.ports.errors import DamagedRow
+from provisioner.store.database import database
+from provisioner.store.database.lanes import Lane, Result, Work
+from provisioner.store.rows import damage
+
+
+class Transactions:
+    """The two lanes of one database, which all its repositories share.
+
+    `StoreFailed` from any of them is final.
+    """
+
+    def __init__(self, engine: Engine, writer: Lane, reader: Lane) -> None:
+        self.engine = engine
+        self.writer = writer
+        self.reader = reader
+
+    @property
+    def shared(self) -> bool:
+        """Whether other daemons may write too."""
+        return self.engine.dialect.name == "postgresql"
+
+    @property
+    def file(self) -> Path | None:
+        """The database's file; None in memory or on a server."""
+        return database.file_of(self.engine)
+
+    @property
+    def waiting(self) -> int:
+        """The pieces of work that wait for their turn."""
+        return self.writer.waiting + self.reader.waiting
+
+    async def write(self, work: Work[Result]) -> Result:
+        """Run synchronous row functions in one transaction; on disk when this returns."""
+        return await self.writer.run(work)
+
+    async def read(self, work: Work[Result]) -> Result:
+        """Run queries on one snapshot, which has every write that was answered before."""
+        return await self.reader.run(work)
+
+    async def read_of(self, node: str, work: Work[Result]) -> Result:
+        """Read rows of one node; a damaged one is recorded as that node's."""
+        try:
+            return await self.read(work)
+        except DamagedRow as error:
+            damage.record(self.engine, node, error)
+            raise DamagedRow(error.where, error.problem, node) from None
+
+    async def close(self) -> None:
+        """Finish the writes that wait, then close the file. A second call does nothing."""
+        await self.writer.close()
+        await self.reader.close()
+        self.engine.dispose()

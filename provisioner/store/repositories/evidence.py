@@ -1,0 +1,70 @@
+"""Evidence about nodes: inventories, reports, raw output, certificates, proofs, matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.model.certificate import Certificate, Revocation
+from provisioner.model.health import HealthReport
+from provisioner.model.inventory import Inventory
+from provisioner.model.tenant import ReleaseProof
+from provisioner.store.database.transactions import Transactions
+from provisioner.store.rows import (
+    evidence_rows,
+    signing_key_rows,
+)
+from provisioner.store.signing import verify
+
+
+class SqlEvidenceRepository:
+    """`ports.EvidenceRepository` on the daemon's own database."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def get_inventory(self, node: str) -> Inventory | None:
+        return await self._transactions.read_of(
+            node, lambda c: evidence_rows.read_inventory(c, node)
+        )
+
+    async def get_report(self, node: str) -> HealthReport | None:
+        return await self._transactions.read_of(node, lambda c: evidence_rows.read_report(c, node))
+
+    async def list_reports(self, node: str, since: float) -> Sequence[HealthReport]:
+        return await self._transactions.read_of(
+            node, lambda c: evidence_rows.read_reports(c, node, since)
+        )
+
+    async def put_output(self, text: str) -> str:
+        packed = evidence_rows.pack(text)
+        await self._transactions.write(lambda c: evidence_rows.put_evidence(c, *packed))
+        return packed[0]
+
+    async def get_output(self, digest: str) -> str | None:
+        return await self._transactions.read(lambda c: evidence_rows.read_evidence(c, digest))
+
+    async def get_certificate(self, certificate_id: str) -> Certificate | None:
+        return await self._transactions.read(
+            lambda c: evidence_rows.read_certificate(c, certificate_id)
+        )
+
+    async def is_attested(self, certificate: Certificate) -> bool:
+        keys = await self._transactions.read(signing_key_rows.believed)
+        return verify(certificate, keys)
+
+    async def list_revocations(self) -> Sequence[Revocation]:
+        return await self._transactions.read(evidence_rows.read_revocations)
+
+    async def revoke(self, certificate_id: str, reason: str, now: float) -> None:
+        await self._transactions.write(
+            lambda c: evidence_rows.revoke(c, certificate_id, reason, now)
+        )
+
+    async def is_revoked(self, certificate_id: str) -> bool:
+        return await self._transactions.read(lambda c: evidence_rows.revoked(c, certificate_id))
+
+    async def get_proof(self, node: str) -> ReleaseProof | None:
+        return await self._transactions.read_of(node, lambda c: evidence_rows.read_proof(c, node))
+
+    async def put_matrix(self, digest: str, text: str, now: float) -> None:
+        await self._transactions.write(lambda c: evidence_rows.put_matrix(c, digest, text, now))

@@ -1,0 +1,88 @@
+"""`Store` on a relational database: one repository for each aggregate, on the same two lanes.
+
+A change is one transaction on the writer's lane. A repository has no connection of its own: it
+hands its row functions to the store's `write` and `read`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from provisioner.store.database import database, postgres
+from provisioner.store.database.database import MEMORY
+from provisioner.store.database.lanes import InlineLane, Lane, ThreadLane
+from provisioner.store.database.migrating import Copier
+from provisioner.store.database.transactions import Transactions
+from provisioner.store.repositories.agents import SqlAgentRepository
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.campaigns import SqlCampaignRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
+from provisioner.store.repositories.clock_marks import SqlClockMarkRepository
+from provisioner.store.repositories.cohorts import SqlCohortRepository
+from provisioner.store.repositories.evidence import SqlEvidenceRepository
+from provisioner.store.repositories.fabric import SqlFabricRepository
+from provisioner.store.repositories.journal import SqlJournalRepository
+from provisioner.store.repositories.nodes import SqlNodeRepository
+from provisioner.store.repositories.operations import SqlOperationRepository
+from provisioner.store.repositories.recovery import SqlRecoveryRepository
+from provisioner.store.repositories.sessions import SqlSessionRepository
+from provisioner.store.repositories.tenants import SqlTenantRepository
+from provisioner.store.repositories.webhooks import SqlWebhookRepository
+
+
+class SqlStore(Transactions):
+    """See `ports.Store`: its repositories say what each method promises."""
+
+    def __init__(self, engine: Engine, writer: Lane, reader: Lane) -> None:
+        super().__init__(engine, writer, reader)
+        self.nodes = SqlNodeRepository(self)
+        self.operations = SqlOperationRepository(self)
+        self.evidence = SqlEvidenceRepository(self)
+        self.agents = SqlAgentRepository(self)
+        self.cohorts = SqlCohortRepository(self)
+        self.fabric = SqlFabricRepository(self)
+        self.tenants = SqlTenantRepository(self)
+        self.journal = SqlJournalRepository(self)
+        self.clock_marks = SqlClockMarkRepository(self)
+        self.alerts = SqlAlertRepository(self)
+        self.campaigns = SqlCampaignRepository(self)
+        self.cases = SqlCaseRepository(self)
+        self.recovery = SqlRecoveryRepository(self)
+        self.sessions = SqlSessionRepository(self)
+        self.webhooks = SqlWebhookRepository(self)
+
+
+def open_store(
+    path: str | Path,
+    *,
+    inline: bool = False,
+    copy_first: Copier | None = None,
+    reads_only: bool = False,
+) -> SqlStore:
+    """A store on the database file at `path`, in memory at ":memory:", or at a PostgreSQL URL.
+
+    `inline`: run in the calling thread, for simulation under virtual time. `copy_first` copies a
+    database of an older version before it is migrated; without it such a database is refused.
+    `reads_only`: nothing can be written, and a database of another version is refused.
+    Blocks while the database is checked. Raises `InputError` if it cannot be used. The caller
+    holds `lock_data_directory` first if it is going to migrate.
+    """
+    if postgres.is_postgres(path):
+        engine = postgres.open_postgres(str(path), copy_first)
+        to_write, to_read = postgres.write_connection(engine), postgres.read_connection(engine)
+    else:
+        if reads_only:
+            engine = database.open_reading(Path(path))
+            only = ThreadLane(database.read_connection(engine), "store-reader", reads=True)
+            return SqlStore(engine, only, only)
+        engine = database.open_database(path, copy_first)
+        to_write, to_read = database.write_connection(engine), database.read_connection(engine)
+    if inline:
+        lane = InlineLane(to_write)
+        return SqlStore(engine, lane, lane)
+    writer = ThreadLane(to_write, "store-writer")
+    if str(path) == MEMORY:  # one connection is all there is
+        return SqlStore(engine, writer, writer)
+    return SqlStore(engine, writer, ThreadLane(to_read, "store-reader", reads=True))

@@ -8,6 +8,7 @@ created here, and only the path of its `Location` is believed.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ LOGOUT_LIMIT_S = 10.0
 ANSWER_MAX_BYTES = 1024 * 1024
 BUSY_WAIT_S = 60.0  # where a BMC says "too many sessions" without Retry-After
 LOCKED_WAIT_S = 1800.0  # where a BMC says "locked out" without Retry-After
+LOCKED_FLOOR_S = 300.0  # BMCs' clocks and counters differ: a shorter wait risks another failure
+_LOCKOUT = re.compile(r"\b(\d{1,5}) ?s(?:ec(?:ond)?s?)?\b")
 JUST_READ_S = 3.0  # a connection that brought the root so long ago is still open
 MEMBERS_MAX = 32  # session tables have 8 to 64 rows; a longer look is not worth it
 
@@ -217,7 +220,8 @@ def _refusal(bmc: BmcAddress, reply: Reply) -> PortError:
     text = reply.body[:65536].decode("utf-8", "replace").lower()
     wait_s = retry_after_s(reply)
     if "locked" in text and reply.status < 500:
-        return AccountLocked(f"{bmc.url}: account is locked", wait_s or LOCKED_WAIT_S)
+        lasts_s = wait_s or _read_lockout_s(text)
+        return AccountLocked(f"{bmc.url}: account is locked", lasts_s)
     if reply.status == 429 or (reply.status == 503 and "session" in text):
         return AccountLocked(f"{bmc.url}: no session is free", wait_s or BUSY_WAIT_S)
     if reply.status >= 500:
@@ -225,6 +229,15 @@ def _refusal(bmc: BmcAddress, reply: Reply) -> PortError:
     if 300 <= reply.status < 400:
         return Malformed(f"{bmc.url}: login is redirected, which is not followed")
     return LoginRefused(f"{bmc.url}: credentials refused ({reply.status})")
+
+
+def _read_lockout_s(text: str) -> float:
+    """Return the seconds of a lockout as the BMC states them, never less than the floor.
+
+    NVIDIA/bmcweb names its AccountLockoutDuration in the text (bmcweb.md 9).
+    """
+    stated = _LOCKOUT.search(text)
+    return max(LOCKED_FLOOR_S, float(stated[1])) if stated is not None else LOCKED_WAIT_S
 
 
 def retry_after_s(reply: Reply) -> float:

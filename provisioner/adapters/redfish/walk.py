@@ -123,6 +123,9 @@ class Walk:
                 detail = " ".join([f"HTTP status {reply.status}", *keys])
                 if 300 <= reply.status < 400:
                     detail += ", a redirect that leads to another place or never ends"
+                if (partial := _read_partial(path, reply)) is not None:
+                    self._gap(path, Reason.MALFORMED, f"{detail}, with the resource in the answer")
+                    return Resource(path, partial)
                 return self._gap(path, _reason(reply.status), detail)
             body = reply.json()
         except Unreachable as error:
@@ -252,6 +255,16 @@ class Walk:
         source = path.removesuffix(_EXPANDED)
         self.gaps.append(Gap(reason=reason, source=source, detail=detail[:200]))
         return Resource(path)
+
+
+def _read_partial(path: str, reply: Reply) -> Json | None:
+    """Return the resource that stands beside the error of a 5xx answer, if it is the one asked.
+
+    NVIDIA/bmcweb answers so while one of its D-Bus services is away (bmcweb.md 6).
+    """
+    body = body_of(reply) if reply.status >= 500 else {}
+    own = (path_of(body) or "").rstrip("/")
+    return body if own and own == path.split("?")[0].rstrip("/") else None
 
 
 def _leads_on(path: str, body: Json) -> bool:

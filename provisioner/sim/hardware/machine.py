@@ -246,13 +246,18 @@ class Machine:
 
     def _choose_boot(self) -> None:
         override = self.host.override
-        sources = {"Cd": "cd", "UsbCd": "cd", "Pxe": "pxe", "UefiHttp": "http"}
+        sources = {self.host.media_target: "cd", "Pxe": "pxe", "UefiHttp": "http"}
         target = override["BootSourceOverrideTarget"]
         enabled = override["BootSourceOverrideEnabled"]
         self.host.os_next = "disk"
         source = sources.get(target, "disk")
         if enabled != "Disabled" and (source != "cd" or self.host.media):
             self.host.os_next = source
+        first = self.host.first_boot
+        if first["ServerBoot.1.FirstBootDevice"] == "VCD-DVD" and self.host.media:
+            self.host.os_next = "cd"
+        if first["ServerBoot.1.BootOnce"] == "Enabled":
+            first["ServerBoot.1.FirstBootDevice"] = "Normal"
         if enabled == "Once":  # used up by this boot
             override["BootSourceOverrideEnabled"] = "Disabled"
             override["BootSourceOverrideTarget"] = "None"

@@ -148,6 +148,13 @@ class Host:
         }
     )
     media: str = ""  # URL inserted as virtual CD
+    media_target: str = "Cd"  # override that boots the virtual CD; "": only `first_boot` does
+    first_boot: dict[str, str] = field(  # Dell's attributes of the BMC
+        default_factory=lambda: {
+            "ServerBoot.1.BootOnce": "Enabled",
+            "ServerBoot.1.FirstBootDevice": "Normal",
+        }
+    )
     standby: bool = True
     indicator: str = "Off"
     packages: dict[str, str] = field(default_factory=dict)  # installed: name -> version

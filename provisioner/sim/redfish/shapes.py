@@ -73,6 +73,13 @@ class Shape:
     boot_targets: tuple[str, ...] = ("None", "Pxe", "Cd", "Usb", "Hdd", "BiosSetup", "UefiHttp")
     media: tuple[str, ...] = ("VirtualMedia1", "VirtualMedia2")
     media_needs_login: bool = False  # DGX refuses InsertMedia without UserName and Password
+    # source: openstack/sushy's constants (Supermicro boots virtual media as UsbCd only);
+    # dell/iDRAC-Redfish-Scripting 90 (Cd is the physical drive)
+    media_target: str = "Cd"
+    media_by_patch: bool = False  # source: captured tree of an SR670 V2: EXT1 has no action
+    # source: captured tree of a DGX H100, EnableRMediaActionInfo: no drive is listed before it
+    media_enable: str = ""
+    first_boot: bool = False  # source: captured tree of an R750, DellAttributes: ServerBoot.1
 
 
 SUPERMICRO = Shape(
@@ -95,6 +102,7 @@ SUPERMICRO = Shape(
         f"{ROOT}/Systems/1/Bios": "BIOS",
         f"{INVENTORY}/HGX_0": "HGX_*",
     },
+    media_target="UsbCd",
     lists_targets=True,  # assumed: the captured tree of a SYS-821GE-TNHR lists no HGX target
     self_reset=("BMC",),
     expand_levels=2,
@@ -164,6 +172,7 @@ AMI_DGX = Shape(
     chassis_resets=("On", "ForceOff", "PowerCycle"),
     if_match=True,
     media=("CD1", "HD1"),
+    media_enable="AMIVirtualMedia.EnableRMedia",
     media_needs_login=True,
 )
 
@@ -269,6 +278,8 @@ DELL = Shape(
         "UefiHttp",
     ),
     media=("CD", "RemovableDisk"),
+    media_target="",
+    first_boot=True,
 )
 
 HPE = Shape(
@@ -358,6 +369,7 @@ LENOVO = Shape(
     ac_cycle_needs_off=True,
     boot_targets=("None", "Pxe", "Cd", "Usb", "Hdd", "BiosSetup", "Diags", "UefiTarget"),
     media=("EXT1", "EXT2"),
+    media_by_patch=True,
 )
 
 SHAPES = {s.name: s for s in (SUPERMICRO, AMI_DGX, BLUEFIELD, DELL, HPE, LENOVO)}

@@ -8,7 +8,7 @@ from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Device
 from provisioner.sim.redfish import redfish_logs, redfish_sensors
 from provisioner.sim.redfish.redfish_answers import Json
-from provisioner.sim.redfish.redfish_media import mount_media
+from provisioner.sim.redfish.redfish_media import mount_first_boot, mount_media
 from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import ROOT
@@ -226,6 +226,10 @@ class HostTree:
             self.tree, path, "Manager.Reset", shape.manager_resets, info=shape.reset_info
         )
         self.tree.add_action(f"{path}/Actions/Manager.Reset", self.power.manager_reset)
+        if shape.media_enable:
+            target = f"{path}/Actions/Oem/{shape.media_enable}"
+            actions["Oem"] = {f"#{shape.media_enable}": {"target": target}}
+        links = mount_first_boot(self.tree, self.machine, path) if shape.first_boot else {}
         clock, logs = self.service.clock, redfish_logs.mount_logs(self.service, path)
         self.tree.add_live(
             path,
@@ -249,6 +253,7 @@ class HostTree:
                 "Links": {
                     "ManagerForServers": [make_link("Systems", shape.system)],
                     "ManagerForChassis": [make_link("Chassis", shape.chassis)],
+                    **links,
                 },
                 "Actions": actions,
             },

@@ -20,15 +20,37 @@ from provisioner.planning.fault_location.isolation_words import (
     Observation,
     RailOutcome,
     RailResult,
+    SharedPart,
     Verdicts,
 )
 
 UNIT = 32  # nodes of a scalable unit
 
 
-def fabric_of(nodes: int, rails: int = 8, unit: int = UNIT) -> Fabric:
+def shared_parts(nodes: int, rails: int = 8, unit: int = UNIT) -> tuple[SharedPart, ...]:
+    """Two line cards in a leaf, four nodes in a rack, sixteen on a power feed."""
+    cells: dict[tuple[Culprit, str], list[Cell]] = {}
+    for i in range(nodes):
+        for r in range(rails):
+            card = f"su{i // unit}-rail{r}/card{i % unit * 2 // unit}"
+            for key in (
+                (Culprit.CARD, card),
+                (Culprit.RACK, f"rack{i // 4}"),
+                (Culprit.FEED, f"feed{i // 16}"),
+            ):
+                cells.setdefault(key, []).append((f"n{i:04}", r))
+    return tuple(
+        SharedPart(kind=kind, name=name, cells=tuple(listed))
+        for (kind, name), listed in cells.items()
+    )
+
+
+def fabric_of(
+    nodes: int, rails: int = 8, unit: int = UNIT, shared: tuple[SharedPart, ...] = ()
+) -> Fabric:
     """Rail-optimised: the nodes of a unit share one leaf per rail."""
     return Fabric(
+        shared=shared,
         nodes=tuple(
             FabricNode(
                 name=f"n{i:04}",
@@ -37,7 +59,7 @@ def fabric_of(nodes: int, rails: int = 8, unit: int = UNIT) -> Fabric:
                 ),
             )
             for i in range(nodes)
-        )
+        ),
     )
 
 
@@ -52,7 +74,9 @@ class World:
     links: set[Cell] = field(default_factory=set)
     leaves: set[str] = field(default_factory=set)
     uplinks: set[str] = field(default_factory=set)
+    shared: set[tuple[Culprit, str]] = field(default_factory=set)  # cards, rails, racks, feeds
     slow: dict[object, float] = field(default_factory=dict)  # planted thing -> its ratio
+    rate: float = 1.0  # the share of tests that a planted thing fails
 
     def run(self, test: FabricTest, number: int) -> Observation:
         rails = test.rails if test.kind is not FabricTestKind.GROUP else (ALL_RAILS,)
@@ -61,7 +85,13 @@ class World:
         )
 
     def _result(self, test: FabricTest, rail: int) -> RailResult:
-        crossed = self._crossed(test, test.rails if rail == ALL_RAILS else (rail,))
+        crossed = {
+            part
+            for part in sorted(
+                self._crossed(test, test.rails if rail == ALL_RAILS else (rail,)), key=str
+            )
+            if self.rate >= 1.0 or self.rng.random() < self.rate
+        }
         slow = min((self.slow[c] for c in crossed if c in self.slow), default=1.0)
         hard = any(c not in self.slow for c in crossed)
         if self.rng.random() < self.noise:  # a wrong result
@@ -81,7 +111,13 @@ class World:
             leaves = {self.fabric.leaf_of[n, rail] for n in test.nodes}
             found |= {(n, rail) for n in test.nodes if (n, rail) in self.links}
             found |= leaves & self.leaves
+            cells = {(n, rail) for n in test.nodes}
+            found |= {
+                s for c in cells for s in self.fabric.shared_by.get(c, ()) if s in self.shared
+            }
+            found |= {(Culprit.RAIL, f"rail {rail}")} & self.shared
             if len(leaves) > 1:
+                found |= {(Culprit.SPINE, f"rail {rail}")} & self.shared
                 found |= {("up", leaf) for leaf in leaves & self.uplinks}
         return found
 
@@ -91,6 +127,7 @@ class World:
             | {(Culprit.LINK, n, r) for n, r in self.links}
             | {(Culprit.LEAF, leaf, -1) for leaf in self.leaves}
             | {(Culprit.UPLINK, leaf, -1) for leaf in self.uplinks}
+            | {(kind, name, -1) for kind, name in self.shared}
         )
 
 
@@ -115,7 +152,7 @@ def plant(
 
 
 def name_of(blame: Blame) -> tuple[Culprit, str, int]:
-    return blame.culprit, blame.node or blame.leaf, blame.rail
+    return blame.culprit, blame.node or blame.leaf or blame.group, blame.rail
 
 
 def isolate(world: World, policy: IsolationPolicy) -> Verdicts:

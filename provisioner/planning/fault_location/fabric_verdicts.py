@@ -33,10 +33,15 @@ def find_blockers(session: FabricSession, verdicts: Verdicts) -> dict[str, tuple
             by_subject.setdefault(blame.leaf, []).append(_leaf(blame))
             for name in set(on_leaf.get(blame.leaf, ())) & seeks:
                 by_subject[name].append(_leaf(blame))
+        elif blame.group:
+            for name in _list_dependents(session, blame) & seeks:
+                by_subject[name].append(_shared(blame))
         elif blame.node in by_subject:
             by_subject[blame.node].append(_accused(session, blame))
     for blame in verdicts.undecided:
         names = {blame.node} if blame.node else set(on_leaf.get(blame.leaf, ()))
+        if blame.group:
+            names = _list_dependents(session, blame)
         for name in names & seeks:
             by_subject[name].append(_open(name, blame, verdicts.held))
     for name in set(verdicts.untested) & seeks:
@@ -93,6 +98,24 @@ def _leaf(blame: Blame) -> Blocker:
         subject=blame.leaf,
         detail=f"{part} is to blame: {blame.reason}",
         unblock="Repair the leaf, then retry the nodes on it.",
+    )
+
+
+def _list_dependents(session: FabricSession, blame: Blame) -> set[str]:
+    """Return the members that depend on a shared part: those with a port on its rail, or all."""
+    rail = blame.group.removeprefix("rail ")
+    if blame.culprit in (Culprit.RAIL, Culprit.SPINE) and rail.isdigit():
+        return {m.node for m in session.present if int(rail) in {p.rail for p in m.ports}}
+    return {m.node for m in session.present}
+
+
+def _shared(blame: Blame) -> Blocker:
+    part = "the paths between the leaves of" if blame.culprit is Culprit.SPINE else "all of"
+    return Blocker(
+        reason=Reason.FABRIC,
+        subject=blame.group,
+        detail=f"{part} {blame.group} is to blame: {blame.reason}",
+        unblock="Look for the cause that these nodes share, repair it, then retry them.",
     )
 
 

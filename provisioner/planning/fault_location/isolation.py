@@ -58,9 +58,9 @@ def plan_next_round(
     trials = collect_trials(fabric, listed, policy)
     judged = judge_trials(trials)
     needs = _open(trials, judged)
-    if number < policy.screenings and needs:
+    if number < policy.screening_rounds and needs:
         tests = _screening(fabric, trials, policy, number)
-        why = "screening within units" if number == 0 else "screening across units"
+        why = f"screening {'across' if number % 2 else 'within'} units"
     elif needs and not judged.held and number < policy.rounds_max:
         tests = _suspects(trials, judged, needs, number)
         why = f"{len(needs)} nodes are not cleared"
@@ -87,8 +87,11 @@ def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:
             rail
             for rail in rails
             if (name, rail) not in judged.explained
-            and not judged.remaining.is_clear(
-                (name, rail), far=rail in reachable and leaf_of[name, rail] not in cut
+            and (
+                (name, rail) in judged.suspicious
+                or not judged.remaining.is_clear(
+                    (name, rail), far=rail in reachable and leaf_of[name, rail] not in cut
+                )
             )
         )
         if undecided:
@@ -98,7 +101,8 @@ def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:
 
 def _cut(judged: Judgement) -> set[str]:
     """Return the leaves with no usable path out: condemned, or their uplinks are in doubt."""
-    return {b.leaf for b in (*judged.blames, *judged.doubtful) if b.culprit is not Culprit.LINK}
+    parts = (Culprit.LEAF, Culprit.UPLINK)
+    return {b.leaf for b in (*judged.blames, *judged.doubtful) if b.culprit in parts}
 
 
 def _screening(
@@ -116,9 +120,7 @@ def _screening(
             _test(number, i, FabricTestKind.GROUP, bunch, _shared(trials, bunch))
             for i, bunch in enumerate(bunches)
         )
-    pairs = (
-        rounds.pair_within(groups, number) if number == 0 else rounds.pair_across(groups, number)
-    )
+    pairs = rounds.pair_across(groups, number) if number % 2 else rounds.pair_within(groups, number)
     tests = []
     for i, pair in enumerate(pairs):
         rails = _shared(trials, pair)
@@ -144,7 +146,7 @@ def _suspects(
     tests: list[FabricTest] = []
     order = sorted(needs, key=lambda n: (-len(needs[n]), trials.tested.get(n, 0), n))
     for name in order:
-        worn = trials.tested.get(name, 0) >= trials.policy.trials_max
+        worn = trials.tested.get(name, 0) >= trials.policy.tests_max
         if name in used or name in bad or worn:
             continue
         partner = _partner(trials, judged, needs, name, idle, used, order)
@@ -270,6 +272,7 @@ def _verdicts(
         undecided=(*(judged.blames if judged.held else ()), *judged.doubtful, *suspects),
         held=judged.held,
         cleared=len(fabric.leaf_of) - len(judged.explained) - opened,
+        rate_missed=0.0 if opened else policy.rate_min,
         untested=untested,
         rounds=len({o.round_number for o in seen}),
         node_minutes=sum(

@@ -55,9 +55,12 @@ class Trials:
     _ways: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
-    def weight(self) -> float:
-        """Return the weight of one result, as a logarithm of odds."""
-        return log((1 - self.policy.noise) / self.policy.noise)
+    def suspect_at(self) -> float:
+        """Return the gain from which a part is suspicious, and stays under test.
+
+        Noise alone makes one cell of the fabric suspicious, on average.
+        """
+        return log(max(2, len(self.fabric.leaf_of)))
 
     @property
     def condemn_at(self) -> float:
@@ -112,7 +115,9 @@ class Trials:
         return passes - own_passes > failures - own_failures
 
     def is_clear(self, cell: Cell, *, far: bool) -> bool:
-        """Return whether a cell is proved good: net passes up to the bound, and no corrupted data.
+        """Return whether a cell is proved good.
+
+        It passed often enough to exclude a failure rate of `rate_min`, with no corrupted data.
 
         `far`: one pass must have been with another leaf, because a bad path there would stay
         hidden.
@@ -127,7 +132,8 @@ class Trials:
                 passes += 1
             elif self.raw[trial.get_far_end(cell)] >= 0 or self.raw[cell] < 0:
                 failures += 1
-        return (passes - failures) * self.weight >= log(1 / self.policy.miss_risk)
+        by_failure, by_pass = self.policy.weigh_result()
+        return passes * by_pass + failures * by_failure <= -log(1 / self.policy.miss_risk)
 
     def leave_out(self, explained: Iterable[Cell], uplinks: Iterable[str] = ()) -> Trials:
         """Return a copy without trials through these cells, or across these leaves' uplinks."""

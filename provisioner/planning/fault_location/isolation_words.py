@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal
+from math import ceil, log
+from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -32,10 +33,70 @@ class FabricNode(Record):
     links: tuple[FabricLink, ...]
 
 
+class Culprit(StrEnum):
+    """The kinds of parts that can be at fault."""
+
+    NODE = "node"
+    LINK = "link"  # one rail of one node: NIC port, cable, optic or leaf port
+    LEAF = "leaf"
+    UPLINK = "uplink"  # the path to other leaves: the leaf's uplinks
+    CARD = "card"  # a line card of a leaf
+    SPINE = "spine"  # the paths between all leaves of a rail
+    RAIL = "rail"  # everything on one rail
+    RACK = "rack"
+    FEED = "feed"  # a power feed
+    CABLE = "cable"  # only with counters from both ends
+    OPTIC = "optic"  # only with counters from both ends
+
+
+# of equally good explanations of the same cells, the smallest part comes first
+PART_ORDER = (
+    Culprit.LINK,
+    Culprit.NODE,
+    Culprit.CARD,
+    Culprit.LEAF,
+    Culprit.UPLINK,
+    Culprit.RACK,
+    Culprit.FEED,
+    Culprit.SPINE,
+    Culprit.RAIL,
+)
+_RANKS = {kind: rank for rank, kind in enumerate(PART_ORDER)}
+
+
+class Part(NamedTuple):
+    """One part that can be at fault; parts are ordered from small to large."""
+
+    rank: int  # its place in `PART_ORDER`
+    name: str
+    rail: int = -1
+
+    @property
+    def kind(self) -> Culprit:
+        """Return the kind of the part."""
+        return PART_ORDER[self.rank]
+
+
+class CellParts(NamedTuple):
+    """The parts that a cell depends on: always, and for tests with another leaf."""
+
+    inner: frozenset[Part]
+    paths: frozenset[Part]
+
+
+class SharedPart(Record):
+    """A part of which many cells depend: a line card of a leaf, a rack, or a power feed."""
+
+    kind: Culprit
+    name: str
+    cells: tuple[Cell, ...]
+
+
 class Fabric(Record):
     """Nodes with their links. A leaf's name is unique in the fabric."""
 
     nodes: tuple[FabricNode, ...]
+    shared: tuple[SharedPart, ...] = ()  # as far as the site's plan names them
 
     @model_validator(mode="after")
     def _distinct(self) -> Fabric:
@@ -58,6 +119,39 @@ class Fabric(Record):
         for cell, leaf in self.leaf_of.items():
             by_leaf.setdefault(leaf, []).append(cell)
         return {leaf: tuple(cells) for leaf, cells in by_leaf.items()}
+
+    @cached_property
+    def shared_by(self) -> dict[Cell, tuple[tuple[Culprit, str], ...]]:
+        """Return cell -> the declared parts that it shares with others."""
+        parts: dict[Cell, list[tuple[Culprit, str]]] = {}
+        for part in self.shared:
+            for cell in part.cells:
+                parts.setdefault(cell, []).append((part.kind, part.name))
+        return {cell: tuple(listed) for cell, listed in parts.items()}
+
+    @cached_property
+    def parts_of(self) -> dict[Cell, CellParts]:
+        """Return cell -> the parts that it depends on."""
+        return {
+            (node, rail): CellParts(
+                frozenset(
+                    (
+                        Part(_RANKS[Culprit.LINK], node, rail),
+                        Part(_RANKS[Culprit.NODE], node),
+                        Part(_RANKS[Culprit.LEAF], leaf),
+                        Part(_RANKS[Culprit.RAIL], f"rail {rail}"),
+                        *(Part(_RANKS[k], n) for k, n in self.shared_by.get((node, rail), ())),
+                    )
+                ),
+                frozenset(
+                    (
+                        Part(_RANKS[Culprit.UPLINK], leaf),
+                        Part(_RANKS[Culprit.SPINE], f"rail {rail}"),
+                    )
+                ),
+            )
+            for (node, rail), leaf in self.leaf_of.items()
+        }
 
     @cached_property
     def rails_of(self) -> dict[str, tuple[int, ...]]:
@@ -118,22 +212,39 @@ class IsolationPolicy(Record):
     # probability of condemning any innocent part by chance, over all cells of a campaign (Wald's
     # bound)
     innocent_risk: float = Field(default=1e-4, gt=0.0, lt=1.0)
-    # probability of clearing one faulty cell
+    # probability of clearing one faulty cell that fails at `rate_min` or more
     miss_risk: float = Field(default=2e-3, gt=0.0, lt=1.0)
+    # the lowest failure rate that is looked for: lower ones take more rounds of screening
+    rate_min: float = Field(default=1.0, ge=0.1, le=1.0)
     partners_min: int = Field(default=3, ge=3)  # good ones that failed with the culprit
     # SuperBench's variance rule: 5 % below the baseline is a defect (microsoft/superbenchmark)
     slow_below: float = Field(default=0.95, gt=0.0, le=1.0)
-    leaf_share: float = Field(default=0.75, gt=0.5, le=1.0)  # of a leaf's tests that fail
     group_size: int = Field(default=0, ge=0)  # nodes of a screening collective; 0: pairs
     screenings: int = Field(default=2, ge=1)  # rounds in which all nodes are tested
     rounds_max: int = Field(default=40, ge=1)
-    trials_max: int = Field(default=24, ge=4)  # of one cell; then it stays undecided
+    trials_max: int = Field(default=24, ge=4)  # tests of one node; then it stays undecided
     # more blame at once than this share of nodes or of leaves has a common cause: no part is
     # condemned (NVSentinel's circuit breaker does likewise)
     held_share: float = Field(default=0.25, gt=0.0, le=1.0)
     pair_minutes: float = Field(default=2.0, gt=0.0)
     rail_minutes: float = Field(default=2.0, gt=0.0)
     group_minutes: float = Field(default=2.0, gt=0.0)
+
+    def weigh_result(self) -> tuple[float, float]:
+        """Return what a failure and a pass add to the odds that a cell fails at `rate_min`."""
+        rate = self.noise + (1 - 2 * self.noise) * self.rate_min
+        return log(rate / self.noise), log((1 - rate) / (1 - self.noise))
+
+    @property
+    def screening_rounds(self) -> int:
+        """Return the rounds in which all nodes are tested, so that most cells are cleared."""
+        _, by_pass = self.weigh_result()
+        return max(self.screenings, ceil(log(self.miss_risk) / by_pass - 1e-9))
+
+    @property
+    def tests_max(self) -> int:
+        """Return the tests after which a node stays undecided: more, the lower the rate."""
+        return max(self.trials_max, 12 * self.screening_rounds)
 
     def get_minutes(self, kind: FabricTestKind) -> float:
         """Return the minutes for which a test of this kind occupies each of its nodes."""
@@ -144,17 +255,6 @@ class IsolationPolicy(Record):
         }[kind]
 
 
-class Culprit(StrEnum):
-    """The kinds of parts that can be at fault."""
-
-    NODE = "node"
-    LINK = "link"  # one rail of one node: NIC port, cable, optic or leaf port
-    LEAF = "leaf"
-    UPLINK = "uplink"  # the path to other leaves: the leaf's uplinks, or a spine
-    CABLE = "cable"  # only with counters from both ends
-    OPTIC = "optic"  # only with counters from both ends
-
-
 class Blame(Record):
     """One culprit or suspect, with the reason."""
 
@@ -162,6 +262,8 @@ class Blame(Record):
     node: str = ""
     rail: int = -1
     leaf: str = ""
+    group: str = ""  # of a shared part: its name, such as "rail 3"
+    rate: float = 1.0  # the share of its tests that it fails, as fitted
     end: Literal["", "node", "leaf"] = ""  # of an optic: the end that it is in
     # 1 minus a bound on the probability that noise alone causes this anywhere in the campaign
     confidence: float
@@ -172,7 +274,14 @@ class Blame(Record):
 
     def __str__(self) -> str:
         where = " ".join(
-            w for w in (self.node, f"rail {self.rail}" if self.rail >= 0 else "", self.leaf) if w
+            w
+            for w in (
+                self.node,
+                f"rail {self.rail}" if self.rail >= 0 else "",
+                self.leaf,
+                self.group,
+            )
+            if w
         )
         return f"{self.culprit} {where}: {self.reason}"
 
@@ -195,6 +304,7 @@ class Verdicts(Record):
     undecided: tuple[Blame, ...]  # suspicious but not proved: never a reason for replacement
     held: str = ""  # why no part is condemned in spite of evidence; "": not held back
     cleared: int  # cells that are proved good
+    rate_missed: float = 0.0  # a cleared cell may still fail at a lower rate than this
     untested: tuple[str, ...] = ()  # nodes without any result
     rounds: int
     node_minutes: float

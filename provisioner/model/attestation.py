@@ -69,6 +69,7 @@ class FindingName(StrEnum):
     LOG = "log does not replay"
     AK = "ak"
     RESET = "reset we did not make"
+    RESET_UNCOUNTED = "resets not counted"
     CONTRADICTION = "contradiction"
 
 

@@ -96,6 +96,8 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("planning.attestation.certificate_chains", (Unacceptable,), "parse_certificates", {}),
     ("planning.attestation.evidence_containers", (), "decode_text read_evidence_file", {}),
     ("planning.attestation.evidence_containers", (), "read_manifest_file", {"name": "own.xml"}),
+    ("planning.attestation.event_log", (Unacceptable,), "parse_event_log", {}),
+    ("planning.attestation.tpm_quotes", (Unacceptable,), "parse_quote", {}),
     ("planning.attestation.opaque_data", (Unacceptable,), "parse_opaque_data", {}),
     (
         "planning.attestation.reference_manifests",

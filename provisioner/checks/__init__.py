@@ -7,6 +7,7 @@ verdicts go out; nothing here reads a device.
 from collections.abc import Collection, Sequence
 
 from provisioner.checks import (
+    attested_firmware,
     bfvcheck,
     bgp_peers,
     bmc_sensors,
@@ -78,6 +79,7 @@ ALL: tuple[Check, ...] = (
     bfvcheck.CHECK,
     services.CHECK,
     hgx_inventory.CHECK,
+    attested_firmware.CHECK,
     fabric_registration.CHECK,
     gpu_processes.CHECK,
     lldp.CHECK,

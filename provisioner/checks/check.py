@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field
 from provisioner.checks.threshold_data import Limits
 from provisioner.model.base import Record
 from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict
+from provisioner.model.matrix import AttestationRule
 from provisioner.model.node import NodeKind
 
 # Evidence holds a command's output from before a load test under the command's name plus this.
@@ -80,6 +81,7 @@ class CheckContext(Record):
     grammars: Mapping[str, str] = Field(default_factory=dict)  # kind -> grammar of its versions
     sockets: int = 0  # CPUs by the bill of materials or by Redfish; 0: unknown
     drives: int = 0  # NVMe drives by the bill of materials; 0: unknown
+    attestation: AttestationRule = AttestationRule()  # of the profile
     # the site's own thresholds, which take precedence over published ones (docs/thresholds.md)
     overrides: Mapping[str, Limits] = Field(default_factory=dict)
     # the site's own patterns of harmless kernel messages, in addition to kernel_harmless.csv

@@ -9,7 +9,7 @@ from provisioner.checks.readers.tool_output import normalize_pci
 from provisioner.checks.threshold_data import MODELS, Limits
 from provisioner.checks.xid.xid_events import index_slots
 from provisioner.model.inventory import DeviceKind, Inventory
-from provisioner.model.matrix import Matrix
+from provisioner.model.matrix import AttestationRule, Matrix
 from provisioner.model.node import Node
 
 NIC_CONFIG_KIND = "nic.config"  # its pinned "version" is the name of an NV-config profile
@@ -66,6 +66,7 @@ def build_context(
         rail_pci=tuple(
             sorted(slots[p.nic_slot] for p in node.ports if p.rail >= 0 and p.nic_slot in slots)
         ),
+        attestation=profile.attestation if profile else AttestationRule(),
         bundled=_find_bundled_versions(pins, matrix),
         grammars=grammars or {},
         slot_of_pci=index_slots(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 
 MAINTENANCE = "maintenance"  # name of the maintenance image in `images`
 UNKNOWN = "unknown"  # a pin whose version no public document gives; refused in production mode
+
+
+Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]  # of a measurement, hex
 
 
 class Pin(Record):
@@ -39,9 +44,49 @@ class Match(Record):
     devices: dict[str, int] = Field(default_factory=dict)  # bill of materials, DeviceKind -> count
 
 
+class TrustedMaker(Record):
+    """A key, beside NVIDIA's, that chains of attesting components may end in."""
+
+    name: str
+    spki_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    source: str  # where the key was published, and when it was read
+
+
+class AttestedComponents(Record):
+    """The roots of trust whose names match one glob, and the measurements that are admitted.
+
+    Measurements are learned on a witness node and reviewed by a person; an index that is not named
+    is not compared, since its meaning moves with the firmware of the root of trust.
+    """
+
+    count: int = Field(default=1, ge=1, le=64)  # how many must answer
+    digests: dict[Annotated[int, Field(ge=1, le=254)], tuple[Digest, ...]] = Field(min_length=1)
+    learned_from: str = ""  # the witness node and the date
+
+
+class AttestationRule(Record):
+    """Which components of a profile's nodes must prove their firmware by signed measurements."""
+
+    policy: Literal["require", "off"] = "off"
+    components: dict[str, AttestedComponents] = Field(default_factory=dict)  # by glob of names
+    makers: tuple[TrustedMaker, ...] = ()
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a node without these proofs gets no certificate."""
+        return self.policy == "require"
+
+    @model_validator(mode="after")
+    def _requires_something(self) -> AttestationRule:
+        if self.is_required and not self.components:
+            raise ValueError("attestation is required of no component: name components")
+        return self
+
+
 class Profile(Record):
     match: Match
     pins: dict[str, Pin]
+    attestation: AttestationRule = AttestationRule()
 
 
 class Requirement(Record):

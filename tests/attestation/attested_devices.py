@@ -12,11 +12,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from provisioner.checks.attestation.certificate_chains import parse_certificates
+from provisioner.checks.attestation.device_reports import Evidence, Expectation, verify_report
+from provisioner.checks.attestation.reference_manifests import ReferenceManifest, read_manifest
+from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
 from provisioner.model.attestation import Attestation
-from provisioner.planning.attestation.certificate_chains import parse_certificates
-from provisioner.planning.attestation.device_reports import Evidence, Expectation, verify_report
-from provisioner.planning.attestation.reference_manifests import ReferenceManifest, read_manifest
-from provisioner.planning.attestation.trust_anchors import TrustStore, read_anchors
 from provisioner.sim.hardware.device_authority import DeviceAuthority, SimulatedDevice
 from provisioner.sim.hardware.spdm_responder import SpdmResponder, gpu_fields, make_values
 

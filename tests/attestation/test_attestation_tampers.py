@@ -24,8 +24,8 @@ from attested_devices import (
 )
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from provisioner.checks.attestation.device_reports import find_shared_identities
 from provisioner.model.attestation import Effect, Verdict
-from provisioner.planning.attestation.device_reports import find_shared_identities
 from provisioner.sim.hardware.device_authority import DeviceAuthority, issue, make_key, sign_raw
 from provisioner.sim.hardware.spdm_responder import make_values
 

@@ -18,8 +18,8 @@ from attested_devices import (
     write_vbios_rim,
 )
 
+from provisioner.checks.attestation.certificate_chains import parse_certificates, verify_chain
 from provisioner.model.attestation import Verdict
-from provisioner.planning.attestation.certificate_chains import parse_certificates, verify_chain
 from provisioner.sim.hardware.device_authority import issue
 
 

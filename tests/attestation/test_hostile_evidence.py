@@ -6,9 +6,9 @@ from attested_devices import AT, NONCE, TRUST, Question, chain_of, make_gpu, wri
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from provisioner.checks.attestation.certificate_chains import parse_certificates, verify_chain
+from provisioner.checks.attestation.reference_manifests import read_manifest
 from provisioner.model.attestation import Unacceptable, Verdict
-from provisioner.planning.attestation.certificate_chains import parse_certificates, verify_chain
-from provisioner.planning.attestation.reference_manifests import read_manifest
 
 REPORT = make_gpu().answer(NONCE)
 NEWER = make_gpu(version=0x12).answer(NONCE)

@@ -7,6 +7,8 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.model.attestation import Attestation, Unacceptable, Verdict
-from provisioner.planning.attestation.event_log import parse_event_log
-from provisioner.planning.attestation.tpm_quotes import (
+from provisioner.checks.attestation.event_log import parse_event_log
+from provisioner.checks.attestation.tpm_quotes import (
     QuoteEvidence,
     QuoteExpectation,
     parse_quote,
     verify_quote,
 )
+from provisioner.model.attestation import Attestation, Unacceptable, Verdict
 from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 
 NONCE = b"\x5a" * 32
@@ -154,77 +156,42 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-@pytest.mark.skipif(
-    not (shutil.which("swtpm") and shutil.which("tpm2_quote")), reason="swtpm is not installed"
-)
-def test_a_quote_of_swtpm_verifies(tmp_path: Path) -> None:
-    port = free_port()
-    state = tmp_path / "state"
+@contextmanager
+def run_swtpm(folder: Path) -> Iterator[Callable[..., None]]:
+    """Run a TPM in software; the value runs one of tpm2-tools against it in this folder."""
+    port, state = free_port(), folder / "state"
     state.mkdir()
-    server = subprocess.Popen(
-        [
-            "swtpm",
-            "socket",
-            "--tpm2",
-            "--tpmstate",
-            f"dir={state}",
-            "--flags",
-            "not-need-init,startup-clear",
-            "--server",
-            f"type=tcp,port={port}",
-            "--ctrl",
-            f"type=tcp,port={port + 1}",
-        ]
-    )
+    options = f"--tpm2 --tpmstate dir={state} --flags not-need-init,startup-clear"
+    ports = f"--server type=tcp,port={port} --ctrl type=tcp,port={port + 1}"
+    server = subprocess.Popen(["swtpm", "socket", *options.split(), *ports.split()])
+    environment = {"TPM2TOOLS_TCTI": f"swtpm:host=127.0.0.1,port={port}", "PATH": "/usr/bin"}
+
+    def run(line: str) -> None:
+        subprocess.run(line.split(), cwd=folder, env=environment, check=True, capture_output=True)
+
     try:
-        environment = {"TPM2TOOLS_TCTI": f"swtpm:host=127.0.0.1,port={port}", "PATH": "/usr/bin"}
-
-        def run(*command: str) -> None:
-            subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-
         for _ in range(50):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port + 1)) == 0:
                     break
             time.sleep(0.1)
-        run("tpm2_createek", "-c", "ek.ctx", "-G", "ecc", "-u", "ek.pub")
-        run("tpm2_flushcontext", "-t")
-        run(
-            "tpm2_createak",
-            "-C",
-            "ek.ctx",
-            "-c",
-            "ak.ctx",
-            "-G",
-            "ecc",
-            "-g",
-            "sha256",
-            "-s",
-            "ecdsa",
-            "-u",
-            "ak.pem",
-            "-f",
-            "pem",
-        )
-        run("tpm2_flushcontext", "-t")
-        run(
-            "tpm2_quote",
-            "-c",
-            "ak.ctx",
-            "-l",
-            "sha256:0,2,4,7",
-            "-q",
-            NONCE.hex(),
-            "-m",
-            "quote",
-            "-s",
-            "signature",
-            "-f",
-            "plain",
-        )
+        yield run
     finally:
         server.terminate()
         server.wait(timeout=10)
+
+
+@pytest.mark.skipif(
+    not (shutil.which("swtpm") and shutil.which("tpm2_quote")), reason="swtpm is not installed"
+)
+def test_a_quote_of_swtpm_verifies(tmp_path: Path) -> None:
+    with run_swtpm(tmp_path) as run:
+        run("tpm2_createek -c ek.ctx -G ecc -u ek.pub")
+        run("tpm2_flushcontext -t")
+        run("tpm2_createak -C ek.ctx -c ak.ctx -G ecc -g sha256 -s ecdsa -u ak.pem -f pem")
+        run("tpm2_flushcontext -t")
+        asked = f"-c ak.ctx -l sha256:0,2,4,7 -q {NONCE.hex()}"
+        run(f"tpm2_quote {asked} -m quote -s signature -f plain")
     quote, signature = (tmp_path / "quote").read_bytes(), (tmp_path / "signature").read_bytes()
     key = (tmp_path / "ak.pem").read_bytes()
 

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "attestation"))
 
 from attested_devices import AT, TRUST, Question, chain_of, make_gpu
 
+from provisioner.checks.attestation.certificate_chains import parse_certificates
+from provisioner.checks.attestation.device_reports import Evidence, Expectation, verify_report
 from provisioner.model.attestation import Verdict
-from provisioner.planning.attestation.certificate_chains import parse_certificates
-from provisioner.planning.attestation.device_reports import Evidence, Expectation, verify_report
 
 LIMIT_S = 60.0  # for 10,000 on one core
 

@@ -15,23 +15,23 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from provisioner.cli.options.showing import JsonOption, console
-from provisioner.model.attestation import Attestation, Verdict
-from provisioner.model.input_error import InputError
-from provisioner.planning.attestation.device_reports import (
+from provisioner.checks.attestation.device_reports import (
     Expectation,
     find_shared_identities,
     verify_report,
 )
-from provisioner.planning.attestation.evidence_containers import (
+from provisioner.checks.attestation.evidence_containers import (
     SIZE_MAX,
     Contents,
     pair_evidence,
     read_evidence_file,
     read_manifest_file,
 )
-from provisioner.planning.attestation.reference_manifests import ReferenceManifest, read_manifest
-from provisioner.planning.attestation.trust_anchors import TrustStore, read_anchors
+from provisioner.checks.attestation.reference_manifests import ReferenceManifest, read_manifest
+from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
+from provisioner.cli.options.showing import JsonOption, console
+from provisioner.model.attestation import Attestation, Verdict
+from provisioner.model.input_error import InputError
 from provisioner.runtime.wall_clock import WallClock
 
 app = typer.Typer(help="Attestation: signed evidence of devices, verified.", no_args_is_help=True)

@@ -275,6 +275,7 @@ class Observer:
                 report=report,
                 now=self._clock.now(),
                 demanded=None if selection is None else selection.demanded,
+                attested=self._requires_attestation(node),
             )
         return View(
             inventory=inventory,
@@ -287,6 +288,13 @@ class Observer:
             report_blockers=blockers,
             fabric=await self._fabric.outcome(node, report),
         )
+
+    def _requires_attestation(self, node: Node) -> bool:
+        """Whether the profile of a host's target release requires signed measurements."""
+        release = self._matrix.releases.get(node.release)
+        profile = release.profiles.get(node.profile) if release else None
+        host = node.kind is NodeKind.HOST
+        return host and profile is not None and profile.attestation.is_required
 
     async def _certified(self, node: Node) -> View:
         view = View()

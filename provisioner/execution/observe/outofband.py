@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.measurements import collect_measurements
+from provisioner.checks import attested_firmware
 from provisioner.checks.check import Command
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
@@ -27,11 +31,9 @@ async def ask_bmc(
             client = await site.reach.redfish(node, HOST)
             if isinstance(client, Blocker):
                 return client
-            reading = await client.reading(command.line)
+            text = json.dumps(await _answer(site, client, command))
         except PortError as error:
             return blocked(error, f"{node.id}/{HOST}")
-        gaps = [[g.source, g.reason.value, g.detail] for g in reading.gaps]
-        text = json.dumps({"resources": dict(reading.resources), "gaps": gaps})
         outputs[command.name] = Evidence(
             source=command.line,
             exit_code=0,
@@ -39,3 +41,14 @@ async def ask_bmc(
             truncated=len(text) > TEXT_MAX,
         )
     return outputs
+
+
+async def _answer(site: Site, client: Redfish, command: Command) -> dict[str, Any]:
+    """The resources that a command names, or the signed measurements that it asks for."""
+    if command.line.startswith(attested_firmware.SOURCE):
+        patterns = command.line.removeprefix(attested_firmware.SOURCE).split()
+        clock = site.clock
+        return await collect_measurements(client.service, patterns, clock.sleep, clock.now())
+    reading = await client.reading(command.line)
+    gaps = [[g.source, g.reason.value, g.detail] for g in reading.gaps]
+    return {"resources": dict(reading.resources), "gaps": gaps}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from provisioner import checks as declared
-from provisioner.checks import roce_runtime
+from provisioner.checks import attested_firmware, roce_runtime
 from provisioner.checks.check import BEFORE, Check, CheckContext, Command
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
@@ -70,7 +70,9 @@ class Validator:
         """
         started_at = self._site.clock.now()
         context = await self._context(node, inventory)
-        names = declared.list_standard_checks(node.kind) if selected is None else selected
+        names = set(declared.list_standard_checks(node.kind) if selected is None else selected)
+        if context.attestation.is_required and node.kind is NodeKind.HOST:
+            names.add(attested_firmware.NAME)
         mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
         if any(c is roce_runtime.CHECK for c in mine):
             unset = await runtime.apply(self._site, node, inventory, context.nic_runtime)

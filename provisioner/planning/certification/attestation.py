@@ -117,6 +117,8 @@ def write_statement(certificate: Certificate) -> bytes:
         "expiresAt": _stamp(certificate.expires_at),
         "keyId": certificate.key_id,
     }
+    if certificate.attestation:
+        predicate["attestation"] = certificate.attestation
     installed = rfc8785.dumps([predicate["serials"], predicate["versions"]])
     return rfc8785.dumps(
         {
@@ -164,6 +166,7 @@ def read_certificate(envelope: Envelope) -> Certificate:
                 )
                 for g in p["gates"]
             ),
+            attestation=p.get("attestation", ""),
             issued_at=_time(p["issuedAt"]),
             expires_at=_time(p["expiresAt"]),
             key_id=p["keyId"],

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from math import floor
 
 from provisioner import checks
+from provisioner.checks import attested_firmware
 from provisioner.model.certificate import Certificate, GateProof
 from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
@@ -24,6 +25,8 @@ REPORT_AGE_MAX_S = 24 * 3600.0  # older results say little about a machine that 
 # A daemon's clock may be set back a little between the checks and their judgement.
 REPORT_AHEAD_MAX_S = 60.0
 BLOCKERS_MAX = 20  # a person reads the first ones; the report has all
+
+NOT_REQUIRED = "not required by the profile"  # in place of the digest of an attestation
 
 _REMEDY = {
     Severity.CONFIG: "Repair the host's configuration and run the checks again.",
@@ -82,10 +85,12 @@ def find_blockers(
     report: HealthReport,
     now: float,
     demanded: Collection[str] | None = None,
+    attested: bool = False,
 ) -> tuple[Blocker, ...]:
     """Return every reason why no certificate may be issued; () if one may.
 
-    `demanded`: checks that the changes require; None: those of every validation.
+    `demanded`: checks that the changes require; None: those of every validation. `attested`: the
+    profile requires attestation, whatever changed.
     """
     reasons = [*_failed(report), *plan.blockers, *_unplanned(node, plan)]
     if report.node != node.id or report.inventory_digest != identify_installation(inventory):
@@ -98,7 +103,7 @@ def find_blockers(
             )
         )
     reasons += _dated(node, report, now)
-    reasons += _missing(node, report, demanded)
+    reasons += _missing(node, report, demanded, {attested_firmware.NAME} if attested else set())
     if node.kind is NodeKind.HOST:
         reasons += _host(node, inventory)
     return tuple(reasons[:BLOCKERS_MAX])
@@ -144,9 +149,18 @@ def issue_certificate(
         checks=tuple(sorted(r.check for r in report.results)),
         evidence=tuple(sorted({r.evidence for r in report.results if r.evidence})),
         gates=gates,
+        attestation=describe_attestation(report),
         issued_at=floor(now),
         expires_at=floor(now + valid_s),
     )
+
+
+def describe_attestation(report: HealthReport) -> str:
+    """Return the digest of the signed measurements that were judged, or that none were required."""
+    for result in report.results:
+        if result.check == attested_firmware.NAME:
+            return f"sha256:{result.evidence}"
+    return NOT_REQUIRED
 
 
 def find_invalidity(
@@ -255,11 +269,13 @@ def _sentence(finding: Finding, findings: Sequence[Finding]) -> str:
     return text + (f"; and {len(findings) - 1} more" if len(findings) > 1 else "")
 
 
-def _missing(node: Node, report: HealthReport, demanded: Collection[str] | None) -> list[Blocker]:
+def _missing(
+    node: Node, report: HealthReport, demanded: Collection[str] | None, more: set[str]
+) -> list[Blocker]:
     """Return blockers for required checks without a result."""
     judged = {r.check for r in report.results}
     names = checks.list_standard_checks(node.kind) if demanded is None else set(demanded)
-    required = names | set(report.selected)  # every check that was begun must have passed
+    required = names | set(report.selected) | more  # every check that was begun must have passed
     return [
         _blocker(Reason.CHECK_SKIPPED, name, "it was not run", "Run the checks again.")
         for name in checks.list_required_results(node.kind, required)

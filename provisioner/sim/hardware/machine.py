@@ -39,6 +39,8 @@ class Machine:
         self.log: list[Event] = []
         self.sel: list[dict[str, str]] = []  # entries of the host BMC's event log, as Redfish shows
         self.cures: list[tuple[frozenset[str], Callable[[], None]]] = []  # `curable_faults`
+        self.implants: set[str] = set()  # roots of trust whose firmware is not their maker's
+        self.silent_roots: set[str] = set()  # roots of trust that their BMC leaves out
         self.faults: set[str] = set()  # named presets in force (written by `faults`)
         self.power_turns = 0  # power actions so far; a newer one cancels older planned ones
 

@@ -9,6 +9,7 @@ from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish import redfish_telemetry
 from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_events import Deliver, Events
+from provisioner.sim.redfish.redfish_integrity import Integrity
 from provisioner.sim.redfish.redfish_power import make_link
 from provisioner.sim.redfish.redfish_registries import mount_registries
 from provisioner.sim.redfish.redfish_service import RedfishService
@@ -67,6 +68,7 @@ def make_service(
         host = HostTree(service)
         if _has_board(machine, bmc):
             HgxTree(host).mount()
+            Integrity(service).mount()
             redfish_telemetry.mount_telemetry(tree, machine, BOARD)
         host.mount()
         if shape.name == "ami_dgx":
@@ -79,6 +81,9 @@ def make_service(
 
 def _has_board(machine: Machine, bmc: str) -> bool:
     return bmc not in machine.bluefields and ("host", "HGX_FW_BMC_0") in machine.firmware
+
+
+_BOARD_SERVICES = ("TelemetryService", "ComponentIntegrity")
 
 
 def mount_root(service: RedfishService) -> None:
@@ -95,7 +100,7 @@ def mount_root(service: RedfishService) -> None:
         "UpdateService",
         "Registries",
         "JsonSchemas",
-        *(("TelemetryService",) if _has_board(service.machine, service.bmc.name) else ()),
+        *(_BOARD_SERVICES if _has_board(service.machine, service.bmc.name) else ()),
     )
     levels = shape.expand_levels
     root: Json = {

@@ -16,10 +16,10 @@ from typing import Any
 
 from cryptography import x509
 
+from provisioner.checks.attestation.certificate_chains import parse_certificates, verify_chain
+from provisioner.checks.attestation.device_reports import Evidence
+from provisioner.checks.attestation.spdm_messages import is_signed_by, parse_signed_measurements
 from provisioner.model.attestation import Finding, Unacceptable
-from provisioner.planning.attestation.certificate_chains import parse_certificates, verify_chain
-from provisioner.planning.attestation.device_reports import Evidence
-from provisioner.planning.attestation.spdm_messages import is_signed_by, parse_signed_measurements
 
 SIZE_MAX = 8 * 1024 * 1024  # bytes of a file; 72 GPUs with their chains have less than 1 MB
 REPORTS_MAX = 1024  # of one file

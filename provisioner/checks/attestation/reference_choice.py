@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from provisioner.checks.attestation.reference_manifests import ReferenceManifest
 from provisioner.model.attestation import Effect, Finding, FindingName, unproves
-from provisioner.planning.attestation.reference_manifests import ReferenceManifest
 
 # NV_GPU_VBIOS_1010_0200_882_96005E0001, or the file 1010_0200_882_96005E0001_PROD
 _BOARD = re.compile(

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from provisioner.checks.attestation import opaque_data as opaque_types
+from provisioner.checks.attestation.opaque_data import OpaqueData
+from provisioner.checks.attestation.reference_choice import Choice
+from provisioner.checks.attestation.spdm_messages import SignedMeasurements
 from provisioner.model.attestation import (
     Finding,
     FindingName,
@@ -13,10 +17,6 @@ from provisioner.model.attestation import (
     notes,
     unproves,
 )
-from provisioner.planning.attestation import opaque_data as opaque_types
-from provisioner.planning.attestation.opaque_data import OpaqueData
-from provisioner.planning.attestation.reference_choice import Choice
-from provisioner.planning.attestation.spdm_messages import SignedMeasurements
 
 NVDEC_INDEX = 35  # in a manifest: the decoder's measurement, meaningful only while it is enabled
 

@@ -19,6 +19,12 @@ from signxml.algorithms import DigestAlgorithm, SignatureMethod
 from signxml.exceptions import InvalidDigest, SignXMLException
 from signxml.verifier import SignatureConfiguration, XMLVerifier
 
+from provisioner.checks.attestation.certificate_chains import (
+    Chain,
+    parse_certificates,
+    verify_chain,
+)
+from provisioner.checks.attestation.trust_anchors import TrustAnchor
 from provisioner.model.attestation import (
     Effect,
     Finding,
@@ -27,12 +33,6 @@ from provisioner.model.attestation import (
     notes,
     unproves,
 )
-from provisioner.planning.attestation.certificate_chains import (
-    Chain,
-    parse_certificates,
-    verify_chain,
-)
-from provisioner.planning.attestation.trust_anchors import TrustAnchor
 
 SIZE_MAX = 256 * 1024  # bytes; published manifests have 18,000 to 26,000
 RESOURCES_MAX = 256  # a measurement's index is one byte

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID, NameOID
 
+from provisioner.checks.attestation.trust_anchors import TrustAnchor, digest_spki
 from provisioner.model.attestation import (
     Finding,
     FindingName,
@@ -29,7 +30,6 @@ from provisioner.model.attestation import (
     notes,
     unproves,
 )
-from provisioner.planning.attestation.trust_anchors import TrustAnchor, digest_spki
 
 CERTIFICATES_MAX = 16  # of one chain; five is usual, eight the most that is documented (BlueField)
 CHAIN_BYTES_MAX = 64 * 1024

@@ -14,6 +14,24 @@ from dataclasses import dataclass, field
 
 from cryptography import x509
 
+from provisioner.checks.attestation import opaque_data as opaque_types
+from provisioner.checks.attestation.certificate_chains import (
+    Chain,
+    read_common_name,
+    read_fwids,
+    read_identity,
+    verify_chain,
+)
+from provisioner.checks.attestation.golden_values import Compared, compare_measurements
+from provisioner.checks.attestation.opaque_data import OpaqueData, parse_opaque_data
+from provisioner.checks.attestation.reference_choice import Choice, Device, choose_references
+from provisioner.checks.attestation.reference_manifests import ReferenceManifest
+from provisioner.checks.attestation.spdm_messages import (
+    SignedMeasurements,
+    is_signed_by,
+    parse_signed_measurements,
+)
+from provisioner.checks.attestation.trust_anchors import TrustStore
 from provisioner.model.attestation import (
     Attestation,
     Finding,
@@ -25,24 +43,6 @@ from provisioner.model.attestation import (
     notes,
     unproves,
 )
-from provisioner.planning.attestation import opaque_data as opaque_types
-from provisioner.planning.attestation.certificate_chains import (
-    Chain,
-    read_common_name,
-    read_fwids,
-    read_identity,
-    verify_chain,
-)
-from provisioner.planning.attestation.golden_values import Compared, compare_measurements
-from provisioner.planning.attestation.opaque_data import OpaqueData, parse_opaque_data
-from provisioner.planning.attestation.reference_choice import Choice, Device, choose_references
-from provisioner.planning.attestation.reference_manifests import ReferenceManifest
-from provisioner.planning.attestation.spdm_messages import (
-    SignedMeasurements,
-    is_signed_by,
-    parse_signed_measurements,
-)
-from provisioner.planning.attestation.trust_anchors import TrustStore
 
 # the leaf's common name: GH100 A01 GSP FMC LF, GB100 …, LS_10 A01 FSP FMC LF (public chains)
 _GPU = re.compile(r"^(G[A-Z]\d{3})\b")

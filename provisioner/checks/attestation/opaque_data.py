@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from provisioner.checks.attestation.byte_reader import ByteReader, malformed_at
 from provisioner.model.attestation import FindingName, Unacceptable, unproves
-from provisioner.planning.attestation.byte_reader import ByteReader, malformed_at
 
 DRIVER, VBIOS, NVDEC0 = 3, 6, 11
 CHIP_SKU, PROJECT, PROJECT_SKU = 15, 17, 18

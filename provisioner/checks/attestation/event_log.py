@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from provisioner.planning.attestation.byte_reader import ByteReader, malformed_at
+from provisioner.checks.attestation.byte_reader import ByteReader, malformed_at
 
 SIZE_MAX = 1024 * 1024  # bytes; logs of servers have 30,000 to 100,000
 EVENTS_MAX = 4096

@@ -21,6 +21,16 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from provisioner.checks.attestation.byte_reader import ByteReader, malformed_at
+from provisioner.checks.attestation.event_log import SHA256 as ALG_SHA256
+from provisioner.checks.attestation.event_log import (
+    EventLog,
+    digest_pcrs,
+    find_edited_variables,
+    parse_event_log,
+    read_secure_boot,
+    replay_events,
+)
 from provisioner.model.attestation import (
     Attestation,
     Finding,
@@ -32,16 +42,6 @@ from provisioner.model.attestation import (
     judge_findings,
     notes,
     unproves,
-)
-from provisioner.planning.attestation.byte_reader import ByteReader, malformed_at
-from provisioner.planning.attestation.event_log import SHA256 as ALG_SHA256
-from provisioner.planning.attestation.event_log import (
-    EventLog,
-    digest_pcrs,
-    find_edited_variables,
-    parse_event_log,
-    read_secure_boot,
-    replay_events,
 )
 
 QUOTE_BYTES_MAX = 4096  # swtpm's has 145

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA384
 
+from provisioner.checks.attestation.byte_reader import ByteReader, malformed_at
 from provisioner.model.attestation import FindingName, Unacceptable, contradicts, unproves
-from provisioner.planning.attestation.byte_reader import ByteReader, malformed_at
 
 SIZE_MAX = 256 * 1024  # bytes; the largest public report has 4,274, a record alone may have 2**24
 EXCHANGES_MAX = 256  # one for each measurement index is the most that a BMC makes

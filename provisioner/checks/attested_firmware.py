@@ -1,0 +1,158 @@
+"""The roots of trust behind the BMC prove by their own signatures which firmware they started.
+
+Run where the node's profile requires attestation. The BMC carries the answers and cannot forge
+them: each component signs our nonce and its measurements with a key that its maker certified, and
+the matrix names the accepted values. A component that does not answer fails like one that lies.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from provisioner.checks.attestation.certificate_chains import parse_certificates
+from provisioner.checks.attestation.device_reports import (
+    Evidence as Report,
+)
+from provisioner.checks.attestation.device_reports import (
+    Expectation,
+    find_shared_identities,
+    verify_report,
+)
+from provisioner.checks.attestation.trust_anchors import TrustAnchor, TrustStore
+from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.readers.tool_output import (
+    parse_json,
+    read_output,
+    require_list,
+    require_object,
+)
+from provisioner.model.attestation import Attestation, Effect, FindingName, Unacceptable, Verdict
+from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.matrix import AttestationRule, AttestedComponents
+
+NAME = "attestation"
+SOURCE = "signed measurements of "  # then the globs of the components, separated by spaces
+COMPONENTS_MAX = 64
+_NONCE = re.compile(r"[0-9a-f]{64}")
+_COMMAND = Command(name="measurements", line=SOURCE, limit_s=3600.0, bmc=True)
+
+
+def _lines(context: CheckContext) -> tuple[Command, ...]:
+    line = SOURCE + " ".join(sorted(context.attestation.components))
+    return (_COMMAND.model_copy(update={"line": line}),)
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    rule = context.attestation
+    if not rule.is_required:
+        raise Unreadable("the profile names no components that must attest")
+    document = require_object(parse_json(read_output(evidence, _COMMAND), "BMC"), "measurements")
+    rows = [
+        require_object(row, "component")
+        for row in require_list(document.get("components"), "components")[:COMPONENTS_MAX]
+    ]
+    asked_at = document.get("asked_at")
+    if not isinstance(asked_at, (int, float)):
+        raise Unreadable("the evidence does not say when it was asked for")
+    judged: list[tuple[str, Attestation]] = []
+    for pattern, expected in sorted(rule.components.items()):
+        mine = [row for row in rows if fnmatchcase(_name(row), pattern)]
+        yield from _find_missing(pattern, expected, mine)
+        judged += [
+            (_name(row), _verify(row, rule, expected, pattern, asked_at))
+            for row in mine
+            if isinstance(row.get("signed"), str)
+        ]
+    settled = find_shared_identities([result for _, result in judged])
+    yield from _find_copies([name for name, _ in judged], settled)
+    for (name, _), result in zip(judged, settled, strict=True):
+        yield from _explain(name, result)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    name = row.get("component")
+    return name[:80] if isinstance(name, str) else ""
+
+
+def _find_missing(
+    pattern: str, expected: AttestedComponents, rows: list[Mapping[str, Any]]
+) -> Iterator[Finding]:
+    """Name each component that gave no signed answer, and a group with fewer than expected."""
+    answered = 0
+    for row in rows:
+        if isinstance(row.get("signed"), str):
+            answered += 1
+            continue
+        problem = row.get("problem")
+        detail = f"it gave no signed measurements: {problem}"[:200]
+        yield fault(_name(row), Severity.POWER_CYCLE, detail)
+    if answered < expected.count:
+        detail = f"{FindingName.ATTESTER_MISSING.value}: {pattern}"
+        yield fault("HGX", Severity.POWER_CYCLE, detail, answered, expected.count)
+
+
+def _verify(
+    row: Mapping[str, Any],
+    rule: AttestationRule,
+    expected: AttestedComponents,
+    pattern: str,
+    asked_at: float,
+) -> Attestation:
+    nonce, chain = row.get("nonce"), row.get("certificates")
+    if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
+        raise Unreadable(f"{_name(row)}: the evidence has no nonce of ours")
+    try:
+        report = base64.b64decode(str(row.get("signed")), validate=True)
+    except (binascii.Error, ValueError):
+        report = b""
+    problem = None
+    try:
+        certificates = parse_certificates(str(chain or "").encode())
+    except Unacceptable as refused:
+        certificates, problem = (), refused.finding
+    added = tuple(
+        TrustAnchor(m.name, m.spki_sha256, m.source, added="the matrix") for m in rule.makers
+    )
+    expectation = Expectation(
+        nonce=bytes.fromhex(nonce),
+        at=asked_at,
+        trust=TrustStore().with_added(added),
+        digests=expected.digests,
+        digests_id=expected.learned_from or pattern,
+    )
+    return verify_report(Report(report, certificates, problem), expectation)
+
+
+def _find_copies(names: list[str], results: tuple[Attestation, ...]) -> Iterator[Finding]:
+    """Refuse two components with one identity, whatever their nonces were."""
+    owners: dict[str, str] = {}
+    for name, result in zip(names, results, strict=True):
+        if not result.identity:
+            continue
+        if result.identity in owners:
+            detail = f"it answers with the identity of {owners[result.identity]}"
+            yield fault(name, Severity.ISOLATE, detail, result.identity)
+        owners.setdefault(result.identity, name)
+
+
+def _explain(name: str, result: Attestation) -> Iterator[Finding]:
+    """State every mismatch with index, golden and measured value, and each other finding."""
+    if result.verdict is Verdict.PROVED:
+        return
+    for mismatch in result.mismatches:
+        detail = f"measurement {mismatch.index} is not the one that {mismatch.reference} admits"
+        golden = " or ".join(mismatch.golden[:4])
+        yield fault(name, Severity.ISOLATE, detail, mismatch.measured or "none", golden)
+    for finding in result.findings:
+        if finding.name is FindingName.MEASUREMENT or finding.effect is Effect.NOTES:
+            continue
+        lies = finding.effect is Effect.CONTRADICTS
+        yield fault(name, Severity.ISOLATE if lies else Severity.CONFIG, str(finding))
+
+
+CHECK = Check(NAME, Gate.A, (_COMMAND,), _findings, lines=_lines, on_request=True)

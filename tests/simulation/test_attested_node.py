@@ -1,0 +1,172 @@
+"""A profile that requires attestation: an honest node is certified, one that lies never is.
+
+Devices, keys and manifests are the simulator's; the BMC of the lying node shows the right version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import virtual_time
+from rig import World
+from test_returns import HOST, want
+
+from provisioner.checks.attestation.trust_anchors import digest_spki
+from provisioner.checks.attested_firmware import NAME
+from provisioner.model.certificate import Certificate
+from provisioner.model.health import Verdict
+from provisioner.model.node import Node, State
+from provisioner.sim.redfish.redfish_integrity import find_authority, list_measurements
+
+ROOTS = ("HGX_ERoT_BMC_0", "HGX_ERoT_GPU_SXM_*")
+INDICES = (1, 2, 3, 4)
+LIMIT_S = 48 * 3600.0
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A node that was certified without the rule: its measurements are admitted for the others."""
+
+    measurements: Mapping[str, Mapping[int, bytes]]  # of one root for each glob
+    certificate: Certificate
+    checks: frozenset[str]
+
+
+@pytest.fixture(scope="module")
+def witness(tmp_path_factory: pytest.TempPathFactory) -> Witness:
+    async def story() -> Witness:
+        world = World(tmp_path_factory.mktemp("witness"), nodes=1, seed=3)
+        await world.take_in()
+        node = await live(world, LIMIT_S)
+        report = await world.store.report(HOST)
+        certificate = await certificate_of(world, node)
+        assert report is not None
+        assert certificate is not None
+        machine = world.site.machines[HOST]
+        learned = {glob: list_measurements(machine, glob.replace("*", "1")) for glob in ROOTS}
+        await world.crash()
+        return Witness(learned, certificate, frozenset(r.check for r in report.results))
+
+    return virtual_time.run(story())
+
+
+def require_attestation(world: World, witness: Witness) -> None:
+    """Add the rule to the site's overlay."""
+    tree: dict[str, Any] = json.loads(world.files.overlay.read_text())
+    rule = {
+        "policy": "require",
+        "makers": [
+            {
+                "name": find_authority().root_name,
+                "spki_sha256": digest_spki(find_authority().root.certificate),
+                "source": "the simulator",
+            }
+        ],
+        "components": {
+            glob: {
+                "count": 8 if "GPU" in glob else 1,
+                "digests": {str(i): [measured[i].hex()] for i in INDICES},
+                "learned_from": f"witness {HOST}",
+            }
+            for glob, measured in witness.measurements.items()
+        },
+    }
+    for release in tree["releases"].values():
+        if "hgx-h100-bf3" in release["profiles"]:
+            release["profiles"]["hgx-h100-bf3"]["attestation"] = rule
+    world.files.overlay.write_text(json.dumps(tree))
+
+
+async def live(world: World, limit_s: float) -> Node:
+    """Let the daemon work until the node rests or the time is over."""
+    await want(world, 0)
+    await world.start()
+    until = world.clock.now() + limit_s
+    while world.clock.now() < until:
+        await world.clock.sleep(60.0)
+        node = await world.store.node(HOST)
+        assert node is not None
+        if node.state in (State.CERTIFIED, State.QUARANTINED):
+            return node
+    return node
+
+
+async def certificate_of(world: World, node: Node) -> Certificate | None:
+    return await world.store.certificate(node.certificate) if node.certificate else None
+
+
+def test_an_honest_node_is_certified_with_the_digest_of_its_evidence(
+    tmp_path: Path, witness: Witness
+) -> None:
+    async def story() -> tuple[Node, Certificate | None, Any]:
+        world = World(tmp_path, nodes=1, seed=3)
+        require_attestation(world, witness)
+        await world.take_in()
+        node = await live(world, LIMIT_S)
+        report = await world.store.report(HOST)
+        certificate = await certificate_of(world, node)
+        await world.crash()
+        return node, certificate, report
+
+    node, certificate, report = virtual_time.run(story())
+
+    assert node.state is State.CERTIFIED, node.blockers
+    (result,) = [r for r in report.results if r.check == NAME]
+    assert result.verdict is Verdict.PASS
+    assert certificate is not None
+    assert certificate.attestation == f"sha256:{result.evidence}"
+
+
+def test_a_node_with_one_lying_root_of_trust_is_never_certified(
+    tmp_path: Path, witness: Witness
+) -> None:
+    async def story() -> tuple[Node, str, int]:
+        world = World(tmp_path, nodes=1, seed=3)
+        require_attestation(world, witness)
+        world.site.machines[HOST].implants.add("HGX_ERoT_GPU_SXM_5")
+        await world.take_in()
+        node = await live(world, LIMIT_S)
+        report = await world.store.report(HOST)
+        assert report is not None
+        (result,) = [r for r in report.results if r.check == NAME]
+        rows = await world.store.journal_rows(limit=100_000)
+        await world.crash()
+        return node, str(result.findings), str(rows).count("node_certified")
+
+    node, findings, certified = virtual_time.run(story())
+
+    assert node.state is not State.CERTIFIED
+    assert (node.certificate, certified) == ("", 0)
+    assert "HGX_ERoT_GPU_SXM_5" in findings
+    assert "measurement 3" in findings
+
+
+def test_a_root_of_trust_that_its_bmc_leaves_out_is_missed(
+    tmp_path: Path, witness: Witness
+) -> None:
+    async def story() -> tuple[Node, str]:
+        world = World(tmp_path, nodes=1, seed=3)
+        require_attestation(world, witness)
+        world.site.machines[HOST].silent_roots.add("HGX_ERoT_GPU_SXM_5")
+        await world.take_in()
+        node = await live(world, LIMIT_S)
+        report = await world.store.report(HOST)
+        assert report is not None
+        (result,) = [r for r in report.results if r.check == NAME]
+        await world.crash()
+        return node, str(result.findings)
+
+    node, findings = virtual_time.run(story())
+
+    assert node.state is not State.CERTIFIED
+    assert "attester missing" in findings
+
+
+def test_without_the_rule_the_certificate_says_that_none_was_required(witness: Witness) -> None:
+    assert witness.certificate.attestation == "not required by the profile"
+    assert NAME not in witness.checks

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attested_devices import AUTHORITY, NONCE, Question, chain_of, make_gpu, pem_of
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from typer.testing import CliRunner
 
 from provisioner.cli.commands import load
 from provisioner.cli.offline.attest import app
 from provisioner.model.input_error import InputError
+from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 
 GPU = make_gpu()
 REPORT, CHAIN = GPU.answer(NONCE), chain_of(GPU.device)
@@ -182,3 +184,37 @@ def test_people_get_a_table(tmp_path: Path) -> None:
 
 def test_the_command_is_listed() -> None:
     assert load("attest").name == "attest"
+
+
+def test_a_quote_of_a_tpm_is_verified_from_a_file(tmp_path: Path) -> None:
+    tpm = SimulatedTpm("board")
+    quote, signature = tpm.quote(NONCE)
+    document = {
+        "quote": quote.hex(),
+        "signature": base64.b64encode(signature).decode(),
+        "ak": tpm.key_pem.decode(),
+        "event_log": base64.b64encode(tpm.write_log()).decode(),
+    }
+    spki = tpm.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    pcrs = [f"pcr{n}={tpm.read_pcrs()[n].hex()}" for n in tpm.pcrs]
+    wishes = [f"ak={hashlib.sha256(spki).hexdigest()}", "resets=1", "secure_boot=on", *pcrs]
+    options = [word for wish in wishes for word in ("--expect", wish)]
+    files = (json.dumps(document).encode(),)
+
+    code, printed = run(tmp_path, files, "--nonce", NONCE.hex(), *options)
+    again, replayed = run(tmp_path, files, "--nonce", "11" * 32, *options)
+
+    assert (code, printed["verdict"], printed["kind"]) == (0, "proved", "tpm.quote")
+    assert printed["measurements"] == {"golden": 4, "matched": 4}
+    assert (again, replayed["verdict"]) == (1, "contradicted")
+
+
+def test_a_quote_without_its_enrolled_key_is_unproved(tmp_path: Path) -> None:
+    tpm = SimulatedTpm("board")
+    quote, signature = tpm.quote(NONCE)
+    document = {"quote": quote.hex(), "signature": signature.hex(), "ak": tpm.key_pem.decode()}
+
+    code, printed = run(tmp_path, (json.dumps(document).encode(),), "--nonce", NONCE.hex())
+
+    assert (code, printed["verdict"]) == (1, "unproved")
+    assert any(f.startswith("ak") for f in printed["findings"])

@@ -19,6 +19,7 @@ from cryptography import x509
 from provisioner.checks.attestation.certificate_chains import parse_certificates, verify_chain
 from provisioner.checks.attestation.device_reports import Evidence
 from provisioner.checks.attestation.spdm_messages import is_signed_by, parse_signed_measurements
+from provisioner.checks.attestation.tpm_quotes import QuoteEvidence
 from provisioner.model.attestation import Finding, Unacceptable
 
 SIZE_MAX = 8 * 1024 * 1024  # bytes of a file; 72 GPUs with their chains have less than 1 MB
@@ -27,6 +28,7 @@ DEPTH_MAX = 8
 _HEX = re.compile(rb"(?:0x)?(?:[0-9a-fA-F]\s*)+")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/=_\-\s]+")
 _REPORT_KEYS = ("evidence", "signedmeasurements", "report", "attestationreport")
+_QUOTE_KEYS = ("quote", "signature", "ak")
 _CHAIN_KEYS = ("certificate", "certificates", "certificatestring", "certificatechain", "certchain")
 
 
@@ -45,6 +47,7 @@ class Contents:
     paired: tuple[Evidence, ...] = ()
     reports: tuple[bytes, ...] = ()
     chains: tuple[Chained, ...] = ()
+    quotes: tuple[QuoteEvidence, ...] = ()
 
 
 def read_evidence_file(raw: bytes) -> Contents:
@@ -57,12 +60,13 @@ def read_evidence_file(raw: bytes) -> Contents:
         if _is_chain(content):
             return Contents(chains=(_read_chain(content),))
         return Contents(reports=(content,))
-    collected = _Collected([], [], [])
+    collected = _Collected([], [], [], [])
     _collect(document, collected, 0)
     return Contents(
         tuple(collected.paired[:REPORTS_MAX]),
         tuple(collected.reports[:REPORTS_MAX]),
         tuple(collected.chains[:REPORTS_MAX]),
+        tuple(collected.quotes[:REPORTS_MAX]),
     )
 
 
@@ -120,6 +124,7 @@ class _Collected:
     paired: list[Evidence]
     reports: list[bytes]
     chains: list[Chained]
+    quotes: list[QuoteEvidence]
 
 
 def _parse_json(raw: bytes) -> Any:
@@ -141,6 +146,9 @@ def _collect(node: Any, collected: _Collected, depth: int) -> None:
     if not isinstance(node, dict):
         return
     lowered = {str(key).lower().replace("_", ""): value for key, value in node.items()}
+    if all(isinstance(lowered.get(k), str) for k in _QUOTE_KEYS):
+        collected.quotes.append(_read_quote(lowered))
+        return
     report = next((lowered[k] for k in _REPORT_KEYS if isinstance(lowered.get(k), str)), None)
     texts = [t for k in _CHAIN_KEYS for t in _chain_texts(lowered.get(k))]
     chain = _read_chain(b"\n".join(decode_text(t.encode()) for t in texts)) if texts else None
@@ -155,6 +163,14 @@ def _collect(node: Any, collected: _Collected, depth: int) -> None:
     else:
         for value in list(node.values())[:REPORTS_MAX]:
             _collect(value, collected, depth + 1)
+
+
+def _read_quote(lowered: dict[str, Any]) -> QuoteEvidence:
+    """A TPM's quote: each part as hex or base64, the key also as PEM, the event log if it came."""
+    log = lowered.get("eventlog")
+    quote, signature, key = (decode_text(lowered[k].encode()) for k in _QUOTE_KEYS)
+    events = decode_text(log.encode()) if isinstance(log, str) else b""
+    return QuoteEvidence(quote, signature, key, events)
 
 
 def _chain_texts(value: Any) -> list[str]:

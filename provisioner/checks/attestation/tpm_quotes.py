@@ -77,7 +77,7 @@ class QuoteEvidence:
 class QuoteExpectation:
     """What we know of this board's TPM, and what we asked."""
 
-    nonce: bytes
+    nonce: bytes | None  # None: nothing is known about freshness
     key_sha256: str  # SPKI of the attestation key that was enrolled for this board; "": none
     reset_count: int | None = None  # that our own resets lead to; None: not counted yet
     secure_boot: bool | None = None  # as the BMC reports it
@@ -118,7 +118,10 @@ def verify_quote(evidence: QuoteEvidence, expected: QuoteExpectation) -> Attesta
         return _conclude((refused.finding,), key_sha256, sha256)
     findings = [*_check_key(key_sha256, expected.key_sha256)]
     signed = _is_signed(evidence)
-    if quote.nonce != expected.nonce:
+    if expected.nonce is None:
+        detail = "none was given: the quote may be of any time"
+        findings.append(unproves(FindingName.NONCE, detail))
+    elif quote.nonce != expected.nonce:
         name = FindingName.REPLAYED if signed else FindingName.NONCE
         findings.append(contradicts(name, "not the nonce we asked"))
     if not signed:

@@ -28,7 +28,9 @@ from provisioner.checks.attestation.evidence_containers import (
     read_manifest_file,
 )
 from provisioner.checks.attestation.reference_manifests import ReferenceManifest, read_manifest
+from provisioner.checks.attestation.tpm_quotes import verify_quote
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
+from provisioner.cli.options.expected_evidence import parse_expected
 from provisioner.cli.options.showing import JsonOption, console
 from provisioner.model.attestation import Attestation, Verdict
 from provisioner.model.input_error import InputError
@@ -36,8 +38,6 @@ from provisioner.runtime.wall_clock import WallClock
 
 app = typer.Typer(help="Attestation: signed evidence of devices, verified.", no_args_is_help=True)
 _NONCE = re.compile(r"[0-9a-f]{64}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_EXPECTED = ("driver", "vbios", "rim")
 
 
 @app.callback()
@@ -56,7 +56,10 @@ def verify(
     ] = "",
     expect: Annotated[
         list[str] | None,
-        typer.Option(help="driver=VERSION, vbios=VERSION or rim=SHA256; repeatable."),
+        typer.Option(
+            help="driver=VERSION, vbios=VERSION, rim=SHA256; of a TPM's quote ak=SHA256, pcr7=HEX,"
+            " resets=NUMBER, secure_boot=on; repeatable."
+        ),
     ] = None,
     anchor: Annotated[
         list[Path] | None, typer.Option(help="Trust this certificate or key too; repeatable.")
@@ -74,28 +77,31 @@ def verify(
     for path in anchor or ():
         trust = trust.with_added(_read_anchor(path))
     admitted_at = _parse_time("--admitted", admitted) if admitted else when
-    pins, digests = _parse_expected(expect or [])
+    wishes = parse_expected(expect or [])
     expected = Expectation(
         nonce=_parse_nonce(nonce) if nonce else None,
         at=when,
         trust=trust,
         manifests=_read_manifests(rim or [], trust, when, admitted_at),
-        admitted=digests,
-        versions=pins,
+        admitted=wishes.manifests,
+        versions=wishes.versions,
     )
     contents = [(str(path), _read_contents(path)) for path in files]
     evidence = pair_evidence(contents)
-    if not evidence:
+    quotes = [(source, quote) for source, content in contents for quote in content.quotes]
+    if not evidence and not quotes:
         names = ", ".join(str(f) for f in files)[:200]
         remedy = "Name a file with a report; a chain alone proves nothing."
         raise InputError("FILE", names, "there is no report in it", remedy)
     results = find_shared_identities([verify_report(e, expected) for e in evidence])
     rows = [describe(result, e.source) for result, e in zip(results, evidence, strict=True)]
+    quoted = [verify_quote(quote, wishes.of_quote(expected.nonce)) for _, quote in quotes]
+    rows += [describe(r, source) for r, (source, _) in zip(quoted, quotes, strict=True)]
     if as_json:
         typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows))
     else:
         _show(rows)
-    raise typer.Exit(0 if all(r.verdict is Verdict.PROVED for r in results) else 1)
+    raise typer.Exit(0 if all(r.verdict is Verdict.PROVED for r in (*results, *quoted)) else 1)
 
 
 def describe(result: Attestation, source: str) -> dict[str, Any]:
@@ -179,21 +185,3 @@ def _parse_time(option: str, text: str) -> float:
         remedy = "Write it as 2026-11-22, or as 2026-11-22T12:00:00Z."
         raise InputError(option, text[:40], "it is no time", remedy) from None
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
-
-
-def _parse_expected(rows: list[str]) -> tuple[dict[str, str], frozenset[str]]:
-    pins: dict[str, str] = {}
-    digests = set()
-    for row in rows:
-        name, _, value = row.partition("=")
-        if name not in _EXPECTED or not value or len(value) > 80:
-            remedy = "Write driver=VERSION, vbios=VERSION or rim=SHA256."
-            raise InputError("--expect", row[:80], "it expects nothing that is known", remedy)
-        if name != "rim":
-            pins[name] = value
-        elif _SHA256.fullmatch(value.lower()):
-            digests.add(value.lower())
-        else:
-            remedy = "Write the SHA-256 of the manifest's file, 64 hex digits."
-            raise InputError("--expect", row[:80], "it is no SHA-256", remedy)
-    return pins, frozenset(digests)

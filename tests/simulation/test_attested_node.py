@@ -43,7 +43,7 @@ def witness(tmp_path_factory: pytest.TempPathFactory) -> Witness:
         world = World(tmp_path_factory.mktemp("witness"), nodes=1, seed=3)
         await world.take_in()
         node = await live(world, LIMIT_S)
-        report = await world.store.report(HOST)
+        report = await world.store.evidence.get_report(HOST)
         certificate = await certificate_of(world, node)
         assert report is not None
         assert certificate is not None
@@ -89,7 +89,7 @@ async def live(world: World, limit_s: float) -> Node:
     until = world.clock.now() + limit_s
     while world.clock.now() < until:
         await world.clock.sleep(60.0)
-        node = await world.store.node(HOST)
+        node = await world.store.nodes.get(HOST)
         assert node is not None
         if node.state in (State.CERTIFIED, State.QUARANTINED):
             return node
@@ -97,7 +97,9 @@ async def live(world: World, limit_s: float) -> Node:
 
 
 async def certificate_of(world: World, node: Node) -> Certificate | None:
-    return await world.store.certificate(node.certificate) if node.certificate else None
+    return (
+        await world.store.evidence.get_certificate(node.certificate) if node.certificate else None
+    )
 
 
 def test_an_honest_node_is_certified_with_the_digest_of_its_evidence(
@@ -108,7 +110,7 @@ def test_an_honest_node_is_certified_with_the_digest_of_its_evidence(
         require_attestation(world, witness)
         await world.take_in()
         node = await live(world, LIMIT_S)
-        report = await world.store.report(HOST)
+        report = await world.store.evidence.get_report(HOST)
         certificate = await certificate_of(world, node)
         await world.crash()
         return node, certificate, report
@@ -131,10 +133,10 @@ def test_a_node_with_one_lying_root_of_trust_is_never_certified(
         world.site.machines[HOST].implants.add("HGX_ERoT_GPU_SXM_5")
         await world.take_in()
         node = await live(world, LIMIT_S)
-        report = await world.store.report(HOST)
+        report = await world.store.evidence.get_report(HOST)
         assert report is not None
         (result,) = [r for r in report.results if r.check == NAME]
-        rows = await world.store.journal_rows(limit=100_000)
+        rows = await world.store.journal.list(limit=100_000)
         await world.crash()
         return node, str(result.findings), str(rows).count("node_certified")
 
@@ -155,7 +157,7 @@ def test_a_root_of_trust_that_its_bmc_leaves_out_is_missed(
         world.site.machines[HOST].silent_roots.add("HGX_ERoT_GPU_SXM_5")
         await world.take_in()
         node = await live(world, LIMIT_S)
-        report = await world.store.report(HOST)
+        report = await world.store.evidence.get_report(HOST)
         assert report is not None
         (result,) = [r for r in report.results if r.check == NAME]
         await world.crash()

@@ -223,6 +223,31 @@ def test_a_host_whose_bmc_cannot_remove_standby_power_is_not_switched_off() -> N
     assert "power distribution unit" in refused["refused"]["unblock"]
 
 
+def test_no_supply_is_written_while_another_one_reports_a_fault(package: Path) -> None:
+    """source: hardware.md 4.1: one power supply at a time, with a look at the redundancy."""
+    tree, power = read_tree("dgx_h100"), f"{V1}/Chassis/DGX/Power"
+    supplies = [
+        {"MemberId": str(n), "Status": {"State": "Enabled", "Health": health}}
+        for n, health in enumerate(["OK", "Critical", "OK"])
+    ]
+    tree[f"{V1}/Chassis/DGX"] = {
+        "@odata.id": f"{V1}/Chassis/DGX",
+        "@odata.type": "#Chassis.v1_14_0.Chassis",
+        "Id": "DGX",
+        "Power": {"@odata.id": power},
+    }
+    tree[power] = {"Id": "Power", "PowerSupplies": supplies}
+    push = Request("push", "host.psu/PSU_0", file=package)
+
+    refused = run_dry(tree, push)
+    supplies[1]["Status"] = {"State": "Enabled", "Health": "OK"}
+    again = run_dry(tree, push)
+
+    assert refused["writes"] == []
+    assert "1 is Critical" in refused["refused"]["detail"]
+    assert len(again["writes"]) == 1
+
+
 # --- BlueField's rshim
 
 

@@ -81,7 +81,17 @@ async def _read_drives(walk: Walk, system: Resource) -> list[Device]:
 
 
 async def _read_power_supplies(walk: Walk, chassis: Sequence[Resource]) -> list[Device]:
-    """From `PowerSubsystem`, or from the older `Power` where a chassis has no such subsystem."""
+    return _with_serial(DeviceKind.PSU, await list_power_supplies(walk, chassis))
+
+
+async def list_power_supplies(
+    walk: Walk, chassis: Sequence[Resource]
+) -> list[tuple[str, Resource]]:
+    """Return the slot and the resource of each power supply of the host's chassis.
+
+    They are read from `PowerSubsystem`, or from the older `Power` where a chassis has no such
+    subsystem.
+    """
     known, supplies = len(walk.gaps), list[tuple[str, Resource]]()
     for resource in chassis:
         if _slot(resource).startswith(_INNER):
@@ -96,7 +106,7 @@ async def _read_power_supplies(walk: Walk, chassis: Sequence[Resource]) -> list[
                 slot = text(shown.get("MemberId")) or str(number)
                 supplies.append((slot, Resource(f"{path}#/PowerSupplies/{number}", shown)))
     _excuse_errors(walk, known)
-    return _with_serial(DeviceKind.PSU, supplies[:SUPPLIES_MAX])
+    return supplies[:SUPPLIES_MAX]
 
 
 def _with_serial(kind: DeviceKind, parts: Sequence[tuple[str, Resource]]) -> list[Device]:

@@ -13,6 +13,7 @@ from provisioner.adapters.redfish import collect
 from provisioner.adapters.redfish.licences import find_missing_licence
 from provisioner.adapters.redfish.messages import body_of, refusal, task_paths
 from provisioner.adapters.redfish.parsing import Json, as_object, at, number, path_of, text, truth
+from provisioner.adapters.redfish.power_supplies import find_power_fault
 from provisioner.adapters.redfish.service import (
     UNBLOCK,
     Service,
@@ -42,6 +43,8 @@ async def push(
         return not_offered(kind, "multipart push; let the BMC pull the image instead")
     refused = await find_missing_licence(service, "push")
     refused = refused or await _find_excess(update.data, kind, file)
+    if refused is None and kind == "host.psu":
+        refused = await find_power_fault(service)
     if refused is not None:
         return refused
     targets = await find_targets(service, update.data, kind, slots, file.name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Literal
 
 from aiohttp import web
@@ -39,7 +38,6 @@ from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Spare, TenantNotice
 from provisioner.model.inventory import DeviceKind
 from provisioner.planning.repair.repair_report import RepairReport
-from provisioner.store.repositories.cases import notices_page
 
 DAY_S = 86400.0
 SENTENCE = r"^[^\x00-\x1f\x7f]+$"  # it is shown on terminals and sent to vendors
@@ -222,14 +220,12 @@ async def notices(ask: Ask) -> Reply:
     """Of one tenant, or of all."""
     started = place(ask.query.cursor, float, str)
     limit = ask.query.limit
-    read = partial(
-        notices_page,
+    rows = await ask.parts.store.cases.list_notices_page(
         before=(float(started[0]), str(started[1])) if started else None,
         limit=limit + 1,
         tenant="" if ask.caller.staff else ask.caller.tenant,
         kind=ask.query.kind,
     )
-    rows = await ask.parts.store.read(read)
     last = rows[limit - 1] if len(rows) > limit else None
     following = "" if last is None else cursor(last.at, last.id)
     return Reply(NoticePage(items=rows[:limit], next=following))

@@ -6,7 +6,6 @@ A tenant sees the cases of its own nodes in short, and may report a fault of one
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field
@@ -24,7 +23,6 @@ from provisioner.model.base import Record
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.node import Node
 from provisioner.planning.repair.case_policy import PlannedWork
-from provisioner.store.repositories.cases import cases_page
 
 TAG = "cases"
 
@@ -100,15 +98,13 @@ async def list_all(ask: Ask) -> Reply:
         await ask.node(ask.query.node)
     started = place(ask.query.cursor, float, str)
     limit = ask.query.limit
-    read = partial(
-        cases_page,
+    rows = await ask.parts.store.cases.list_page(
         before=(float(started[0]), str(started[1])) if started else None,
         limit=limit + 1,
         node=ask.query.node,
         tenant=None if ask.caller.staff else ask.caller.tenant,
         open_only=ask.query.open == "true",
     )
-    rows = await ask.parts.store.read(read)
     items = tuple(_line(case, staff=ask.caller.staff) for case in rows[:limit])
     last = items[-1] if len(rows) > limit else None
     following = "" if last is None else cursor(last.opened_at, last.id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -19,8 +18,6 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import State
-from provisioner.store.rows import page_rows
-from provisioner.store.rows.request_writes import write_revocation
 from provisioner.store.signing import envelope_of
 
 TAG = "certificates"
@@ -78,8 +75,8 @@ async def list_all(ask: Ask) -> Reply:
     started = place(ask.query.cursor, float, str)
     before = (float(started[0]), str(started[1])) if started else None
     limit = ask.query.limit
-    read = partial(page_rows.certificates_page, before=before, limit=limit + 1, node=ask.query.node)
-    rows = await ask.parts.store.read(read)
+    evidence = ask.parts.store.evidence
+    rows = await evidence.list_certificates(before=before, limit=limit + 1, node=ask.query.node)
     items = tuple(
         CertificateLine(
             id=c.id, node=c.node, release=c.release, profile=c.profile, issued_at=c.issued_at,
@@ -195,9 +192,7 @@ async def change_certificate(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     if await parts.store.evidence.is_revoked(found.id):
         return _revoked(found.id)
     why = str(asked.arguments["reason"])
-    await parts.store.write(
-        lambda c: write_revocation(c, found.id, found.node, why, asked.asked_by, now, asked.id)
-    )
+    await parts.store.evidence.revoke_requested(found, why, asked.asked_by, now, asked.id)
     return Outcome(RequestState.DONE, {"certificate": found.id})
 
 

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -26,7 +25,6 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
-from provisioner.store.rows import request_rows
 
 log = logging.getLogger(__name__)
 # what settles a restore, and what sends nothing to any device
@@ -107,7 +105,7 @@ class Works:
         with self.reserve(ask, kind) as place:
             if waits:
                 await _check_waiting(ask)
-            stored = await parts.store.write(partial(request_rows.add_request, asked=asked))
+            stored = await parts.store.requests.add(asked)
             if waits:
                 return await self.told(ask, stored)
             return await self.run(ask, stored, place.pop_all())
@@ -225,9 +223,8 @@ async def _check_waiting(ask: Ask) -> None:
     """Refuse a change of a caller that has too many which wait for another person's approval."""
     parts = ask.parts
     since = ask.now - parts.settings.api_approval_h * 3600
-    counted = partial(request_rows.count_waiting, asked_by=ask.caller.subject, asked_after=since)
     most = parts.settings.api_waiting_per_caller
-    if await parts.store.read(counted) >= most:
+    if await parts.store.requests.count_waiting(ask.caller.subject, since) >= most:
         unblock = "Ask an approver to decide on them: GET /v1/requests?waiting=true."
         refused = no(429, "waiting", f"{most} changes of yours wait for an approval", unblock)
         refused.headers["Retry-After"] = "600"
@@ -241,17 +238,15 @@ async def _keep(parts: ApiParts, ended: ChangeRequest, by: str, now: float) -> C
     else, so that it is written over that. Raises `StaleWrite` after SAVES_MAX tries.
     """
     for _ in range(SAVES_MAX - 1):
-        save = partial(request_rows.save_request, asked=ended, by=by, now=now)
         try:
-            return await parts.store.write(save)
+            return await parts.store.requests.save(ended, by, now)
         except StaleWrite as stale:
             log.warning("%s; its outcome is written again", stale)
-        current = await parts.store.read(partial(request_rows.read_request, number=ended.id))
+        current = await parts.store.requests.get(ended.id)
         if current is None:
             break
         ended = ended.model_copy(update={"generation": current.generation})
-    save = partial(request_rows.save_request, asked=ended, by=by, now=now)
-    return await parts.store.write(save)
+    return await parts.store.requests.save(ended, by, now)
 
 
 async def operation_view(parts: ApiParts, asked: ChangeRequest, now: float) -> OperationView:

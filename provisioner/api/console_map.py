@@ -6,17 +6,14 @@ for each of its generations and kept; an answer is kept until the journal or a n
 
 from __future__ import annotations
 
-from functools import partial
-
 from aiohttp import web
 from pydantic import Field
 
 from provisioner.api.console_pages import accepts_gzip
-from provisioner.api.fleet_atlas import format_map, read_facts, select_tenant
+from provisioner.api.fleet_atlas import format_map, select_tenant
 from provisioner.api.parts import Ask
 from provisioner.api.route import ANYBODY, Nothing, Route
 from provisioner.model.base import Record
-from provisioner.store.rows import page_rows
 
 NAMES_MAX = 200
 
@@ -50,8 +47,8 @@ async def show(ask: Ask) -> web.Response:
     names = [n for n in ask.query.nodes.split(",") if n][:NAMES_MAX]
     headers = {"Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
     if names:
-        seq = (await store.read(page_rows.journal_head))[0]
-        rows = [(n, f) for n, _, f in await store.read(partial(read_facts, names=names))]
+        seq = (await store.journal.get_head())[0]
+        rows = [(n, f) for n, _, f in await store.atlas.list_facts(names)]
         raw = format_map(seq, rows if tenant is None else select_tenant(rows, tenant))
         return web.Response(body=raw, content_type="application/json", headers=headers)
     tag, raw, packed = await ask.parts.atlas.answer(store, tenant)

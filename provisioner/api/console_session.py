@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from aiohttp import web
 from pydantic import Field
 
@@ -19,7 +17,6 @@ from provisioner.api.problem import missing, no
 from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
-from provisioner.store.rows import session_rows
 
 TAG = "access"
 
@@ -53,16 +50,9 @@ async def begin(ask: Ask) -> web.Response:
         raise refused
     parts, limits = ask.parts, ask.parts.settings.session_limits()
     secret, session = new_session(ask.caller, limits, ask.now)
-    before = await parts.store.read(
-        partial(session_rows.find_session, digest=sha256_of(read_secret(ask.request)))
-    )
-    work = partial(
-        session_rows.begin_session,
-        session=session,
-        limits=limits,
-        replaces=before.id if before is not None else "",
-    )
-    if not await parts.store.write(work):
+    before = await parts.store.sessions.find(sha256_of(read_secret(ask.request)))
+    replaces = before.id if before is not None else ""
+    if not await parts.store.sessions.begin(session, limits, replaces):
         refused = no(429, "sign-ins", "Too many sign-ins within a minute", "Wait a minute.")
         refused.headers["Retry-After"] = "60"
         raise refused
@@ -72,13 +62,8 @@ async def begin(ask: Ask) -> web.Response:
 async def end(ask: Ask) -> web.Response:
     """End the session of this request, wherever its cookie was copied to."""
     if ask.caller.session:
-        work = partial(
-            session_rows.end_session,
-            session_id=ask.caller.session,
-            why=f"{ask.caller.subject} signed out",
-            now=ask.now,
-        )
-        await ask.parts.store.write(work)
+        why = f"{ask.caller.subject} signed out"
+        await ask.parts.store.sessions.end(ask.caller.session, why, ask.now)
     return await _answer(ask, "")
 
 
@@ -93,12 +78,11 @@ async def _answer(ask: Ask, secret: str) -> web.Response:
 async def list_all(ask: Ask) -> Reply:
     """All sessions that are not over."""
     limits = ask.parts.settings.session_limits()
-    read = partial(session_rows.read_sessions, limits=limits, now=ask.now)
     items = tuple(
         SessionView(
             **s.model_dump(exclude={"sha256", "ended_at", "roles"}), roles=tuple(sorted(s.roles))
         )
-        for s in await ask.parts.store.read(read)
+        for s in await ask.parts.store.sessions.list(limits, ask.now)
     )
     return Reply(SessionList(items=items))
 
@@ -107,8 +91,7 @@ async def end_another(ask: Ask) -> Reply:
     """End any session, at once."""
     name = ask.word("session")
     limits = ask.parts.settings.session_limits()
-    read = partial(session_rows.read_sessions, limits=limits, now=ask.now)
-    if not any(s.id == name for s in await ask.parts.store.read(read)):
+    if not any(s.id == name for s in await ask.parts.store.sessions.list(limits, ask.now)):
         raise missing("session")
     return await ask.parts.works.ask(ask, ChangeKind.SESSION_END, name, "", {})
 
@@ -127,19 +110,12 @@ async def end_all(ask: Ask) -> Reply:
 
 async def change_session(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out."""
-    if asked.arguments.get("every"):
-        every = partial(
-            session_rows.end_sessions_of_subject,
-            subject=asked.subject,
-            why=f"{asked.asked_by} ended it",
-            now=parts.clock.now(),
-        )
-        ended = await parts.store.write(every)
-        return Outcome(RequestState.DONE, {"sessions": len(ended)})
+    sessions, now = parts.store.sessions, parts.clock.now()
     why = f"{asked.asked_by} ended it"
-    now = parts.clock.now()
-    work = partial(session_rows.end_session, session_id=asked.subject, why=why, now=now)
-    if not await parts.store.write(work):
+    if asked.arguments.get("every"):
+        ended = await sessions.end_of_subject(asked.subject, why, now)
+        return Outcome(RequestState.DONE, {"sessions": len(ended)})
+    if not await sessions.end(asked.subject, why, now):
         return objection(asked.subject, "there is no such session", "Look at the list of them.")
     return Outcome(RequestState.DONE, {"session": asked.subject})
 

@@ -6,8 +6,6 @@ in a request, a row, an answer that is kept, or a log.
 
 from __future__ import annotations
 
-from functools import partial
-
 from pydantic import Field
 
 from provisioner.access.tokens import DAYS_MAX, new_record
@@ -19,7 +17,6 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
-from provisioner.store.rows import token_rows
 
 
 class TokenView(Record):
@@ -43,7 +40,7 @@ class TokenList(Record):
 
 async def list_all(ask: Ask) -> Reply:
     """All local tokens."""
-    rows = await ask.parts.store.read(token_rows.read_tokens)
+    rows = await ask.parts.store.tokens.list()
     items = tuple(
         TokenView(**t.model_dump(exclude={"sha256"}), good=t.is_valid(ask.now)) for t in rows
     )
@@ -78,7 +75,7 @@ async def create(ask: Ask) -> Reply:
 async def revoke(ask: Ask) -> Reply:
     """It lets nobody in any more."""
     name = ask.word("token")
-    rows = await ask.parts.store.read(token_rows.read_tokens)
+    rows = await ask.parts.store.tokens.list()
     if not any(t.id == name for t in rows):
         raise missing("token")
     return await ask.parts.works.ask(ask, ChangeKind.TOKEN_REVOKE, name, "", {})
@@ -92,17 +89,16 @@ async def change_token(parts: ApiParts, asked: ChangeRequest) -> Outcome:
         record = new_record(
             wanted.sha256, wanted.subject, wanted.role, wanted.tenant, wanted.days, now
         )
-        await parts.store.write(partial(token_rows.add_token, token=record, now=now))
+        await parts.store.tokens.add(record, now)
         return Outcome(RequestState.DONE, {"token": record.id, "expires_at": record.expires_at})
-    work = partial(token_rows.revoke_token, token_id=asked.subject, now=now)
-    if await parts.store.write(work) is None:
+    if await parts.store.tokens.revoke(asked.subject, now) is None:
         return objection(asked.subject, "there is no such token", "Look at the list of them.")
     return Outcome(RequestState.DONE, {"token": asked.subject})
 
 
 async def foresee_revocation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     """Return whose token ends."""
-    rows = await parts.store.read(token_rows.read_tokens)
+    rows = await parts.store.tokens.list()
     lines = [
         f"Token {t.id} of {t.subject} ({t.role}) lets nobody in any more; its event streams end."
         for t in rows

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -24,7 +23,6 @@ from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.model.base import Record
 from provisioner.model.events import list_names, name_kind
 from provisioner.model.events.event import EventKind
-from provisioner.store.rows import page_rows
 
 TAG = "events"
 PAGE = 200  # rows that a stream reads at once
@@ -105,10 +103,9 @@ async def page(ask: Ask) -> Reply:
     started = place(ask.query.cursor, int)
     after = int(started[0]) if started else 0
     node, kinds = ask.query.node, list_names(ask.query.kind)
-    read = partial(
-        page_rows.journal_page, after=after, limit=ask.query.limit, kinds=kinds, node=node
+    rows, last = await ask.parts.store.journal.list_page(
+        after=after, limit=ask.query.limit, kinds=kinds, node=node
     )
-    rows, last = await ask.parts.store.read(read)
     items = tuple(await _seen(ask, rows))
     return Reply(EventPage(items=items, next=cursor(max(last, after))))
 
@@ -138,21 +135,16 @@ async def audit(ask: Ask) -> Reply:
     """The newest first."""
     started = place(ask.query.cursor, int)
     before = int(started[0]) if started else 0
-    read = partial(
-        page_rows.journal_page,
-        after=before,
-        limit=ask.query.limit,
-        kinds=AUDIT,
-        backwards=True,
+    rows, last = await ask.parts.store.journal.list_page(
+        after=before, limit=ask.query.limit, kinds=AUDIT, backwards=True
     )
-    rows, last = await ask.parts.store.read(read)
     items = tuple(AuditRow(**_event(row).model_dump(), sha256=row["digest"]) for row in rows)
     return Reply(AuditPage(items=items, next=cursor(last) if last > 1 else ""))
 
 
 async def head(ask: Ask) -> Reply:
     """To be kept elsewhere."""
-    rows, digest = await ask.parts.store.read(page_rows.journal_head)
+    rows, digest = await ask.parts.store.journal.get_head()
     return Reply(AuditHead(rows=rows, head=digest))
 
 
@@ -211,7 +203,7 @@ async def _beginning(ask: Ask) -> int:
         return int(known)
     if ask.query.after >= 0:
         return int(ask.query.after)
-    return (await ask.parts.store.read(page_rows.journal_head))[0]
+    return (await ask.parts.store.journal.get_head())[0]
 
 
 async def _still_good(ask: Ask) -> bool:
@@ -222,10 +214,9 @@ async def _still_good(ask: Ask) -> bool:
 async def _next(ask: Ask, after: int) -> tuple[int, bytes]:
     """The rows after a number, as text, and the number that was looked at last."""
     kinds = list_names(ask.query.kind)
-    read = partial(
-        page_rows.journal_page, after=after, limit=PAGE, kinds=kinds, node=ask.query.node
+    rows, last = await ask.parts.store.journal.list_page(
+        after=after, limit=PAGE, kinds=kinds, node=ask.query.node
     )
-    rows, last = await ask.parts.store.read(read)
     told = [
         f"id: {e.seq}\nevent: {_line(e.kind)}\ndata: {e.model_dump_json()}\n\n"
         for e in await _seen(ask, rows)

@@ -9,27 +9,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, func, select
-
-from provisioner.model.outcome import Reason
-from provisioner.ports import DamagedRow
-from provisioner.store.rows import page_rows
-from provisioner.store.rows.records import parse_object
-from provisioner.store.schema.schema import nodes
+from provisioner.store.repositories.atlas import FIELDS, Facts
 from provisioner.store.sql_store import SqlStore
 
-FIELDS = (
-    "kind", "state", "profile", "release", "tenant", "vrf", "placement", "site", "pod", "su",
-    "rack", "ports", "reason",
-)  # fmt: skip
 READ_AT_ONCE = 1024  # bodies; some 30 ms of the store's thread, so that others get their turn
 _REASON, _TENANT = FIELDS.index("reason"), FIELDS.index("tenant")
-
-Facts = tuple[tuple[str, ...], ...]  # by FIELDS
 
 
 class Atlas:
@@ -44,8 +30,8 @@ class Atlas:
     async def answer(self, store: SqlStore, tenant: str | None) -> tuple[str, bytes, bytes]:
         """(ETag, JSON, the same packed) of all nodes, or of one tenant's; made once for all."""
         async with self._turn:
-            seq = (await store.read(page_rows.journal_head))[0]
-            tag = f'"j{seq}-{await store.read(_sum)}"'
+            seq = (await store.journal.get_head())[0]
+            tag = f'"j{seq}-{await store.atlas.get_mark()}"'
             key = "" if tenant is None else f"t{tenant}"
             kept = self._answers.get(key)
             if kept is not None and kept[0] == tag:
@@ -60,13 +46,13 @@ class Atlas:
 
     async def _look(self, store: SqlStore) -> None:
         """Read what changed since the last look."""
-        now = dict(await store.read(_generations))
+        now = dict(await store.atlas.list_generations())
         for gone in self._facts.keys() - now.keys():
             del self._facts[gone]
         changed = [n for n, g in now.items() if self._facts.get(n, (-1,))[0] != g]
         for begin in range(0, len(changed), READ_AT_ONCE):
             names = changed[begin : begin + READ_AT_ONCE]
-            for name, generation, facts in await store.read(partial(read_facts, names=names)):
+            for name, generation, facts in await store.atlas.list_facts(names):
                 self._facts[name] = generation, self._known.setdefault(facts, facts)
         if len(self._known) > 4 * len(self._facts) + 1000:
             self._known = {facts: facts for _, facts in self._facts.values()}
@@ -80,46 +66,6 @@ def select_tenant(rows: Iterable[tuple[str, Facts]], tenant: str) -> list[tuple[
     """Its own only, without what our words say of them."""
     own = [(n, f) for n, f in rows if tenant and f[_TENANT] == (tenant,)]
     return [(n, (*f[:_REASON], (), *f[_REASON + 1 :])) for n, f in own]
-
-
-def _sum(connection: Connection) -> str:
-    """Moves on with every change of any node: generations only grow."""
-    count, total = connection.execute(select(func.count(), func.sum(nodes.c.generation))).one()
-    return f"{count}-{total or 0}"
-
-
-def _generations(connection: Connection) -> list[tuple[str, int]]:
-    return [(r[0], r[1]) for r in connection.execute(select(nodes.c.id, nodes.c.generation))]
-
-
-def read_facts(connection: Connection, names: Sequence[str]) -> list[tuple[str, int, Facts]]:
-    query = select(nodes.c.id, nodes.c.generation, nodes.c.body).where(nodes.c.id.in_(names))
-    found = connection.execute(query.order_by(nodes.c.id))
-    return [(r.id, r.generation, _facts(_body(r.id, r.body))) for r in found]
-
-
-def _body(name: str, text: str) -> Mapping[str, Any]:
-    """The fields of a stored node; of a damaged row, the reason why there are none."""
-    try:
-        return parse_object(text, f"nodes, {name}")
-    except DamagedRow:
-        return {"blockers": [{"reason": Reason.DAMAGED_ROW.value}]}
-
-
-def _facts(body: Mapping[str, Any]) -> Facts:
-    """What `select_expression.NODE_FIELDS` reads, from a stored node."""
-    place = body.get("location") or {}
-    ports = sorted({(int(p["rail"]), str(p["switch"])) for p in body.get("ports") or ()})
-    plain = ("kind", "state", "profile", "release", "tenant", "vrf", "placement")
-    return (
-        *((str(body.get(name, "")),) for name in plain),
-        (str(place.get("site", "site")),),
-        (str(place.get("pod", 0)),),
-        (str(place.get("scalable_unit", 0)),),
-        (str(place.get("rack", "")),),
-        tuple(f"{rail} {switch}" for rail, switch in ports),
-        tuple(sorted({str(b["reason"]) for b in body.get("blockers") or ()})),
-    )
 
 
 def format_map(seq: int, rows: Sequence[tuple[str, Facts]]) -> bytes:

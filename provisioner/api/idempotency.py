@@ -13,13 +13,12 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from aiohttp import web
 
 from provisioner.api.parts import Ask
 from provisioner.api.problem import Refused, answered, no
-from provisioner.store.rows import answer_rows
+from provisioner.model.kept_answer import KeptAnswer, TooManyKeys
 
 HEADER = "Idempotency-Key"
 # the draft has a quoted string; bare words are taken too, as most clients send them
@@ -40,24 +39,16 @@ async def once(ask: Ask, raw: bytes, answer: Answer) -> web.StreamResponse:
         raise no(400, "key", "The idempotency key is not readable", unblock)
     key, caller = given.strip('"'), ask.caller.via + " " + ask.caller.subject
     parts, keep_s = ask.parts, ask.parts.settings.api_keys_keep_h * 3600
-    begin = partial(
-        answer_rows.begin,
-        caller=caller,
-        key=key,
-        fingerprint=_fingerprint(ask.request, raw),
-        now=ask.now,
-        keep_s=keep_s,
-        keys_max=parts.settings.api_keys_per_caller,
-    )
+    fingerprint, keys_max = _fingerprint(ask.request, raw), parts.settings.api_keys_per_caller
     try:
-        kept = await parts.store.write(begin)
-    except answer_rows.TooManyKeys as error:
+        kept = await parts.store.answers.begin(caller, key, fingerprint, ask.now, keep_s, keys_max)
+    except TooManyKeys as error:
         unblock = "Wait (Retry-After), or send changes that may be made twice without a key."
         refused = no(429, "keys", "Too many idempotency keys of yours are kept", unblock)
         refused.headers["Retry-After"] = f"{math.ceil(error.free_in_s)}"
         raise refused from None
     if kept is not None:
-        return _replayed(kept, _fingerprint(ask.request, raw))
+        return _replayed(kept, fingerprint)
     # whoever hangs up does not stop what he asked for, nor the keeping of its answer
     return await asyncio.shield(asyncio.ensure_future(_made(ask, caller, key, answer)))
 
@@ -69,14 +60,13 @@ async def _made(ask: Ask, caller: str, key: str, answer: Answer) -> web.StreamRe
     except Refused as refused:
         # nothing was begun, or it may be tried again: also after a fresh sign-in
         if refused.problem.status >= 500 or refused.problem.status == 401:
-            await store.write(partial(answer_rows.release, caller=caller, key=key))
+            await store.answers.release(caller, key)
             raise
         told = answered(refused)
     assert isinstance(told, web.Response)
     headers = {name: told.headers[name] for name in KEPT_HEADERS if name in told.headers}
     body = bytes(told.body).decode() if isinstance(told.body, bytes) else ""
-    keep = partial(answer_rows.finish, status=told.status, headers=headers, body=body)
-    await store.write(lambda c: keep(c, caller, key))
+    await store.answers.finish(caller, key, told.status, headers, body)
     return told
 
 
@@ -86,7 +76,7 @@ def _fingerprint(request: web.Request, raw: bytes) -> str:
     return hashlib.sha256(json.dumps(said).encode() + raw).hexdigest()
 
 
-def _replayed(kept: answer_rows.KeptAnswer, fingerprint: str) -> web.Response:
+def _replayed(kept: KeptAnswer, fingerprint: str) -> web.Response:
     if kept.fingerprint != fingerprint:
         unblock = "Take a new key for a new request."
         raise no(422, "key-reused", "This key was used for another request", unblock)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import ipaddress
 import uuid
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field
-from sqlalchemy import Connection
 
 from provisioner.adapters.redfish.discovery import (
     ADDRESSES_MAX,
@@ -41,7 +39,6 @@ from provisioner.planning.intake import expected_text
 from provisioner.planning.intake.pairing import name_causes
 from provisioner.planning.lifecycle.operator_requests import take_ports
 from provisioner.ports import BmcTransport, Credentials, Secret
-from provisioner.store.rows.request_writes import write_node_request
 
 TAG = "intake"
 SEALED = "intake"  # beginning of the vault's names of lists that wait
@@ -265,13 +262,9 @@ async def _take(parts: ApiParts, names: Sequence[str], by: str) -> tuple[Blocker
         else:
             given.append(changed)
     if given and not refused:
-        await parts.store.write(partial(_write_taken, nodes=given, by=by, now=now))
+        taken = RequestCarriedOut(request="take", by=by)
+        await parts.store.nodes.save_requested(given, taken, now)
     return tuple(refused)
-
-
-def _write_taken(connection: Connection, nodes: Sequence[Node], by: str, now: float) -> None:
-    for node in nodes:
-        write_node_request(connection, node, RequestCarriedOut(request="take", by=by), now)
 
 
 _ASKED = {200: OperationView, 202: OperationView}

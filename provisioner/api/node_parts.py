@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from provisioner.api.cursor import cursor, place
@@ -21,7 +20,6 @@ from provisioner.model.plan import Plan
 from provisioner.planning.path.history import build_history
 from provisioner.planning.path.pins import judge_pin
 from provisioner.planning.path.planner import PlanningNode
-from provisioner.store.rows import page_rows
 
 TAG = "nodes"
 
@@ -134,8 +132,8 @@ async def plan(ask: Ask) -> Reply:
 
 async def _newest(ask: Ask, node: Node) -> str:
     """The operation that failures are counted in: the one that is under way."""
-    page = partial(page_rows.operations_page, after="", limit=1, status="active", node=node.id)
-    active = await ask.parts.store.read(page)
+    operations = ask.parts.store.operations
+    active = await operations.list_page(limit=1, status="active", node=node.id)
     return active[0].id if active else ""
 
 

@@ -5,7 +5,6 @@ A tenant sees its own nodes, without the addresses of their BMCs and without our
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -26,8 +25,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 from provisioner.planning.lifecycle.reclaiming import describe_reclaim, find_return_obstacles
-from provisioner.store.rows import page_rows
-from provisioner.store.rows.request_writes import write_node_request
+from provisioner.store.repositories.nodes import COLUMNS
 
 TAG = "nodes"
 
@@ -167,7 +165,7 @@ async def show_switch(ask: Ask) -> Reply:
 async def summary(ask: Ask) -> Reply:
     """Numbers of the fleet, or of the tenant's part of it."""
     tenant = None if ask.caller.staff else ask.caller.tenant
-    rows = await ask.parts.store.read(partial(page_rows.summary, tenant=tenant))
+    rows = await ask.parts.store.nodes.count_groups(tenant)
     names = ("kind", "state", "release", "tenant", "nodes")
     counts = tuple(Count(**dict[str, Any](zip(names, row, strict=True))) for row in rows)
     return Reply(Summary(nodes=sum(c.nodes for c in counts), counts=counts))
@@ -176,8 +174,8 @@ async def summary(ask: Ask) -> Reply:
 async def fleet(ask: Ask) -> Reply:
     """Every node in one answer."""
     tenant = None if ask.caller.staff else ask.caller.tenant
-    rows = await ask.parts.store.read(partial(page_rows.fleet, tenant=tenant))
-    return Reply(Fleet.model_construct(columns=tuple(page_rows.COLUMNS), rows=tuple(rows)))
+    rows = await ask.parts.store.nodes.list_columns(tenant)
+    return Reply(Fleet.model_construct(columns=COLUMNS, rows=tuple(rows)))
 
 
 async def ask_retry(ask: Ask) -> Reply:
@@ -215,7 +213,7 @@ async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     event = RequestCarriedOut(
         request=word, by=asked.asked_by, id=asked.id, approved=asked.decided_by
     )
-    await parts.store.write(lambda c: write_node_request(c, changed, event, now))
+    await parts.store.nodes.save_requested([changed], event, now)
     return Outcome(RequestState.UNDER_WAY, {"state": changed.state.value})
 
 

@@ -5,7 +5,6 @@ Whoever asked for a change is not the one who approves it: two persons, not two 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -26,7 +25,6 @@ from provisioner.api.route import ANYBODY, APPROVERS, VIEWERS, Paging, Route
 from provisioner.model.access import ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.ports import StaleWrite
-from provisioner.store.rows import page_rows, request_rows
 
 TAG = "operations"
 
@@ -61,14 +59,12 @@ async def list_operations(ask: Ask) -> Reply:
     """Of nodes, by id."""
     started = place(ask.query.cursor, str)
     limit = ask.query.limit
-    read = partial(
-        page_rows.operations_page,
+    rows = await ask.parts.store.operations.list_page(
         after=str(started[0]) if started else "",
         limit=limit + 1,
         status=ask.query.status,
         node=ask.query.node,
     )
-    rows = await ask.parts.store.read(read)
     items = tuple(view_of_operation(row) for row in rows[:limit])
     following = cursor(rows[limit - 1].id) if len(rows) > limit else ""
     return Reply(OperationPage(items=items, next=following))
@@ -89,14 +85,12 @@ async def list_requests(ask: Ask) -> Reply:
     """The newest first; a tenant sees those on its own nodes that it asked for itself."""
     started = place(ask.query.cursor, int)
     limit = ask.query.limit
-    read = partial(
-        request_rows.read_requests,
+    rows = await ask.parts.store.requests.list_page(
         before=int(started[0]) if started else 0,
         limit=limit + 1,
         states=[RequestState.WAITING] if ask.query.waiting == "true" else [],
         tenant=None if ask.caller.staff else ask.caller.tenant,
     )
-    rows = await ask.parts.store.read(read)
     shown = [await _shown(ask, row) for row in rows[:limit] if _may_see(ask, row)]
     following = cursor(rows[limit - 1].id) if len(rows) > limit else ""
     return Reply(OperationPage(items=tuple(shown), next=following))
@@ -117,7 +111,7 @@ def _may_see(ask: Ask, row: ChangeRequest) -> bool:
 
 async def _request(ask: Ask, public: str) -> ChangeRequest:
     number = request_number(public)
-    found = await ask.parts.store.read(partial(request_rows.read_request, number=number))
+    found = await ask.parts.store.requests.get(number)
     if found is None or not _may_see(ask, found):
         raise missing("operation")
     return found
@@ -159,9 +153,8 @@ async def _decide(ask: Ask, state: RequestState) -> ChangeRequest:
             "ended_at": ask.now if state is RequestState.REFUSED else 0.0,
         }
     )
-    save = partial(request_rows.save_request, asked=decided, by=ask.caller.subject, now=ask.now)
     try:
-        return await ask.parts.store.write(save)
+        return await ask.parts.store.requests.save(decided, ask.caller.subject, ask.now)
     except StaleWrite:
         raise no(409, "decided", "Somebody was faster", "Look at what became of it.") from None
 

@@ -7,11 +7,9 @@ import base64
 import json
 import ssl
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from pydantic import Field
-from sqlalchemy import Connection
 
 from provisioner.adapters.agent.tls import CERTIFICATE_FILE
 from provisioner.api.changes import Forecast, Outcome
@@ -30,12 +28,10 @@ from provisioner.model.events.request_events import (
 )
 from provisioner.model.input_error import InputError
 from provisioner.model.node import NodeKind, State
+from provisioner.model.signing_key import SigningKey
 from provisioner.model.watch import WatchStatus
 from provisioner.planning.certification import attestation
 from provisioner.ports import Secret
-from provisioner.store.rows import clock_rows
-from provisioner.store.rows import journal as chain
-from provisioner.store.rows.signing_key_rows import SigningKey, read_keys
 from provisioner.store.signing import public_pem
 
 TAG = "site"
@@ -214,7 +210,7 @@ async def accept_clock(ask: Ask) -> Reply:
 
 async def list_keys(ask: Ask) -> Reply:
     """Return the public keys."""
-    keys = await ask.parts.store.read(read_keys)
+    keys = await ask.parts.store.signing_keys.list()
     return Reply(KeyList(items=tuple(_key(k) for k in keys)))
 
 
@@ -234,7 +230,7 @@ async def list_revocations(ask: Ask) -> Reply:
     store, signer = ask.parts.store, ask.parts.signer
     if signer is None:
         raise missing("signing key in this process")
-    keys = await store.read(read_keys)
+    keys = await store.signing_keys.list()
     payload = attestation.write_revocations(
         await store.evidence.list_revocations(),
         [k.key_id for k in keys if k.withdrawn_at is not None],
@@ -277,7 +273,7 @@ async def change_site(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     now, told = parts.clock.now(), asked.arguments
     if asked.kind is ChangeKind.CLOCK_ACCEPT:
         event = ClockAccepted(by=asked.asked_by, clock=_moment(now))
-        await parts.store.write(partial(_accept_clock, now=now, event=event))
+        await parts.store.clock_marks.accept(now, event)
         return Outcome(RequestState.DONE, {"clock": event.clock})
     if asked.kind is ChangeKind.KEY_ROTATE:
         assert parts.exchange_key is not None
@@ -294,11 +290,6 @@ async def change_site(parts: ApiParts, asked: ChangeRequest) -> Outcome:
             kept = FactoryLoginsKept(vendors=tuple(vendors), forgotten=forgotten)
             await parts.store.journal.append(kept, now)
     return Outcome(RequestState.DONE, dict(told))
-
-
-def _accept_clock(connection: Connection, now: float, event: ClockAccepted) -> None:
-    clock_rows.put_mark(connection, clock_rows.ACCEPTED, now)
-    chain.append(connection, event, now)
 
 
 def _moment(at: float) -> str:

@@ -38,7 +38,6 @@ from provisioner.ports.rehearsals import Rehearsals
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.settings import Settings
 from provisioner.store.repositories.signing_rows import exchange_signing_key
-from provisioner.store.rows import page_rows, request_rows, token_rows
 from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
 
@@ -73,10 +72,10 @@ def api_parts(
     """
 
     async def find(digest: str) -> Token | None:
-        return await store.read(partial(token_rows.find_token, digest=digest))
+        return await store.tokens.find(digest)
 
     async def head() -> int:
-        return (await store.read(page_rows.journal_head))[0]
+        return (await store.journal.get_head())[0]
 
     async def append(event: CallerLimited) -> None:
         await store.journal.append(event, clock.now())
@@ -153,7 +152,7 @@ async def serve_api(parts: ApiParts, data: Path) -> AsyncIterator[str]:
     settings = parts.settings
     now = parts.clock.now()
     before = now - PEERS_S if parts.store.shared else float("inf")
-    lost = await parts.store.write(partial(request_rows.give_up, now=now, asked_before=before))
+    lost = await parts.store.requests.give_up(now, before)
     for asked in lost:
         log.warning("request %s (%s) was under way when the daemon ended", asked.id, asked.kind)
     runner = web.AppRunner(

@@ -17,6 +17,8 @@ from provisioner.store.database.migrating import Copier
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.repositories.agents import SqlAgentRepository
 from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.answers import SqlAnswerRepository
+from provisioner.store.repositories.atlas import SqlAtlasRepository
 from provisioner.store.repositories.campaigns import SqlCampaignRepository
 from provisioner.store.repositories.cases import SqlCaseRepository
 from provisioner.store.repositories.clock_marks import SqlClockMarkRepository
@@ -27,8 +29,11 @@ from provisioner.store.repositories.journal import SqlJournalRepository
 from provisioner.store.repositories.nodes import SqlNodeRepository
 from provisioner.store.repositories.operations import SqlOperationRepository
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
+from provisioner.store.repositories.requests import SqlRequestRepository
 from provisioner.store.repositories.sessions import SqlSessionRepository
+from provisioner.store.repositories.signing_keys import SqlSigningKeyRepository
 from provisioner.store.repositories.tenants import SqlTenantRepository
+from provisioner.store.repositories.tokens import SqlTokenRepository
 from provisioner.store.repositories.webhooks import SqlWebhookRepository
 
 
@@ -46,6 +51,11 @@ class SqlStore(Transactions):
         self.tenants = SqlTenantRepository(self)
         self.journal = SqlJournalRepository(self)
         self.clock_marks = SqlClockMarkRepository(self)
+        self.answers = SqlAnswerRepository(self)
+        self.atlas = SqlAtlasRepository(self)
+        self.requests = SqlRequestRepository(self)
+        self.signing_keys = SqlSigningKeyRepository(self)
+        self.tokens = SqlTokenRepository(self)
         self.alerts = SqlAlertRepository(self)
         self.campaigns = SqlCampaignRepository(self)
         self.cases = SqlCaseRepository(self)

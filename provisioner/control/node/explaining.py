@@ -5,7 +5,6 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from provisioner.control.node.neighbours import neighbours
 from provisioner.model.campaign import SETTLED, Campaign
@@ -16,7 +15,6 @@ from provisioner.model.plan import History, Plan
 from provisioner.planning.lifecycle.explain import Situation
 from provisioner.planning.path.history import OPEN, build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
-from provisioner.store.rows import page_rows
 from provisioner.store.sql_store import SqlStore
 
 ROWS_MAX = 500  # of a node's journal: its last few journeys
@@ -25,10 +23,8 @@ _PLANNED = frozenset({State.CONVERGING, State.VALIDATING, State.QUARANTINED, Sta
 
 async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -> Situation:
     """Everything known of `node` at `now` (seconds since the epoch)."""
-    page = partial(page_rows.journal_page, after=0, limit=ROWS_MAX, node=node.id, backwards=True)
-    rows, _ = await store.read(page)
-    active = partial(page_rows.operations_page, after="", limit=1, status="active", node=node.id)
-    operations = await store.read(active)
+    rows, _ = await store.journal.list_page(after=0, limit=ROWS_MAX, node=node.id, backwards=True)
+    operations = await store.operations.list_page(limit=1, status="active", node=node.id)
     entries = await store.operations.list_entries(node.id)
     held = await store.evidence.get_certificate(node.certificate) if node.certificate else None
     revoked = ""

@@ -88,6 +88,30 @@ class SqlCaseRepository:
     async def put_notice(self, notice: TenantNotice) -> None:
         await self._transactions.write(lambda c: put_notice(c, notice, replace=True))
 
+    async def list_page(
+        self,
+        *,
+        before: tuple[float, str] | None,
+        limit: int,
+        node: str = "",
+        tenant: str | None = None,
+        open_only: bool = False,
+    ) -> tuple[Case, ...]:
+        """Return cases, the newest first; `tenant`: the one served when the case was opened."""
+        return await self._transactions.read(
+            lambda c: cases_page(
+                c, before=before, limit=limit, node=node, tenant=tenant, open_only=open_only
+            )
+        )
+
+    async def list_notices_page(
+        self, *, before: tuple[float, str] | None, limit: int, tenant: str, kind: str
+    ) -> tuple[TenantNotice, ...]:
+        """Return notices, the newest first; "" does not narrow."""
+        return await self._transactions.read(
+            lambda c: notices_page(c, before=before, limit=limit, tenant=tenant, kind=kind)
+        )
+
 
 def _add(
     connection: Connection,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from sqlalchemy import Connection
+
+from provisioner.model.events.request_events import ClockAccepted
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import (
     clock_rows,
 )
+from provisioner.store.rows import journal as chain
 
 
 class SqlClockMarkRepository:
@@ -19,3 +23,12 @@ class SqlClockMarkRepository:
 
     async def put(self, name: str, at: float) -> None:
         await self._transactions.write(lambda c: clock_rows.put_mark(c, name, at))
+
+    async def accept(self, now: float, event: ClockAccepted) -> None:
+        """Accept the clock as it stands, with the event, in one transaction."""
+        await self._transactions.write(lambda c: _accept(c, now, event))
+
+
+def _accept(connection: Connection, now: float, event: ClockAccepted) -> None:
+    clock_rows.put_mark(connection, clock_rows.ACCEPTED, now)
+    chain.append(connection, event, now)

@@ -11,8 +11,10 @@ from provisioner.model.tenant import ReleaseProof
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import (
     evidence_rows,
+    page_rows,
     signing_key_rows,
 )
+from provisioner.store.rows.request_writes import write_revocation
 from provisioner.store.signing import verify
 
 
@@ -68,3 +70,19 @@ class SqlEvidenceRepository:
 
     async def put_matrix(self, digest: str, text: str, now: float) -> None:
         await self._transactions.write(lambda c: evidence_rows.put_matrix(c, digest, text, now))
+
+    async def list_certificates(
+        self, *, before: tuple[float, str] | None, limit: int, node: str
+    ) -> tuple[tuple[Certificate, float | None, str], ...]:
+        """Return (certificate, time of revocation, reason), the newest first."""
+        return await self._transactions.read(
+            lambda c: page_rows.certificates_page(c, before=before, limit=limit, node=node)
+        )
+
+    async def revoke_requested(
+        self, certificate: Certificate, reason: str, by: str, now: float, change: int
+    ) -> None:
+        """Revoke a certificate as a person asked, with its event, in one transaction."""
+        await self._transactions.write(
+            lambda c: write_revocation(c, certificate.id, certificate.node, reason, by, now, change)
+        )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.store.database.setting_aside import Aside
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import (
     node_rows,
+    page_rows,
 )
 from provisioner.store.rows.fleet import Fleet, read_named
+from provisioner.store.rows.request_writes import write_node_request
+
+COLUMNS = tuple(page_rows.COLUMNS)  # of `list_columns`, in their order
 
 
 class SqlNodeRepository:
@@ -45,3 +50,30 @@ class SqlNodeRepository:
 
     async def save(self, node: Node) -> Node:
         return await self._transactions.write(lambda c: node_rows.save_node(c, node))
+
+    async def list_page(
+        self, *, after: str, limit: int, narrowed: Mapping[str, Collection[str]]
+    ) -> tuple[Node, ...]:
+        """Return nodes by id, after one; `narrowed` maps a column to its allowed values."""
+        return await self._transactions.read(
+            lambda c: page_rows.nodes_page(c, after=after, limit=limit, narrowed=narrowed)
+        )
+
+    async def list_columns(self, tenant: str | None) -> Sequence[tuple[str, ...]]:
+        """Return the values of `COLUMNS` for every node (of a tenant)."""
+        return await self._transactions.read(lambda c: page_rows.fleet(c, tenant))
+
+    async def count_groups(self, tenant: str | None) -> Sequence[tuple[str, str, str, str, int]]:
+        """Return (kind, state, release, tenant, count) of the nodes (of a tenant)."""
+        return await self._transactions.read(lambda c: page_rows.summary(c, tenant))
+
+    async def save_requested(
+        self, nodes: Sequence[Node], event: RequestCarriedOut, now: float
+    ) -> None:
+        """Store nodes as a person asked, each with the event, in one transaction.
+
+        Raises `StaleWrite` if one of them has changed since it was read.
+        """
+        await self._transactions.write(
+            lambda c: [write_node_request(c, node, event, now) for node in nodes]
+        )

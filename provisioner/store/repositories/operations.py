@@ -16,6 +16,7 @@ from provisioner.model.tenant import ReleaseProof
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import (
     operation_rows,
+    page_rows,
     turn_rows,
 )
 
@@ -97,3 +98,13 @@ class SqlOperationRepository:
 
     async def list_entries(self, node: str) -> Sequence[LedgerEntry]:
         return await self._transactions.read_of(node, lambda c: operation_rows.entries(c, node))
+
+    async def list_page(
+        self, *, after: str = "", limit: int, status: str = "", node: str = ""
+    ) -> tuple[Operation, ...]:
+        """Return operations by id, after one; "" does not narrow."""
+        return await self._transactions.read(
+            lambda c: page_rows.operations_page(
+                c, after=after, limit=limit, status=status, node=node
+            )
+        )

@@ -8,32 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
+from provisioner.model.kept_answer import KeptAnswer, TooManyKeys
 from provisioner.store.rows.records import clean, parse_object
 from provisioner.store.schema.access_schema import answers
 
 DELETED_MAX = 1000  # old rows that one change clears away, so that none takes long
-
-
-@dataclass(frozen=True)
-class KeptAnswer:
-    """What was answered to the first request with a key. `status` 0: nothing yet."""
-
-    fingerprint: str
-    status: int
-    headers: Mapping[str, str]
-    body: str
-
-
-class TooManyKeys(Exception):
-    """A caller has as many keys as are kept for one. `free_in_s`: until its oldest is dropped."""
-
-    def __init__(self, free_in_s: float) -> None:
-        super().__init__(f"the oldest is dropped in {free_in_s:.0f} s")
-        self.free_in_s = free_in_s
 
 
 def begin(

@@ -6,18 +6,8 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, select
 
-from provisioner.model.base import Record
+from provisioner.model.signing_key import SigningKey
 from provisioner.store.schema.schema import signing_keys
-
-
-class SigningKey(Record):
-    """One key that signs or signed here. `signs`: it is the one that signs now."""
-
-    key_id: str
-    public: bytes
-    created_at: float
-    signs: bool
-    withdrawn_at: float | None
 
 
 def read_keys(connection: Connection) -> tuple[SigningKey, ...]:

@@ -1,0 +1,92 @@
+"""The atlas: the facts of all nodes by column, read from their rows without their records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from provisioner.model.outcome import Reason
+from provisioner.ports.errors import DamagedRow
+from provisioner.store.database.transactions import Transactions
+from provisioner.store.rows.records import parse_object
+from provisioner.store.schema.schema import nodes
+
+FIELDS = (
+    "kind",
+    "state",
+    "profile",
+    "release",
+    "tenant",
+    "vrf",
+    "placement",
+    "site",
+    "pod",
+    "su",
+    "rack",
+    "ports",
+    "reason",
+)
+
+Facts = tuple[tuple[str, ...], ...]  # by FIELDS
+
+
+class SqlAtlasRepository:
+    """A read model: nothing is written through it."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def get_mark(self) -> str:
+        """Return a text that changes with every change of any node."""
+        return await self._transactions.read(_sum)
+
+    async def list_generations(self) -> Sequence[tuple[str, int]]:
+        """Return (name, generation) of every node."""
+        return await self._transactions.read(_generations)
+
+    async def list_facts(self, names: Sequence[str]) -> Sequence[tuple[str, int, Facts]]:
+        """Return (name, generation, facts) of the existing nodes among these names."""
+        return await self._transactions.read(partial(read_facts, names=names))
+
+
+def _sum(connection: Connection) -> str:
+    """Moves on with every change of any node: generations only grow."""
+    count, total = connection.execute(select(func.count(), func.sum(nodes.c.generation))).one()
+    return f"{count}-{total or 0}"
+
+
+def _generations(connection: Connection) -> list[tuple[str, int]]:
+    return [(r[0], r[1]) for r in connection.execute(select(nodes.c.id, nodes.c.generation))]
+
+
+def read_facts(connection: Connection, names: Sequence[str]) -> list[tuple[str, int, Facts]]:
+    query = select(nodes.c.id, nodes.c.generation, nodes.c.body).where(nodes.c.id.in_(names))
+    found = connection.execute(query.order_by(nodes.c.id))
+    return [(r.id, r.generation, _facts(_body(r.id, r.body))) for r in found]
+
+
+def _body(name: str, text: str) -> Mapping[str, Any]:
+    """The fields of a stored node; of a damaged row, the reason why there are none."""
+    try:
+        return parse_object(text, f"nodes, {name}")
+    except DamagedRow:
+        return {"blockers": [{"reason": Reason.DAMAGED_ROW.value}]}
+
+
+def _facts(body: Mapping[str, Any]) -> Facts:
+    """What `select_expression.NODE_FIELDS` reads, from a stored node."""
+    place = body.get("location") or {}
+    ports = sorted({(int(p["rail"]), str(p["switch"])) for p in body.get("ports") or ()})
+    plain = ("kind", "state", "profile", "release", "tenant", "vrf", "placement")
+    return (
+        *((str(body.get(name, "")),) for name in plain),
+        (str(place.get("site", "site")),),
+        (str(place.get("pod", 0)),),
+        (str(place.get("scalable_unit", 0)),),
+        (str(place.get("rack", "")),),
+        tuple(f"{rail} {switch}" for rail, switch in ports),
+        tuple(sorted({str(b["reason"]) for b in body.get("blockers") or ()})),
+    )

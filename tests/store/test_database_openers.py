@@ -1,0 +1,45 @@
+"""The modules that open the database: the composition root, and the commands that the docs name."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+OPENERS = frozenset(
+    {"open_store", "open_data", "open_database", "open_reading", "open_postgres", "with_data"}
+)
+PRODUCT = Path(__file__).parents[2] / "provisioner"
+ALLOWED = {
+    "cli/offline/bundle.py": "packs evidence for a vendor on a machine whose daemon is down",
+    "cli/options/data_options.py": "`with_data` itself",
+    "cli/serve/audit.py": "audit verify",
+    "cli/serve/audit_archive.py": "audit archive, check-archive and prune",
+    "cli/serve/backup.py": "backup, restore, db upgrade",
+    "cli/serve/doctor.py": "doctor",
+    "cli/serve/reading.py": "--offline",
+    "cli/serve/serve.py": "serve",
+    "daemon/data.py": "the composition root",
+    "demo/__init__.py": "demo",
+    "demo/stay.py": "demo",
+    "store/sql_store.py": "`open_store` itself",
+    "twin/fleet_twin.py": "a rehearsal's own database, in memory",
+}
+
+
+def list_openers(text: str) -> set[str]:
+    """Return the functions of OPENERS that a module calls."""
+    calls = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    names = {getattr(func, "attr", "") or getattr(func, "id", "") for func in calls}
+    return names & OPENERS
+
+
+def test_only_named_modules_open_the_database() -> None:
+    paths = {str(p.relative_to(PRODUCT)): p for p in PRODUCT.rglob("*.py")}
+    openers = {name for name, path in paths.items() if list_openers(path.read_text())}
+
+    assert openers == set(ALLOWED)
+
+
+def test_an_opener_is_noticed_under_any_module_name() -> None:
+    assert list_openers("from a import b\nb.open_store(path)") == {"open_store"}
+    assert list_openers("store.open_reader(path)") == set()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from provisioner.control.watch.look_lane import LookLane
+from provisioner.ports import StoreFailed
 
 
 def test_what_waits_begins_when_another_one_ends() -> None:
@@ -51,3 +54,18 @@ def test_what_waits_is_forgotten_at_the_next_round_and_at_the_end() -> None:
 
     asyncio.run(main())
     assert begun == ["a", "b", "d"]
+
+
+def test_a_store_that_fails_in_a_look_ends_the_next_round() -> None:
+    async def look(_name: str) -> None:
+        raise StoreFailed("disk I/O error")
+
+    async def main() -> None:
+        lane = LookLane(2, look)
+        lane.due(["a"])
+        await asyncio.gather(*lane.running.values(), return_exceptions=True)
+        await asyncio.sleep(0)
+        with pytest.raises(StoreFailed, match="disk I/O error"):
+            lane.due(["b"])
+
+    asyncio.run(main())

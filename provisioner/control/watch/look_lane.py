@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 
+from provisioner.ports import StoreFailed
+
 log = logging.getLogger(__name__)
 
 
@@ -19,9 +21,15 @@ class LookLane:
         self._most, self._begin = most, begin
         self._waiting: list[str] = []  # the next one last
         self.running: dict[str, asyncio.Task[None]] = {}
+        self._lost: StoreFailed | None = None
 
     def due(self, names: Sequence[str]) -> None:
-        """These are due, the first one first, instead of those that were; none may be running."""
+        """Look at these, the first one first, instead of those that were due; none may be running.
+
+        Raises `StoreFailed` if the store failed in an earlier look: the daemon ends then.
+        """
+        if self._lost is not None:
+            raise self._lost
         self._waiting = list(reversed(names))
         self._fill()
 
@@ -45,6 +53,9 @@ class LookLane:
 
     def _done(self, name: str, task: asyncio.Task[None]) -> None:
         self.running.pop(name, None)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("watch of %s failed", name, exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, StoreFailed):
+            self._lost = error
+        elif error is not None:
+            log.error("watch of %s failed", name, exc_info=error)
         self._fill()

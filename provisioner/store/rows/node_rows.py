@@ -14,6 +14,9 @@ from provisioner.store.schema.schema import nodes
 
 # made once: to build a statement costs more than to run it
 _NODE = select(nodes.c.body).where(nodes.c.id == bindparam("name"))
+_STORED = select(nodes.c.state, nodes.c.body).where(
+    nodes.c.id == bindparam("name"), nodes.c.generation == bindparam("generation")
+)
 _LAST_CHANGE = select(func.coalesce(func.max(nodes.c.changed), 0))
 
 
@@ -52,12 +55,13 @@ def save_node(connection: Connection, node: Node) -> Node:
     if node.generation == damage.STAND_IN:
         raise StaleWrite(f"the row of {node.id} is damaged, and nothing is written over it")
     saved = node.model_copy(update={"generation": node.generation + 1})
-    mine = (nodes.c.id == node.id) & (nodes.c.generation == node.generation)
-    stored = connection.execute(select(nodes.c.state, nodes.c.body).where(mine)).first()
+    row = {"name": node.id, "generation": node.generation}
+    stored = connection.execute(_STORED, row).first()
     if stored is not None and stored.state != node.state:
         event = describe_transition(parse_node(stored.body), saved)
         assert event is not None
         chain.append(connection, event, saved.entered_at)
+    mine = (nodes.c.id == node.id) & (nodes.c.generation == node.generation)
     done = connection.execute(
         update(nodes).where(mine).values(**_columns(saved), changed=_next_change(connection))
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.ufm import UfmAddress, UfmIsolation, UfmTransport
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
@@ -54,7 +54,7 @@ async def open_keeper(
 
     Leaves that run SONiC are the daemon's: it has the key that they are logged in to by.
     """
-    switches = NvueTransport(ca_file=access.ca_file)
+    switches = SwitchHttps(ca_file=access.ca_file)
     reach = Reach(
         RedfishTransport(), make_switches(switches), credentials
     )  # it is asked for switches only

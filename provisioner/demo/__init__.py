@@ -21,7 +21,7 @@ from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner, SimulatedShell
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.daemon.agents import simulated
 from provisioner.daemon.artifacts import serve_artifacts
 from provisioner.daemon.daemon import Daemon, Parts
@@ -187,7 +187,7 @@ async def drive(
 
     `more`: parts of the daemon that a demonstration does without. `beside`: what is open meanwhile.
     """
-    transport, switches = RedfishTransport(), NvueTransport()
+    transport, switches = RedfishTransport(), SwitchHttps()
     pinned = read_matrix([matrix, files.overlay])
     async with (
         serve_artifacts(files.artifacts, "127.0.0.1", 0, settings) as artifacts,

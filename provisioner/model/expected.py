@@ -6,8 +6,6 @@ The daemon never logs in to a BMC whose vendor has no factory credential here.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
@@ -50,6 +48,11 @@ class ExpectedDpu(Record):
     pci: str = ""
 
 
+DEFAULT_OS = "cumulus"  # of a switch whose entry names none
+# schemes of management addresses; of another system its adapter checks the scheme
+OS_SCHEMES = {DEFAULT_OS: "https", "sonic": "ssh"}
+
+
 class ExpectedNode(Record):
     """One host or switch."""
 
@@ -61,7 +64,7 @@ class ExpectedNode(Record):
     dpus: tuple[ExpectedDpu, ...] = ()
     ports: tuple[Port, ...] = ()
     os_disk: str = Field(default="", max_length=64)  # serial or WWN, for its operating system
-    os: Literal["cumulus", "sonic"] = "cumulus"  # of a switch; SONiC's address is ssh://ADDRESS
+    os: str = Field(default=DEFAULT_OS, pattern=r"^[a-z][a-z0-9_]{0,31}$")  # of a switch
     username: str = ""  # switch API
     password: str = Field(default="", repr=False)
     password_env: str = ""

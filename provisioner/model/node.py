@@ -88,6 +88,7 @@ class Node(Record):
     os_disk: str = ""  # serial or WWN of the disk for its system; "": chosen by rule
     certificate: str = ""  # id of the certificate in force
     address: str = ""  # in-band address of the host, or management address of the switch
+    os: str = ""  # of a switch, as listed; "" in rows from before it was recorded
     location: Location = Location()
     ports: tuple[Port, ...] = ()  # of a host: the leaf ports it is cabled to
     bmcs: tuple[BmcRef, ...] = ()

@@ -61,6 +61,7 @@ class TenantPort(NamedTuple):
 
     vrfs: frozenset[str]
     addresses: tuple[str, ...]
+    physical: bool = True
 
 
 @dataclass(frozen=True)

@@ -215,8 +215,10 @@ class Switches(Protocol):
         """Return the switch at an address. Raises `SwitchRefused` for an unknown system."""
         ...
 
-    def get_facts(self, system: str) -> SwitchFacts | None:
-        """Return the facts of an operating system; None if no adapter speaks to it."""
+    def get_facts(self, system: str, url: str) -> SwitchFacts | None:
+        """Return the facts of an operating system, or of the one that the scheme of an address
+        names where `system` is ""; None if no adapter speaks to it.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -10,7 +10,7 @@ from aiohttp import web
 from devices import Bmc, run
 
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.ports import Call, LookOnly, Secret, SwitchAddress
 from provisioner.runtime import permit
 
@@ -53,7 +53,7 @@ def test_a_switch_is_read_and_gets_no_revision() -> None:
 
             device.answers["GET", "/nvue_v1/vrf"] = note
             device.answers["POST", "/nvue_v1/revision"] = note
-            transport = NvueTransport()
+            transport = SwitchHttps()
             switch = SwitchAddress(device.url, device.username, Secret(device.password), device.pin)
             with permit.close_gate("writes were lost"):
                 await transport.request(switch, Call("GET", "/nvue_v1/vrf", timeout_s=5))

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from devices import Bmc, Broken, run
 
-from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.ports import (
     AccountLocked,
     Call,
@@ -41,7 +41,7 @@ def test_a_query_and_a_quoted_slash_reach_the_switch_as_written() -> None:
                 return web.json_response({})
 
             device.answers["GET", "/nvue_v1/revision/changeset/cumulus/a/b"] = note
-            transport = NvueTransport()
+            transport = SwitchHttps()
             path = "/nvue_v1/revision/changeset%2Fcumulus%2Fa/b?rev=operational"
             reply = await transport.request(switch(device), Call("GET", path))
 
@@ -54,7 +54,7 @@ def test_a_query_and_a_quoted_slash_reach_the_switch_as_written() -> None:
 def test_a_refused_password_is_shown_once() -> None:
     async def scenario() -> None:
         async with Bmc() as device:
-            transport = NvueTransport()
+            transport = SwitchHttps()
             with pytest.raises(LoginRefused):
                 await transport.request(switch(device, "wrong"), GET)
             for _ in range(5):
@@ -74,7 +74,7 @@ def test_a_switch_that_hangs_up_gets_a_write_once() -> None:
 
     async def scenario() -> None:
         async with Broken(hang_up) as device:
-            transport = NvueTransport()
+            transport = SwitchHttps()
             with pytest.raises(Unreachable) as caught:
                 await transport.request(switch(device), POST)
 
@@ -97,7 +97,7 @@ def test_a_switch_that_hangs_up_gets_a_write_once() -> None:
 def test_a_broken_answer_is_a_promised_error(text, error) -> None:
     async def scenario() -> None:
         async with Broken(text) as device:
-            transport = NvueTransport()
+            transport = SwitchHttps()
             with pytest.raises(error):
                 await transport.request(switch(device), GET)
             await transport.close()
@@ -108,7 +108,7 @@ def test_a_broken_answer_is_a_promised_error(text, error) -> None:
 def test_another_certificate_plain_http_and_another_host_are_refused() -> None:
     async def scenario() -> None:
         async with Bmc() as device:
-            transport = NvueTransport()
+            transport = SwitchHttps()
             good = switch(device)
             with pytest.raises(CertificateChanged):
                 await transport.request(

@@ -17,7 +17,7 @@ from frr_nvue import PASSWORD, USER
 from frr_site import BMC, LEAF_OOB, NODES, PLAN, STORAGE_HOST, FrrSite
 
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.performer import Performer
@@ -120,7 +120,7 @@ class World:
         self.clock = WallClock()
         given: dict[str, Any] = {**QUICK, **settings}
         self.settings = Settings(**given)
-        self.transport = NvueTransport()
+        self.transport = SwitchHttps()
         logins: Any = Logins()
         bmcs: Any = None
         self.reach = Reach(bmcs, make_switches(self.transport), logins)

@@ -22,7 +22,7 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.discovery import Probe, probe
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.daemon.agents import AgentDoor, serve_agents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import Data, open_data, read_expected, read_matrix, read_secrets
@@ -118,7 +118,7 @@ async def bench(folder: Path, url: str, vendor: str = "unknown") -> AsyncIterato
     }
     file = folder / "expected.yaml"
     file.write_text(json.dumps(listed, indent=1))  # JSON is YAML too
-    clock, transport, switches = WallClock(), RedfishTransport(), NvueTransport()
+    clock, transport, switches = WallClock(), RedfishTransport(), SwitchHttps()
     (folder / "data").mkdir(mode=0o700)
     settings = Settings(poll_s=0.2, retry_s=0.2)
     door = AgentDoor(port=0)

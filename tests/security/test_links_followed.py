@@ -19,7 +19,7 @@ from provisioner.adapters.agent.wire import HttpsWire
 from provisioner.adapters.netbox import NetBox
 from provisioner.adapters.redfish.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.tickets.webhook import Webhook
 from provisioner.adapters.ufm import UfmAddress, UfmTransport
 from provisioner.cli.client import contexts
@@ -149,7 +149,7 @@ async def _redfish(tls: Tls, url: str) -> None:
 
 
 async def _nvue(tls: Tls, url: str) -> None:
-    transport = NvueTransport(ca_file=tls.ca)
+    transport = SwitchHttps(ca_file=tls.ca)
     try:
         await transport.request(SwitchAddress(url, "cumulus", PASSWORD), Call("GET", "/nvue_v1/"))
     finally:
@@ -224,7 +224,7 @@ def test_pages_of_a_netbox_are_its_own(tls: Tls):
 
 def test_a_switch_is_asked_at_its_own_address_whatever_the_path(tls: Tls):
     async def scenario() -> None:
-        transport, ufm = NvueTransport(ca_file=tls.ca), None
+        transport, ufm = SwitchHttps(ca_file=tls.ca), None
         async with listening(tls=tls.server) as other, listening(tls=tls.server) as device:
             url = f"https://{device.netloc}"
             ufm = UfmTransport(UfmAddress(url, "admin", PASSWORD), tls.ca)

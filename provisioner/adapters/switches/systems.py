@@ -43,22 +43,25 @@ class SwitchSystems:
 
     def open(self, name: str, address: SwitchAddress, clock: Clock, settings: Settings) -> Switch:
         """Return the switch at an address. Raises `SwitchRefused` for an unknown system."""
-        system = self._systems.get(address.system or self._derive_system(address.url))
-        if system is None:
+        facts = self.get_facts(address.system, address.url)
+        if facts is None:
             listed = ", ".join(sorted(self._systems))
             detail = f"no adapter speaks to {address.system or address.url}; known are: {listed}"
             raise SwitchRefused(Reason.NOT_OFFERED, detail)
-        return system.open(name, address, self.wires, clock, settings)
+        if not address.url.startswith(f"{facts.scheme}://"):
+            detail = f"{address.url}: addresses of {facts.name} begin with {facts.scheme}://"
+            raise SwitchRefused(Reason.NOT_OFFERED, detail)
+        return self._systems[facts.name].open(name, address, self.wires, clock, settings)
 
-    def get_facts(self, system: str) -> SwitchFacts | None:
-        """Return the facts of an operating system; None if no adapter speaks to it."""
-        listed = self._systems.get(system)
-        return None if listed is None else listed.facts
+    def get_facts(self, system: str, url: str) -> SwitchFacts | None:
+        """Return the facts of a system, or of the first one with the scheme of the address."""
+        if system:
+            listed = self._systems.get(system)
+            return None if listed is None else listed.facts
+        scheme = url.partition("://")[0]
+        declared = (s.facts for s in self._systems.values())
+        return next((facts for facts in declared if facts.scheme == scheme), None)
 
     async def close(self) -> None:
         """Close the connections. The shell's are closed by its owner."""
         await self.wires.https.close()
-
-    def _derive_system(self, url: str) -> str:
-        scheme = url.partition("://")[0]
-        return next((s.facts.name for s in self._systems.values() if s.facts.scheme == scheme), "")

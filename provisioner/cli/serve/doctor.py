@@ -22,7 +22,7 @@ from provisioner.adapters.artifact_source import HttpArtifactServer
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.nvue import NvueTransport
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.cli.options.checked_options import check_ca, checked_artifact_url
 from provisioner.cli.options.data_options import DataOption
 from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
@@ -209,7 +209,7 @@ async def _devices(
     usable = _usable(data)
     governor = LoginGovernor(memory=data / "failed-logins") if usable else None
     transport = RedfishTransport(ca_file=ca_file, governor=governor)
-    switches = NvueTransport(ca_file=ca_file)
+    switches = SwitchHttps(ca_file=ca_file)
     try:
         wanted: list[Callable[[], Awaitable[Looked]]] = []
         if not usable:  # opening it would make or migrate it, and we change nothing

@@ -18,8 +18,8 @@ from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.nvue import NvueTransport
 from provisioner.adapters.switches.first_password import SshPasswords
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.webhook_posts import open_posts
 from provisioner.cli.options import serve_options as opt
 from provisioner.cli.options.checked_options import checked_artifact_url, checked_remote
@@ -179,7 +179,7 @@ def _run_alone(
 def _parts(
     kept: tuple[Data, Clock, Settings, Matrix, Telemetry],
     reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
-    wires: tuple[RedfishTransport, NvueTransport],
+    wires: tuple[RedfishTransport, SwitchHttps],
     told: tuple[Any, ...],  # who is told and asked: watch, webhooks, tickets, peers, fabrics
     **more: Any,
 ) -> Parts:
@@ -234,11 +234,11 @@ async def _seated(
 @asynccontextmanager
 async def _wires(
     data: Path, chosen: Settings, ca_file: Path | None, telemetry: Telemetry
-) -> AsyncIterator[tuple[RedfishTransport, NvueTransport, RedfishStreams]]:
+) -> AsyncIterator[tuple[RedfishTransport, SwitchHttps, RedfishStreams]]:
     """Connections to BMCs and switches; logged out of and closed at the end."""
     logins = LoginGovernor(memory=data / "failed-logins")
     transport = RedfishTransport(chosen.requests_max, ca_file, logins, telemetry)
-    switches, streams = NvueTransport(ca_file=ca_file), RedfishStreams(transport, ca_file)
+    switches, streams = SwitchHttps(ca_file=ca_file), RedfishStreams(transport, ca_file)
     try:
         yield transport, switches, streams
     finally:

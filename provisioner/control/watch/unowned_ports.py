@@ -47,6 +47,7 @@ class UnownedPorts:
             declared=self._settings.ports_not_ours,
             planned=planned,
             storage=frozenset(vrf for t in tenants for vrf in t.storage),
+            physical=port.physical,
             sessions=any(_reaches(address, peer) for address in port.addresses for peer in peers),
         )
 

@@ -90,15 +90,16 @@ class Reach:
         return root if isinstance(root, dict) else {}
 
     async def switch(self, node: Node) -> SwitchAddress | Blocker:
-        """Management address and credential of a switch. Over ssh:// it is logged in to by key."""
-        if node.address.startswith("ssh://"):
-            return SwitchAddress(url=node.address)
-        found = await self.credentials.current(f"{node.id}/api")
-        if found is None:
+        """Return the management address of a switch, with its credential if its system has one."""
+        facts = self.switches.get_facts(node.os, node.address)
+        if facts is not None and not facts.stored_login:
+            return SwitchAddress(url=node.address, system=facts.name)
+        login = await self.credentials.current(f"{node.id}/api")
+        if login is None:
             return _no_credential(f"{node.id}/api")
-        username, secret = found
+        username, secret = login
         pin = next((b.pin for b in node.bmcs if b.name == "api"), "")
-        return SwitchAddress(url=node.address, username=username, secret=secret, pin=pin)
+        return SwitchAddress(node.address, username, secret, pin, node.os)
 
 
 def _no_credential(name: str) -> Blocker:

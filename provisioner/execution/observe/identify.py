@@ -122,7 +122,8 @@ class Identifier:
 
     async def _take_over(self, node: Node, bmc: BmcRef) -> BmcRef | Blocker:
         """Pin the certificate, then make the credential ours and unique."""
-        if bmc.url.startswith("ssh://"):  # SONiC: the SSH host key is pinned when first seen
+        if node.kind is NodeKind.SWITCH and self._has_key_login(node):
+            # the SSH host key is pinned when it is first seen
             return bmc.model_copy(update={"rotated": True})
         if not bmc.pin:
             bare = BmcAddress(url=bmc.url)
@@ -142,6 +143,10 @@ class Identifier:
             address,
         )
         return ours if isinstance(ours, Blocker) else bmc.model_copy(update={"rotated": True})
+
+    def _has_key_login(self, node: Node) -> bool:
+        facts = self._site.reach.switches.get_facts(node.os, node.address)
+        return facts is not None and not facts.stored_login
 
 
 def bill_of_materials(

@@ -56,7 +56,7 @@ async def take_over(site: Site, node: Node, pin: str) -> Blocker | None:
 
 
 async def _check(site: Site, node: Node, pin: str, username: str, secret: Secret) -> LoginCheck:
-    address = SwitchAddress(url=node.address, username=username, secret=secret, pin=pin)
+    address = SwitchAddress(node.address, username, secret, pin, node.os)
     switch = site.reach.switches.open(node.id, address, site.clock, site.settings)
     return await switch.check_login()
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from provisioner import quirks
-from provisioner.model.expected import Expected, ExpectedNode
+from provisioner.model.expected import OS_SCHEMES, Expected, ExpectedNode
 from provisioner.model.node import NodeKind
 from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
 from provisioner.planning.matrix.located_yaml import Located, Path, load
@@ -105,8 +105,8 @@ def _check_values_unique(located: Located, values: Iterable[tuple[Path, str]]) -
 
 def _check_node(located: Located, path: Path, node: ExpectedNode) -> None:
     if node.kind is NodeKind.SWITCH:
-        scheme = "ssh" if node.os == "sonic" else "https"
-        description = "a switch that runs SONiC" if node.os == "sonic" else "the API of a switch"
+        scheme = OS_SCHEMES.get(node.os, node.address.partition("://")[0])
+        description = "a switch over SSH" if scheme == "ssh" else "the API of a switch"
         _check_address(located, (*path, "address"), node.address, description, scheme)
     elif not (node.bmc.url or node.bmc.mac or node.bmc.serial):
         problem, remedy = "no field identifies this host's BMC", "Give bmc.serial, mac or url."

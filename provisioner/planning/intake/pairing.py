@@ -149,6 +149,7 @@ def _node(expected: Expected, wanted: ExpectedNode, bmcs: tuple[BmcRef, ...], no
         entered_at=now,
         release=expected.release,
         address=wanted.address,
+        os=wanted.os if wanted.kind is NodeKind.SWITCH else "",
         location=wanted.location,
         ports=wanted.ports,
         os_disk=wanted.os_disk,

@@ -8,7 +8,6 @@ before, or that a person assigned to it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
@@ -19,7 +18,6 @@ from provisioner.planning.release.port_isolation import NOWHERE
 
 # VRFs of the site; every other one is a customer's
 SITE_VRFS = NOWHERE | {MAINTENANCE_VRF, "mgmt"}
-_PHYSICAL = re.compile(r"(swp[0-9]+(s[0-9]+)?|Ethernet[0-9]+)")  # Cumulus; SONiC
 _MARK = "VRF "  # of `Node.served`: a network that the node was in without a handover
 # States in which a trespass is a question for a person; in all others people know of the node
 ASKS_A_PERSON = frozenset(
@@ -147,16 +145,17 @@ def why_not_ours(
     storage: Collection[str] = (),
     sessions: bool = False,
     hears_switch: bool = False,
+    physical: bool = True,
 ) -> str:
     """Return why a port without a node is only listed; "" if it is a host port, to be fenced.
 
     `name`: "leaf/interface". `declared`: patterns of the site. `planned`: whether the address plan
     has a host's cable at it; None without a plan of this leaf. `storage`: VRFs that tenants import.
-    `sessions`: a tenant's session to the outside uses it.
+    `sessions`: a tenant's session to the outside uses it. `physical`: it is of the front panel.
     """
     if any(fnmatchcase(name, pattern) for pattern in declared):
         return "the site declares it as its own (ports_not_ours)"
-    if not _PHYSICAL.fullmatch(name.rpartition("/")[2]):
+    if not physical:
         return "it is no front-panel port"
     if vrf in storage:
         return f"{vrf} is a storage network of tenants"

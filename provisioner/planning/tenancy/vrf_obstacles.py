@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from provisioner.model.expected import DEFAULT_OS
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.tenancy.vrf_plan import VRFS_MAX, LeafPlan
 
@@ -55,8 +56,8 @@ def _unprepared(leaf: LeafPlan, seen: SeenLeaf, wanted: Mapping[str, Any]) -> It
     """Return blockers for missing parts of the leaf's base configuration."""
     if not wanted:
         return
-    if leaf.os == "sonic":
-        detail = "it runs SONiC, for which no tenant's L3VNI, targets and policy are published"
+    if leaf.os != DEFAULT_OS:
+        detail = f"no form of a tenant's L3VNI, targets and policy is published for {leaf.os}"
         remedy = "Let the site prepare the VRF, and list the tenant without a number."
         yield make_blocker(Reason.NOT_OFFERED, leaf.switch, detail, remedy)
         return

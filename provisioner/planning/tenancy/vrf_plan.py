@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from provisioner.model.base import Record
+from provisioner.model.expected import DEFAULT_OS
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.place import TenantPlace, Uplink
 from provisioner.model.tenant import MAINTENANCE_VRF, Outside, Tenant
@@ -74,8 +75,8 @@ def plan_fabric(
     ports = Ports(addressing)
     listed = list(nodes)
     leaves = []
-    over_ssh = {n.id for n in listed if n.address.startswith("ssh://")}
-    for name in sorted(n.id for n in listed if n.kind is NodeKind.SWITCH):
+    systems = {n.id: _get_system(n) for n in listed if n.kind is NodeKind.SWITCH}
+    for name in sorted(systems):
         place = ports.find_switch(name)
         if place is not None and place.tier == "leaf":
             numbers = range(ports.count_uplinks(place))
@@ -87,7 +88,7 @@ def plan_fabric(
                     asn=addressing.get_asn(place),
                     router_id=addressing.get_loopback(place).partition("/")[0],
                     uplinks=tuple(ports.find_uplink_ends(Uplink(place, n))[0][1] for n in numbers),
-                    os="sonic" if name in over_ssh else "cumulus",
+                    os=systems[name],
                     dialect=dialect_of((versions or {}).get(name, "")),
                 )
             )
@@ -95,6 +96,11 @@ def plan_fabric(
     cabled = {p.switch for n in hosts for p in n.ports if not p.guid}  # InfiniBand is UFM's
     unknown = tuple(sorted(cabled - {leaf.switch for leaf in leaves}))
     return FabricPlan(plan=plan, leaves=tuple(leaves), unknown=unknown)
+
+
+def _get_system(node: Node) -> str:
+    """Return a switch's operating system; of rows from before it was recorded, by the address."""
+    return node.os or ("sonic" if node.address.startswith("ssh://") else DEFAULT_OS)
 
 
 def dialect_of(version: str) -> Dialect:

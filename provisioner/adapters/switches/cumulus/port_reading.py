@@ -9,6 +9,7 @@ revisions are read before the trees: one that ends in between shows in the tree 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from provisioner.ports.switch import SwitchRefused
 
 ONE_BY_ONE = 2  # ports; more of them are read with the whole collection
 INTERFACES_MAX = 8192  # of one leaf: ports, breakouts and devices that are built on them
+PHYSICAL = re.compile(r"swp[0-9]+(s[0-9]+)?")  # a port of the front panel, or a lane of one
 TREES = ("applied", "startup", "operational")
 
 
@@ -59,7 +61,11 @@ async def read_tenant_ports(line: NvueLine, site_vrfs: Collection[str]) -> dict[
             if vrf not in site_vrfs:
                 before = ports.get(name, TenantPort(frozenset(), ()))
                 addresses = nvue_words.read_addresses(entry)
-                ports[name] = TenantPort(before.vrfs | {vrf}, addresses or before.addresses)
+                ports[name] = TenantPort(
+                    before.vrfs | {vrf},
+                    addresses or before.addresses,
+                    physical=PHYSICAL.fullmatch(name) is not None,
+                )
     return ports
 
 

@@ -1,6 +1,6 @@
-"""Requests to a switch's REST API (NVUE): `SwitchTransport` over one aiohttp session.
+"""Requests to a switch's REST API: `SwitchTransport` over one aiohttp session.
 
-NVUE knows no sessions: each request carries Basic credentials, so only over https, and a switch
+There are no sessions: each request carries Basic credentials, so only over https, and a switch
 that refused them is left alone until the wait is over or the credentials are others.
 """
 
@@ -55,7 +55,7 @@ class _Line:
     refused_s: float = 0.0
 
 
-class NvueTransport:
+class SwitchHttps:
     """`SwitchTransport` for real switches. To be used in one event loop, and closed there.
 
     `ca_file` replaces the system's CAs. `clock` gives seconds that only grow.

@@ -46,6 +46,16 @@ def test_a_shared_cause_is_named_instead_of_the_parts_that_depend_on_it(kind: Cu
     assert {name_of(b) for b in verdicts.condemned} == world.planted()
 
 
+def test_bad_spines_of_a_rail_are_named_and_its_leaves_are_cleared():
+    world = World(fabric_of(128), random.Random(8))
+    world.shared = {(Culprit.SPINE, "rail 2")}
+
+    verdicts = isolate(world, IsolationPolicy())
+
+    assert {name_of(b) for b in verdicts.condemned} == world.planted()
+    assert verdicts.undecided == ()
+
+
 def test_three_bad_links_of_one_rail_are_not_a_bad_rail():
     world = World(PLAIN, random.Random(2))
     world.links = {("n0003", 5), ("n0040", 5), ("n0071", 5)}

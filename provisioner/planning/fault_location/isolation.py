@@ -12,7 +12,7 @@ Wald's sequential test clears or condemns it. A culprit needs at least three dis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from itertools import islice
 
 from provisioner.planning.fault_location import round_robin as rounds
@@ -76,7 +76,7 @@ def plan_next_round(
 def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:
     """Return node -> rails that are neither cleared nor explained."""
     open_rails = {}
-    cut = _cut(judged)
+    cut = judged.cut
     leaf_of = trials.fabric.leaf_of
     leaves_of_rail: dict[int, set[str]] = {}
     for (_, rail), leaf in leaf_of.items():
@@ -97,12 +97,6 @@ def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:
         if undecided:
             open_rails[name] = undecided
     return open_rails
-
-
-def _cut(judged: Judgement) -> set[str]:
-    """Return the leaves with no usable path out: condemned, or their uplinks are in doubt."""
-    parts = (Culprit.LEAF, Culprit.UPLINK)
-    return {b.leaf for b in (*judged.blames, *judged.doubtful) if b.culprit in parts}
 
 
 def _screening(
@@ -195,7 +189,7 @@ def _partner(
         ):
             return candidate
     group = trials.fabric.group_of[name]
-    cut = _cut(judged)
+    cut = judged.cut
     leaves = {trials.fabric.leaf_of[name, r] for r in needs[name]}
     near = [n for n in idle.get(group, ()) if n not in used and n not in met]
     far = (
@@ -224,7 +218,7 @@ def _partner(
     return unmet[0] if unmet else None
 
 
-def _behind(trials: Trials, name: str, rails: Sequence[int], cut: set[str]) -> bool:
+def _behind(trials: Trials, name: str, rails: Sequence[int], cut: Set[str]) -> bool:
     """Return whether a node is, on one of these rails, on a leaf without a usable path out."""
     return any(trials.fabric.leaf_of.get((name, r), "") in cut for r in rails)
 

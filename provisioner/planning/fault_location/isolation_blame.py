@@ -39,6 +39,7 @@ class Judgement:
     # parts that explain failures as well as others do, so that the faulty one is not determined
     doubtful: tuple[Blame, ...] = ()
     suspicious: frozenset[Cell] = frozenset()  # cells of parts that are not condemned yet
+    cut: frozenset[str] = frozenset()  # leaves with no usable path out: condemned, or in doubt
     held: str = ""
 
 
@@ -65,7 +66,11 @@ def judge_trials(trials: Trials) -> Judgement:
         blames.append(_blame(trials, explanation, part, sure=True))
         if part.kind not in _PATHS:
             explained.update(list_cells(trials, part))
-    cut = [b.leaf for b in (*blames, *doubtful) if b.culprit is Culprit.UPLINK]
+    cut = {b.leaf for b in (*blames, *doubtful) if b.culprit is Culprit.UPLINK} | {
+        leaf
+        for (_, rail), leaf in trials.fabric.leaf_of.items()
+        if f"rail {rail}" in {b.group for b in (*blames, *doubtful) if b.culprit is Culprit.SPINE}
+    }
     remaining = trials.leave_out(explained, cut)
     down = _fallen(remaining, explained)
     return Judgement(
@@ -74,6 +79,7 @@ def judge_trials(trials: Trials) -> Judgement:
         remaining,
         tuple(doubtful),
         frozenset(suspicious - explained),
+        frozenset(cut | {b.leaf for b in blames if b.culprit is Culprit.LEAF}),
         _held(trials, blames, down),
     )
 

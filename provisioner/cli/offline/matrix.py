@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from provisioner.cli.offline import matrix_tables as tables
-from provisioner.cli.options.matrix_files import read_matrix
+from provisioner.cli.options.matrix_files import read_located_matrix, read_matrix
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.diff import compare_releases as compare
@@ -39,8 +39,8 @@ def check(matrix: Files = None, *, json_: Json = False, production: Production =
 
     Exit code 0: usable; 1: something blocks; 2: the input is wrong.
     """
-    pinned = read_matrix(matrix or [])
-    remarks = review_matrix(pinned)
+    pinned, located = read_located_matrix(matrix or [])
+    remarks = review_matrix(pinned, located=located)
     states = judge_readiness(pinned)
     blocking = {Weight.BLOCKS, Weight.PRODUCTION} if production else {Weight.BLOCKS}
     good = not any(remark.weight in blocking for remark in remarks)

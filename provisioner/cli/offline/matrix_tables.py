@@ -54,7 +54,10 @@ def remarks_table(remarks: Sequence[Remark], *, production: bool) -> Table:
         if remark.weight is Weight.PRODUCTION and "/" in remark.where and not production:
             continue
         weight = f"[{_WEIGHTS[remark.weight]}]{remark.weight}[/]"
-        table.add_row(weight, escape(remark.where), escape(remark.problem), escape(remark.remedy))
+        place = (
+            f"{escape(remark.where)} (line {remark.line})" if remark.line else escape(remark.where)
+        )
+        table.add_row(weight, place, escape(remark.problem), escape(remark.remedy))
     return table
 
 

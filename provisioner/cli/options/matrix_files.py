@@ -10,7 +10,8 @@ import typer
 
 from provisioner.daemon.data import read_text
 from provisioner.model.matrix import Matrix
-from provisioner.planning.matrix.matrix_text import parse
+from provisioner.planning.matrix.located_yaml import Located
+from provisioner.planning.matrix.matrix_text import parse_located
 from provisioner.runtime.shipped import find_shipped
 
 FILE_NAME = "firmware_matrix.yaml"
@@ -21,4 +22,10 @@ MatrixOption = Annotated[
 
 def read_matrix(paths: Sequence[Path]) -> Matrix:
     """The first file with the others laid over it, in the order given. Raises InputError."""
-    return parse([(str(path), read_text(path)) for path in paths or [find_shipped(FILE_NAME)]])
+    return read_located_matrix(paths)[0]
+
+
+def read_located_matrix(paths: Sequence[Path]) -> tuple[Matrix, Located]:
+    """Return the matrix of `read_matrix` with its text, for the lines of remarks."""
+    texts = [(str(path), read_text(path)) for path in paths or [find_shipped(FILE_NAME)]]
+    return parse_located(texts)

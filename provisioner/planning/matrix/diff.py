@@ -12,6 +12,7 @@ from provisioner.model.inventory import Component, Inventory
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Neighbour, Plan
+from provisioner.planning.path.conditions import list_kinds
 from provisioner.planning.path.planner import plan
 
 
@@ -106,7 +107,10 @@ def build_node_at_pins(profile: Profile, name: str) -> Inventory:
 
 
 def _drop_unknown_pins(matrix: Matrix, release: str, name: str, before: Profile) -> Matrix:
-    """Return the matrix with only those pins of the profile that both releases publish."""
+    """Return the matrix with only those pins of the profile that both releases publish.
+
+    A rule about a pin that is left out cannot be judged and is left out too.
+    """
     after = matrix.releases[release].profiles[name]
     pins = {
         kind: pin
@@ -117,7 +121,13 @@ def _drop_unknown_pins(matrix: Matrix, release: str, name: str, before: Profile)
         **matrix.releases[release].profiles,
         name: after.model_copy(update={"pins": pins}),
     }
-    changed = matrix.releases[release].model_copy(update={"profiles": profiles})
+    left_out = _unknown(before) | _unknown(after)
+    rules = tuple(
+        rule
+        for rule in matrix.releases[release].requires
+        if not left_out & (list_kinds(rule.when) | list_kinds(rule.needs))
+    )
+    changed = matrix.releases[release].model_copy(update={"profiles": profiles, "requires": rules})
     return matrix.model_copy(update={"releases": {**matrix.releases, release: changed}})
 
 

@@ -33,6 +33,7 @@ class Located:
     tree: Tree
     places: dict[Path, tuple[str, int]] = field(default_factory=dict)
     borrowed: dict[Path, Path] = field(default_factory=dict)  # path -> path of the text it copies
+    overrides: list[Path] = field(default_factory=list)  # keys of overlays that stand in the base
 
     def find_place(self, path: Path) -> tuple[str, str]:
         """Return (file, "line N, field a.b[0]") of a path, or of its closest parent with a line."""
@@ -43,6 +44,12 @@ class Located:
                     source, line = self.places[written]
                     return source, f"line {line}" + (f", field {format_path(path)}" if path else "")
         return "", f"field {format_path(path)}"
+
+    def find_line(self, path: Path) -> tuple[str, int]:
+        """Return (file, line) of a path, or of its closest parent with a line."""
+        source, where = self.find_place(path)
+        number = where.removeprefix("line ").partition(",")[0]
+        return source, int(number) if number.isdecimal() else 0
 
     def build_error(self, path: Path, problem: str, remedy: str) -> InputError:
         """Return the error for a fault at a path."""

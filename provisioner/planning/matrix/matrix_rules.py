@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from difflib import get_close_matches
 
-from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile
+from provisioner import components
+from provisioner.model.inventory import DeviceKind
+from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile, Release
 from provisioner.planning.certification import runtime
 from provisioner.planning.matrix.located_yaml import Located, Path
+from provisioner.planning.matrix.spellings import check_spellings
 from provisioner.planning.path.conditions import parse_terms
+from provisioner.planning.path.hops import ANY
 from provisioner.planning.path.model_names import matches_token
 from provisioner.planning.path.reachability import find_cycle
+from provisioner.planning.path.switch_upgrades import ASKS_LEAVE, IMAGE
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+DEVICES_MAX = 1_000  # parts of one kind in a node; an HGX host has some 30 memory modules
+METHODS = tuple(
+    sorted({kind.method for kind in components.ALL.values()} | ASKS_LEAVE | {IMAGE, "none"})
+)
 TEXT_MAX = 300  # longer than any version, file name or address that is real
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _VERSION = re.compile(r"[\x21-\x7e]+( [\x21-\x7e]+)*")  # printable, no blanks at either end
@@ -47,12 +56,7 @@ class _Rules:
             for profile_name, profile in release.profiles.items():
                 self._check_profile((*path, "profiles", profile_name), profile_name, profile)
             self._check_disjoint((*path, "profiles"), release.profiles)
-            for index, rule in enumerate(release.requires):
-                at = (*path, "requires", index)
-                for field, conditions in (("when", rule.when), ("needs", rule.needs)):
-                    if not conditions:
-                        raise self.located.build_error((*at, field), "no condition", "Write one.")
-                    self._check_conditions((*at, field), conditions)
+            self._check_rules((*path, "requires"), release)
             older = release.supersedes
             if older and older not in self.matrix.releases:
                 raise self.located.build_error(
@@ -70,29 +74,9 @@ class _Rules:
         """Check that each edge leads to another version once, and that upgrades make no cycle."""
         for kind, edges in self.matrix.edges.items():
             self._check_kind(("edges", kind), kind)
-            moves: dict[tuple[str, str], int] = {}
             for index, edge in enumerate(edges):
-                path: Path = ("edges", kind, index)
-                self._check_edge(path, edge)
-                for start in edge.from_versions:
-                    if (first := moves.setdefault((start, edge.to), index)) != index:
-                        raise self.located.build_error(
-                            path,
-                            f"the move {start} → {edge.to} is already number {first + 1} here",
-                            "Keep one of the two.",
-                        )
-            upgrades: dict[str, list[str]] = {}
-            for edge in edges:
-                for start in edge.from_versions if not edge.downgrade else ():
-                    stops = [start, *edge.via, edge.to]
-                    for start_version, target_version in pairwise(stops):
-                        upgrades.setdefault(start_version, []).append(target_version)
-            if circle := find_cycle(upgrades):
-                raise self.located.build_error(
-                    ("edges", kind),
-                    f"upgrades run in a circle: {' → '.join(circle)}",
-                    "Mark the way back with `downgrade: true`, or remove it.",
-                )
+                self._check_edge(("edges", kind, index), kind, edge)
+        check_spellings(self.matrix, self.located)
 
     def check_bundles(self) -> None:
         """Check the kinds of bundles and their contents, NIC settings, and images."""
@@ -102,8 +86,13 @@ class _Rules:
                 path: Path = ("bundles", kind, version)
                 if not contents:
                     raise self.located.build_error(path, "a bundle without contents", "List them.")
+                self._check_version(path, version, known=True)
                 for part, part_version in contents.items():
                     self._check_kind((*path, part), part)
+                    if part == kind:
+                        raise self.located.build_error(
+                            (*path, part), "a bundle that contains itself", "List its parts."
+                        )
                     self._check_version((*path, part), part_version, known=True)
         for name in self.matrix.nic_profiles:
             self._check_name(("nic_profiles", name), name)
@@ -119,12 +108,49 @@ class _Rules:
             self._check_version(("images", name, "version"), image.version)
             self._check_file(("images", name), image.artifact, image.sha256, image.evidence)
 
+    def _check_rules(self, path: Path, release: Release) -> None:
+        numbers: dict[str, int] = {}
+        for index, rule in enumerate(release.requires):
+            at = (*path, index)
+            for field, text in (("name", rule.name), ("reason", rule.reason)):
+                if not text.strip() or len(text) > TEXT_MAX or not text.isprintable():
+                    raise self.located.build_error(
+                        (*at, field), f"a rule needs a {field}", "Write one, in a line."
+                    )
+            if (first := numbers.setdefault(rule.name.strip().casefold(), index)) != index:
+                raise self.located.build_error(
+                    (*at, "name"),
+                    f"rule number {first + 1} here has the name '{rule.name}' too",
+                    "Give each rule a name of its own; an overlay replaces a rule with "
+                    "`override: true`.",
+                )
+            for field, conditions in (("when", rule.when), ("needs", rule.needs)):
+                if not conditions:
+                    raise self.located.build_error((*at, field), "no condition", "Write one.")
+                self._check_conditions((*at, field), conditions)
+
+    def _check_devices(self, path: Path, devices: Mapping[str, int]) -> None:
+        known = [kind.value for kind in DeviceKind]
+        for name, number in devices.items():
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                raise self.located.build_error(
+                    (*path, name),
+                    f"there is no kind of part '{name[:60]}'",
+                    (f"Is it '{near[0]}'? " if near else "") + f"It is one of: {', '.join(known)}.",
+                )
+            if not 0 <= number <= DEVICES_MAX:
+                raise self.located.build_error(
+                    (*path, name), f"{number} is no number of parts", "Write a count from 0 on."
+                )
+
     def _check_profile(self, path: Path, name: str, profile: Profile) -> None:
         self._check_name(path, name)
         if profile.match.kind not in {"host", "switch"}:
             raise self.located.build_error(
                 (*path, "match", "kind"), "neither host nor switch", "Write `host` or `switch`."
             )
+        self._check_devices((*path, "match", "devices"), profile.match.devices)
         for kind, pin in profile.pins.items():
             at = (*path, "pins", kind)
             self._check_kind(at, kind)
@@ -150,30 +176,33 @@ class _Rules:
                         "Tell them apart by models, gpu_models or a device count.",
                     )
 
-    def _check_edge(self, path: Path, edge: Edge) -> None:
+    def _check_edge(self, path: Path, kind: str, edge: Edge) -> None:
         for field, versions in (
             ("from", edge.from_versions),
             ("to", (edge.to,)),
             ("via", edge.via),
         ):
             for version in versions:
-                self._check_version((*path, field), version, known=True)
-        if edge.to in edge.from_versions:
-            raise self.located.build_error(
-                (*path, "to"), f"the edge leads from {edge.to} to itself", "Correct one of them."
-            )
-        stops = (*edge.via, edge.to)
-        if len(set(stops)) < len(stops) or set(edge.via) & set(edge.from_versions):
-            raise self.located.build_error(
-                (*path, "via"), "the way passes one version twice", "List each stop once."
-            )
+                if field != "from" or version != ANY:
+                    self._check_version((*path, field), version, known=True)
         if not edge.from_versions:
             raise self.located.build_error(
                 (*path, "from"), "the edge starts nowhere", "List the versions it starts from."
             )
-        for kind, version in edge.carries.items():
-            self._check_kind((*path, "carries", kind), kind)
-            self._check_version((*path, "carries", kind), version, known=True)
+        for part, version in edge.carries.items():
+            self._check_kind((*path, "carries", part), part)
+            self._check_version((*path, "carries", part), version, known=True)
+            if part == kind:
+                raise self.located.build_error(
+                    (*path, "carries", part), "it brings itself", "`to` says its version."
+                )
+        if edge.method and edge.method not in METHODS:
+            near = get_close_matches(edge.method, METHODS, 1)
+            raise self.located.build_error(
+                (*path, "method"),
+                f"there is no method '{edge.method[:60]}'",
+                (f"Is it '{near[0]}'? " if near else "") + f"It is one of: {', '.join(METHODS)}.",
+            )
         self._check_conditions((*path, "requires"), edge.requires)
         self._check_file(path, edge.artifact, edge.sha256, edge.evidence)
         if edge.duration_s < 0 or edge.duration_s > 86400:
@@ -197,6 +226,8 @@ class _Rules:
             for operator, operand in parsed:
                 if operator == "=":
                     self._check_kind((*path, kind), operand)
+                else:
+                    self._check_version((*path, kind), operand, known=True)
 
     def _check_file(self, path: Path, artifact: str, sha256: str, evidence: str) -> None:
         if sha256 and not _SHA256.fullmatch(sha256):
@@ -225,6 +256,10 @@ class _Rules:
         if not _VERSION.fullmatch(version) or len(version) > TEXT_MAX:
             raise self.located.build_error(
                 path, "this is no version", "Write it as published, or `unknown`."
+            )
+        if "*" in version or "?" in version:
+            raise self.located.build_error(
+                path, f"'{version[:60]}' is a pattern", 'Only `from: ["*"]` stands for any version.'
             )
         if known and version == UNKNOWN:
             raise self.located.build_error(

@@ -30,24 +30,35 @@ def parse(texts: Sequence[tuple[str, str]], *, kinds: Collection[str] | None = N
 
     Raises InputError for the first fault.
     """
+    return parse_located(texts, kinds=kinds)[0]
+
+
+def parse_located(
+    texts: Sequence[tuple[str, str]], *, kinds: Collection[str] | None = None
+) -> tuple[Matrix, Located]:
+    """Return the matrix of `parse` with the text that it was read from, for the lines."""
     if not texts or len(texts) > FILES_MAX:
         raise InputError(
             "--matrix", "", f"{len(texts)} files given", f"Give between 1 and {FILES_MAX}."
         )
     merged: Located | None = None
+    overrides: list[Path] = []
     for source, text in texts:
         located = load(source, text)
         if not isinstance(located.tree, dict):
             raise InputError(
                 source, "line 1", "this is no mapping", "It starts with `schema: 1`, `releases:`."
             )
+        if merged is None:
+            overrides = _find_override_keys(located)
         merged = located if merged is None else lay_over(merged, located)
     assert merged is not None
     _expand_likes(merged)
     _drop_override_keys(merged)
     matrix = _validate(merged)
     check(matrix, merged, frozenset(components.ALL if kinds is None else kinds))
-    return matrix
+    merged.overrides = overrides
+    return matrix, merged
 
 
 def _validate(located: Located) -> Matrix:
@@ -151,14 +162,42 @@ def _too_many_pins(profile: dict[str, Tree]) -> bool:
     return isinstance(pins, dict) and len(pins) > PINS_MAX
 
 
+def _list_replaceable(tree: Tree) -> list[tuple[Path, dict[str, Tree], tuple[str, ...]]]:
+    """Return every pin, edge and rule with the keys that only an overlay gives it."""
+    out: list[tuple[Path, dict[str, Tree], tuple[str, ...]]] = []
+    for path, release in _find_mappings(tree, ("releases",), 1):
+        for profile_path, _ in _find_mappings(tree, (*path, "profiles"), 1):
+            pins = _find_mappings(tree, (*profile_path, "pins"), 1)
+            out += [(p, pin, OVERRIDE_KEYS) for p, pin in pins]
+        rules = release.get("requires")  # `reason` is a rule's own
+        out += [(p, rule, ("override",)) for p, rule in _list_items((*path, "requires"), rules)]
+    edges = tree.get("edges") if isinstance(tree, dict) else None
+    for kind, listed in edges.items() if isinstance(edges, dict) else ():
+        out += [(p, edge, OVERRIDE_KEYS) for p, edge in _list_items(("edges", kind), listed)]
+    return out
+
+
+def _list_items(path: Path, items: Tree) -> list[tuple[Path, dict[str, Tree]]]:
+    pairs = enumerate(items) if isinstance(items, list) else ()
+    return [((*path, n), item) for n, item in pairs if isinstance(item, dict)]
+
+
+def _find_override_keys(base: Located) -> list[Path]:
+    """Return the keys of a base that have a meaning in overlays only."""
+    return [
+        (*path, key)
+        for path, fields, keys in _list_replaceable(base.tree)
+        for key in keys
+        if key in fields
+    ]
+
+
 def _drop_override_keys(located: Located) -> None:
     """Remove `override` and `reason`, which have a meaning in overlays only."""
-    for path, _ in _find_mappings(located.tree, ("releases",), 1):
-        for profile_path, _ in _find_mappings(located.tree, (*path, "profiles"), 1):
-            for pin_path, pin in _find_mappings(located.tree, (*profile_path, "pins"), 1):
-                if pin.get("version") is None and "version" in pin:
-                    raise located.build_error(
-                        (*pin_path, "version"), "the version is empty", "Write it, or `unknown`."
-                    )
-                for key in OVERRIDE_KEYS:
-                    pin.pop(key, None)
+    for path, fields, keys in _list_replaceable(located.tree):
+        if path[-2:-1] == ("pins",) and fields.get("version") is None and "version" in fields:
+            raise located.build_error(
+                (*path, "version"), "the version is empty", "Write it, or `unknown`."
+            )
+        for key in keys:
+            fields.pop(key, None)

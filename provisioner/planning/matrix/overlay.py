@@ -2,14 +2,16 @@
 
 An overlay may add anything, close an unknown pin, and fill empty fields (file names, digests,
 evidence). A pin with a published version changes only if the overlay has `override: true` and a
-`reason`; the old version's file, digest and evidence are then dropped. No other value of an earlier
-file may change.
+`reason`; the old version's file, digest and evidence are then dropped. A rule is known by its name
+and an edge by its start and end: with `override: true` the overlay's takes the place of the earlier
+one, and an edge needs a `reason` too. No other value of an earlier file may change.
 """
 
 from __future__ import annotations
 
 from provisioner.model.matrix import UNKNOWN
 from provisioner.planning.matrix.located_yaml import Located, Path, Tree
+from provisioner.planning.matrix.spellings import spell
 
 OVERRIDE_KEYS = ("override", "reason")
 _OF_A_VERSION = ("version", "also", "artifact", "sha256", "evidence")
@@ -115,14 +117,41 @@ class _Layer:
         result = list(old)
         for index, item in enumerate(new):
             source = (*there, index)
-            twin = next(
-                (i for i, o in enumerate(old) if at[0] == "edges" and _is_same_edge(o, item)), None
-            )
+            twin = next((i for i, o in enumerate(old) if _is_twin(at, o, item)), None)
+            replaces = isinstance(item, dict) and item.get("override") == "true"
+            if replaces and (twin is None or not isinstance(item, dict)):
+                raise self.over.build_error(
+                    (*source, "override"),
+                    "no earlier file has this one",
+                    "Remove `override`, or write the name or the versions of the earlier one.",
+                )
             if twin is None:
                 result.append(self._take(item, (*at, len(result)), source))
+            elif replaces:
+                result[twin] = self._replace(item, (*at, twin), source)
+            elif at[-1:] == ("requires",) and old[twin] != item:
+                raise self.over.build_error(
+                    (*source, "name"),
+                    "an earlier file has another rule of this name",
+                    "Add `override: true` to replace it, or give this one a name of its own.",
+                )
             else:
                 result[twin] = self.merge_values(old[twin], item, (*at, twin), source)
         return result
+
+    def _replace(self, item: Tree, at: Path, there: Path) -> Tree:
+        """Return an edge or a rule that takes the place of an earlier one."""
+        assert isinstance(item, dict)
+        if not item.get("reason"):
+            raise self.over.build_error(
+                there, "an override without a reason", "Add `reason`: why it differs."
+            )
+        for path in [p for p in self.merged.places if p[: len(at)] == at]:
+            del self.merged.places[path]
+        fields = dict(item)
+        if at[0] == "edges":
+            fields.setdefault("evidence", f"override: {item['reason']}")
+        return self._take(fields, at, there)
 
     def _take(self, value: Tree, at: Path, there: Path) -> Tree:
         """Return the overlay's value unchanged, and record its places."""
@@ -143,11 +172,26 @@ def _is_override(pin: dict[str, Tree]) -> bool:
     return pin.get("override") == "true" and bool(pin.get("reason"))
 
 
-def _is_same_edge(old: Tree, new: Tree) -> bool:
-    """Return whether two edges are the same move from the same versions."""
+def _is_twin(at: Path, old: Tree, new: Tree) -> bool:
+    """Return whether two rules have one name, or two edges are one move in any spelling."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return False
-    return all(old.get(key) == new.get(key) for key in ("from", "to", "via"))
+    if at[-1:] == ("requires",):
+        return isinstance(new.get("name"), str) and old.get("name") == new.get("name")
+    kind = str(at[1])
+    same_via = _spell_all(kind, old.get("via")) == _spell_all(kind, new.get("via"))
+    if not same_via and new.get("override") != "true":
+        return False
+    return all(
+        _spell_all(kind, old.get(key)) == _spell_all(kind, new.get(key)) for key in ("from", "to")
+    )
+
+
+def _spell_all(kind: str, value: Tree) -> object:
+    """Return a version, or a list of them in any order, so that spellings compare equal."""
+    if isinstance(value, list):
+        return frozenset(spell(kind, str(v)) for v in value)
+    return spell(kind, value) if isinstance(value, str) else value
 
 
 def _short(value: Tree) -> str:

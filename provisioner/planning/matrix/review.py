@@ -5,17 +5,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix, Profile
-from provisioner.model.versions import compare, parse_version
+from provisioner.model.versions import parse_version
+from provisioner.planning.matrix.contradictions import find_contradictions
+from provisioner.planning.matrix.diff import compare_releases
+from provisioner.planning.matrix.faults import Fault
+from provisioner.planning.matrix.located_yaml import Located, Path, format_path
 from provisioner.planning.path.reachability import (
     find_reachable,
     find_unreachable,
+    list_ancestors,
     list_pinned_kinds,
     map_moves,
+    normalize_version,
 )
 from provisioner.planning.path.switch_upgrades import find_forbidden_edges
 
@@ -35,6 +42,11 @@ class Remark(Record):
     where: str  # "spectrum-x-1.3.0/hgx-h100-bf3: host.bios"
     problem: str
     remedy: str
+    file: str = ""  # where it is written; "" if only the matrix without its text was reviewed
+    line: int = 0
+
+
+Placed = tuple[Path, Remark]  # a remark with the path at which its cause is written
 
 
 class Readiness(Record):
@@ -60,51 +72,124 @@ FILE_METHODS = frozenset(
 FILELESS = frozenset(n for n, k in components.ALL.items() if k.method not in FILE_METHODS)
 
 
-def review_matrix(matrix: Matrix, *, fileless: frozenset[str] = FILELESS) -> tuple[Remark, ...]:
+def review_matrix(
+    matrix: Matrix, *, fileless: frozenset[str] = FILELESS, located: Located | None = None
+) -> tuple[Remark, ...]:
     """Return every remark, the most serious first.
 
-    `fileless` are the kinds that are installed without a file.
+    `fileless` are the kinds that are installed without a file. `located` is the text that the
+    matrix was read from, for the lines.
     """
-    remarks = [
-        Remark(
+    remarks: list[Placed] = []
+    for fault in (*find_contradictions(matrix), *_find_faults_of_text(located)):
+        weight = Weight.BLOCKS if fault.blocks else Weight.NOTE
+        remarks.append(
+            (
+                fault.path,
+                Remark(
+                    weight=weight, where=fault.where, problem=fault.problem, remedy=fault.remedy
+                ),
+            )
+        )
+    unreachable = find_unreachable(matrix)
+    for u in unreachable:
+        remark = Remark(
             weight=Weight.BLOCKS,
             where=f"{u.release}/{u.profile}: {u.kind}",
             problem=f"{u.target} cannot be reached from {u.start.version} ({u.start.origin})",
             remedy=f"Add an edge under edges.{u.kind}, or correct `supersedes`.",
         )
-        for u in find_unreachable(matrix)
-    ]
-    remarks += _find_unmarked_downgrades(matrix) + _find_unreadable_pins(matrix)
-    remarks += [
-        Remark(
+        remarks.append((_path_of_pin(u.release, u.profile, u.kind), remark))
+    remarks += _find_refused_moves(matrix, {(u.release, u.profile) for u in unreachable})
+    remarks += _find_unreadable_pins(matrix)
+    for where, violation in find_forbidden_edges(matrix):
+        remark = Remark(
             weight=Weight.BLOCKS,
             where=where,
             problem=violation,
             remedy="Give the edge the method that is published for it, or another start.",
         )
-        for where, violation in find_forbidden_edges(matrix)
-    ]
-    remarks += (
-        _find_dead_edges(matrix) + _find_edges_without_evidence(matrix) + _review_images(matrix)
-    )
+        remarks.append((("edges",), remark))
+    remarks += _find_dead_edges(matrix)
+    remarks += _find_edges_without_evidence(matrix)
+    remarks += _review_images(matrix)
+    remarks += _find_gaps(matrix, fileless)
+    order = list(Weight)
+    in_order = sorted(remarks, key=lambda entry: order.index(entry[1].weight))
+    return tuple(_locate(path, remark, located) for path, remark in in_order)
+
+
+def _locate(path: Path, remark: Remark, located: Located | None) -> Remark:
+    if located is None:
+        return remark
+    file, line = located.find_line(path)
+    return remark.model_copy(update={"file": file, "line": line})
+
+
+def _path_of_pin(release: str, profile: str, kind: str) -> Path:
+    return ("releases", release, "profiles", profile, "pins", kind)
+
+
+def _find_gaps(matrix: Matrix, fileless: frozenset[str]) -> list[Placed]:
+    remarks: list[Placed] = []
     for state in judge_readiness(matrix, fileless=fileless):
-        where = f"{state.release}/{state.profile}"
         for kinds, problem, remedy in (
             (state.unknown, "no published version", "Close the pin in an overlay."),
             (state.no_digest, "no file name or no SHA-256", "Add `artifact` and `sha256`."),
             (state.no_evidence, "the pin names no source", "Add `evidence`."),
         ):
-            remarks += [
-                Remark(
-                    weight=Weight.PRODUCTION,
-                    where=f"{where}: {kind}",
-                    problem=problem,
-                    remedy=remedy,
+            for kind in kinds:
+                where = f"{state.release}/{state.profile}: {kind}"
+                remark = Remark(
+                    weight=Weight.PRODUCTION, where=where, problem=problem, remedy=remedy
                 )
-                for kind in kinds
-            ]
-    order = list(Weight)
-    return tuple(sorted(remarks, key=lambda r: order.index(r.weight)))
+                remarks.append((_path_of_pin(state.release, state.profile, kind), remark))
+    return remarks
+
+
+def _find_refused_moves(matrix: Matrix, reported: set[tuple[str, str]]) -> list[Placed]:
+    """Return what the planner refuses of the moves between releases that `matrix diff` prints.
+
+    A profile of which a single component cannot reach its pin is reported already.
+    """
+    remarks: list[Placed] = []
+    for name in matrix.releases:
+        for older in list_ancestors(matrix, name):
+            for move in compare_releases(matrix, older, name):
+                if (name, move.profile) in reported or not move.blockers:
+                    continue
+                reported = {*reported, (name, move.profile)}
+                remarks += [
+                    (
+                        ("releases", name, "profiles", move.profile),
+                        Remark(
+                            weight=Weight.BLOCKS,
+                            where=f"{name}/{move.profile}: {blocker.subject}",
+                            problem=f"no plan leads there from {older}: {blocker.detail}",
+                            remedy=blocker.unblock,
+                        ),
+                    )
+                    for blocker in move.blockers
+                ]
+    return remarks
+
+
+def _find_faults_of_text(located: Located | None) -> Iterator[Fault]:
+    """Return what only the text shows: a base without `schema`, `override` where nothing is."""
+    if located is None or not isinstance(located.tree, dict):
+        return
+    if "schema" not in located.tree:
+        yield Fault(
+            (), "schema", "the file does not state its schema", "Write `schema: 1` at its top."
+        )
+    for path in located.overrides:
+        yield Fault(
+            path,
+            format_path(path[:-1]),
+            f"`{path[-1]}` has a meaning only in an overlay that changes a published value",
+            "Remove it, or write it into the overlay.",
+            blocks=False,
+        )
 
 
 def judge_readiness(
@@ -138,9 +223,9 @@ def _find_missing_files(
     return tuple(missing)
 
 
-def _find_dead_edges(matrix: Matrix) -> list[Remark]:
+def _find_dead_edges(matrix: Matrix) -> list[Placed]:
     """Return a note for each edge that leads to no pin: a spelling mistake, or a leftover."""
-    remarks = []
+    remarks: list[Placed] = []
     for kind, edges in matrix.edges.items():
         pins = {
             version
@@ -151,24 +236,29 @@ def _find_dead_edges(matrix: Matrix) -> list[Remark]:
         }
         open_pin = kind not in list_pinned_kinds(matrix) or "unknown" in pins
         steps = map_moves(matrix, kind)
-        for edge in edges:
-            if pins & find_reachable(steps, edge.to):
+        pins = {normalize_version(matrix, kind, version) for version in pins}
+        for index, edge in enumerate(edges):
+            stops = (normalize_version(matrix, kind, v) for v in (*edge.via, edge.to))
+            if any(pins & find_reachable(steps, stop) for stop in stops):
                 continue
             remarks.append(
-                Remark(
-                    weight=Weight.NOTE,
-                    where=f"edges.{kind}: {' · '.join(edge.from_versions)} → {edge.to}",
-                    problem="leads to no pin"
-                    + (" (one is still unknown)" if open_pin else " of any release"),
-                    remedy="Pin the version it leads to, or remove the edge.",
+                (
+                    ("edges", kind, index),
+                    Remark(
+                        weight=Weight.NOTE,
+                        where=f"edges.{kind}: {' · '.join(edge.from_versions)} → {edge.to}",
+                        problem="leads to no pin"
+                        + (" (one is still unknown)" if open_pin else " of any release"),
+                        remedy="Pin the version it leads to, or remove the edge.",
+                    ),
                 )
             )
     return remarks
 
 
-def _review_images(matrix: Matrix) -> list[Remark]:
+def _review_images(matrix: Matrix) -> list[Placed]:
     """Return remarks on images without a version, file, digest or evidence."""
-    remarks = []
+    remarks: list[Placed] = []
     for name, image in matrix.images.items():
         if not image.known:
             gap = "no site has built it yet"
@@ -178,41 +268,27 @@ def _review_images(matrix: Matrix) -> list[Remark]:
             gap = "nothing says where it was built"
         else:
             continue
-        remarks.append(
-            Remark(
-                weight=Weight.PRODUCTION,
-                where=f"images.{name}",
-                problem=gap,
-                remedy="Run `make image` and put the lines that it prints into an overlay.",
-            )
+        remark = Remark(
+            weight=Weight.PRODUCTION,
+            where=f"images.{name}",
+            problem=gap,
+            remedy="Run `make image` and put the lines that it prints into an overlay.",
         )
+        remarks.append((("images", name), remark))
     return remarks
 
 
-def _find_unmarked_downgrades(matrix: Matrix) -> list[Remark]:
-    """Return edges to an older version that are not marked, and would pass for upgrades."""
-    return [
-        Remark(
-            weight=Weight.BLOCKS,
-            where=f"edges.{kind}: {start} → {edge.to}",
-            problem="leads to an older version",
-            remedy="Add `downgrade: true` if that is meant.",
-        )
-        for kind, edges in matrix.edges.items()
-        for edge in edges
-        for start in edge.from_versions
-        if not edge.downgrade and compare(_grammar(kind), start, edge.to) == 1
-    ]
-
-
-def _find_unreadable_pins(matrix: Matrix) -> list[Remark]:
+def _find_unreadable_pins(matrix: Matrix) -> list[Placed]:
     """Return pins that the grammar of their component cannot parse: no device would report them."""
     return [
-        Remark(
-            weight=Weight.BLOCKS,
-            where=f"{release_name}/{name}: {kind}",
-            problem=f"'{pin.version}' is no version as this component writes them",
-            remedy="Write it as the device prints it.",
+        (
+            _path_of_pin(release_name, name, kind),
+            Remark(
+                weight=Weight.BLOCKS,
+                where=f"{release_name}/{name}: {kind}",
+                problem=f"'{pin.version}' is no version as this component writes them",
+                remedy="Write it as the device prints it.",
+            ),
         )
         for release_name, release in matrix.releases.items()
         for name, profile in release.profiles.items()
@@ -225,15 +301,18 @@ def _grammar(kind: str) -> str:
     return components.ALL[kind].grammar if kind in components.ALL else "opaque"
 
 
-def _find_edges_without_evidence(matrix: Matrix) -> list[Remark]:
+def _find_edges_without_evidence(matrix: Matrix) -> list[Placed]:
     return [
-        Remark(
-            weight=Weight.PRODUCTION,
-            where=f"edges.{kind}: {' · '.join(edge.from_versions)} → {edge.to}",
-            problem="the edge has no evidence",
-            remedy="Add `evidence`: the document that allows it.",
+        (
+            ("edges", kind, index),
+            Remark(
+                weight=Weight.PRODUCTION,
+                where=f"edges.{kind}: {' · '.join(edge.from_versions)} → {edge.to}",
+                problem="the edge has no evidence",
+                remedy="Add `evidence`: the document that allows it.",
+            ),
         )
         for kind, edges in matrix.edges.items()
-        for edge in edges
+        for index, edge in enumerate(edges)
         if not edge.evidence
     ]

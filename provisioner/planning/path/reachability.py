@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from provisioner import components
 from provisioner.model.base import Record
-from provisioner.model.matrix import Edge, Matrix
+from provisioner.model.matrix import Matrix
+from provisioner.planning.path.hops import Moves
 from provisioner.planning.path.pins import grammar_of, is_pinned
+from provisioner.planning.path.switch_upgrades import ASKS_LEAVE
 
 
 class Start(Record):
@@ -34,45 +37,68 @@ class Unreachable(Record):
 
 
 def map_moves(matrix: Matrix, kind: str) -> dict[str, tuple[str, ...]]:
-    """Return, for each version of a kind, the versions that one whole edge leads to.
+    """Return, for each version of a kind that the matrix names, the versions of its next hops.
 
-    Bundles and packages that carry the kind count as edges too.
+    These are the planner's own hops: stops of `via`, edges from "*" and other spellings count, and
+    hops that no plan may take do not. Bundles and packages that carry the kind count as edges too.
     """
+    moves = _list_moves(matrix)
     targets_of: dict[str, list[str]] = {}
-    for edge in matrix.edges.get(kind, ()):
-        for start in edge.from_versions:
-            targets_of.setdefault(start, []).append(edge.to)
-    for carrier, edges in matrix.edges.items():
-        for edge in edges:
-            before = [
-                _find_carried_version(matrix, carrier, None, v, kind) for v in edge.from_versions
-            ]
-            after = _find_carried_version(matrix, carrier, edge, edge.to, kind)
-            if after:
-                for version in before:
-                    if version and version != after:
-                        targets_of.setdefault(version, []).append(after)
+    for version in _list_versions(matrix, moves, kind):
+        for hop in moves.find_hops(kind, version):
+            if not hop.objections:
+                targets_of.setdefault(version, []).append(hop.to)
+    for carrier in matrix.edges:
+        for start in _list_versions(matrix, moves, carrier):
+            before = _find_carried_version(matrix, moves, carrier, start, kind)
+            for hop in moves.find_hops(carrier, start) if before else ():
+                after = dict(hop.carries).get(kind)
+                if after and after != before and not hop.objections:
+                    targets_of.setdefault(before, []).append(after)
     return {version: tuple(dict.fromkeys(targets)) for version, targets in targets_of.items()}
 
 
-def _find_carried_version(
-    matrix: Matrix, carrier: str, edge: Edge | None, version: str, kind: str
-) -> str:
-    """Return the version of `kind` that comes with a carrier at a version, "" if it is not listed.
+def normalize_version(matrix: Matrix, kind: str, version: str) -> str:
+    """Return the spelling of a version that `map_moves` uses."""
+    return _list_moves(matrix).normalize_version(kind, version)
 
-    The version that a carrier brought along at the start of an edge is read from its bundle, or
-    from the release that pins the two together.
+
+def _list_moves(matrix: Matrix) -> Moves:
+    return Moves(matrix, {}, components.ALL, production=False, leave=ASKS_LEAVE)
+
+
+def _list_versions(matrix: Matrix, moves: Moves, kind: str) -> tuple[str, ...]:
+    """Return every version of a kind that an edge, a bundle or a pin names, in one spelling."""
+    pinned = [
+        version
+        for release in matrix.releases.values()
+        for profile in release.profiles.values()
+        if kind in profile.pins and profile.pins[kind].known
+        for version in (profile.pins[kind].version, *profile.pins[kind].also)
+    ]
+    names = (*moves.list_versions(kind), *pinned)
+    return tuple(dict.fromkeys(moves.normalize_version(kind, v) for v in names))
+
+
+def _find_carried_version(
+    matrix: Matrix, moves: Moves, carrier: str, version: str, kind: str
+) -> str:
+    """Return the version of `kind` that runs beside a carrier's version, "" if nothing states it.
+
+    It is read from the bundle, from an edge that ends at that version, or from the release that
+    pins the two together.
     """
-    if edge and kind in edge.carries:
-        return edge.carries[kind]
-    bundled = matrix.bundles.get(carrier, {}).get(version, {}).get(kind, "")
-    if bundled or edge:
+    if bundled := moves.get_contents(carrier, version).get(kind):
         return bundled
+    for edge in matrix.edges.get(carrier, ()):
+        if kind in edge.carries and moves.normalize_version(carrier, edge.to) == version:
+            return moves.normalize_version(kind, edge.carries[kind])
     for release in matrix.releases.values():
         for profile in release.profiles.values():
             pins = profile.pins
-            if carrier in pins and kind in pins and pins[carrier].version == version:
-                return pins[kind].version if pins[kind].known else ""
+            together = carrier in pins and kind in pins and pins[kind].known
+            if together and moves.normalize_version(carrier, pins[carrier].version) == version:
+                return moves.normalize_version(kind, pins[kind].version)
     return ""
 
 
@@ -130,7 +156,9 @@ def find_unreachable(matrix: Matrix) -> tuple[Unreachable, ...]:
                     for start in list_starts(matrix, release_name, profile_name, kind)
                     if not any(
                         is_pinned(grammar_of(kind), version, pin)
-                        for version in find_reachable(steps[kind], start.version)
+                        for version in find_reachable(
+                            steps[kind], normalize_version(matrix, kind, start.version)
+                        )
                     )
                 ]
     return tuple(missing)

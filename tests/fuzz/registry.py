@@ -261,6 +261,10 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "checks.attestation.device_reports:verify_report": (
         "attempted through checks.attestation.spdm_messages:parse_signed_measurements"
     ),
+    "planning.matrix.faults:find_empty_condition": _READ,
+    "planning.matrix.matrix_text:parse_located": (
+        "attempted through planning.matrix.matrix_text:parse"
+    ),
     "planning.watch.membership:digest_text": _OURS,
     "model.port_label:may_overwrite": _READ,
     "model.port_label:read_label": _READ,

@@ -1,8 +1,8 @@
 """Plan one node: take it apart, join the parts' resets, and write the moves down in order.
 
-If the effort ends before every order was tried, the part's rules are kept more strictly than
-needed, and after that the first plan is taken that a greedy search meets: it is legal, but perhaps
-not the cheapest.
+If the effort ends before every order was tried, the whole node is searched as one, then its rules
+are kept more strictly than needed, and after that the first plan is taken that a greedy search
+meets: it is legal, but perhaps not the cheapest.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from provisioner.planning.path.joining import Answer, Joining, OutOfPatienceErro
 from provisioner.planning.path.partition import Care, Group, Layout, Partition
 from provisioner.planning.path.parts import HUB, Part
 from provisioner.planning.path.search import (
+    Cost,
     Hindrances,
     Move,
     Push,
@@ -37,10 +38,10 @@ from provisioner.planning.path.search import (
 )
 from provisioner.planning.path.tracks import Problem
 
-# A real node needs some hundred states, most of them computed before for another node. 60,000 take
-# two to four seconds, off the event loop.
-STATES_MAX = 60_000
-GREEDY_STATES_MAX = 5_000  # a greedy search that needs more has lost its way
+# A real node needs some hundred states, most of them computed before for another node. 20,000 take
+# about one second, off the event loop.
+STATES_MAX = 20_000
+WHOLE_STATES_MAX = 10_000  # some seconds; a node whose parts are too large is rare
 RESETS_TRIED_MAX = 100  # a node with ten cards at any mixture of levels tries some twenty
 SHAPES_MAX = 20_000  # of one profile; a fleet of 2,000 distinct vectors has some thousand
 
@@ -81,13 +82,16 @@ def solve(
         try:
             result = _join(problem, layouts, shapes, Effort(states_max))
         except OutOfEffortError:
+            whole = None if exhausted else _search_whole(problem, distances, exactly=True)
+            if whole is not None and whole.moves is not None:
+                return whole
             exhausted = True
             continue
         except _IllegalError:
             continue
         if result.moves is not None or not exhausted:
             return result
-    return _search_greedily(problem, distances)
+    return _search_whole(problem, distances, exactly=False)
 
 
 def _join(
@@ -281,30 +285,42 @@ def _find_hindrances(
     return out
 
 
-def _search_greedily(problem: Problem, distances: Distances) -> SearchResult:
-    """Return the first plan that a search meets which always takes the state nearest to the end."""
+def _search_whole(problem: Problem, distances: Distances, *, exactly: bool) -> SearchResult:
+    """Return a plan from a search over states of the whole node.
+
+    With `exactly` it is the cheapest one, by resets that a version waits for exactly. Without, the
+    state nearest to the end always comes first, so that a plan is met soon, and any reset may do.
+    """
     first = initial_state(problem)
     hindrances = Hindrances()
     ticket = count()
     before: dict[State, tuple[State, Move]] = {}
-    visited = {first}
-    queue = [((0, 0, 0), next(ticket), first)]
-    for _ in range(GREEDY_STATES_MAX):
+    best: dict[State, Cost] = {first: (0, 0, 0)}
+    queue = [((0, 0, 0), (0, 0, 0), next(ticket), first, (0, 0, 0))]
+    for _ in range(WHOLE_STATES_MAX):
         if not queue:
             break
-        _, _, state = heapq.heappop(queue)
+        _, _, _, state, so_far = heapq.heappop(queue)
+        if so_far != best[state]:
+            continue
         if is_goal(problem, state):
-            return _collect(before, state, hindrances)
-        for move, after in _list_moves(problem, state, hindrances):
+            moves, cost = _collect(before, state)
+            return SearchResult(moves, cost, exhausted=not exactly, hindrances=hindrances)
+        for move, after in _list_moves(problem, state, hindrances, exactly=exactly):
+            cost = _add(so_far, _cost_of(move))
             remaining = distances.estimate_remaining(after.running, after.waiting)
-            if remaining is not None and after not in visited:
-                visited.add(after)
-                before[after] = (state, move)
-                heapq.heappush(queue, (remaining, next(ticket), after))
+            if remaining is None or (after in best and (not exactly or best[after] <= cost)):
+                continue
+            best[after] = cost
+            before[after] = (state, move)
+            total = _add(cost, remaining) if exactly else remaining
+            heapq.heappush(queue, (total, remaining, next(ticket), after, cost))
     return SearchResult(exhausted=True, hindrances=hindrances)
 
 
-def _list_moves(problem: Problem, state: State, hindrances: Hindrances) -> list[tuple[Move, State]]:
+def _list_moves(
+    problem: Problem, state: State, hindrances: Hindrances, *, exactly: bool
+) -> list[tuple[Move, State]]:
     moves: list[tuple[Move, State]] = []
     for index, version in enumerate(state.running):
         for hop in problem.find_hops(index, version):
@@ -312,6 +328,8 @@ def _list_moves(problem: Problem, state: State, hindrances: Hindrances) -> list[
             if after is not None:
                 moves.append((Push(index, hop), after))
     for reset in act.RESETS:
+        if exactly and not waits_exactly(state, reset):
+            continue
         after, move = activate_staged(problem, state, reset)
         broken = problem.find_broken_rules(after.running)
         if move.tracks and broken <= problem.find_broken_rules(state.running):
@@ -319,18 +337,24 @@ def _list_moves(problem: Problem, state: State, hindrances: Hindrances) -> list[
     return moves
 
 
+def _cost_of(move: Move) -> Cost:
+    if isinstance(move, Reset):
+        return cost_of_reset(move.reset)
+    outages, seconds = cost_of_push(move.hop)
+    return (outages, 0, seconds)
+
+
+def _add(a: Cost, b: Cost) -> Cost:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
 def _collect(
-    before: dict[State, tuple[State, Move]], state: State, hindrances: Hindrances
-) -> SearchResult:
+    before: dict[State, tuple[State, Move]], state: State
+) -> tuple[tuple[tuple[Move, State], ...], Cost]:
     moves: list[tuple[Move, State]] = []
-    outages = resets = seconds = 0
+    cost: Cost = (0, 0, 0)
     while state in before:
         state, move = before[state]
         moves.append((move, state))
-        if isinstance(move, Push):
-            more = (cost_of_push(move.hop)[0], 0, cost_of_push(move.hop)[1])
-        else:
-            more = cost_of_reset(move.reset)
-        outages, resets, seconds = outages + more[0], resets + more[1], seconds + more[2]
-    cost = (outages, resets, seconds)
-    return SearchResult(tuple(reversed(moves)), cost, exhausted=True, hindrances=hindrances)
+        cost = _add(cost, _cost_of(move))
+    return tuple(reversed(moves)), cost

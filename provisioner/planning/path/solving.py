@@ -73,6 +73,9 @@ def solve(
 ) -> SearchResult:
     """Return the cheapest moves to the pins, or none with the hindrances that were met."""
     shapes.trim()
+    if distances.bound_remaining(*initial_state(problem)) is None:
+        reached = {i for i in range(len(problem.tracks)) if distances.can_reach_pin(i)}
+        return SearchResult(hindrances=Hindrances(reached=reached))
     exhausted = False
     for care in Care:
         partition = Partition(problem, distances, care)

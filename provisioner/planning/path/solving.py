@@ -180,7 +180,11 @@ def _get_part(problem: Problem, layout: Layout, shapes: Shapes) -> Part:
 
 
 def _describe_group(problem: Problem, group: Group) -> tuple[object, ...]:
-    """Return everything that the reactions of these tracks depend on."""
+    """Return everything that the reactions of these tracks depend on.
+
+    A rule is known by its object, which the matrix keeps: problems with fewer rules count them
+    otherwise.
+    """
     tracks = [problem.tracks[i] for i in group.tracks]
     position = {index: n for n, index in enumerate(group.tracks)}
     return (
@@ -195,9 +199,8 @@ def _describe_group(problem: Problem, group: Group) -> tuple[object, ...]:
         )
         if len(tracks) > 1
         else (),
-        group.rules,
+        tuple((id(problem.rules[n]), n in group.at_end_only) for n in group.rules),
         group.reads,
-        group.at_end_only,
         tuple(sorted(problem.neighbours.items())),
     )
 

@@ -39,10 +39,8 @@ PENDING = frozenset(
         "adapters",
         "api",
         "cli",
-        "control",
         "daemon",
         "demo",
-        "execution",
         "store",
         "switches",
     }

@@ -206,8 +206,8 @@ async def bundle(ask: Ask) -> web.Response:
     book = parts.store.cases
     bundler = Bundler(parts.store, book, parts.vault, parts.signer, parts.settings.site)
     fresh = ask.query.fresh == "true"
-    content = b"" if fresh else await bundler.kept(found)
-    content = content or await bundler.make(found, ask.now)
+    content = b"" if fresh else await bundler.read_archive(found)
+    content = content or await bundler.make_archive(found, ask.now)
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in found.id)
     headers = {
         "Content-Disposition": f'attachment; filename="{name}.tar.gz"',

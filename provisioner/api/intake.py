@@ -27,7 +27,13 @@ from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import no
 from provisioner.api.route import OPERATORS, Route
-from provisioner.execution.observe.intake import Secrets, Taken, complete, find, take_in
+from provisioner.execution.observe.intake import (
+    Secrets,
+    Taken,
+    find_nodes,
+    select_complete,
+    take_in,
+)
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
@@ -143,13 +149,13 @@ async def _run(
     probes = await _probes(parts.transport, urls, networks, body, gaps)
     secrets, now = _secrets(expected), parts.clock.now()
     vault: Credentials | None = parts.vault if keep else None
-    assembly, found, silent = await find(
+    assembly, found, silent = await find_nodes(
         parts.transport, parts.store, vault, expected, secrets, probes, now
     )
     unanswered = (*silent, *map(_unanswered, gaps))
     if not keep:
         known = {n.id for n in await parts.store.nodes.list()}
-        new = complete(expected, assembly)
+        new = select_complete(expected, assembly)
         return Taken(new, tuple(sorted(known)), assembly.blockers), unanswered
     taken = await take_in(parts.store, parts.vault, expected, secrets, assembly, found, now)
     return taken, unanswered
@@ -174,7 +180,7 @@ async def _probes(
 
 
 def _unanswered(gap: Gap) -> Blocker:
-    """A named address behind which no Redfish service answered."""
+    """Return a named address behind which no Redfish service answered."""
     unblock = f"Check address, cable and power; look at it with `provisioner inspect {gap.source}`."
     return Blocker(reason=gap.reason, subject=gap.source, detail=gap.detail, unblock=unblock)
 

@@ -225,7 +225,7 @@ async def list_artifacts(ask: Ask) -> Reply:
 
 
 def _outside(files: OutsideArtifacts | None, name: str) -> dict[str, Any]:
-    seen = None if files is None else files.seen(name)
+    seen = None if files is None else files.get_reading(name)
     return {} if seen is None else {"seen_outside": seen.sha256, "seen_at": seen.at}
 
 

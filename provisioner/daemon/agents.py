@@ -100,7 +100,7 @@ async def serve_agents(
         raise InputError("--agent-url", door.url, "names no address of ours", remedy)
     sessions = Sessions(store.agents, vault, new_token, shared=store.shared)
     service = AgentService(sessions, clock, settings, store.journal.append)
-    files = images.application() if images is not None else None
+    files = images.build_application() if images is not None else None
     runner = web.AppRunner(
         application(service, files), access_log=None, keepalive_timeout=settings.api_idle_s
     )
@@ -135,7 +135,7 @@ async def serve_agents(
 def simulated(
     runner: SimulatedRunner, store: SqlStore, vault: Vault, clock: Clock, settings: Settings
 ) -> Agents:
-    """The agents of the simulated site that `runner` reaches."""
+    """Return the agents of the simulated site that `runner` reaches."""
     side = SocketSide(runner)
     return simulated_agents(
         side,

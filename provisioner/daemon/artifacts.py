@@ -14,7 +14,7 @@ from aiohttp import web
 
 from provisioner.adapters.artifact_source import HttpArtifactServer
 from provisioner.execution.artifacts.artifacts import Artifacts
-from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts, sweep
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts, sweep_parts
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Pin
 from provisioner.ports import Clock
@@ -53,7 +53,7 @@ async def outside_artifacts(
     if not os.access(directory, os.W_OK | os.X_OK):
         remedy = "With --artifact-url it is a cache: name a directory that the daemon may write."
         raise InputError("--artifacts", str(directory), "it cannot be written", remedy)
-    if left := await asyncio.to_thread(sweep, directory):
+    if left := await asyncio.to_thread(sweep_parts, directory):
         log.info("removed %d files that were half fetched once", left)
     server = HttpArtifactServer(url, ca_file)
     files = OutsideArtifacts(directory, server, clock)
@@ -76,7 +76,7 @@ async def serve_artifacts(
     """
     artifacts = Artifacts(directory)
     runner = web.AppRunner(
-        artifacts.application(), access_log=None, keepalive_timeout=settings.api_idle_s
+        artifacts.build_application(), access_log=None, keepalive_timeout=settings.api_idle_s
     )
     await runner.setup()
     limits = Limits(

@@ -39,7 +39,7 @@ from provisioner.demo.site import DemoFiles, prepare
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
-from provisioner.execution.observe.intake import find, take_in
+from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
@@ -224,7 +224,7 @@ async def drive(
         endpoints: dict[str, str] = await site.get("/endpoints")
         urls = sorted(url for name, url in endpoints.items() if "/" in name)
         probes = await probe_all(transport, urls)
-        assembly, found, silent = await find(
+        assembly, found, silent = await find_nodes(
             transport, data.store, data.vault, expected, secrets, probes, clock.now()
         )
         assert not silent, silent[0]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from provisioner.components.host_os import DEPLOY
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.work import Site, Work, do
+from provisioner.execution.actions.work import Site, Work, do_work
 from provisioner.execution.steps import (
     activations,
     gpu_reset,
@@ -20,9 +20,9 @@ from provisioner.execution.steps import (
     methods_redfish,
     methods_switch,
 )
-from provisioner.execution.steps.deployment import deploy
+from provisioner.execution.steps.deployment import deploy_image
 from provisioner.execution.steps.methods_sonic import install_sonic_image
-from provisioner.execution.steps.offering import BFB, PULLED, confirmed, ready
+from provisioner.execution.steps.offering import BFB, PULLED, prepare_file, require_offer
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
@@ -61,10 +61,10 @@ class Executor:
     async def _execute(
         self, hold: Hold, node: Node, step: Step, inventory: Inventory
     ) -> tuple[Blocker, ...]:
-        if (moved := precheck(step, inventory)) is not None:
+        if (moved := check_expected(step, inventory)) is not None:
             return (moved,)
         if step.method == DEPLOY:  # a stay in the maintenance image, of several acts
-            return _problems([await deploy(self._site, hold, node, step, inventory)])
+            return _problems([await deploy_image(self._site, hold, node, step, inventory)])
         if step.kind is StepKind.ACTIVATE:
             return _problems([await self._do(hold, node, step, (), inventory, None)])
         groups = slot_groups(step, inventory)
@@ -73,7 +73,7 @@ class Executor:
         )
         return _problems(list(results))
 
-    def doing(self, node_id: str) -> str:
+    def describe_play(self, node_id: str) -> str:
         """Return the playbook's present task in the node's host; "": none, or it is unknown."""
         return self._site.runner.progress().get(node_id, "")
 
@@ -98,18 +98,18 @@ class Executor:
             return work
         if step.kind is not StepKind.ACTIVATE and step.method in PULLED:
             card = step.method == BFB
-            work = confirmed(self._site, work, step.artifact, step.sha256, doubled=card)
-        return await do(self._site, hold, work, entry)
+            work = require_offer(self._site, work, step.artifact, step.sha256, doubled=card)
+        return await do_work(self._site, hold, work, entry)
 
     async def _work(
         self, node: Node, step: Step, inventory: Inventory, entry: LedgerEntry | None
     ) -> Work | Blocker:
         site = self._site
         if step.method == gpu_reset.METHOD:
-            return gpu_reset.work(site, node, step)
+            return gpu_reset.build_work(site, node, step)
         if step.kind is StepKind.ACTIVATE:
-            return await activations.work(site, node, step, inventory)
-        if step.method not in NO_FILE and (no := await ready(site, step, entry)) is not None:
+            return await activations.build_work(site, node, step, inventory)
+        if step.method not in NO_FILE and (no := await prepare_file(site, step, entry)) is not None:
             return no
         match step.method:
             case "redfish_push":
@@ -117,7 +117,7 @@ class Executor:
             case "bluefield_bfb":
                 return await methods_redfish.bluefield_bfb(site, node, step, inventory)
             case "playbook_host_software":
-                return methods_inband.software(site, node, step)
+                return methods_inband.install_software(site, node, step)
             case "playbook_nic_firmware":
                 return methods_inband.nic_firmware(site, node, step, inventory)
             case "playbook_nic_config":
@@ -137,7 +137,7 @@ class Executor:
         )
 
 
-def precheck(step: Step, inventory: Inventory) -> Blocker | None:
+def check_expected(step: Step, inventory: Inventory) -> Blocker | None:
     """Return the blocker if a condition of the step no longer holds: then the node is planned
     again.
     """
@@ -150,7 +150,7 @@ def precheck(step: Step, inventory: Inventory) -> Blocker | None:
                 reason=Reason.PRECONDITION,
                 subject=f"{expected.kind}/{expected.slot}",
                 detail=f"runs {component.version}, the plan expected {expected.version}",
-                unblock="Nothing to do: it is planned again from what is there now.",
+                unblock="Nothing to do: it is planned again from the present versions.",
             )
     return None
 

@@ -16,7 +16,7 @@ from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_
 from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.execution.artifacts.artifacts import Artifacts
-from provisioner.execution.observe.intake import Secrets, find, take_in
+from provisioner.execution.observe.intake import Secrets, find_nodes, take_in
 from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
@@ -169,7 +169,9 @@ class Twin:
         }
         secrets, now = Secrets(factory=factory, switches=switches), self.clock.now()
         probes = await probe_all(self.transport, sorted(self.services))
-        discovered = await find(self.transport, self.store, vault, expected, secrets, probes, now)
+        discovered = await find_nodes(
+            self.transport, self.store, vault, expected, secrets, probes, now
+        )
         await take_in(self.store, vault, expected, secrets, discovered[0], discovered[1], now)
         await self._assign_tenants()
         artifacts = Artifacts(self._folder, "http://artifacts.test")

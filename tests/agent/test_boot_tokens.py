@@ -64,10 +64,10 @@ def serve(folder: Path, story: Callable[[Artifacts, TestClient], Awaitable[None]
         (folder / "m.iso").write_bytes(IMAGE)
         (folder / "other.iso").write_bytes(b"without a slot")
         artifacts = Artifacts(folder)
-        async with TestClient(TestServer(artifacts.application())) as client:
+        async with TestClient(TestServer(artifacts.build_application())) as client:
             digest = hashlib.sha256(IMAGE).hexdigest()
-            assert await artifacts.offer("m.iso", digest) is None
-            assert await artifacts.offer("other.iso", "") is None
+            assert await artifacts.offer_file("m.iso", digest) is None
+            assert await artifacts.offer_file("other.iso", "") is None
             await story(artifacts, client)
 
     asyncio.run(main())
@@ -103,7 +103,7 @@ def test_an_address_is_good_for_one_boot_of_one_node(tmp_path: Path) -> None:
         assert (await client.get(first)).status == 404
         assert (await client.get(again.replace("m.iso", "other.iso"))).status == 404
         assert (await client.get(again)).status == 200
-        artifacts.boots.withdraw("n1")
+        artifacts.boots.withdraw_ticket("n1")
         assert (await client.get(again)).status == 404
         kept = artifacts.boot_url("n2", "m.iso", Secret(TOKEN))
         (tmp_path / "m.iso").write_bytes(b"exchanged")

@@ -84,7 +84,7 @@ def test_nothing_is_pruned_that_no_good_archive_holds(site: Path) -> None:
     file.write_text("\n".join([*lines[:-1], lines[-1].replace("moved", "hidden")]) + "\n")
     refused = run(["audit", "prune", "--yes", "--data", "var"], site)
     assert refused.returncode == 2
-    assert "not what was written" in refused.stderr
+    assert "differs from the written one" in refused.stderr
     assert ask(site, "check-archive", str(file))[0] == 1
     assert ask(site, "verify --archives var/archives")[0] == 1
 

@@ -12,7 +12,7 @@ from virtual_time import VirtualClock
 
 from provisioner import quirks
 from provisioner.adapters.redfish.discovery import Probe, probe
-from provisioner.execution.observe.discover import Found, introduce
+from provisioner.execution.observe.discover import Found, introduce_bmcs
 from provisioner.execution.observe.rotation import rotate
 from provisioner.model.outcome import Blocker
 from provisioner.ports import BmcAddress, BmcTransport, Call, Reply, Secret, Unreachable
@@ -147,7 +147,7 @@ class Bench:
         self.vault.fuse = fuse
         transport: BmcTransport = FusedBmcs(self.bmcs, fuse)
         factory = {seen.vendor: (self.account.username, Secret(FACTORY))}
-        return await introduce(transport, self.vault, [seen], factory)
+        return await introduce_bmcs(transport, self.vault, [seen], factory)
 
     async def settled(self, name: str = NAME) -> str:
         """The password in force; that it is the BMC's, ours, and the only one that is kept."""

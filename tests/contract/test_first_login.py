@@ -7,7 +7,7 @@ import re
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.execution.observe.discover import Found, introduce
+from provisioner.execution.observe.discover import Found, introduce_bmcs
 from provisioner.ports import Secret
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
@@ -45,7 +45,7 @@ async def first_login(fault: str = "") -> tuple[list[str], Found, str]:
     vault = Vault(open_store(":memory:", inline=True), MasterKey.generate())
     try:
         probes = await probe_all(transport, [await server.add(CARD, handle, service.bmc)])
-        (found,), refused = await introduce(transport, vault, probes, factory)
+        (found,), refused = await introduce_bmcs(transport, vault, probes, factory)
         assert not refused
         await transport.close()
     finally:

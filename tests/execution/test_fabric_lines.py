@@ -17,11 +17,11 @@ from provisioner.execution.validate.fabric_lines import (
     FOLDER,
     LOOK,
     MARK,
+    build_measure_line,
     host_end,
-    measure,
     serve,
 )
-from provisioner.execution.validate.fabric_outputs import sections
+from provisioner.execution.validate.fabric_outputs import parse_sections
 
 RULE = "-" * 87
 OWN = f"{MARK}_{os.getpid()}"  # other tests mark theirs at the same time on this machine
@@ -110,7 +110,7 @@ def test_clients_tell_each_rail_apart_and_leave_nothing_behind(
 ) -> None:
     before = set(tmp_path.iterdir())
 
-    told = sections(run(measure("s/t/client", TESTS), tools))
+    told = parse_sections(run(build_measure_line("s/t/client", TESTS), tools))
 
     assert told[0][0].count("778.10") == 1
     assert (told[0][1], told[9][1]) == (0, 1)

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from provisioner.checks.check import CheckContext
 from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
-from provisioner.execution.validate.fabric_outputs import nccl_rail, rdma_rail, sections, slowest
+from provisioner.execution.validate.fabric_outputs import (
+    find_slowest,
+    nccl_rail,
+    parse_sections,
+    rdma_rail,
+)
 from provisioner.model.fabric_session import FabricRun, RailRun
 from provisioner.model.health import Evidence
 
@@ -115,13 +120,13 @@ def test_the_slowest_pass_of_a_rail_is_kept() -> None:
         for n, (shown, bus) in enumerate([("pass", 47.0), ("pass", 46.0), ("fail", 1.0)])
     ]
 
-    assert slowest(runs) == {3: 46.0}
+    assert find_slowest(runs) == {3: 46.0}
 
 
 def test_a_rail_that_is_told_twice_is_not_believed() -> None:
     twice = output(bandwidth(778.0)).text * 2
 
-    assert sections(twice) == {}
+    assert parse_sections(twice) == {}
 
 
 @given(st.text(max_size=400), st.integers(0, 200))

@@ -56,9 +56,9 @@ def test_agents_may_fetch_what_was_prepared_and_nothing_else(tmp_path: Path) -> 
 
     async def main() -> list[tuple[int, bytes]]:
         images = OsImages(Artifacts(tmp_path), tmp_path / "work")
-        await images.prepare("os.raw", hashlib.sha256(b"os.raw").hexdigest())
+        await images.prepare_image("os.raw", hashlib.sha256(b"os.raw").hexdigest())
         told = []
-        async with TestClient(TestServer(images.application())) as client:
+        async with TestClient(TestServer(images.build_application())) as client:
             for path in ("/os.raw", "/secret.raw", "/..%2fsecret.raw", "/"):
                 async with client.get(path) as answer:
                     told.append((answer.status, await answer.read()))

@@ -44,7 +44,7 @@ def prepared(directory: Path, name: str, data: bytes, sha256: str = "") -> Image
     (directory / name).write_bytes(data)
     images = OsImages(Artifacts(directory), directory / "work", "https://d/images")
     digest = sha256 or hashlib.sha256(data).hexdigest()
-    return asyncio.run(images.prepare(name, digest))
+    return asyncio.run(images.prepare_image(name, digest))
 
 
 @needs_qemu

@@ -21,7 +21,7 @@ def test_cables_are_judged_only_while_a_node_is_taken_in(changes: dict[str, Any]
     async def scenario(bench: Bench) -> Any:
         calls = len(bench.rig.switches.calls)
         node = bench.node().model_copy(update={"state": State.INTAKE, **changes})
-        found = await bench.releases.miscabled(node)
+        found = await bench.releases.list_miscablings(node)
         return found, len(bench.rig.switches.calls) - calls
 
     assert play(scenario, TWO) == ((), 0)
@@ -33,8 +33,8 @@ def test_a_cable_in_another_nodes_port_is_named_at_both_ends() -> None:
         cards = bench.leaf.neighbours
         cards[mine], cards[other] = cards[other], cards[mine]
         node = bench.node().model_copy(update={"state": State.INTAKE})
-        found = await bench.releases.miscabled(node)
-        without = await alone(bench, rechecks=False).miscabled(node)
+        found = await bench.releases.list_miscablings(node)
+        without = await alone(bench, rechecks=False).list_miscablings(node)
         return found, without
 
     found, without = play(scenario, TWO)

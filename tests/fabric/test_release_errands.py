@@ -41,7 +41,7 @@ def ran(tmp_path: Path, errand: Errand, canary: str) -> dict[str, int]:
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")
-        told |= sending.read(done.stdout)
+        told |= sending.read_codes(done.stdout)
     return told
 
 

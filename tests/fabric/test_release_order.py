@@ -12,7 +12,7 @@ from provisioner.execution.tenancy.release_sequence import (
     ReleaseOutcome,
     Releases,
     describe_handover,
-    proved,
+    seal_release,
 )
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker, Reason
@@ -235,7 +235,7 @@ def test_without_looks_into_hosts_the_proof_says_that_nobody_looked() -> None:
     outcome = play(scenario, TWO)
 
     assert outcome.blockers == ()
-    unasked = {r.check for r in outcome.rows if r.seen == "nobody looked into the host"}
+    unasked = {r.check for r in outcome.rows if r.seen == "the host was not read"}
     assert unasked == {GateCheck.NIC_SETTINGS, GateCheck.NIC_ERRORS, GateCheck.CABLES}
     assert GateCheck.REACHES in checks(outcome, RowVerdict.PASS)
 
@@ -255,10 +255,10 @@ def test_the_watch_judges_what_was_seen_and_not_the_rate_of_errors() -> None:
     async def scenario(bench: Bench) -> Any:
         outcome = await bench.release()
         bench.leaf.planted.errors[bench.port] = 100_000
-        rows = await bench.releases.watched(bench.node(), "RED", outcome.after)
+        rows = await bench.releases.judge_standing(bench.node(), "RED", outcome.after)
         spoil(bench)
-        worse = await bench.releases.watched(bench.node(), "RED", outcome.after)
-        return rows, worse, bench.releases.blockers(worse)
+        worse = await bench.releases.judge_standing(bench.node(), "RED", outcome.after)
+        return rows, worse, bench.releases.list_blockers(worse)
 
     rows, worse, blockers = play(scenario, TWO)
 
@@ -272,7 +272,7 @@ def test_a_proof_has_all_that_was_seen() -> None:
     async def scenario(bench: Bench) -> Any:
         outcome = await bench.release()
         node = bench.node().model_copy(update={"certificate": "c-1"})
-        return node, outcome, proved(node, "RED", outcome, None, 99.0)
+        return node, outcome, seal_release(node, "RED", outcome, None, 99.0)
 
     node, outcome, proof = play(scenario, TWO)
 
@@ -286,7 +286,7 @@ def test_a_proof_has_all_that_was_seen() -> None:
     assert (event.tenant, event.certificate, event.proof) == ("red", "c-1", proof.sha256)
     refused = ReleaseOutcome(outcome.moved, 1.0, blockers=(OBJECTION,))
     with pytest.raises(AssertionError):
-        proved(node, "RED", refused, None, 99.0)
+        seal_release(node, "RED", refused, None, 99.0)
 
 
 # --- a reclaim

@@ -10,7 +10,7 @@ from release_rig import FEW, LEAF, PEER, Bench, play, trees
 
 from provisioner.control.context import Context
 from provisioner.control.watch.release_watch import ReleaseWatch
-from provisioner.execution.tenancy.release_sequence import proved
+from provisioner.execution.tenancy.release_sequence import seal_release
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
@@ -49,7 +49,7 @@ def _released(bench: Bench) -> Node:
 async def _proof(bench: Bench) -> ReleaseProof:
     outcome = await bench.release()
     node = bench.node().model_copy(update={"certificate": "c-1"})
-    return proved(node, "RED", outcome, CERTIFICATE, bench.rig.clock.now())
+    return seal_release(node, "RED", outcome, CERTIFICATE, bench.rig.clock.now())
 
 
 def _noted(bench: Bench, *kinds: str) -> list[tuple[str, str, str]]:

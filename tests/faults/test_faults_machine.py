@@ -95,7 +95,7 @@ def test_an_open_intent_is_resolved_within_the_longest_request_whatever_its_time
         nonlocal sent
         drill = await Drill(tmp_path).open()
         before = {"step": step(StepKind.UPDATE, "1").model_dump(mode="json"), "seen": {}}
-        entry = await drill.hold.intend("update host.bios", before)
+        entry = await drill.hold.record_intent("update host.bios", before)
         entry = entry.model_copy(update={"intended_at": entry.intended_at + jump_s})
 
         async def look() -> Snapshot:

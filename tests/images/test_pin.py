@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.execution.steps.maintenance_boot import unusable
+from provisioner.execution.steps.maintenance_boot import find_image_fault
 from provisioner.model.matrix import UNKNOWN, Pin
 
 BUILT = Pin(version="ab" * 32, artifact="maintenance.iso", sha256="cd" * 32)
 
 
 def test_a_built_image_is_booted():
-    assert unusable(BUILT, production=True) == ""
+    assert find_image_fault(BUILT, production=True) == ""
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,11 @@ def test_a_built_image_is_booted():
 )
 @pytest.mark.parametrize("production", [True, False])
 def test_an_image_that_nobody_built_is_not(image, production):
-    assert "no maintenance image" in unusable(image, production=production)
+    assert "no maintenance image" in find_image_fault(image, production=production)
 
 
 def test_an_image_without_a_digest_is_for_laboratories_only():
     image = BUILT.model_copy(update={"sha256": ""})
 
-    assert unusable(image, production=False) == ""
-    assert "SHA-256" in unusable(image, production=True)
+    assert find_image_fault(image, production=False) == ""
+    assert "SHA-256" in find_image_fault(image, production=True)

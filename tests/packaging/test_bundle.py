@@ -33,7 +33,7 @@ def packed(tmp_path: Path) -> Path:
     for number, (path, content) in enumerate(CONTENT.items()):
         files[path] = tmp_path / f"source{number}"
         files[path].write_bytes(content)
-    manifest = BundleManifest(site="here", made_at=1.0, files=bundles.listed(files))
+    manifest = BundleManifest(site="here", made_at=1.0, files=bundles.list_files(files))
     bundles.pack(tmp_path / "site.bundle", manifest, files, SIGNER.seal)
     return tmp_path / "site.bundle"
 
@@ -146,7 +146,7 @@ def test_a_file_that_changes_while_it_is_packed_leaves_no_bundle(tmp_path: Path)
     source = tmp_path / "gpu.fwpkg"
     source.write_bytes(b"old")
     files = {"artifacts/gpu.fwpkg": source}
-    manifest = BundleManifest(site="here", made_at=1.0, files=bundles.listed(files))
+    manifest = BundleManifest(site="here", made_at=1.0, files=bundles.list_files(files))
     source.write_bytes(b"new")
 
     with pytest.raises(InputError, match="SHA-256"):

@@ -31,7 +31,7 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.steps.deployment import deploy
+from provisioner.execution.steps.deployment import deploy_image
 from provisioner.model.inventory import Activation, Device, DeviceKind, Inventory
 from provisioner.model.matrix import Pin
 from provisioner.model.node import Boots
@@ -152,7 +152,7 @@ async def turns(site: Site, hold: Hold, store: SqlStore, asked: dict[str, Any]) 
             if not isinstance(seen, Blocker) and seen["stamp"].text == wanted:
                 return None
         node = node.model_copy(update={"os_disk": asked.get("os_disk", DISK)})
-        problem = await deploy(site, hold, node, step(asked), inventory)
+        problem = await deploy_image(site, hold, node, step(asked), inventory)
         if problem is None or problem.reason not in PASSING:
             break
     return problem

@@ -18,7 +18,7 @@ from plays import make_runner
 
 from provisioner.adapters.ssh import SshShell
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.work import Site, do
+from provisioner.execution.actions.work import Site, do_work
 from provisioner.execution.steps import methods_inband
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node, NodeKind
@@ -81,12 +81,12 @@ async def _one(site: Site, store: SqlStore, node: Node, version: str) -> None:
     await store.operations.open(node.id, "test", 0.0)
     mine = next(o for o in await store.operations.list_active() if o.node == node.id)
     hold = Hold(store, site.clock, await store.operations.take(mine.id))
-    work = methods_inband.software(site, node, step(version))
+    work = methods_inband.install_software(site, node, step(version))
     entry = await store.operations.get_last_entry(mine.id, work.act.name)
     if entry is not None and entry.status is ActionStatus.CONFIRMED:
         return
     left = entry is not None and entry.status in (ActionStatus.INTENDED, ActionStatus.SENT)
-    problem = await do(site, hold, work, entry if left else None)
+    problem = await do_work(site, hold, work, entry if left else None)
     assert problem is None, problem
 
 

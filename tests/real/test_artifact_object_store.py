@@ -34,8 +34,8 @@ def gets(store: ObjectStore, name: str) -> int:
 
 def test_a_file_is_fetched_verified_and_offered(url: str, cache: Path) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
-        assert await files.offer(NAME, PINNED) is None
-        assert await files.confirm(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
+        assert await files.confirm_offer(NAME, PINNED) is None
 
     run(scenario, cache, url)
 
@@ -51,11 +51,11 @@ def test_an_object_that_was_uploaded_in_parts_is_a_file_like_any_other(
     pinned = hashlib.sha256(body).hexdigest()
 
     async def scenario(files: OutsideArtifacts) -> None:
-        assert await files.offer("parts.bin", pinned) is None
-        sight = files.seen("parts.bin")
+        assert await files.offer_file("parts.bin", pinned) is None
+        sight = files.get_reading("parts.bin")
         assert sight is not None
         assert sight.validators.etag.endswith('-2"')  # no digest of the whole; it is asked alike
-        assert await files.confirm("parts.bin", pinned) is None
+        assert await files.confirm_offer("parts.bin", pinned) is None
 
     run(scenario, cache, url)
 
@@ -92,8 +92,8 @@ def test_an_object_of_some_age_is_read_once(store: ObjectStore, url: str, cache:
     async def scenario(files: OutsideArtifacts) -> None:
         await asyncio.sleep(2.5)  # dates count whole seconds
         for _ in range(3):
-            assert await files.offer("aged.bin", PINNED) is None
-            assert await files.confirm("aged.bin", PINNED) is None
+            assert await files.offer_file("aged.bin", PINNED) is None
+            assert await files.confirm_offer("aged.bin", PINNED) is None
 
     run(scenario, cache, url)
 
@@ -108,14 +108,14 @@ def test_an_object_replaced_by_another_of_its_length_is_noticed(
 
     async def scenario(files: OutsideArtifacts) -> None:
         await asyncio.sleep(age_s)
-        assert await files.offer("new.bin", PINNED) is None
-        assert await files.confirm("new.bin", PINNED) is None
+        assert await files.offer_file("new.bin", PINNED) is None
+        assert await files.confirm_offer("new.bin", PINNED) is None
         store.put("firmware", "new.bin", OTHER)
-        assert reason(await files.confirm("new.bin", PINNED)) is Reason.BUSY
-        assert reason(await files.offer("new.bin", PINNED)) is Reason.DIGEST_MISMATCH
+        assert reason(await files.confirm_offer("new.bin", PINNED)) is Reason.BUSY
+        assert reason(await files.offer_file("new.bin", PINNED)) is Reason.DIGEST_MISMATCH
         store.put("firmware", "new.bin", BODY)
-        assert await files.offer("new.bin", PINNED) is None
-        assert await files.confirm("new.bin", PINNED) is None
+        assert await files.offer_file("new.bin", PINNED) is None
+        assert await files.confirm_offer("new.bin", PINNED) is None
 
     run(scenario, cache, url)
 
@@ -126,10 +126,10 @@ def test_an_object_replaced_while_it_is_fetched_is_the_old_one_or_none(
     async def scenario(files: OutsideArtifacts) -> None:
         for _ in range(3):
             store.put("firmware", "torn.bin", BODY)
-            asked = asyncio.create_task(files.offer("torn.bin", PINNED))
+            asked = asyncio.create_task(files.offer_file("torn.bin", PINNED))
             await asyncio.to_thread(store.put, "firmware", "torn.bin", OTHER)
             assert reason(await asked) in (None, Reason.DIGEST_MISMATCH, Reason.UNREACHABLE)
-            assert reason(await files.confirm("torn.bin", PINNED)) is Reason.BUSY
+            assert reason(await files.confirm_offer("torn.bin", PINNED)) is Reason.BUSY
             held = cache / "torn.bin"
             assert not held.exists() or held.read_bytes() == BODY
 
@@ -164,7 +164,7 @@ def test_what_may_not_be_read_is_told_and_leaves_nothing(
     store: ObjectStore, cache: Path, bucket: str, name: str, wanted: Reason, word: str
 ) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
-        told = await files.offer(name, PINNED)
+        told = await files.offer_file(name, PINNED)
         assert isinstance(told, Blocker)
         assert (told.reason, word in told.detail) == (wanted, True), told
         assert "under exactly this name" in told.unblock  # what a 403 says of an absent file
@@ -180,9 +180,9 @@ def test_an_object_that_is_removed_is_told_before_a_device_is(
     store.put("firmware", "gone.bin", BODY)
 
     async def scenario(files: OutsideArtifacts) -> None:
-        assert await files.offer("gone.bin", PINNED) is None
+        assert await files.offer_file("gone.bin", PINNED) is None
         store.signed("DELETE", "/firmware/gone.bin")
-        assert reason(await files.confirm("gone.bin", PINNED)) is Reason.NOT_OFFERED
+        assert reason(await files.confirm_offer("gone.bin", PINNED)) is Reason.NOT_OFFERED
 
     run(scenario, cache, url)
 
@@ -193,7 +193,7 @@ def test_an_object_stored_with_a_content_coding_is_refused(
     store.put("firmware", "coded.bin", BODY, {"content-encoding": "gzip"})
 
     async def scenario(files: OutsideArtifacts) -> None:
-        told = await files.offer("coded.bin", PINNED)
+        told = await files.offer_file("coded.bin", PINNED)
         assert isinstance(told, Blocker)
         assert (told.reason, "'gzip'" in told.detail) == (Reason.NOT_OFFERED, True)
 

@@ -96,12 +96,12 @@ def test_through_nginx_all_is_as_of_the_bucket_and_nginx_says_who_may_read(
     store.put("firmware", "y.bin", BODY)
 
     async def scenario(files: OutsideArtifacts) -> None:
-        assert await files.offer(NAME, PINNED) is None  # a space, a plus and an accent in it
-        assert await files.confirm(NAME, PINNED, doubled=True) is None
-        assert await files.offer("y.bin", PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None  # a space, a plus and an accent in it
+        assert await files.confirm_offer(NAME, PINNED, doubled=True) is None
+        assert await files.offer_file("y.bin", PINNED) is None
         store.put("firmware", "y.bin", OTHER)
-        assert reason(await files.confirm("y.bin", PINNED)) is Reason.BUSY
-        assert reason(await files.offer("absent.bin", PINNED)) is Reason.NOT_OFFERED
+        assert reason(await files.confirm_offer("y.bin", PINNED)) is Reason.BUSY
+        assert reason(await files.offer_file("absent.bin", PINNED)) is Reason.NOT_OFFERED
 
     run(scenario, cache, f"{front.origin}/firmware")
 

@@ -19,7 +19,7 @@ from provisioner.api.app import application
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.work import Site, Work
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
-from provisioner.execution.steps.offering import confirmed
+from provisioner.execution.steps.offering import require_offer
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.runtime.wall_clock import WallClock
@@ -32,10 +32,10 @@ def test_a_file_is_fetched_once_verified_and_pulled_from_the_address_that_device
     server: Nginx, cache: Path
 ) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
-        assert await files.offer(NAME, PINNED) is None
-        assert await files.confirm(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
+        assert await files.confirm_offer(NAME, PINNED) is None
         assert await files.resolve(NAME, PINNED) == cache / NAME
-        assert await files.offer(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
 
         assert len(server.asked("GET")) == 1
         assert len(server.asked("HEAD")) >= 3
@@ -50,7 +50,7 @@ def test_a_file_is_fetched_once_verified_and_pulled_from_the_address_that_device
 
 def test_a_hundred_that_ask_at_once_make_one_fetch(server: Nginx, cache: Path) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
-        told = await asyncio.gather(*(files.offer(NAME, PINNED) for _ in range(100)))
+        told = await asyncio.gather(*(files.offer_file(NAME, PINNED) for _ in range(100)))
 
         assert set(told) == {None}
         assert len(server.asked("GET")) == 1
@@ -60,7 +60,7 @@ def test_a_hundred_that_ask_at_once_make_one_fetch(server: Nginx, cache: Path) -
 
 def test_one_that_gives_up_waiting_does_not_stop_the_others(server: Nginx, cache: Path) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
-        first, second = (asyncio.create_task(files.offer(NAME, PINNED)) for _ in range(2))
+        first, second = (asyncio.create_task(files.offer_file(NAME, PINNED)) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
 
@@ -78,8 +78,8 @@ def test_what_is_in_the_cache_already_is_read_outside_once_before_it_is_offered(
     async def scenario(files: OutsideArtifacts) -> None:
         assert await files.resolve(NAME, PINNED) == cache / NAME
         assert server.asked("GET") == []  # what we push needs nobody
-        assert reason(await files.confirm(NAME, PINNED)) is Reason.BUSY
-        assert await files.offer(NAME, PINNED) is None
+        assert reason(await files.confirm_offer(NAME, PINNED)) is Reason.BUSY
+        assert await files.offer_file(NAME, PINNED) is None
         assert len(server.asked("GET")) == 1
 
     run(scenario, cache, server.url)
@@ -92,7 +92,7 @@ def test_a_cache_that_is_right_does_not_cover_a_server_that_is_wrong(
     server.put(NAME, OTHER)
 
     async def scenario(files: OutsideArtifacts) -> None:
-        assert reason(await files.offer(NAME, PINNED)) is Reason.DIGEST_MISMATCH
+        assert reason(await files.offer_file(NAME, PINNED)) is Reason.DIGEST_MISMATCH
         assert await files.resolve(NAME, PINNED) == cache / NAME
 
     run(scenario, cache, server.url)
@@ -104,15 +104,15 @@ def test_a_file_that_is_exchanged_is_refused_and_then_verified_again(
     server: Nginx, cache: Path
 ) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
-        assert await files.offer(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
         server.put(NAME, OTHER, modified=1_700_000_009)
-        assert reason(await files.confirm(NAME, PINNED)) is Reason.BUSY
-        assert reason(await files.offer(NAME, PINNED)) is Reason.DIGEST_MISMATCH
-        assert reason(await files.confirm(NAME, PINNED)) is Reason.BUSY
+        assert reason(await files.confirm_offer(NAME, PINNED)) is Reason.BUSY
+        assert reason(await files.offer_file(NAME, PINNED)) is Reason.DIGEST_MISMATCH
+        assert reason(await files.confirm_offer(NAME, PINNED)) is Reason.BUSY
 
         server.put(NAME, BODY, modified=1_700_000_018)
-        assert await files.offer(NAME, PINNED) is None
-        assert await files.confirm(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
+        assert await files.confirm_offer(NAME, PINNED) is None
         assert len(server.asked("GET")) == 3
 
     run(scenario, cache, server.url)
@@ -139,8 +139,8 @@ def test_a_device_is_told_no_address_of_a_file_that_was_exchanged_since(
             agents=None, artifacts=files,
         )  # fmt: skip
         act = Act(name="pull", before={}, look=look, send=send, happened=lambda _a, _b: False)
-        work = confirmed(site, Work(act=act, finish=finish), NAME, PINNED)
-        assert await files.offer(NAME, PINNED) is None
+        work = require_offer(site, Work(act=act, finish=finish), NAME, PINNED)
+        assert await files.offer_file(NAME, PINNED) is None
         assert await work.act.send() == Sent()
         server.put(NAME, OTHER, modified=1_700_000_009)
         assert reason(await work.act.send()) is Reason.BUSY
@@ -153,7 +153,7 @@ def test_a_file_as_young_as_its_date_is_coarse_is_read_again(server: Nginx, cach
     server.put(NAME, BODY, modified=time.time())
 
     async def scenario(files: OutsideArtifacts) -> None:
-        assert await files.offer(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
         assert len(server.asked("GET")) == 2
 
     run(scenario, cache, server.url)
@@ -182,7 +182,7 @@ def test_a_cached_file_of_an_older_pin_gives_way_to_the_pinned_one(
     (cache / NAME).write_bytes(OTHER)
 
     async def scenario(files: OutsideArtifacts) -> None:
-        assert await files.offer(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
 
     run(scenario, cache, server.url)
 
@@ -206,7 +206,7 @@ def test_the_api_tells_where_devices_pull_from_and_what_was_seen_there(
                     assert answer["pulled_from"] == server.url
                     found = next(i for i in answer["items"] if i["name"] == NAME)
                     shown.append((found["present"], found["seen_outside"], found["seen_at"] > 0))
-                    assert await files.offer(NAME, PINNED) is None
+                    assert await files.offer_file(NAME, PINNED) is None
 
             assert shown == [(False, "", False), (True, PINNED, True)]
 

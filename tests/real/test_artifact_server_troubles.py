@@ -26,15 +26,15 @@ pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
 
 def test_an_absent_file_is_told_with_what_would_unblock_it(server: Nginx, cache: Path) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
-        told = await files.offer("gone.bin", PINNED)
+        told = await files.offer_file("gone.bin", PINNED)
         assert isinstance(told, Blocker)
         assert told.reason is Reason.MISSING_ARTIFACT
         assert f"{server.url}/gone.bin" in told.detail
         assert "put it on the server" in told.unblock
 
-        assert await files.offer(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
         (server.files / NAME).unlink()
-        assert reason(await files.confirm(NAME, PINNED)) is Reason.MISSING_ARTIFACT
+        assert reason(await files.confirm_offer(NAME, PINNED)) is Reason.MISSING_ARTIFACT
 
     run(scenario, cache, server.url)
 
@@ -42,13 +42,13 @@ def test_an_absent_file_is_told_with_what_would_unblock_it(server: Nginx, cache:
 def test_a_server_that_is_away_is_waited_for(server: Nginx, cache: Path) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
         server.stop()
-        assert reason(await files.offer(NAME, PINNED)) is Reason.UNREACHABLE
+        assert reason(await files.offer_file(NAME, PINNED)) is Reason.UNREACHABLE
         server.start()
-        assert await files.offer(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
         server.stop()
-        assert reason(await files.confirm(NAME, PINNED)) is Reason.UNREACHABLE
+        assert reason(await files.confirm_offer(NAME, PINNED)) is Reason.UNREACHABLE
         assert await files.resolve(NAME, PINNED) == cache / NAME
-        assert await files.renew(NAME, PINNED) is None
+        assert await files.renew_offer(NAME, PINNED) is None
 
     run(scenario, cache, server.url)
 
@@ -109,7 +109,7 @@ def test_what_a_killed_daemon_left_half_fetched_is_removed_when_nobody_can_be_at
 
     async def scenario(files: OutsideArtifacts) -> None:
         assert names(cache) == {f"{PART}young"}
-        assert reason(await files.offer(f"{PART}young", "")) is Reason.MISSING_ARTIFACT
+        assert reason(await files.offer_file(f"{PART}young", "")) is Reason.MISSING_ARTIFACT
 
     run(scenario, cache, server.url)
 
@@ -127,7 +127,7 @@ def test_an_answer_that_is_not_the_plain_file_is_refused(
     server: Nginx, cache: Path, folder: str, wanted: Reason, word: str
 ) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
-        told = await files.offer(NAME, PINNED)
+        told = await files.offer_file(NAME, PINNED)
         assert isinstance(told, Blocker)
         assert (told.reason, word in told.detail) == (wanted, True)
 
@@ -139,8 +139,8 @@ def test_an_answer_that_is_not_the_plain_file_is_refused(
 def test_a_server_without_validators_is_read_for_each_offer(server: Nginx, cache: Path) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
         for count in (2, 3):
-            assert await files.offer(NAME, PINNED) is None
-            assert await files.confirm(NAME, PINNED) is None  # read whole just before
+            assert await files.offer_file(NAME, PINNED) is None
+            assert await files.confirm_offer(NAME, PINNED) is None  # read whole just before
             assert len(server.asked("GET")) == count
 
     run(scenario, cache, f"{server.origin}/silent")
@@ -152,7 +152,7 @@ def test_a_name_that_is_no_plain_file_is_never_asked_for(
 ) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
         assert reason(await files.resolve(name, PINNED)) is Reason.MISSING_ARTIFACT
-        assert reason(await files.offer(name, PINNED)) is Reason.MISSING_ARTIFACT
+        assert reason(await files.offer_file(name, PINNED)) is Reason.MISSING_ARTIFACT
 
     run(scenario, cache, server.url)
 
@@ -162,7 +162,7 @@ def test_a_name_that_is_no_plain_file_is_never_asked_for(
 def test_a_cache_that_cannot_be_written_is_told(server: Nginx, cache: Path) -> None:
     async def scenario(files: OutsideArtifacts) -> None:
         cache.rmdir()  # noqa: ASYNC240 (of the test)
-        told = await files.offer(NAME, PINNED)
+        told = await files.offer_file(NAME, PINNED)
         assert isinstance(told, Blocker)
         assert (told.reason, "--artifacts" in told.unblock) == (Reason.MISSING_ARTIFACT, True)
 
@@ -187,10 +187,10 @@ def test_only_a_certificate_of_a_trusted_ca_is_believed(tmp_path: Path, cache: P
     (tmp_path / "foreign.pem").write_bytes(foreign[0])
 
     async def good(files: OutsideArtifacts) -> None:
-        assert await files.offer(NAME, PINNED) is None
+        assert await files.offer_file(NAME, PINNED) is None
 
     async def bad(files: OutsideArtifacts) -> None:
-        told = await files.offer(NAME, PINNED)
+        told = await files.offer_file(NAME, PINNED)
         assert isinstance(told, Blocker)
         assert (told.reason, "--ca-file" in told.unblock) == (Reason.CERTIFICATE_UNTRUSTED, True)
 

@@ -27,7 +27,7 @@ from provisioner.daemon.agents import AgentDoor, serve_agents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import Data, open_data, read_expected, read_matrix, read_secrets
 from provisioner.execution.artifacts.artifacts import Artifacts
-from provisioner.execution.observe.intake import Taken, find, take_in
+from provisioner.execution.observe.intake import Taken, find_nodes, take_in
 from provisioner.model.expected import Expected
 from provisioner.model.inventory import DeviceKind, Power
 from provisioner.model.node import Node, Placement, State
@@ -76,7 +76,7 @@ class Bench:
         secrets = read_secrets(self.expected, {"SUSHY_PASSWORD": PASSWORD})
         vault = None if dry else self.data.vault
         now = self.daemon.parts.clock.now()
-        assembly, found, silent = await find(
+        assembly, found, silent = await find_nodes(
             self.transport, self.data.store, vault, self.expected, secrets, [seen], now
         )
         named = tuple(b.reason for b in (*silent, *assembly.blockers))

@@ -15,7 +15,7 @@ from frr_site import EDGE_HOST, FrrSite, frr_site
 from frr_world import World, opened
 
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.work import Work, do
+from provisioner.execution.actions.work import Work, do_work
 from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Reason
@@ -51,7 +51,7 @@ async def upgraded(world: World, switch: str) -> Any:
     assert isinstance(work, Work)
     operation = await world.store.operations.open(switch, "journey", world.clock.now())
     hold = Hold(world.store, world.clock, await world.store.operations.take(operation.id))
-    return await do(world.effects, hold, work, None)
+    return await do_work(world.effects, hold, work, None)
 
 
 async def carrying(site: FrrSite, tier: str, stream: Stream) -> dict[str, bool]:

@@ -163,7 +163,7 @@ def test_a_door_that_a_dead_daemon_left_open_is_closed_by_the_next_and_lets_nobo
         theft = f"ssh -o BatchMode=yes -o StrictHostKeyChecking=no -i /root/stolen -p {PORT}"
         elsewhere = made[2].run(f"{theft} root@{LAN['host-2']} echo in", check=False)
         before = left(made[1])
-        await tests.clean(nodes)
+        await tests.clean_hosts(nodes)
         return asked, elsewhere.stdout, before
 
     asked, elsewhere, before = among(made, tmp_path, leave_open)
@@ -191,7 +191,7 @@ def test_the_private_key_is_in_nothing_that_is_said_or_asked(
         tests._site.shell.run = run.__get__(tests._site.shell)  # type: ignore[method-assign]
         assert isinstance(await open_door(tests._site, "s9/c9/x", nodes, members), Door)
         key = made[0].run(f"cat {FOLDER}*/key").stdout
-        await tests.clean(nodes)
+        await tests.clean_hosts(nodes)
         return key
 
     key = among(made, tmp_path, watch)

@@ -107,9 +107,9 @@ def test_connections_stay_within_the_tenant_and_a_later_leak_is_seen(site: FrrSi
         sized = pings(mine, size=8972), pings(mine, size=8974, patience_s=0.3)
         releases = Releases(world.effects, world.store, world.tenancy)
         node, after = await world.node(A), (await world.proof(A)).after
-        well = await releases.watched(node, "RED", after)
+        well = await releases.judge_standing(node, "RED", after)
         with PLANTS[0].planted(site):  # after the release: the watch sees it
-            leaking = await releases.watched(node, "RED", after)
+            leaking = await releases.judge_standing(node, "RED", after)
         return connected, *sized, well, leaking
 
     connected, whole, larger, well, leaking = play(site, scenario)

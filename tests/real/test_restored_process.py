@@ -28,7 +28,7 @@ from provisioner.daemon.data import open_data, read_expected, read_secrets
 from provisioner.demo.settings import settings_of
 from provisioner.demo.site import DemoFiles, prepare
 from provisioner.demo.stay import BASE
-from provisioner.execution.observe.intake import find, take_in
+from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.store.database.copying import copy_file
 
@@ -124,7 +124,7 @@ async def take_site_in(site: SimulatedRunner, files: DemoFiles, data: Path) -> N
     try:
         async with open_data(data, clock.now()) as opened:
             probes = await probe_all(transport, sorted(u for n, u in endpoints.items() if "/" in n))
-            assembly, addresses, silent = await find(
+            assembly, addresses, silent = await find_nodes(
                 transport, opened.store, opened.vault, expected, secrets, probes, clock.now()
             )
             assert not silent, silent[0]

@@ -34,7 +34,7 @@ from provisioner.daemon.data import open_data, read_expected, read_secrets
 from provisioner.demo.settings import settings_of
 from provisioner.demo.site import DemoFiles, prepare
 from provisioner.demo.stay import BASE
-from provisioner.execution.observe.intake import find, take_in
+from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.model.access import Role
 from provisioner.model.node import State
 from provisioner.ports import Secret
@@ -128,7 +128,7 @@ async def _take_in(
     try:
         async with open_data(data, clock.now()) as opened:
             probes = await probe_all(transport, urls)
-            found = await find(
+            found = await find_nodes(
                 transport, opened.store, opened.vault, expected, secrets, probes, clock.now()
             )
             assembly, addresses, silent = found

@@ -127,9 +127,9 @@ def test_devices_fetch_what_was_verified_and_nothing_else(artifacts: Artifacts, 
     digest = hashlib.sha256(b"firmware").hexdigest()
     assert isinstance(asyncio.run(artifacts.resolve("good.fwpkg", digest)), Path)
     images = OsImages(artifacts, tmp_path / "work", "https://10.0.0.2")
-    asyncio.run(images.prepare("good.fwpkg", digest))
+    asyncio.run(images.prepare_image("good.fwpkg", digest))
 
-    for make in (artifacts.application, images.application):
+    for make in (artifacts.build_application, images.build_application):
         told = asked(make(), ("/good.fwpkg", *PATHS))
         assert told[0] == (200, b"firmware")
         assert [status for status, _ in told[1:] if status not in (400, 404)] == []
@@ -141,7 +141,7 @@ def test_a_file_that_was_exchanged_after_it_was_verified_is_not_offered(artifact
     asyncio.run(artifacts.resolve("good.fwpkg", digest))
     (artifacts.directory / "good.fwpkg").write_bytes(b"something else")
 
-    assert asked(artifacts.application(), ("/good.fwpkg",))[0][0] == 404
+    assert asked(artifacts.build_application(), ("/good.fwpkg",))[0][0] == 404
 
 
 def test_the_api_serves_its_own_pages_and_no_other_file():

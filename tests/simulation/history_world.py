@@ -42,7 +42,7 @@ from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_matrix
 from provisioner.execution.actions.host_keys import HostLogin
-from provisioner.execution.actions.leaf_turns import held
+from provisioner.execution.actions.leaf_turns import list_held_turns
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.operation import LedgerEntry
@@ -189,7 +189,7 @@ class ClusterWorld(World):
             told = handle(method, path, query, headers, body)
             if method != "GET" and 200 <= told.status < 300:
                 act, what = switch_act(method, path, body)
-                more = {"holder": self.server.holder(name), "in_turn": name in held()}
+                more = {"holder": self.server.holder(name), "in_turn": name in list_held_turns()}
                 self._wrote(name, act, what, under_way=busy, **more)
             return told
 

@@ -95,7 +95,7 @@ async def left_open(
 ) -> tuple[Hold, LedgerEntry]:
     """An intent of a driver that died, and the hold of its successor."""
     hold = await operation(store, clock)
-    entry = await hold.intend("flash", {"seen": dict(await device.look())})
+    entry = await hold.record_intent("flash", {"seen": dict(await device.look())})
     return await operation(store), entry
 
 

@@ -20,7 +20,7 @@ from provisioner.demo.site import ARTIFACTS, DemoFiles, prepare
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
-from provisioner.execution.observe.intake import find, take_in
+from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.model.node import Node, State
 from provisioner.ports.cases import CaseRepository
 from provisioner.settings import Settings
@@ -83,7 +83,7 @@ class World:
         expected = read_expected(self.files.expected)
         secrets = read_secrets(expected, {})
         probes = await probe_all(self.transport, sorted(self.services))
-        assembly, found, silent = await find(
+        assembly, found, silent = await find_nodes(
             self.transport, self.store, self.vault, expected, secrets, probes, self.clock.now()
         )
         assert not silent, silent

@@ -43,7 +43,7 @@ def reset(fault: str = "") -> tuple[Sent | Blocker, dict[str, str]]:
             duration_s=300,
             activates=(("supernic.nic/NIC_0", NEW),),
         )
-        work = await activations.work(rig.effects, rig.nodes[NODE], step, inventory)
+        work = await activations.build_work(rig.effects, rig.nodes[NODE], step, inventory)
         assert isinstance(work, Work)
         answer = await work.act.send()
         slots = ("NIC_0", "NIC_1")

@@ -26,7 +26,7 @@ def with_reset(story: Callable[[Rig, Act], Awaitable[Result]]) -> Result:
     async def main() -> Result:
         rig = await Rig().open()
         try:
-            return await story(rig, gpu_reset.work(rig.effects, rig.nodes[NODE], STEP).act)
+            return await story(rig, gpu_reset.build_work(rig.effects, rig.nodes[NODE], STEP).act)
         finally:
             await rig.close()
 
@@ -87,7 +87,7 @@ def test_a_reset_that_failed_is_said_by_the_mark_too() -> None:
     async def story(rig: Rig, act: Act) -> Blocker | None:
         rig.site.machines[NODE].faults.add("gpu_reset_fails")
         await act.send()  # the answer is lost
-        work = gpu_reset.work(rig.effects, rig.nodes[NODE], STEP)
+        work = gpu_reset.build_work(rig.effects, rig.nodes[NODE], STEP)
         return await work.finish(entry())
 
     refused = with_reset(story)

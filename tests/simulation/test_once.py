@@ -126,8 +126,8 @@ class Slow(Hold):
     dies = False
     takes_s = SETTINGS.send_window_s + 1.0
 
-    async def intend(self, action: str, before: Snapshot) -> LedgerEntry:
-        entry = await super().intend(action, before)
+    async def record_intent(self, action: str, before: Snapshot) -> LedgerEntry:
+        entry = await super().record_intent(action, before)
         await asyncio.sleep(self.takes_s)
         if self.dies:
             await self._store.operations.take(self.operation.id)

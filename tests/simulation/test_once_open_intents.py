@@ -63,7 +63,7 @@ def test_an_action_that_was_sent_is_not_sent_again(status: ActionStatus) -> None
     async def main() -> LedgerEntry | Blocker:
         store = open_store(":memory:", inline=True)
         hold, entry = await left_open(store, device, VirtualClock())
-        entry = await hold.settle(entry, status)
+        entry = await hold.settle_entry(entry, status)
         return await once(hold, VirtualClock(), SETTINGS, device.act(), entry)
 
     result = run(main())

@@ -260,7 +260,10 @@ def drop_line(file: Path, number: int) -> None:
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (lambda d: changed_line(d[1], 2, lambda r: r.__setitem__(4, "{}")), "not what was written"),
+        (
+            lambda d: changed_line(d[1], 2, lambda r: r.__setitem__(4, "{}")),
+            "differs from the written one",
+        ),
         (lambda d: drop_line(d[1], 2), "is missing"),
         (lambda d: drop_line(d[1], -1), "does not hold rows"),
         (lambda d: drop_line(d[1], 0), "is not to be believed"),

@@ -22,7 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     async def main() -> tuple[bytes, bytes]:
         world = await telling(tmp_path_factory.mktemp("case"))
         case = await world.case()
-        both = [await world._bundler.make(case, 2.0) for _ in range(2)]
+        both = [await world._bundler.make_archive(case, 2.0) for _ in range(2)]
         await world.store.close()
         return both[0], both[1]
 

@@ -157,7 +157,7 @@ def test_who_is_urgent_goes_before_who_came_first() -> None:
         budget = Budget(clock, 1.0)
 
         async def ask(name: str, *, urgent: bool) -> None:
-            await budget.take(urgent=urgent)
+            await budget.take_slot(urgent=urgent)
             order.append(name)
 
         patient = [asyncio.create_task(ask(f"patient{i}", urgent=False)) for i in range(3)]

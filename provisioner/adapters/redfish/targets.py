@@ -58,7 +58,7 @@ def _select_sources(
             reason=Reason.PRECONDITION,
             subject=f"{kind}/{missing[0] if missing else '?'}",
             detail=f"the BMC lists no such component now; it has {', '.join(by_slot) or 'none'}",
-            unblock="Nothing to do: it is planned again from what is there now.",
+            unblock="Nothing to do: it is planned again from the present versions.",
         )
     fixed = [slot for slot in chosen if by_slot[slot].updateable is False]
     if fixed:

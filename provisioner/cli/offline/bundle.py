@@ -62,8 +62,8 @@ def create(
     if wheels is not None:
         check_directory("--wheels", wheels)
         files |= {f"wheels/{p.name}": p for p in wheels.iterdir() if p.suffix == ".whl"}
-    listed = bundles.listed(files)
-    missing = bundles.missing_of(pinned, artifacts, listed)
+    listed = bundles.list_files(files)
+    missing = bundles.find_missing_files(pinned, artifacts, listed)
     if missing and not partial:
         remedy = "Download them, name fewer releases (--release), or say --partial."
         raise InputError("--artifacts", ", ".join(missing)[:300], "they are not there", remedy)

@@ -187,9 +187,9 @@ async def _outside(
     outside = OutsideArtifacts(directory, server, WallClock())
     try:
         for count, (name, sha256) in enumerate(sorted(files.items()), 1):
-            seen = await outside.look(name)
+            seen = await outside.read_outside(name)
             if not isinstance(seen, Blocker) and name in doubled:  # as the card's BMC will ask
-                seen = await outside.confirm(name, seen.sha256, doubled=True) or seen
+                seen = await outside.confirm_offer(name, seen.sha256, doubled=True) or seen
             if isinstance(seen, Blocker):
                 told.append(judge.report_bad("artifacts", name, seen.detail, seen.unblock))
             else:

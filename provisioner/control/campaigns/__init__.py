@@ -1,1 +1,1 @@
-"""Rolling upgrades: which node of a campaign goes next, and what is recorded of it."""
+"""Rolling upgrades: the choice of a campaign's next nodes, and the record of each."""

@@ -1,7 +1,7 @@
-"""What a campaign's decision needs to know of the fleet: read at its start, and at every turn.
+"""The facts of the fleet for a campaign's decision, read at its start and at every turn.
 
 Plans are made once, when a campaign is previewed or started: while a node is under way its plan
-shrinks. What a turn reads is the nodes' rows only.
+shrinks. A turn reads the nodes' rows only.
 """
 
 from __future__ import annotations
@@ -45,17 +45,19 @@ def standing(
     now: float,
     plan: AddressPlan | None = None,
 ) -> CampaignNode:
-    """One node now, by its row; `known`: what its plan said at the campaign's start."""
+    """Return the present facts of one node, by its row; `known`: its plan at the campaign's
+    start.
+    """
     facts = CampaignNode(name=node.id) if known is None else known.facts
     blockers: tuple[Blocker, ...] = ()
     returning = taken_back = False
     if known is not None:
         back = campaign.going_back
         held = None if back else find_pin_conflict(node, campaign.target, pins, now)
-        found = held or find_obstacle(node, rolling_back=back)
-        if found is not None and found.reason is Reason.BUSY:
-            found, returning = None, True
-        blockers = (found,) if found is not None else () if back else facts.blockers
+        obstacle = held or find_obstacle(node, rolling_back=back)
+        if obstacle is not None and obstacle.reason is Reason.BUSY:
+            obstacle, returning = None, True
+        blockers = (obstacle,) if obstacle is not None else () if back else facts.blockers
         taken_back = back and node.state is State.QUARANTINED and not blockers
     location = node.location
     return facts.model_copy(
@@ -85,7 +87,7 @@ def fleet(
     now: float,
     plan: AddressPlan | None = None,
 ) -> tuple[CampaignNode, ...]:
-    """All nodes as `rollout.decide` takes them; retired ones are left out."""
+    """Return all nodes as `rollout.decide` takes them; retired ones are left out."""
     mine = {r.node: r for r in rows}
     by_leaf = rails_of(nodes)
     return tuple(
@@ -96,16 +98,16 @@ def fleet(
 
 
 def rails_of(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
-    """The rails whose cables end on each leaf."""
-    found: dict[str, set[int]] = {}
+    """Return the rails whose cables end on each leaf."""
+    rails: dict[str, set[int]] = {}
     for node in nodes:
         for port in node.ports:
-            found.setdefault(port.switch, set()).add(port.rail)
-    return {leaf: tuple(sorted(numbers)) for leaf, numbers in found.items()}
+            rails.setdefault(port.switch, set()).add(port.rail)
+    return {leaf: tuple(sorted(numbers)) for leaf, numbers in rails.items()}
 
 
 def planes_of(node: Node, plan: AddressPlan | None) -> tuple[int, ...]:
-    """The plane of a switch, by its planned name; () where a fabric has only one."""
+    """Return the plane of a switch, by its planned name; () where a fabric has only one."""
     if plan is None or plan.planes < 2 or node.kind is not NodeKind.SWITCH:
         return ()
     place = _ports(plan).find_switch(node.id)
@@ -125,29 +127,31 @@ class Survey:
     ) -> None:
         self._store = store
         self._matrix = matrix
-        self._held = held  # artifacts that are there for a way back; None: nobody looked
+        self._held = held  # artifacts that a way back needs and that are available; None: unknown
         self._settings = settings
         self._versions: dict[str, Versions] = {}
 
     async def plans(
         self, nodes: Sequence[Node], selected: Collection[str], release: str
     ) -> dict[str, tuple[CampaignNode, Plan | None]]:
-        """What each selected node needs for `release`; a blocker says why it cannot get there."""
+        """Return each selected node's plan for `release`; a blocker gives the reason where there is
+        no path.
+        """
         pinned = self._matrix.releases[release]
         leave = frozenset(self._settings.switch_methods_allowed)
         cache = PlanCache(self._matrix, components.ALL, self._settings.production, leave)
         below = _below(nodes)
         await self._read_versions(nodes)
         ahead = self._ahead(nodes, selected, pinned)
-        found = {}
+        planned = {}
         for node in nodes:
             if node.id not in selected:
                 continue
             inventory = await self._store.evidence.get_inventory(node.id)
-            found[node.id] = await asyncio.to_thread(
+            planned[node.id] = await asyncio.to_thread(
                 self._planned, node, inventory, pinned, release, cache, _around(node, below), ahead
             )
-        return found
+        return planned
 
     def _planned(
         self,
@@ -164,7 +168,7 @@ class Survey:
             blocker = Blocker(
                 reason=Reason.VERSION_MISSING,
                 subject=node.id,
-                detail="nothing is known of what is installed in it",
+                detail="its installed versions are unknown",
                 unblock="Let it be taken in first.",
             )
             return facts.model_copy(update={"blockers": (blocker,)}), None
@@ -207,8 +211,8 @@ class Survey:
         around: Sequence[str],
         versions: Mapping[str, Versions],
     ) -> Plan:
-        there = tuple(Neighbour(node=n, versions=versions[n]) for n in around if n in versions)
-        return cache.plan(PlanningNode(inventory, release, profile, neighbours=there))
+        ends = tuple(Neighbour(node=n, versions=versions[n]) for n in around if n in versions)
+        return cache.plan(PlanningNode(inventory, release, profile, neighbours=ends))
 
     def _way_back(
         self,
@@ -218,14 +222,14 @@ class Survey:
         around: Sequence[str],
         cache: PlanCache,
     ) -> WayBack:
-        """To the release that it is on now; a node on none has nothing to go back to."""
+        """Return the way back to the node's present release; a node on none has no way back."""
         if not node.release or node.release == plan.release or plan.blockers:
             return WayBack(node=node.id)
-        there = tuple(
+        ends = tuple(
             Neighbour(node=n, versions=self._versions[n]) for n in around if n in self._versions
         )
-        asked = PlanningNode(inventory, plan.release, plan.profile, neighbours=there)
-        return plan_way_back(asked, plan, node.release, cache, self._held)
+        question = PlanningNode(inventory, plan.release, plan.profile, neighbours=ends)
+        return plan_way_back(question, plan, node.release, cache, self._held)
 
     async def _read_versions(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -236,28 +240,28 @@ class Survey:
     def _ahead(
         self, nodes: Sequence[Node], selected: Collection[str], pinned: Release
     ) -> dict[str, Versions]:
-        """What selected nodes will show their neighbours once they are done."""
-        found = {}
+        """Return the versions that selected nodes will show their neighbours after the campaign."""
+        versions_ahead = {}
         for node in nodes:
             if node.id not in selected or node.id not in self._versions:
                 continue
             profile = pinned.profiles.get(node.profile)
             pins = {} if profile is None else profile.pins
             now = self._versions[node.id]
-            found[node.id] = {
+            versions_ahead[node.id] = {
                 kind: (pins[kind].version,) if kind in pins and pins[kind].known else versions
                 for kind, versions in now.items()
             }
-        return found
+        return versions_ahead
 
 
 def _below(nodes: Sequence[Node]) -> dict[str, list[str]]:
-    """The nodes whose cables end on each leaf."""
-    found: dict[str, list[str]] = {}
+    """Return the nodes whose cables end on each leaf."""
+    below: dict[str, list[str]] = {}
     for node in sorted(nodes, key=lambda n: n.id):
         for leaf in {p.switch for p in node.ports}:
-            found.setdefault(leaf, []).append(node.id)
-    return found
+            below.setdefault(leaf, []).append(node.id)
+    return below
 
 
 def _around(node: Node, below: Mapping[str, Sequence[str]]) -> Sequence[str]:
@@ -267,7 +271,9 @@ def _around(node: Node, below: Mapping[str, Sequence[str]]) -> Sequence[str]:
 
 
 def revision_of(inventory: Inventory) -> str:
-    """Hardware revision, for spreading canaries: model and the baseboard's part number."""
+    """Return the hardware revision, for spreading canaries: model and the baseboard's part
+    number.
+    """
     boards = inventory.devices_of(DeviceKind.BASEBOARD)
     parts = sorted({b.part or b.model or "" for b in boards})
     return " ".join(filter(None, (inventory.model or "", *parts)))

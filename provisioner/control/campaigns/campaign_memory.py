@@ -1,11 +1,11 @@
-"""What a campaign's turn keeps for the next one, so that a turn costs what changed.
+"""The memory that a campaign's turn leaves for the next one, so that a turn costs only the changes.
 
-The rows of 65,536 nodes take seconds to parse, and what they mean for a decision as long again.
-Whoever else writes rows of a campaign raises its generation (`CampaignRepository.save`), and an
-unchanged node is the same object (`Store.nodes`): what belongs to both is still true.
+The rows of 65,536 nodes take seconds to parse, and to interpret for a decision as long again.
+Every other writer of a campaign's rows raises its generation (`CampaignRepository.save`), and an
+unchanged node is the same object (`Store.nodes`): results that belong to both are still valid.
 
-The rule that a reader would otherwise break: nothing here decides. Without it (after a restart,
-after any failure) a turn reads everything, and comes to the same.
+The memory decides nothing. Without it (after a restart, after any failure) a turn reads everything,
+and reaches the same decision.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Memory:
     _rails: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def early(self, campaign: Campaign, now: float, poll_s: float) -> bool:
-        """Whether a turn would come too soon: a large campaign, and nobody else has changed it."""
+        """Return whether a turn would come too soon: a large campaign that no other writer has
+        changed.
+        """
         pace_s = len(self.rows) / NODES_PER_S
         soon = pace_s > poll_s and now - self.turned_at < pace_s
         return soon and campaign.generation == self.generation
@@ -49,32 +51,34 @@ class Memory:
         now: float,
         plan: AddressPlan | None,
     ) -> tuple[CampaignNode, ...]:
-        """What `campaign_facts.fleet` says, looked at anew only for nodes that changed."""
+        """Return the result of `campaign_facts.fleet`, computed anew only for nodes that
+        changed.
+        """
         holding = tuple(p for p in pins if p.is_in_force(now))
         if holding != self._pins:
             self._known, self._pins = {}, holding
         changed = [
-            n for n in nodes if (known := self._known.get(n.id)) is None or known[0] is not n
+            n for n in nodes if (entry := self._known.get(n.id)) is None or entry[0] is not n
         ]
         if len(nodes) != len(self._known) or any(self._recabled(n) for n in changed):
             rails = rails_of(nodes)
             if rails != self._rails:
                 self._known, self._rails = {}, rails
-        found, before, rows = {}, self._known, self.rows
+        cached, before, rows = {}, self._known, self.rows
         for node in nodes:
-            row, known = rows.get(node.id), before.get(node.id)
+            row, entry = rows.get(node.id), before.get(node.id)
             planned = None if row is None else row.facts
-            if known is None or known[0] is not node or known[1] is not planned:
+            if entry is None or entry[0] is not node or entry[1] is not planned:
                 fact = standing(node, campaign, holding, row, self._rails, now, plan)
-                known = node, planned, fact
-            found[node.id] = known
-        self._known = found
-        return tuple([fact for n, _, fact in found.values() if n.state is not State.RETIRED])
+                entry = node, planned, fact
+            cached[node.id] = entry
+        self._known = cached
+        return tuple([fact for n, _, fact in cached.values() if n.state is not State.RETIRED])
 
     def _recabled(self, node: Node) -> bool:
-        known = self._known.get(node.id)
-        return known is None or known[0].ports != node.ports
+        entry = self._known.get(node.id)
+        return entry is None or entry[0].ports != node.ports
 
     def wrote(self, rows: Sequence[CampaignRow]) -> None:
-        """These rows are on disk now."""
+        """Record that these rows are stored now."""
         self.rows.update((row.node, row) for row in rows)

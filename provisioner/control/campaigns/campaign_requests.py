@@ -1,8 +1,8 @@
-"""What people may ask of campaigns: the one place that the command line and the API call.
+"""People's requests to campaigns: the one place that the command line and the API call.
 
-Rule: nothing here moves a device or a node. Before `start` a campaign is a row and nothing else;
-after it, only `control/campaigns/campaigns.py` admits nodes. Every answer is the campaign as it is
-now, or the blockers that say why not and what would help.
+Nothing here moves a device or a node. Before `start` a campaign is a row and nothing else; after
+it, only `control/campaigns/campaigns.py` admits nodes. Every answer is the present campaign, or the
+blockers with the reasons and remedies.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite
 from provisioner.ports.campaigns import CampaignRepository
 
-TRIES_MAX = 8  # a row that somebody else keeps writing is not fought over
+TRIES_MAX = 8  # a row with another busy writer is left to that writer
 S = CampaignState
 
 
@@ -74,7 +74,9 @@ class _TurnedBack:
 
 
 class CampaignRequests:
-    """`matrix` is the one in force: it says what a release means for each node."""
+    """The requests to campaigns. `matrix` is the one in force: it defines each node's target
+    release.
+    """
 
     def __init__(
         self,
@@ -84,23 +86,25 @@ class CampaignRequests:
         held: Set[str] | None = None,
         plan: AddressPlan | None = None,
     ) -> None:
-        """`plan`: tells switches' planes; without, nobody knows them."""
+        """`plan` gives switches' planes; without it they are unknown."""
         self._store = context.store
         self._plan = plan
         self._book = book
         self._clock = context.clock
         self._settings = context.settings
         self._matrix = matrix
-        self._held = held  # artifacts that are there for a way back; None: nobody looked
+        self._held = held  # artifacts that a way back needs and that are available; None: unknown
 
     async def create(
         self, release: str, expression: str, policy: Policy | None = None, by: str = ""
     ) -> Answer:
-        """A draft. Raises InputError for a release that is not there, or a bad expression."""
+        """Return a draft. Raises InputError for a release that is not there, or a bad
+        expression.
+        """
         if release not in self._matrix.releases:
-            known = ", ".join(sorted(self._matrix.releases))
+            releases = ", ".join(sorted(self._matrix.releases))
             raise InputError(
-                "--release", "", f"there is no release {release!r:.60}", f"Known: {known}."
+                "--release", "", f"there is no release {release!r:.60}", f"Known: {releases}."
             )
         chosen, now = policy or Policy(), self._clock.now()
         nodes = picked(expression, await self._store.nodes.list())
@@ -123,36 +127,38 @@ class CampaignRequests:
             try:
                 return Answer(await self._book.add(made, by, now))
             except StaleWrite:
-                continue  # somebody took that number
+                continue  # another request took that number
         raise StaleWrite("campaigns are made faster than they can be numbered")
 
     async def survey(self, campaign: Campaign) -> Surveyed:
-        """What the campaign would mean now; touches nothing."""
+        """Return the campaign's present effects; touches nothing."""
         survey = FleetSurvey(
             self._store, self._book, self._settings, self._matrix, self._held, self._plan
         )
         return await survey.look(campaign, self._clock.now())
 
     async def preview(self, campaign_id: str) -> Preview:
-        """Waves, steps, minutes, blast radius and refusals, if it began now; touches nothing."""
+        """Return waves, steps, minutes, blast radius and refusals of a start now; touches
+        nothing.
+        """
         campaign = await self.known(campaign_id)
-        found = await self.survey(campaign)
-        told = preview_campaign(campaign, found.facts, self._clock.now())
-        unchanged = tuple(sorted({*told.unchanged, *found.already}))
-        return told.model_copy(update={"unchanged": unchanged})
+        surveyed = await self.survey(campaign)
+        preview = preview_campaign(campaign, surveyed.facts, self._clock.now())
+        unchanged = tuple(sorted({*preview.unchanged, *surveyed.already}))
+        return preview.model_copy(update={"unchanged": unchanged})
 
     async def start(self, campaign_id: str, by: str = "", confirm: Sequence[str] = ()) -> Answer:
-        """From now on nodes are admitted. `confirm`: one-way steps ("component version")."""
+        """Admit nodes from now on. `confirm`: one-way steps ("component version")."""
         campaign = await self.known(campaign_id)
         if campaign.state is not S.DRAFT:
             return Answer(campaign, (refuse_in_state(campaign, "start"),))
-        found = await self.survey(campaign)
+        surveyed = await self.survey(campaign)
         confirmed = tuple(sorted({*campaign.one_way_confirmed, *confirm}))
         blockers = [
-            *find_unconfirmed_steps(campaign, found.rows, confirmed),
-            *await self._overlap(found),
+            *find_unconfirmed_steps(campaign, surveyed.rows, confirmed),
+            *await self._overlap(surveyed),
         ]
-        if not found.rows:
+        if not surveyed.rows:
             unblock = "Select others, or leave it."
             blockers.append(
                 refuse_campaign(campaign, "every node runs that release already", unblock)
@@ -160,12 +166,12 @@ class CampaignRequests:
         now = self._clock.now()
         if not blockers:
             agreed = campaign.model_copy(update={"one_way_confirmed": confirmed})
-            preview = await asyncio.to_thread(preview_campaign, agreed, found.facts, now)
+            preview = await asyncio.to_thread(preview_campaign, agreed, surveyed.facts, now)
             blockers += find_standstill(campaign, preview)
         if blockers:
             return Answer(campaign, tuple(blockers))
-        numbers = waves.assign_waves(campaign, found.facts)
-        rows = tuple(_waved(row, numbers[row.node]) for row in found.rows)
+        numbers = waves.assign_waves(campaign, surveyed.facts)
+        rows = tuple(_waved(row, numbers[row.node]) for row in surveyed.rows)
         started = campaign.model_copy(
             update={"state": S.STARTED, "started_at": now, "one_way_confirmed": confirmed}
         )
@@ -173,7 +179,7 @@ class CampaignRequests:
         return Answer(saved, rows=rows)
 
     async def pause(self, campaign_id: str, reason: str = "", by: str = "") -> Answer:
-        """What is under way ends; nothing new begins."""
+        """Let the running nodes finish, and admit no further ones."""
         return await self._change(
             campaign_id,
             "pause",
@@ -185,7 +191,7 @@ class CampaignRequests:
         )
 
     async def resume(self, campaign_id: str, by: str = "") -> Answer:
-        """Go on after a pause or a stop; failures so far are accepted with it."""
+        """Continue after a pause or a stop; failures so far are accepted with it."""
         now = self._clock.now()
 
         def on(c: Campaign) -> Campaign:
@@ -198,7 +204,7 @@ class CampaignRequests:
         return await self._change(campaign_id, "resume", (S.PAUSED, S.STOPPED), by, on)
 
     async def abort(self, campaign_id: str, reason: str = "", by: str = "") -> Answer:
-        """Over: what is under way ends, all others stay as they are."""
+        """Abort: let the running nodes finish, and leave all others unchanged."""
         alive = (S.DRAFT, S.STARTED, S.PAUSED, S.STOPPED, S.ROLLING_BACK)
         return await self._change(
             campaign_id,
@@ -239,7 +245,9 @@ class CampaignRequests:
         return Answer(saved, rows=waved)
 
     async def _turn_back(self, campaign: Campaign) -> _TurnedBack:
-        """The campaign on its way back with each node's plan, or why there is no way back."""
+        """Return the campaign on its way back with each node's plan, or why there is no way
+        back.
+        """
         moved = (S.STARTED, S.PAUSED, S.STOPPED, S.DONE, S.ABORTED)
         if campaign.state not in moved or campaign.going_back or not campaign.started_at:
             return _TurnedBack(campaign, refused=(refuse_in_state(campaign, "rollback"),))
@@ -250,8 +258,8 @@ class CampaignRequests:
         survey = Survey(self._store, self._matrix, self._settings)
         nodes = await self._store.nodes.list()
         names = frozenset(r.node for r in rows if r.progress.state not in SETTLED)
-        found = await survey.plans(nodes, names, campaign.baseline)
-        planned = tuple(facts for facts, _ in found.values())
+        plans = await survey.plans(nodes, names, campaign.baseline)
+        planned = tuple(facts for facts, _ in plans.values())
         stuck = [
             b
             for facts in planned
@@ -262,7 +270,7 @@ class CampaignRequests:
         return _TurnedBack(back, rows, planned, going, tuple(stuck))
 
     async def defer(self, campaign_id: str, node: str, until: float, by: str = "") -> Answer:
-        """A tenant puts one node's upgrade off, within the policy's limit."""
+        """Return a tenant puts one node's upgrade off, within the policy's limit."""
         campaign = await self.known(campaign_id)
         most_s, now = campaign.policy.tenants.deferral_max_s, self._clock.now()
         return await self._change_node(
@@ -279,7 +287,7 @@ class CampaignRequests:
         return await self._change_node(await self.known(campaign_id), node, retry_progress, by)
 
     async def accept(self, campaign_id: str, metric: str, by: str = "") -> Answer:
-        """Go on although this metric got worse: a person says that it may."""
+        """Continue although this metric got worse: a person accepts it."""
         alive = (S.STARTED, S.PAUSED, S.STOPPED)
         return await self._change(
             campaign_id,
@@ -290,7 +298,7 @@ class CampaignRequests:
         )
 
     async def known(self, campaign_id: str) -> Campaign:
-        """The campaign. Raises InputError if there is none."""
+        """Return the campaign. Raises InputError if there is none."""
         campaign = await self._book.get(campaign_id)
         if campaign is None:
             remedy = "See `provisioner campaign list`."
@@ -298,7 +306,7 @@ class CampaignRequests:
         return campaign
 
     async def _overlap(self, found: Surveyed) -> Sequence[Blocker]:
-        """Two campaigns must not pull at one node."""
+        """Return the blockers of nodes that another campaign has."""
         mine = {r.node for r in found.rows}
         taken = [
             r
@@ -334,7 +342,7 @@ class CampaignRequests:
             except StaleWrite:
                 continue  # it changed while this was thought over: look again
             return Answer(saved)
-        raise StaleWrite(f"campaign {campaign_id} is written by somebody else all the time")
+        raise StaleWrite(f"campaign {campaign_id} is changed by another writer all the time")
 
     async def _change_node(
         self,

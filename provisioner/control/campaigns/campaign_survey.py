@@ -30,7 +30,7 @@ class Surveyed:
 
 
 def picked(expression: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes that a campaign is about; retired ones are nobody's. Raises InputError."""
+    """Return the nodes of a campaign; retired ones belong to none. Raises InputError."""
     return select(expression, [n for n in nodes if n.state is not State.RETIRED])
 
 
@@ -52,7 +52,7 @@ class FleetSurvey:
         self._survey = Survey(store, matrix, settings, held)
 
     async def look(self, campaign: Campaign, now: float) -> Surveyed:
-        """Everything that preview and start need."""
+        """Read everything that preview and start need."""
         nodes = await self._store.nodes.list()
         chosen = {n.id: n for n in picked(campaign.select, nodes)}
         planned = await self._survey.plans(nodes, frozenset(chosen), campaign.release)
@@ -82,8 +82,8 @@ class FleetSurvey:
         return Surveyed(facts, rows, tuple(sorted(already)))
 
     async def _measured(self, profiles: set[str]) -> dict[str, dict[str, float]]:
-        found: dict[str, dict[str, float]] = {}
+        measured: dict[str, dict[str, float]] = {}
         for profile in sorted(profiles):
             for sample in await self._store.cohorts.list_samples(profile, None, _SAMPLES_MAX):
-                found.setdefault(sample.node, dict(sample.measured))  # the newest come first
-        return found
+                measured.setdefault(sample.node, dict(sample.measured))  # the newest come first
+        return measured

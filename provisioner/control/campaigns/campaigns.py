@@ -42,7 +42,7 @@ from provisioner.ports.campaigns import CampaignRepository
 
 log = logging.getLogger(__name__)
 
-SAMPLES_MAX = 1024  # newest of a profile that are looked through for what a node measured
+SAMPLES_MAX = 1024  # newest samples of a profile that are searched for a node's measurements
 WRITTEN_MAX = 512  # rows in one transaction: drivers of nodes wait some 100 ms for it
 ADMITTED_MAX = 64  # at the same time: they share a commit (`store/database/lanes.py`)
 _RUNS = (CampaignState.STARTED, CampaignState.ROLLING_BACK)
@@ -56,7 +56,7 @@ class Campaigns:
     def __init__(
         self, context: Context, book: CampaignRepository, plan: AddressPlan | None = None
     ) -> None:
-        """`plan`: tells switches' planes; without, nobody knows them."""
+        """`plan` gives switches' planes; without it they are unknown."""
         self._store = context.store
         self._plan = plan
         self._book = book
@@ -80,11 +80,11 @@ class Campaigns:
             try:
                 event = describe_change(campaign, "the daemon that drives it from now on")
                 await self._book.save(campaign, event, self._clock.now())
-            except StaleWrite:  # somebody changed it just now, and raised it by that
+            except StaleWrite:  # a foreign change just now, which raised the generation
                 log.info("campaign %s was changed while it was taken over", campaign.id)
 
     async def tick(self) -> None:
-        """One turn of every campaign that is not over."""
+        """Run one turn of every campaign that is not over."""
         for campaign in await self._book.list():
             if campaign.state in (CampaignState.DRAFT, CampaignState.DONE):
                 self._memory.pop(campaign.id, None)
@@ -107,17 +107,19 @@ class Campaigns:
                 await self._park(campaign.id)
 
     async def turn(self, campaign: Campaign) -> Decision | None:
-        """What became of its nodes, then what follows; None: it decides nothing now."""
+        """Record the outcome of its nodes, then decide; None: it decides nothing now."""
         memory = await self._remembered(campaign)
         decision = await self._turned(campaign, memory)
         self._memory[campaign.id] = memory  # only now: of a turn that failed nothing is believed
         return decision
 
     async def _remembered(self, campaign: Campaign) -> Memory:
-        """What the last turn knew, if nobody else has written since; else what is on disk."""
-        known = self._memory.pop(campaign.id, None)
-        if known is not None and known.generation == campaign.generation:
-            return known
+        """Return the last turn's memory, if no other writer has changed the rows since; else read
+        the rows.
+        """
+        remembered = self._memory.pop(campaign.id, None)
+        if remembered is not None and remembered.generation == campaign.generation:
+            return remembered
         rows = await self._book.list_rows(campaign.id)
         return Memory(campaign.generation, {r.node: r for r in rows})
 
@@ -147,17 +149,17 @@ class Campaigns:
         nodes: Mapping[str, Node],
         now: float,
     ) -> None:
-        found = [
+        advanced = [
             (row, new)
             for row in memory.rows.values()
             if row.progress.state is Progress.ADMITTED
             and (new := update_progress(row, nodes.get(row.node), campaign.target, now)) is not None
         ]
-        if not found:
+        if not advanced:
             return
-        samples = await self._samples({r.facts.profile for r, _ in found if r.facts.gpus})
+        samples = await self._samples({r.facts.profile for r, _ in advanced if r.facts.gpus})
         changed = []
-        for old, new in found:
+        for old, new in advanced:
             sample = samples.get(new.node)
             if sample is not None and sample.taken_at >= old.progress.admitted_at:
                 new = new.model_copy(update={"after": dict(sample.measured)})
@@ -171,7 +173,7 @@ class Campaigns:
         nodes: Mapping[str, Node],
         now: float,
     ) -> None:
-        """Hosts that were being released while their leaf was admitted leave it as well."""
+        """Remove from a leaf the hosts that were being released while the leaf was admitted."""
         under_way = {
             r.node
             for r in rows.values()
@@ -188,7 +190,7 @@ class Campaigns:
                 await self._book.admit(campaign, None, room, room.note, now)
 
     async def _samples(self, profiles: set[str]) -> dict[str, Sample]:
-        """What each node of these profiles measured last."""
+        """Return the last measurements of each node of these profiles."""
         newest: dict[str, Sample] = {}
         for profile in sorted(profiles):
             for sample in await self._store.cohorts.list_samples(profile, None, SAMPLES_MAX):
@@ -216,10 +218,10 @@ class Campaigns:
         for at in range(0, len(decision.admit), ADMITTED_MAX):
             some = decision.admit[at : at + ADMITTED_MAX]
             begun = [_with(rows[a.node], written[a.node]) for a in some]
-            done = await asyncio.gather(
+            admitted = await asyncio.gather(
                 *(self._admit(campaign, a, r, nodes, now) for a, r in zip(some, begun, strict=True))
             )
-            memory.wrote([row for row, ok in zip(begun, done, strict=True) if ok])
+            memory.wrote([row for row, ok in zip(begun, admitted, strict=True) if ok])
         if decision.finished and not decision.admit:
             back = campaign.going_back
             state = CampaignState.ABORTED if back else CampaignState.DONE
@@ -239,16 +241,18 @@ class Campaigns:
         notices: Sequence[TenantNotice],
         now: float,
     ) -> None:
-        """Rows with the notices of their nodes: what a crash leaves out the next turn decides."""
+        """Write rows with the notices of their nodes; after a crash the next turn decides the
+        rest.
+        """
         by_node: dict[str, list[TenantNotice]] = {}
         for notice in notices:
             by_node.setdefault(notice.node, []).append(notice)
         for at in range(0, len(rows), WRITTEN_MAX):
             some = rows[at : at + WRITTEN_MAX]
-            told = [notice for row in some for notice in by_node.pop(row.node, ())]
-            await self._book.put_rows(campaign, some, now, told)
+            due = [notice for row in some for notice in by_node.pop(row.node, ())]
+            await self._book.put_rows(campaign, some, now, due)
             memory.wrote(some)
-        assert not by_node, "nobody begins in the turn in which its tenant is told"
+        assert not by_node, "no node begins in the turn of its tenant's notice"
 
     async def _admit(
         self,
@@ -258,7 +262,7 @@ class Campaigns:
         nodes: Mapping[str, Node],
         now: float,
     ) -> bool:
-        """One node begins; hosts that make room for it leave first. False: it does not."""
+        """Admit one node; hosts that make room for it leave first. False: it is not admitted."""
         why = f"campaign {campaign.id} to {campaign.target}: {admit.reason}"
         try:
             for name in admit.displaces:

@@ -1,8 +1,7 @@
-"""Our place among several daemons on one database: who lives, who leads, whose turn a switch is.
+"""This daemon's place among several on one database: members, leader, and turns of switches.
 
-A daemon that loses its seat (`store/database/seat.py`) ends at once, wherever it is: `lost` does
-not return. What it was driving is taken over by whoever sees its seat empty; nothing of it is
-finished first.
+A daemon that loses its lease (`store/database/seat.py`) ends at once, wherever it is: `lost` does
+not return. A peer that sees the lease end takes over its operations; nothing is finished first.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ class Threads(Protocol):
     """How the blocking work of a seat is run: a simulation runs it in the event loop."""
 
     def steady_s(self) -> float:
-        """Seconds that go on while this process is stopped, and while its machine sleeps."""
+        """Return seconds that also count while this process is stopped, and while its machine
+        sleeps.
+        """
         ...
 
     async def at_seat(self, work: Callable[[], T]) -> T: ...
@@ -53,7 +54,7 @@ class Threads(Protocol):
         ...
 
     def close(self) -> None:
-        """Beat no more, and run nothing more."""
+        """Stop the heartbeat and all further work."""
         ...
 
 
@@ -96,7 +97,9 @@ class SharedTime:
 
 
 class Cluster:
-    """Used in one event loop. `lost` is told why, ends the process, and does not return."""
+    """The cluster, used in one event loop. `lost` gets the reason, ends the process, and does not
+    return.
+    """
 
     def __init__(
         self,
@@ -120,16 +123,16 @@ class Cluster:
 
     @property
     def id(self) -> str:
-        """Our executor's id: new at every start."""
+        """Return our executor's id: new at every start."""
         return self._seat.id
 
     @property
     def lease_s(self) -> float:
-        """After so long a silence a daemon is dead."""
+        """Return the seconds of silence after which a daemon counts as dead."""
         return self._seat.lease_s
 
     async def start(self) -> None:
-        """Sit down, and stay seated until `stop`.
+        """Take the lease, and keep it until `stop`.
 
         Raises `psycopg.Error` if the database refuses that, and `InputError` if this machine's
         clock is too far from the database's, or if living peers work by something else.
@@ -154,15 +157,15 @@ class Cluster:
 
     @property
     def leads(self) -> bool:
-        """Whether this daemon does what only one may do."""
+        """Return whether this daemon does what only one may do."""
         return self._leading.is_set()
 
     async def leading(self) -> None:
-        """Until this daemon does what only one may do; from then on it leads until it ends."""
+        """Wait until this daemon leads; from then on it leads until it ends."""
         await self._leading.wait()
 
     async def failed(self) -> None:
-        """Until the loop that looks after the seat fails: raises its error."""
+        """Wait until the loop that renews the lease fails; raise its error."""
         await self._failure.wait()
 
     async def stop(self) -> None:
@@ -175,21 +178,23 @@ class Cluster:
         self._threads.close()
 
     def check(self) -> None:
-        """Returns while the seat is surely ours; ends the process otherwise."""
+        """Return while the lease is surely ours; end the process otherwise."""
         late_s = self._threads.steady_s() - self._seat.sure_until
         if late_s > 0:
             self._lost(f"the seat has not been sure for {late_s:.1f} s")
 
     async def dead(self) -> Sequence[Peer]:
-        """Daemons that are gone. Their seats are held empty for us until `let_go`."""
+        """Return the daemons that are gone. Their leases are held for us until `let_go`."""
         return await self._sure(self._threads.at_desk(self._seat.dead))
 
     async def let_go(self, peer: Peer) -> None:
-        """A dead daemon's work was taken over."""
+        """Record that a dead daemon's work was taken over."""
         await self._sure(self._threads.at_desk(lambda: self._seat.let_go(peer)))
 
     async def living(self) -> frozenset[str]:
-        """The executor ids of all daemons that live. Ends the process if it has to make room."""
+        """Return the executor ids of all daemons that live. Ends the process if it has to make
+        room.
+        """
         members = await self._sure(self._threads.at_desk(self._seat.members))
         peers = [m for m in members if m.id != self.id]
         now = self._now()
@@ -198,18 +203,18 @@ class Cluster:
         before, self.mixed = self.mixed, membership.describe_mixed_peers(self._seat.joined, peers)
         process_scope.get_scope().notices["daemons"] = self.mixed
         if self.mixed != before:
-            for words in self.mixed or ("all daemons work by the same",):
-                log.warning("while a change rolls through: %s", words)
+            for sentence in self.mixed or ("all daemons work by the same",):
+                log.warning("while a change rolls through: %s", sentence)
         return frozenset(m.id for m in members)
 
     def _now(self) -> float:
-        """The database's clock, carried on from its last reading."""
+        """Return the database's clock, carried on from its last reading."""
         reading = self._seat.reading
         assert reading is not None, "not seated"
         return reading.database_s + self._threads.steady_s() - reading.boot_s
 
     async def active(self) -> int:
-        """How many operations are active in the whole site."""
+        """Return how many operations are active in the whole site."""
         return await self._sure(self._threads.at_desk(self._seat.active))
 
     async def take(self, name: str) -> None:
@@ -244,14 +249,16 @@ class Cluster:
     async def _pulse(self) -> None:
         """Show that the event loop lives, and look whether the seat is sure: also while the
         thread that beats waits for a database that is gone."""
-        with permit.require_check(self.check), leaf_turns.shared(self):
+        with permit.require_check(self.check), leaf_turns.share_turns(self):
             while True:
                 self._alive_s = self._threads.steady_s()
                 self.check()
                 await asyncio.sleep(self._seat.lease_s / BEATS / 2)
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread, so that a loop that is busy for a while is not taken for dead."""
+        """Renew the lease in a thread, so that a loop that is busy for a while is not taken for
+        dead.
+        """
         if self._over:
             return
         self.check()
@@ -274,21 +281,21 @@ class Cluster:
             loop.call_soon_threadsafe(self._leading.set)
 
     def _apart(self, reading: Reading) -> str:
-        """Why this machine's clock cannot be believed; "" if it can."""
+        """Return why this machine's clock cannot be believed; "" if it can."""
         assert self._time is not None
         if abs(reading.difference_s) <= self._time.apart_max_s:
             return ""
         return f"this machine's clock is {_apart(reading.difference_s)} the database's"
 
     def _follow(self, reading: Reading) -> None:
-        """Go by the database's clock, and report when this machine's begins to differ."""
+        """Follow the database's clock, and report when this machine's begins to differ."""
         assert self._time is not None
         before, self.apart_s = self.apart_s, reading.difference_s
         self._time.clock.follow(reading)
         if abs(self.apart_s) > APART_S >= abs(before):
-            words = f"this machine's clock is {_apart(self.apart_s)} the database's"
-            process_scope.get_scope().notices["clock"] = (f"{words}: look at its NTP",)
-            log.warning("%s: look at its NTP", words)
+            notice = f"this machine's clock is {_apart(self.apart_s)} the database's"
+            process_scope.get_scope().notices["clock"] = (f"{notice}: look at its NTP",)
+            log.warning("%s: look at its NTP", notice)
         elif abs(self.apart_s) <= APART_S < abs(before):
             process_scope.get_scope().notices["clock"] = ()
             log.warning("this machine's clock agrees with the database's again")

@@ -15,7 +15,7 @@ from provisioner.ports import Store, StoreFailed
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 64  # pieces of work: what the store does in some ten milliseconds
+WAITING_MAX = 64  # pieces of work, for which the store needs some ten milliseconds
 
 
 class Engine(Protocol):
@@ -23,22 +23,24 @@ class Engine(Protocol):
 
     @property
     def running(self) -> int:
-        """How many operations are driven or queued in this process."""
+        """Return how many operations are driven or queued in this process."""
         ...
 
     async def failed(self) -> None:
-        """Until the store fails one that drives, or a loop of the engine fails: raises its error.
+        """Wait until the store fails a driver, or a loop of the engine fails; raise its error.
 
-        It ends the daemon. Operations stay active, and are driven again by whoever comes next.
+        It ends the daemon. Operations stay active, and the next daemon drives them again.
         """
         ...
 
     def leaves(self, operation_id: str) -> bool:
-        """Whether a peer shall go on with this one: its driver, which waits, then ends at once."""
+        """Return whether a peer shall go on with this one: its driver, which waits, then ends
+        at once.
+        """
         ...
 
     async def start(self) -> None:
-        """Take up what is active."""
+        """Take up the active operations."""
         ...
 
     async def submit(self, operation_id: str) -> None:
@@ -46,19 +48,19 @@ class Engine(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Drive no more; what is under way on devices goes on, and is found again."""
+        """Stop driving; actions on devices continue, and are found again."""
         ...
 
 
 class FirstFailure:
-    """The first failure of several tasks, for whoever waits for it: later ones say nothing new."""
+    """The first failure of several tasks, for one waiter; later ones add nothing."""
 
     def __init__(self) -> None:
         self._reported = asyncio.Event()
         self._error: BaseException = StoreFailed("the store failed")
 
     def report(self, error: BaseException) -> None:
-        """Something failed: whoever waits is woken with this error."""
+        """Record a failure and wake the waiter with this error."""
         if not self._reported.is_set():
             self._error = error
             self._reported.set()
@@ -80,7 +82,7 @@ class FirstFailure:
         return task
 
     async def wait(self) -> None:
-        """Until something failed, and then raise that."""
+        """Wait until something failed, and then raise that."""
         await self._reported.wait()
         raise self._error
 
@@ -99,17 +101,19 @@ class EmbeddedEngine:
         self._failure = FirstFailure()
 
     async def failed(self) -> None:
-        """Until the store fails one that drives, or what takes operations up fails."""
+        """Wait until the store fails a driver, or the taking up of operations fails."""
         await self._failure.wait()
 
     async def start(self) -> None:
         """Begin to take up every operation that was active when the last process ended."""
-        left = [o.id for o in await self._store.operations.list_active()]
-        self._taking_up = asyncio.create_task(self._take_up(left), name="taking up")
+        active = [o.id for o in await self._store.operations.list_active()]
+        self._taking_up = asyncio.create_task(self._take_up(active), name="taking up")
         self._failure.watch(self._taking_up, ends=True)
 
     async def _take_up(self, left: Sequence[str]) -> None:
-        """At the store's pace: of thousands, the first goes on before the last is looked at."""
+        """Take up operations at the store's pace: of thousands, the first continues before the last
+        is read.
+        """
         for operation_id in left:
             await self.submit(operation_id)
             await asyncio.sleep(0)
@@ -125,7 +129,7 @@ class EmbeddedEngine:
         task.add_done_callback(lambda _: self._tasks.pop(operation_id, None))
 
     def leaves(self, operation_id: str) -> bool:
-        """Never: there is no peer."""
+        """Return False: there is no peer."""
         return False
 
     async def _run(self, operation_id: str) -> None:
@@ -137,11 +141,11 @@ class EmbeddedEngine:
 
     @property
     def running(self) -> int:
-        """How many operations are driven or queued now."""
+        """Return how many operations are driven or queued now."""
         return len(self._tasks)
 
     async def stop(self) -> None:
-        """Stop driving; what is under way on devices goes on and is found again at the start."""
+        """Stop driving; actions on devices continue and are found again at the start."""
         tasks = [*([self._taking_up] if self._taking_up else []), *self._tasks.values()]
         for task in tasks:
             task.cancel()

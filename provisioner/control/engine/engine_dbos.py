@@ -84,7 +84,9 @@ class DbosQueue:
         run: Callable[[str], Awaitable[None]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """In a thread without an event loop: DBOS then runs workflows on a loop of its own."""
+        """Launch DBOS in a thread without an event loop: it then runs workflows on a loop of its
+        own.
+        """
         url = make_url(postgres_url(self._database)).render_as_string(hide_password=False)
         DBOS(
             config={
@@ -108,7 +110,7 @@ class DbosQueue:
         DBOS.launch()
         DBOS.register_queue(
             QUEUE,
-            worker_concurrency=1,  # until whoever leads has counted
+            worker_concurrency=1,  # until the leader has counted
             polling_interval_sec=QUEUE_POLL_S,
             on_conflict="never_update",
         )
@@ -126,7 +128,7 @@ async def _awaited(run: Callable[[str], Awaitable[None]], operation_id: str) -> 
 
 
 def _allow(count: int) -> None:
-    """Every daemon reads this anew before it takes anything."""
+    """Set the count, which every daemon reads anew before it takes an operation."""
     queue = DBOS.retrieve_queue(QUEUE)
     if queue is None:
         raise LookupError(f"DBOS lost its queue {QUEUE}: drop the schema dbos, and start again")
@@ -147,29 +149,31 @@ def _enqueue(workflow: str, operation_id: str) -> None:
 
 
 def _requeue(executor: str) -> int:
-    """The caller holds the dead one's seat: nobody else does this at the same time."""
-    found = DBOS.list_workflows(
+    """Queue the operations of a dead daemon again. The caller holds its lease, so that no peer does
+    so too.
+    """
+    workflows = DBOS.list_workflows(
         status="PENDING", executor_id=executor, name=WORKFLOW, load_input=False, load_output=False
     )
-    if found:
-        DBOS.resume_workflows([w.workflow_id for w in found], queue_name=QUEUE)
-    return len(found)
+    if workflows:
+        DBOS.resume_workflows([w.workflow_id for w in workflows], queue_name=QUEUE)
+    return len(workflows)
 
 
 def _driven_by(living: frozenset[str]) -> frozenset[str]:
-    """Operations whose workflow is queued, or runs in a daemon that lives."""
-    found = DBOS.list_workflows(
+    """Return the operations whose workflow is queued, or runs in a living daemon."""
+    workflows = DBOS.list_workflows(
         status=["ENQUEUED", "PENDING"], name=WORKFLOW, load_input=False, load_output=False
     )
     return frozenset(
         w.workflow_id.rpartition("@")[0]
-        for w in found
+        for w in workflows
         if w.status == "ENQUEUED" or w.executor_id in living
     )
 
 
 def _forget() -> None:
-    """Finished workflows go after a day: the journal and the ledger have what they did."""
+    """Delete workflows a day after their end: the journal and the ledger record their actions."""
     before = (datetime.now(UTC) - timedelta(seconds=KEEP_S)).isoformat()
     old = DBOS.list_workflows(
         status=["SUCCESS", "ERROR", "CANCELLED"],

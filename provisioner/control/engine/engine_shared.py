@@ -1,9 +1,9 @@
-"""The engine of several daemons: each takes its share of one queue, and goes on for dead peers.
+"""The engine of several daemons: each takes its share of one queue, and takes over from dead peers.
 
-An operation may begin again from its top, in another daemon or with newer code: what it did is
-recorded in our own rows and on the device. Whoever finds a dead daemon's seat empty re-queues what
-that daemon was driving. A sweep submits any active operation that no living daemon drives, so that
-the queue's own tables may be thrown away at any time (facts: engine 4).
+An operation may begin again from its top, in another daemon or with newer code: its actions are
+recorded in our own rows and on the device. A daemon that finds the lease of a dead one queues that
+one's operations again. A sweep submits any active operation without a living driver, so that the
+queue's own tables may be dropped at any time (facts: engine 4).
 
 Each of the three loops runs for ever. One that fails ends the daemon: without adoption and sweep a
 site would stand still although every daemon lives, leads and beats.
@@ -42,7 +42,7 @@ class WorkQueue(Protocol):
         ...
 
     async def requeue(self, executor: str) -> int:
-        """Queue again what a dead executor had taken; how much that was."""
+        """Queue again the operations that a dead executor had taken; return their number."""
         ...
 
     async def driven_by(self, living: frozenset[str]) -> frozenset[str]:
@@ -86,15 +86,15 @@ class SharedEngine:
 
     @property
     def running(self) -> int:
-        """How many operations are driven here now."""
+        """Return how many operations are driven here now."""
         return len(self._driven)
 
     async def failed(self) -> None:
-        """Until the store fails one that drives, or one of the engine's loops fails."""
+        """Wait until the store fails a driver, or one of the engine's loops fails."""
         await self._failure.wait()
 
     async def start(self) -> None:
-        """Begin to drive what is queued, and to look after daemons that die."""
+        """Begin to drive queued operations, and to take over from dead daemons."""
         await self._queue.open(self._cluster.id, self._here)
         self._ticking = [
             self._failure.watch(asyncio.create_task(self._adopt(), name="adopting")),
@@ -103,18 +103,18 @@ class SharedEngine:
         ]
 
     async def submit(self, operation_id: str) -> None:
-        """Queue an operation; once, however often and by whomever it is submitted."""
+        """Queue an operation, once for any number of submissions."""
         await self._queue.put(operation_id)
 
     def leaves(self, operation_id: str) -> bool:
-        """Whether a peer shall go on with this one: the caller then ends at once."""
+        """Return whether a peer shall go on with this one: the caller then ends at once."""
         if not has_too_many(len(self._driven) - len(self._left), self._part):
             return False
         self._left.add(operation_id)
         return True
 
     async def stop(self) -> None:
-        """Drive no more. What was taken stays as it is: a peer takes it over."""
+        """Stop driving. Operations taken so far stay as they are: a peer takes them over."""
         self._stopping = True
         tasks = [*self._ticking, *self._driven.values()]
         for task in tasks:
@@ -144,7 +144,7 @@ class SharedEngine:
             log.error("operation %s is driven no more", operation_id, exc_info=error)
 
     async def _adopt(self) -> None:
-        """Re-queue what dead daemons were driving, for ever."""
+        """Queue the operations of dead daemons again, for ever."""
         while True:
             await asyncio.sleep(ADOPT_S)
             for peer in await self._cluster.dead():
@@ -154,9 +154,9 @@ class SharedEngine:
                     log.warning("took over %d operations of %s", count, peer.id)
 
     async def _spread(self) -> None:
-        """Count our share of all operations, for ever; whoever leads allows it to everybody.
+        """Count this daemon's share of all operations, for ever; the leader sets it for all.
 
-        Without it the first to look takes all, and its peers have nothing to do.
+        Without it the first daemon to look takes all, and its peers have nothing to do.
         """
         while True:
             active = await self._cluster.active()
@@ -167,14 +167,14 @@ class SharedEngine:
             await asyncio.sleep(SPREAD_S)
 
     async def _sweep(self) -> None:
-        """What is active and driven by nobody is submitted anew, for ever; by whoever leads."""
+        """Submit active operations without a driver again, for ever; the leader does so."""
         await self._cluster.leading()
         while True:
             living = await self._cluster.living()
             active = frozenset(o.id for o in await self._store.operations.list_active())
             missed = active - await self._queue.driven_by(living)
             for operation_id in sorted(missed & self._missed):
-                log.warning("operation %s was driven by nobody", operation_id)
+                log.warning("operation %s had no driver", operation_id)
                 await self._queue.put(operation_id, again=True)
             self._missed = missed
             await self._queue.forget()

@@ -1,7 +1,7 @@
-"""Notices that the daemon has too much to do, says so and by what, and leaves off what can wait.
+"""Detect an overload of the daemon, report it with its cause, and suspend work that can wait.
 
-What is left off is asked for by those who would do it: the scheduler before it begins something
-new, the watch before a routine look. Nobody is stopped in the middle of anything.
+Each user of suspended work asks first: the scheduler before it begins an operation, the watch
+before a routine look. Work under way is never interrupted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from provisioner.store.database.database import directory_of
 log = logging.getLogger(__name__)
 
 SAMPLE_S = 2.0
-CALM_SAMPLES = 5  # in a row, before what was left off begins again: no flapping at a limit
+CALM_SAMPLES = 5  # in a row, before suspended work resumes: no flapping at a limit
 DESCRIPTORS = Path("/proc/self/fd")
 ESSENTIAL = frozenset({State.DRAINING})  # a tenant's node is taken back, whatever the load
 
@@ -45,15 +45,15 @@ class Overload:
 
     @property
     def level(self) -> Level:
-        """How much is left off now."""
+        """Return the present level of suspended work."""
         return highest_level(self.found)
 
     def may_begin(self, node: Node) -> bool:
-        """Whether a new operation may be opened for this node."""
+        """Return whether a new operation may be opened for this node."""
         return self.level < Level.SEVERE or node.state in ESSENTIAL
 
     def may_watch(self) -> bool:
-        """Whether routine looks may be begun."""
+        """Return whether routine looks may be begun."""
         return self.level < Level.STRAINED
 
     async def run(self) -> None:
@@ -75,37 +75,39 @@ class Overload:
         await self._store.journal.append(event, self._clock.now())
 
     async def take(self, load: Load) -> None:
-        """What was measured; a change of what strains is told in the log and the journal."""
-        found = find_strains(load)
-        if highest_level(found) < self.level:
+        """Take one measurement; log and journal a change of the overloaded resources."""
+        strains = find_strains(load)
+        if highest_level(strains) < self.level:
             self._calm += 1
             if self._calm < CALM_SAMPLES:
                 return
         self._calm = 0
         before = {(s.by, s.level) for s in self.found}
-        self.found = found
-        if {(s.by, s.level) for s in found} == before:
+        self.found = strains
+        if {(s.by, s.level) for s in strains} == before:
             return
-        for strain in found:
+        for strain in strains:
             log.warning("overloaded (%s) by %s: %s", strain.level.name, strain.by, strain.detail)
-        if not found:
+        if not strains:
             log.warning("no longer overloaded")
-        event_class = DaemonOverloaded if found else DaemonRelieved
-        short = tuple(s.model_dump(mode="json") for s in found)
+        event_class = DaemonOverloaded if strains else DaemonRelieved
+        short = tuple(s.model_dump(mode="json") for s in strains)
         await self._store.journal.append(
             event_class(level=self.level.name, by=short), self._clock.now()
         )
 
 
 def notices() -> tuple[str, ...]:
-    """Return what this process reports of itself: a clock that differs, a change that rolls."""
-    told = process_scope.get_scope().notices
-    return tuple(words for subject in sorted(told) for words in told[subject])
+    """Return this process's own notices: a clock that differs, a change that is being rolled
+    out.
+    """
+    by_subject = process_scope.get_scope().notices
+    return tuple(notice for subject in sorted(by_subject) for notice in by_subject[subject])
 
 
 def measured(store: object, lag_s: float) -> Load:
-    """The load of this process now; of the store what it tells of itself."""
-    engine = getattr(store, "_engine", None)  # what it is opened on, if it is a database
+    """Return the present load of this process, including the store's own figures."""
+    engine = getattr(store, "_engine", None)  # its engine, if it is a database
     directory = None if engine is None else directory_of(engine)
     return Load(
         lag_s=lag_s,
@@ -118,7 +120,7 @@ def measured(store: object, lag_s: float) -> Load:
 
 
 def _descriptors() -> int | None:
-    """How many are open. None where the system does not tell."""
+    """Return the number of open descriptors; None where the system does not report it."""
     try:
         return sum(1 for _ in DESCRIPTORS.iterdir())
     except OSError as error:

@@ -1,8 +1,9 @@
-"""The fleet's comparison at the edge: reads what nodes measured, and judges all of them at once.
+"""The fleet's comparison with its cohorts: read the nodes' measurements, and judge all of them at
+once.
 
 A node has some 1,700 figures, and 512 nodes make a cohort: half a second and 50 MB. So a cohort is
-read by one at a time, and judged anew only when somebody measured again: 256 nodes that waited for
-a tenant did all of that, each by itself, at every look.
+read by one caller at a time, and judged anew only after a new measurement: otherwise 256 nodes that
+wait for a tenant would each do all of that at every look.
 """
 
 from __future__ import annotations
@@ -33,32 +34,32 @@ class Cohorts:
         self._judged: dict[tuple[str, str], tuple[_Mark, Mapping[str, tuple[Blocker, ...]]]] = {}
 
     async def unlike(self, node: Node, inventory: Inventory) -> tuple[Blocker, ...]:
-        """Why a node that was judged is unlike its fleet, which may have grown since."""
+        """Return why a node that was judged is unlike its fleet, which may have grown since."""
         key = node.profile, cohort.version_set(inventory)
-        known = self._judged.get(key)
-        if known is None or known[0] != await self._store.cohorts.get_samples_mark(*key):
+        judged = self._judged.get(key)
+        if judged is None or judged[0] != await self._store.cohorts.get_samples_mark(*key):
             async with self._turn:
-                known = await self._judge(key)
-        return known[1].get(node.id, ())
+                judged = await self._judge(key)
+        return judged[1].get(node.id, ())
 
     async def held_against(self, sample: Sample) -> tuple[cohort.Outlier, ...]:
-        """What is wrong with new figures of a node."""
+        """Return the outliers among new figures of a node."""
         async with self._turn:
-            others = await self._members(sample.profile, sample.versions)
-            return cohort.judge_node(sample, others, _POLICY)
+            members = await self._members(sample.profile, sample.versions)
+            return cohort.judge_node(sample, members, _POLICY)
 
     async def keep(self, sample: Sample) -> None:
-        """Keep new figures, and learn each floor of theirs that nobody publishes."""
+        """Store new figures, and learn floors for those without a published one."""
         await self._store.cohorts.put_sample(sample)
-        known = {b.metric: b for b in await self._store.cohorts.list_baselines(sample.profile)}
+        previous = {b.metric: b for b in await self._store.cohorts.list_baselines(sample.profile)}
         groups = sorted({cohort.group_of(name) for name in sample.measured})
         async with self._turn:
             members = await self._members(sample.profile, sample.versions)
-            found = [
+            learned_now = [
                 baseline.learn_baseline(
                     metric,
                     members,
-                    previous=known.get(metric),
+                    previous=previous.get(metric),
                     published=None,
                     policy=_LEARNING,
                     now=self._clock.now(),
@@ -66,33 +67,35 @@ class Cohorts:
                 for metric in groups
                 if _unpublished(metric)
             ]
-        for learned in found:
+        for learned in learned_now:
             if isinstance(learned, Baseline):
                 await self._store.cohorts.put_baseline(learned)
 
     async def _judge(self, key: tuple[str, str]) -> tuple[_Mark, Mapping[str, tuple[Blocker, ...]]]:
-        """The verdicts on a cohort as it is now; whoever had the turn before may have brought it.
+        """Judge a cohort as it is now; an earlier holder of the turn may have done so already.
 
-        The mark is older than what is read: who measures in between is judged at the next look.
+        The mark is older than the reading: a measurement in between is judged at the next look.
         """
         mark = await self._store.cohorts.get_samples_mark(*key)
-        known = self._judged.pop(key, None)
-        if known is None or known[0] != mark:
-            found = cohort.judge_cohort(await self._members(*key), _POLICY)
-            known = (
+        judged = self._judged.pop(key, None)
+        if judged is None or judged[0] != mark:
+            outliers = cohort.judge_cohort(await self._members(*key), _POLICY)
+            judged = (
                 mark,
-                {n: tuple(map(cohort.block_outlier, worst[:3])) for n, worst in found.items()},
+                {n: tuple(map(cohort.block_outlier, worst[:3])) for n, worst in outliers.items()},
             )
-        self._judged[key] = known
+        self._judged[key] = judged
         if len(self._judged) > KEPT_MAX:
             del self._judged[next(iter(self._judged))]
-        return known
+        return judged
 
     async def _members(self, profile: str, versions: str) -> tuple[Sample, ...]:
         return tuple(await self._store.cohorts.list_samples(profile, versions, cohort.MEMBERS_MAX))
 
 
 def _unpublished(metric: str) -> bool:
-    """Whether some GPU model has no floor of it; `thresholds.find` prefers a published one."""
+    """Return whether some GPU model has no floor of it; `thresholds.find` prefers a published
+    one.
+    """
     row = THRESHOLDS.get(metric)
     return row is not None and any(limit.value is None for limit in row.values.values())

@@ -1,7 +1,7 @@
-"""Sessions of tests among nodes (gate C): opens them, drives each, and leaves every node a result.
+"""Sessions of tests among nodes (gate C): open them, drive each, and leave every node a result.
 
-A session belongs to no node's driver: nodes wait for their stored outcome. It is told nothing; it
-looks at rows, as the scheduler does, and a session that a daemon left is taken up from its runs.
+A session belongs to no node's driver: nodes wait for their stored outcome. It receives no messages;
+it reads rows, as the scheduler does, and a session that a daemon left is taken up from its runs.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 class FabricSessions:
     """Ticks until cancelled; every session that is under way has one task.
 
-    `submit` hands an operation to the engine: whoever is proved guilty and waits for nothing, a
-    leaf or a lent node, is looked at at once.
+    `submit` hands an operation to the engine: for a proved culprit that waits for nothing, a leaf
+    or a lent node, so that it is driven at once.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FabricSessions:
         submit: Callable[[str], Awaitable[None]] | None = None,
         apart: HostsApart | None = None,
     ) -> None:
-        """`apart`: opens the doors of tests where leaves keep hosts apart; None: there are none."""
+        """`apart` opens the doors of tests where leaves keep hosts apart; None: there are none."""
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
@@ -62,7 +62,7 @@ class FabricSessions:
 
     @property
     def running(self) -> int:
-        """How many sessions are under way."""
+        """Return how many sessions are under way."""
         return len(self._tasks)
 
     async def run(self) -> None:
@@ -70,12 +70,12 @@ class FabricSessions:
         while True:
             try:
                 await self.tick()
-            except PortError as error:  # the store; the scheduler tells of it as well
+            except PortError as error:  # of the store; the scheduler reports it as well
                 log.warning("no look at sessions of tests among nodes: %s", error)
             await self._clock.sleep(self._settings.poll_s)
 
     async def tick(self) -> None:
-        """One look: take up what a predecessor left, open what can begin."""
+        """Take up a predecessor's sessions, and open those that can begin."""
         if self._lost is not None:
             raise self._lost  # ends the daemon
         sessions = await self._store.fabric.list_sessions()
@@ -90,22 +90,22 @@ class FabricSessions:
             await self._open(members, {n.id: n for n in nodes}[members[0].node])
 
     async def stop(self) -> None:
-        """Stop driving; what is stored is taken up by the next daemon."""
+        """Stop driving; the next daemon takes up the stored state."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _seekers(self, nodes: Sequence[Node], taken: set[str]) -> list[rules.Seeker]:
-        found = []
+        seekers = []
         for node in nodes:
             if node.state is not State.VALIDATING or node.id in taken:
                 continue
             report = await self._store.evidence.get_report(node.id)
             if rules.needs_session(node, report, await self._store.fabric.get_outcome(node.id)):
                 assert report is not None
-                found.append((node, report))
-        return found
+                seekers.append((node, report))
+        return seekers
 
     async def _open(self, members: tuple[FabricMember, ...], first: Node) -> None:
         session = FabricSession(
@@ -136,7 +136,7 @@ class FabricSessions:
         try:
             await self._drive(session)
         except Fenced:
-            log.info("fabric session %s: somebody else has it", session.id)
+            log.info("fabric session %s: another daemon drives it", session.id)
         except PortError as error:
             log.warning("fabric session %s: taken up again: %s", session.id, error)
         except DamagedRow as error:  # its node is set aside; the session is taken up without it
@@ -148,9 +148,11 @@ class FabricSessions:
             await self._park(session.id)
 
     async def _drive(self, session: FabricSession) -> None:
-        """To its end, from whatever is stored. The first thing is to end what was left behind."""
+        """Drive a session from its stored state to its end, beginning with the removal of
+        leftovers.
+        """
         nodes = await self._nodes(session)
-        await self._tests.clean(nodes[m.node] for m in session.present if m.node in nodes)
+        await self._tests.clean_hosts(nodes[m.node] for m in session.present if m.node in nodes)
         session = await self._set_doors(session, ())
         until = session.opened_at + self._settings.fabric_session_limit_s
         looked: dict[str, Member | Blocker] = {}
@@ -189,11 +191,11 @@ class FabricSessions:
     async def _set_doors(
         self, session: FabricSession, doors: tuple[tuple[str, ...], ...]
     ) -> FabricSession:
-        """Store which nodes connect to each other now, then have their leaves follow.
+        """Store the pairs of nodes that connect to each other now, then have their leaves follow.
 
-        The row is first: whoever comes after a crash finds there what is to be closed. A leaf that
-        does not follow is no obstacle: `mpirun` does not come about then, and the test says so; the
-        watch of leaves closes what was left open.
+        The row is written first: after a crash it names the doors to be closed. A leaf that does
+        not follow is no obstacle: `mpirun` does not start then, and the test reports it; the watch
+        of leaves closes doors that were left open.
         """
         if session.doors == doors:
             return session
@@ -208,14 +210,14 @@ class FabricSessions:
     async def _round(
         self, session: FabricSession, step: Round, looked: dict[str, Member | Blocker]
     ) -> list[FabricRun]:
-        """All tests of a round at the same time: no two of them share a node."""
+        """Return all tests of a round at the same time: no two of them share a node."""
         nodes = await self._nodes(session)
 
         async def one(test: FabricTest) -> FabricRun:
             among = tuple(nodes[name] for name in test.nodes)
             for node in among:
                 if not isinstance(looked.get(node.id), Member):
-                    looked[node.id] = await self._tests.look(node)
+                    looked[node.id] = await self._tests.read_member(node)
             members = tuple(m for n in among if isinstance(m := looked[n.id], Member))
             if len(members) != len(among):
                 return fabric_rounds.record_not_run(test, step.number)
@@ -232,25 +234,25 @@ class FabricSessions:
         return list(await asyncio.gather(*(one(test) for test in step.tests)))
 
     async def _conclude(self, session: FabricSession, verdicts: Verdicts) -> None:
-        """What the verdicts mean for each node, stored with the session's end."""
+        """Store the verdicts' consequences for each node, with the session's end."""
         now = self._clock.now()
         nodes = await self._nodes(session)
         blockers = fabric_rounds.find_outcome_blockers(session, verdicts, self._policy)
         members = {m.node: m for m in session.present}
         outcomes = []
-        for name, found in blockers.items():
+        for name, against in blockers.items():
             member = members.get(name)
             results: tuple[CheckResult, ...] = ()
-            if member is not None and not found:
+            if member is not None and not against:
                 mine = [r for r in session.runs if name in r.nodes]
-                results = await self._tests.results(nodes[name], mine)
-                found = fabric_verdicts.find_failed_results(name, results)
-            if found and member is not None:
-                results = (fabric_verdicts.report_failure(found),)
+                results = await self._tests.judge_runs(nodes[name], mine)
+                against = fabric_verdicts.find_failed_results(name, results)
+            if against and member is not None:
+                results = (fabric_verdicts.report_failure(against),)
             if member is None and name not in nodes:
                 nodes = {n.id: n for n in await self._store.nodes.list()}
                 if name not in nodes:
-                    continue  # a leaf that nobody manages: the nodes' blockers name it
+                    continue  # an unmanaged leaf: the nodes' blockers name it
             outcomes.append(
                 FabricOutcome(
                     node=name,
@@ -258,7 +260,7 @@ class FabricSessions:
                     bound=member.bound if member is not None else "",
                     began_at=session.opened_at,
                     ended_at=now,
-                    blockers=found,
+                    blockers=against,
                     results=results,
                     partners=fabric_verdicts.list_partners(session, name),
                 )
@@ -285,24 +287,24 @@ class FabricSessions:
                 await self._wake(operation.id)
 
     async def _without_left(self, session: FabricSession) -> FabricSession:
-        """The session without members that are not what they were; stored if that is news."""
+        """Return the session without members that have changed; stored if this is new."""
         nodes = await self._nodes(session)
         reports: dict[str, HealthReport] = {}
         for member in session.present:
             report = await self._store.evidence.get_report(member.node) if member.seeks else None
             if report is not None:
                 reports[member.node] = report
-        gone = rules.find_departed(session, nodes, reports)
-        if not gone:
+        departed = rules.find_departed(session, nodes, reports)
+        if not departed:
             return session
-        changed = session.model_copy(update={"gone": (*session.gone, *gone)})
+        changed = session.model_copy(update={"gone": (*session.gone, *departed)})
         return await self._store.fabric.put_session(changed)
 
     async def _nodes(self, session: FabricSession) -> Mapping[str, Node]:
         return await self._store.nodes.list_named({m.node for m in session.members})
 
     async def _park(self, session_id: str) -> None:
-        """Its nodes are told that it was our fault; a person retries them."""
+        """Record on its nodes that the fault was the daemon's; a person retries them."""
         for session in await self._store.fabric.list_sessions():
             if session.id != session_id:
                 continue
@@ -330,7 +332,7 @@ class FabricSessions:
 
 
 def policy_of(settings: Settings) -> rules.SessionPolicy:
-    """What the site asks of sessions."""
+    """Return the site's policy for sessions."""
     return rules.SessionPolicy(
         partners_min=settings.fabric_partners_min,
         gather_s=settings.fabric_gather_s,

@@ -22,33 +22,33 @@ class FabricStanding:
         self._policy = policy_of(context.settings)
 
     async def waiting(self, node: Node, report: HealthReport | None) -> View | None:
-        """The view of a node that waits for its outcome; None: it does not wait.
+        """Return the view of a node that waits for its outcome; None: it does not wait.
 
         Nothing else is asked of it meanwhile: it may be under test, and is looked at afterwards.
         """
         if not rules.needs_session(node, report, await self._store.fabric.get_outcome(node.id)):
             return None
         assert report is not None
-        if (words := await self._session(node)) is not None:
-            return View(fabric_wait=words, in_session=True)
-        there = rules.count_partners(node, await self._store.nodes.list())
-        late = rules.find_overdue_wait(node, report, there, self._policy, self._clock.now())
-        words = rules.describe_wait(there, self._policy.partners_min)
-        return View(fabric_wait=words, fabric_late=() if late is None else (late,))
+        if (reason := await self._session(node)) is not None:
+            return View(fabric_wait=reason, in_session=True)
+        partners = rules.count_partners(node, await self._store.nodes.list())
+        late = rules.find_overdue_wait(node, report, partners, self._policy, self._clock.now())
+        reason = rules.describe_wait(partners, self._policy.partners_min)
+        return View(fabric_wait=reason, fabric_late=() if late is None else (late,))
 
     async def in_session(self, node: Node) -> bool:
-        """Whether it is a member of a session that is under way."""
+        """Return whether it is a member of a session that is under way."""
         return await self._session(node) is not None
 
     async def outcome(self, node: Node, report: HealthReport | None) -> FabricOutcome | None:
-        """What answers this report."""
+        """Return the outcome for this report."""
         if report is None:
             return None
         outcome = await self._store.fabric.get_outcome(node.id)
         return outcome if rules.is_current_outcome(outcome, report) else None
 
     async def accused(self, node: Node, certificate: Certificate | None) -> tuple[Blocker, ...]:
-        """What was proved of it after it was certified, as a partner or as a leaf."""
+        """Return the faults proved after its certificate, as a partner or as a leaf."""
         outcome = await self._store.fabric.get_outcome(node.id)
         if outcome is None or certificate is None or outcome.ended_at < certificate.issued_at:
             return ()

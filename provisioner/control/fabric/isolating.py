@@ -16,14 +16,16 @@ from provisioner.ports import Isolation, Partitions, Store
 
 @dataclass(frozen=True)
 class Fabrics:
-    """A site's fabrics. `partitions`: UFM's, on InfiniBand; closed by whoever opened it."""
+    """A site's fabrics. `partitions`: UFM's, on InfiniBand; the caller that opened it closes it."""
 
     plan: AddressPlan
     partitions: Partitions | None = None
 
 
 def tenancy_of(site: Site, store: Store, fabrics: Fabrics | None) -> Tenancy:
-    """Who moves a node's ports: the leaves, or with `isolation: infiniband` UFM beside them."""
+    """Return the mover of a node's ports: the leaves, or with `isolation: infiniband` UFM beside
+    them.
+    """
     leaves = Tenancy(site, store, None if fabrics is None else fabrics.plan)
     if site.settings.isolation == "vrf":
         return leaves
@@ -33,7 +35,7 @@ def tenancy_of(site: Site, store: Store, fabrics: Fabrics | None) -> Tenancy:
 
 
 def keeper_of(site: Site, store: Store, fabrics: Fabrics | None) -> TenantKeeper | None:
-    """Who brings tenants' networks to their end; None without the site's address plan."""
+    """Return the keeper of tenants' networks; None without the site's address plan."""
     if fabrics is None:
         return None
     vrfs = VrfIsolation(store, fabrics.plan, site.reach, site.clock, site.settings)

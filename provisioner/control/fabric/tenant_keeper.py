@@ -1,8 +1,8 @@
-"""Tenants from a person's request to the fabric: decided, written, brought about, proved.
+"""Tenants from a person's request to the fabric: decided, written, applied, proved.
 
-Rule: the row is the intention, and it is on disk before a device hears of it; whether the fabric
-follows is seen by looking, so that whoever is interrupted asks again, or calls `settle`. A tenant
-gets nodes when its network was seen everywhere, and is forgotten when it was seen nowhere.
+The row is the intention, and it is stored before a device gets a request; the fabric's state is
+read back, so that after an interruption the request is repeated, or `settle` is called. A tenant
+gets nodes when its network was observed everywhere, and is deleted when it was observed nowhere.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Answer:
 
 
 class TenantKeeper:
-    """One per process. `fabric` tells the leaves of now; requests are taken one at a time.
+    """The keeper of tenants, one per process. `fabric` reads the present leaves; requests are
+    serial.
 
-    `prove` looks at what the fabric does for a tenant beside its configuration, before it is ready.
+    `prove` reads the fabric's behaviour for a tenant besides its configuration, before it is ready.
     """
 
     def __init__(
@@ -62,18 +63,18 @@ class TenantKeeper:
         self._told: dict[str, tuple[Blocker, ...]] = {}
 
     async def run(self, every_s: float) -> None:
-        """For ever: go on with whatever tenant is not yet as it is written down."""
+        """Bring every tenant to its recorded state, for ever."""
         while True:
             try:
                 await self.tick()
-            except PortError as error:  # the store; the scheduler tells of it as well
+            except PortError as error:  # of the store; the scheduler reports it as well
                 log.warning("no look at tenants: %s", error)
             await self._clock.sleep(every_s)
 
     async def tick(self) -> None:
-        """One look. Whoever asked for a change may be gone, killed, or waiting for a leaf.
+        """Bring every tenant one step forward. The person who requested it may be gone.
 
-        What stands in the way is logged once, and again when it is something else.
+        Blockers are logged once, and again when they change.
         """
         waiting = [t for t in await self._store.tenants.list() if t.number is not None]
         waiting = [t for t in waiting if t.phase is not Phase.READY]
@@ -87,14 +88,14 @@ class TenantKeeper:
             self._told[tenant.name] = answer.blockers
 
     async def create(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
-        """A new tenant, with its network on every device concerned."""
+        """Return a new tenant, with its network on every device concerned."""
         async with self._turn:
             rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
             made = requests.create(asked, rows, nodes, await self._fabric())
             return await self._carry_out(("create", by), made, rows, dry_run=dry_run)
 
     async def change(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
-        """More nodes, other units, neighbours, storage or quota."""
+        """Change nodes, units, neighbours, storage or quota."""
         async with self._turn:
             rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
             made = requests.change_tenant(asked, rows, nodes, await self._fabric())
@@ -109,17 +110,21 @@ class TenantKeeper:
         by: str = "",
         dry_run: bool = False,
     ) -> Answer:
-        """Fewer nodes; what was released is drained, fenced and erased by the nodes' journey."""
+        """Reduce a tenant's nodes; released ones are drained, fenced and erased by the nodes'
+        journey.
+        """
         async with self._turn:
             rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
-            found = requests.shrink_tenant(name, to, leaving, rows, nodes, self._clock.now())
-            if isinstance(found, tuple):
-                return Answer(blockers=found)
-            asked, made = ("shrink", by), found.tenant
-            return await self._carry_out(asked, made, rows, found.nodes, dry_run=dry_run)
+            shrunk = requests.shrink_tenant(name, to, leaving, rows, nodes, self._clock.now())
+            if isinstance(shrunk, tuple):
+                return Answer(blockers=shrunk)
+            request, made = ("shrink", by), shrunk.tenant
+            return await self._carry_out(request, made, rows, shrunk.nodes, dry_run=dry_run)
 
     async def delete(self, name: str, *, by: str = "", dry_run: bool = False) -> Answer:
-        """The tenant's network goes from every device, then its row. Refused while it has nodes."""
+        """Return the tenant's network goes from every device, then its row. Refused while it
+        has nodes.
+        """
         async with self._turn:
             rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
             made = requests.delete(name, rows, nodes)
@@ -128,7 +133,7 @@ class TenantKeeper:
             return await self._carry_out(("delete", by), made, rows, dry_run=dry_run)
 
     async def settle(self, name: str) -> Answer:
-        """Bring the fabric to what is written down of one tenant."""
+        """Bring the fabric to the recorded state of one tenant."""
         async with self._turn:
             rows = await self._store.tenants.list()
             row = next((t for t in rows if t.name == name), None)
@@ -137,7 +142,7 @@ class TenantKeeper:
             return await self._settled(row, rows, dry_run=False)
 
     async def audit(self) -> Answer:
-        """What of all tenants' networks is not as written down; changes nothing."""
+        """Return the differences of all tenants' networks from their records; change nothing."""
         steps, blockers = await self._look(await self._store.tenants.list(), ())
         return Answer(steps=steps, blockers=blockers)
 
@@ -160,22 +165,22 @@ class TenantKeeper:
             return Answer(blockers=made)
         if damaged := requests.find_damaged(rows):
             return Answer(blockers=damaged)
-        known = next((t for t in rows if t.name == made.name), None)
-        if not dry_run and made != known:
+        stored = next((t for t in rows if t.name == made.name), None)
+        if not dry_run and made != stored:
             try:
                 made = await self._store.tenants.save(
                     made,
-                    new=known is None,
+                    new=stored is None,
                     nodes=nodes,
                     request=asked[0],
                     by=asked[1],
                     now=self._clock.now(),
                 )
             except StaleWrite as stale:
-                return Answer(known, blockers=(_stale(made.name, stale),))
-        others = [t for t in rows if t.name != made.name]
-        answer = await self._settled(made, [*others, made], dry_run=dry_run)
-        written = not dry_run and made != known
+                return Answer(stored, blockers=(_stale(made.name, stale),))
+        remaining = [t for t in rows if t.name != made.name]
+        answer = await self._settled(made, [*remaining, made], dry_run=dry_run)
+        written = not dry_run and made != stored
         return Answer(answer.tenant, nodes, answer.steps, answer.blockers, written)
 
     async def _settled(self, row: Tenant, rows: Sequence[Tenant], *, dry_run: bool) -> Answer:
@@ -185,7 +190,7 @@ class TenantKeeper:
         if dry_run or blockers:
             return Answer(row, steps=steps, blockers=blockers)
         for isolation in self._isolations:
-            # looked at anew: what the one fabric took may have taken its time
+            # read again: the one fabric may have needed its time
             delta = await isolation.delta(rows, (row.name,))
             blockers = delta.blockers or await isolation.bring(delta)
             if blockers:
@@ -210,7 +215,7 @@ class TenantKeeper:
     async def _compare_newer(
         self, row: Tenant, steps: tuple[FabricStep, ...], stale: StaleWrite
     ) -> Answer:
-        """Return the newer row if another keeper ended the same meanwhile, else what is in the way.
+        """Return the newer row if another keeper ended the same meanwhile, else the blockers.
 
         The daemon goes on with every tenant by itself, also with one that a person waits for.
         """
@@ -226,7 +231,7 @@ class TenantKeeper:
     async def _look(
         self, rows: Sequence[Tenant], only: Sequence[str]
     ) -> tuple[tuple[FabricStep, ...], tuple[Blocker, ...]]:
-        """All fabrics are looked at before any is changed; none, while a tenant is unreadable."""
+        """Read all fabrics before any is changed; none, while a tenant is unreadable."""
         if damaged := requests.find_damaged(rows):
             return (), damaged
         deltas = [await isolation.delta(rows, only) for isolation in self._isolations]
@@ -240,6 +245,6 @@ def _stale(name: str, stale: StaleWrite) -> Blocker:
     return Blocker(
         reason=Reason.PRECONDITION,
         subject=name,
-        detail=f"somebody else changed it meanwhile: {stale}",
+        detail=f"another writer changed it meanwhile: {stale}",
         unblock="Look at it, then ask again.",
     )

@@ -1,6 +1,6 @@
-"""Proves one node: runs the checks that what changed asks for, holds it against its fleet, signs.
+"""Prove one node: run the checks that its changes demand, compare it with its fleet, sign.
 
-What a node measured is kept for its cohort, and teaches floors where nobody publishes one.
+The node's measurements are stored for its cohort, and teach floors where none is published.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Certifier:
         self._signer = signer
 
     async def validate(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
-        """Run the checks and record what they say; a Blocker if the node could not be asked."""
+        """Run the checks and record their results; a Blocker if the node could not be asked."""
         assert view.inventory is not None
         chosen = view.selection
         why = ", ".join(chosen.causes) if chosen is not None else node.kind.value
@@ -52,23 +52,23 @@ class Certifier:
         if isinstance(report, Blocker):
             return (report,)
         if chosen is not None:
-            asked = {"causes": chosen.causes, "fabric": chosen.fabric}
-            report = report.model_copy(update=asked)
+            causes = {"causes": chosen.causes, "fabric": chosen.fabric}
+            report = report.model_copy(update=causes)
         if node.kind is NodeKind.HOST:
             report = await self._with_history(node, view.inventory, report)
         sample = cohort.sample_of(report, view.inventory, node.profile, node.location.rack)
-        found = await self._observer.cohorts.held_against(sample)
-        report = cohort.add_outliers(report, found)
+        outliers = await self._observer.cohorts.held_against(sample)
+        report = cohort.add_outliers(report, outliers)
         verdicts = {r.check: r.verdict.value for r in report.results}
         event = NodeValidated(causes=report.causes, results=verdicts)
         await hold.record(inventory=view.inventory, report=report, events=[event])
         if node.kind is NodeKind.HOST:
-            sample = sample.model_copy(update={"sound": sample.sound and not found})
+            sample = sample.model_copy(update={"sound": sample.sound and not outliers})
             await self._observer.cohorts.keep(sample)
         return ()
 
     async def prove(self, hold: Hold, node: Node, view: View) -> Sequence[Blocker]:
-        """Gate C's results into the report, and the error checks again after its load."""
+        """Add gate C's results to the report, and run the error checks again after its load."""
         assert view.inventory is not None
         assert view.report is not None
         assert view.fabric is not None
@@ -141,7 +141,7 @@ class Certifier:
     async def _with_history(
         self, node: Node, inventory: Inventory, report: HealthReport
     ) -> HealthReport:
-        """The report with what the errors of earlier boots ask for."""
+        """Return the report with the checks that errors of earlier boots demand."""
         now = self._clock.now()
         earlier = await self._store.evidence.list_reports(node.id, now - error_history.WINDOW_S)
         reports = error_history.select_since_parts_changed([report, *earlier])

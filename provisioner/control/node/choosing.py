@@ -34,9 +34,9 @@ async def choose(
     *,
     deeper: bool = False,
 ) -> Selection | None:
-    """The checks that what changed since the last certificate asks for; None for a switch.
+    """Return the checks that the changes since the last certificate demand; None for a switch.
 
-    `deeper`: a repeat offender, of which everything is tested, also what the site does not demand.
+    `deeper`: for a repeat offender everything is tested, also beyond the site's demands.
     """
     if node.kind is NodeKind.SWITCH:
         return None

@@ -1,7 +1,7 @@
-"""What is taken out of service now, by whom and where: the limits hold among all daemons.
+"""The nodes that are out of service now, with cause and place: the limits hold among all daemons.
 
-A place is taken in the operation's own row (`phase`), so that it is still taken after a crash, and
-is seen by every daemon; it is free again when the step is over, or the operation is.
+A place is taken in the operation's own row (`phase`), so that it is still taken after a crash and
+visible to every daemon; it is free again when the step ends, or the operation does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Disruptions:
         self._percent = switches_down_percent
 
     async def admit(self, hold: Hold, node: Node, step: Step) -> tuple[str, ...]:
-        """Why a step must wait; nothing: its place is taken, and `over` gives it back.
+        """Return why a step must wait; nothing: its place is taken, and `over` gives it back.
 
         Limits are checked and the place is taken in one breath: two switches must not both pass.
         """
@@ -37,10 +37,12 @@ class Disruptions:
             nodes = await self._store.nodes.list()
             reasons = find_admission_reasons(node, step, nodes, taken, self._percent)
             if not reasons:
-                await hold.enter(step.disruption.value)
+                await hold.enter_phase(step.disruption.value)
             return reasons
 
     async def over(self, hold: Hold) -> None:
-        """A step has ended, well or not: what it took out of service is back, or is no node's."""
+        """Record that a step has ended, well or not: its disruptions are over, or belong to no
+        node.
+        """
         if hold.operation.phase:
-            await hold.enter("")
+            await hold.enter_phase("")

@@ -22,17 +22,17 @@ _PLANNED = frozenset({State.CONVERGING, State.VALIDATING, State.QUARANTINED, Sta
 
 
 async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -> Situation:
-    """Everything known of `node` at `now` (seconds since the epoch)."""
+    """Return everything on record about `node` at `now` (seconds since the epoch)."""
     rows, _ = await store.journal.list_page(after=0, limit=ROWS_MAX, node=node.id, backwards=True)
     operations = await store.operations.list_page(limit=1, status="active", node=node.id)
     entries = await store.operations.list_entries(node.id)
     held = await store.evidence.get_certificate(node.certificate) if node.certificate else None
     revoked = ""
     if held is not None and await store.evidence.is_revoked(held.id):
-        told = [
+        reasons = [
             r.reason for r in await store.evidence.list_revocations() if r.certificate == held.id
         ]
-        revoked = told[-1] if told else "no reason was recorded"
+        revoked = reasons[-1] if reasons else "no reason was recorded"
     campaign, row = await _campaign(store, node)
     alerts = [a for a in await store.alerts.list(node.id) if a.active]
     operation = operations[0] if operations else None
@@ -54,16 +54,16 @@ async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -
 
 
 async def _plan(store: SqlStore, node: Node, plans: PlanCache, past: History) -> Plan | None:
-    """What the planner would do from the last inventory; None where no plan is made."""
-    seen = await store.evidence.get_inventory(node.id)
-    if seen is None or node.state not in _PLANNED or not (node.release and node.profile):
+    """Return the plan from the last inventory; None where no plan is made."""
+    inventory = await store.evidence.get_inventory(node.id)
+    if inventory is None or node.state not in _PLANNED or not (node.release and node.profile):
         return None
-    posed = PlanningNode(seen, node.release, node.profile, past, await neighbours(store, node))
+    posed = PlanningNode(inventory, node.release, node.profile, past, await neighbours(store, node))
     return await asyncio.to_thread(plans.plan, posed)
 
 
 async def _campaign(store: SqlStore, node: Node) -> tuple[Campaign | None, CampaignRow | None]:
-    """The campaign that is not over and has this node still before it."""
+    """Return the campaign that is not over and has this node still before it."""
     book = store.campaigns
     for row in await book.list_active_rows():
         if row.node == node.id and row.progress.state not in SETTLED:

@@ -1,8 +1,8 @@
 """One turn of a node in repair: collect, diagnose, carry out a remedy, send it back to be proved.
 
-Rule: the case is written before anything is done and after, so that whoever takes over knows what
-was begun; a remedy's own acts are in the ledger under the case's words. A remedy that cannot be
-carried out is an answer like any other: the next one is chosen.
+The case is written before and after each action, so that a successor knows the actions begun; a
+remedy's own acts are in the ledger under the case's text. A remedy that cannot be carried out is an
+outcome like any other: the next one is chosen.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Mender:
         )
 
     async def turn(self, hold: Hold, node: Node) -> Sequence[Blocker]:
-        """One step of the node's open case; what passes by itself and is to be waited out."""
+        """Take one step of the node's open case; return blockers that pass by themselves."""
         case = await self._book.get_open(node.id)
         if case is None:
             return ()  # it was closed meanwhile
@@ -104,51 +104,51 @@ class Mender:
     # --- evidence
 
     async def _collect(self, case: Case, node: Node) -> None:
-        """Before anything is reset; after a remedy the same look measures it."""
+        """Collect evidence before any reset; after a remedy the same look measures it."""
         now, tried = self._clock.now(), case.trying
         since = tried.done_at if tried is not None else 0.0
         inventory = await self._store.evidence.get_inventory(node.id)
-        found = await self._evidence.collect(node, inventory, deep=tried is None)
+        collected = await self._evidence.collect(node, inventory, deep=tried is None)
         report = await self._store.evidence.get_report(node.id)
         if report is not None and report.started_at < since:
             report = None  # from before the remedy
         alerts = [a for a in await self._standing(node) if a.last_at >= since]
         faults = {f.key: f for f in policy.faults_of(node, report, alerts, case)}
-        for fault in (*policy.faults_of(node, found.report, ()), *found.faults):
+        for fault in (*policy.faults_of(node, collected.report, ()), *collected.faults):
             faults.setdefault(fault.key, fault)
-        gone = gone_of(case.parts_before, inventory)
+        missing = gone_of(case.parts_before, inventory)
         names = {
-            **of_missing(node.id, gone),
-            **await self._evidence.names(node, inventory, found),
+            **of_missing(node.id, missing),
+            **await self._evidence.list_names(node, inventory, collected),
         }
-        placed = at_missing(faults.values(), gone, inventory)
-        seen = tuple(locate_fault(f, names) for f in placed)[: policy.FAULTS_MAX]
+        placed = at_missing(faults.values(), missing, inventory)
+        located = tuple(locate_fault(f, names) for f in placed)[: policy.FAULTS_MAX]
         tries = case.tries
         if tried is not None:
             tries = (
                 *case.tries[:-1],
-                remedies.measure_try(tried, policy.list_keys(seen), now, well=False),
+                remedies.measure_try(tried, policy.list_keys(located), now, well=False),
             )
-        told = diagnose(seen, inventory, gone=gone)
+        diagnosis = diagnose(located, inventory, gone=missing)
         changed = case.enter_stage(
             Stage.DIAGNOSIS,
             self._clock.now(),
-            faults=seen,
-            suspects=told.suspects,
-            evidence={**case.evidence, **found.evidence},
-            gaps=tuple(found.gaps[:32]),
+            faults=located,
+            suspects=diagnosis.suspects,
+            evidence={**case.evidence, **collected.evidence},
+            gaps=tuple(collected.gaps[:32]),
             tries=tries,
             next_at=0.0,
         )
-        best = told.suspects[0]
+        best = diagnosis.suspects[0]
         event = CaseDiagnosed(
             about=node.id,
             case=case.id,
             suspect=f"{best.kind} {best.part}",
             confidence=best.confidence,
             rule=best.rule,
-            evidence=len(found.evidence),
-            gaps=len(found.gaps),
+            evidence=len(collected.evidence),
+            gaps=len(collected.gaps),
             effect=tries[-1].outcome if tried is not None else "",
         )
         await self._book.save(changed, events=[event], now=self._clock.now())
@@ -162,7 +162,7 @@ class Mender:
 
     async def _choose(self, case: Case, node: Node) -> None:
         now = self._clock.now()
-        if case.retire_at:  # no remedy is tried on what goes
+        if case.retire_at:  # a node to be retired gets no remedy
             later = case.model_copy(update={"next_at": case.retire_at})
             await self._book.save(later, now=now)
             return
@@ -196,12 +196,14 @@ class Mender:
                 await self._book.save(began, events=[event], now=now)
 
     def _hopeless(self, case: Case) -> bool:
-        """Whether people decide on the node itself first; once they did, its case goes on."""
-        asked = any(s.stage is Stage.HARDWARE for s in case.stages)
-        return case.score >= self._settings.repair_retire_score and not asked
+        """Return whether people decide on the node itself first; once they did, its case goes
+        on.
+        """
+        was_asked = any(s.stage is Stage.HARDWARE for s in case.stages)
+        return case.score >= self._settings.repair_retire_score and not was_asked
 
     async def _fleet(self, now: float) -> Later | None:
-        """A monitoring that errs must not reset the whole fleet at once."""
+        """Return a monitoring that errs must not reset the whole fleet at once."""
         open_cases = await self._book.list_open()
         recent = sorted(
             t.started_at
@@ -218,7 +220,7 @@ class Mender:
     async def _ask_people(self, case: Case, chosen: People, now: float) -> None:
         tries = case.tries
         if chosen.rung is not None:
-            asked = RemedyTry(
+            people_try = RemedyTry(
                 remedy=chosen.rung.remedy,
                 part=chosen.suspect.part,
                 kind=chosen.suspect.kind,
@@ -226,8 +228,8 @@ class Mender:
                 started_at=now,
                 before=policy.list_keys(case.faults),
             )
-            tries = (*tries, asked)
-        # one ticket for each case: whoever is asked again is asked there
+            tries = (*tries, people_try)
+        # one ticket for each case: a further request goes to the same place
         before = case.ticket if case.ticket is not None else Ticket(opened_at=now)
         new = {"work": chosen.work, "closed_at": 0.0, "bundle": "", "problem": ""}
         ticket = before.model_copy(update=new)
@@ -240,8 +242,8 @@ class Mender:
     async def _ask_to_work(self, case: Case, work: str, rule: str) -> None:
         """Hand the whole case to people: nothing is diagnosed, and nothing is sent to the node."""
         host = Suspect(part="host", kind=PartClass.HOST, confidence=0.0, rule=rule, why=case.reason)
-        asked = People(rung=None, suspect=host, attempt=0, work=work)
-        await self._ask_people(case, asked, self._clock.now())
+        people = People(rung=None, suspect=host, attempt=0, work=work)
+        await self._ask_people(case, people, self._clock.now())
 
     # --- carrying it out
 
@@ -253,39 +255,39 @@ class Mender:
             failed = await self._remedy(hold, case, node, tried)
         except PortError as error:
             if patient:
-                raise  # what was begun is seen to its end by the next turn
+                raise  # the next turn sees the begun action to its end
             failed = str(error)
         now = self._clock.now()
         if isinstance(failed, Blocker) and failed.reason in PASSING and patient:
             return (failed,)
         problem = str(failed)
         if problem:
-            done = tried.model_copy(
+            ended = tried.model_copy(
                 update={"outcome": RemedyOutcome.NOT_DONE, "done_at": now, "detail": problem[:300]}
             )
             stage = Stage.DIAGNOSIS
         else:
-            done, stage = tried.model_copy(update={"done_at": now}), Stage.MEASURING
-        changed = case.enter_stage(stage, now, tries=(*case.tries[:-1], done))
-        event = CaseRemedyEnded(about=node.id, case=case.id, remedy=done.remedy, problem=problem)
+            ended, stage = tried.model_copy(update={"done_at": now}), Stage.MEASURING
+        changed = case.enter_stage(stage, now, tries=(*case.tries[:-1], ended))
+        event = CaseRemedyEnded(about=node.id, case=case.id, remedy=ended.remedy, problem=problem)
         await self._book.save(changed, events=[event], now=now)
         return ()
 
     async def _remedy(self, hold: Hold, case: Case, node: Node, tried: RemedyTry) -> Blocker | str:
-        """Carry out what the remedy consists of; why it was not done, or ""."""
+        """Carry out the remedy's actions; return why it was not done, or ""."""
         inventory = await self._store.evidence.get_inventory(node.id)
-        words = f"{case.id} {tried.remedy} try {len(case.tries)}"
-        steps = remedy_steps.plan_steps(tried, words, node, inventory, self._matrix)
+        label = f"{case.id} {tried.remedy} try {len(case.tries)}"
+        steps = remedy_steps.plan_steps(tried, label, node, inventory, self._matrix)
         if isinstance(steps, str):
             return steps
         for step in steps:
-            done = remedy_steps.find_latest(
+            earlier = remedy_steps.find_latest(
                 await self._store.operations.list_entries(node.id), step
             )
-            if done is not None and done.status is ActionStatus.CONFIRMED:
+            if earlier is not None and earlier.status is ActionStatus.CONFIRMED:
                 continue  # before we were interrupted
-            if done is not None and done.status is ActionStatus.FAILED:
-                return done.outcome or "it failed"
+            if earlier is not None and earlier.status is ActionStatus.FAILED:
+                return earlier.outcome or "it failed"
             assert inventory is not None
             try:
                 problems = await self._executor.execute(hold, node, step, inventory)
@@ -298,16 +300,18 @@ class Mender:
     # --- back into the journey
 
     async def _send_back(self, hold: Hold, node: Node, why: str) -> None:
-        """To its pins and its checks; one that was never identified begins anew."""
+        """Send the node back to its pins and its checks; one that was never identified begins
+        anew.
+        """
         if node.profile and may_enter(node, State.CONVERGING, node.placement):
             await self._enter(hold, node, State.CONVERGING, why, attempts=max(1, node.attempts))
         else:
             await self._take_in(hold, node, why)
 
     async def _take_in(self, hold: Hold, node: Node, why: str, *, doubts: bool = True) -> None:
-        """As a stranger: parts and profile are read anew.
+        """Take the node in like a stranger's: parts and profile are read anew.
 
-        Without doubts what it is tested for follows from the parts that changed, and nothing else.
+        Without doubts its tests follow from the changed parts, and nothing else.
         """
         attempts = max(1, node.attempts) if doubts else 0
         await self._enter(hold, node, State.DISCOVERED, why, profile="", attempts=attempts)

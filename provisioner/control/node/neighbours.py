@@ -12,25 +12,25 @@ _FACING = ("switch.os", "bluefield.nic", "supernic.nic", "nic.cx7", "nic.cx8", "
 
 
 async def neighbours(store: Store, node: Node) -> tuple[Neighbour, ...]:
-    """Versions at the other ends of this node's cables, as last seen."""
+    """Return the versions at the other ends of this node's cables, as last read."""
     if node.kind is NodeKind.HOST:
-        others = sorted({p.switch for p in node.ports})
+        names = sorted({p.switch for p in node.ports})
     else:
         nodes = await store.nodes.list()
-        others = sorted(n.id for n in nodes if any(p.switch == node.id for p in n.ports))
-    found = []
-    for other in others:
-        inventory = await store.evidence.get_inventory(other)
+        names = sorted(n.id for n in nodes if any(p.switch == node.id for p in n.ports))
+    ends = []
+    for name in names:
+        inventory = await store.evidence.get_inventory(name)
         if inventory is not None:
-            found.append(Neighbour(node=other, versions=facing(inventory)))
-    return tuple(found)
+            ends.append(Neighbour(node=name, versions=facing(inventory)))
+    return tuple(ends)
 
 
 def facing(inventory: Inventory) -> dict[str, tuple[str, ...]]:
-    """The versions that another node's plan may depend on."""
+    """Return the versions that another node's plan may depend on."""
     versions: dict[str, tuple[str, ...]] = {}
     for kind in _FACING:
-        seen = sorted({c.version for c in inventory.of_kind(kind) if c.version})
-        if seen:
-            versions[kind] = tuple(seen)
+        distinct = sorted({c.version for c in inventory.of_kind(kind) if c.version})
+        if distinct:
+            versions[kind] = tuple(distinct)
     return versions

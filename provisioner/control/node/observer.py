@@ -57,7 +57,7 @@ class Observer:
         self._collector = collector
         self._tenancy = tenancy
         self._matrix = matrix
-        self._book = book  # None: alerts are nobody's business here
+        self._book = book  # None: alerts are handled elsewhere
         self._cases = cases  # None: nothing is repaired here
         self._telemetry = context.telemetry
         self._erasure = erasure.policy_of(context.settings)
@@ -68,11 +68,11 @@ class Observer:
         self.matrix_digest = matrix.digest()
 
     async def observe(self, node: Node, operation: str) -> View:
-        """What `lifecycle.decide` needs to know about this node in its present state."""
+        """Return the facts that `lifecycle.decide` needs about this node in its present state."""
         match node.state:
             case State.DISCOVERED:
-                known = await self._store.evidence.get_inventory(node.id)
-                return View(identified=bool(node.profile) and known is not None)
+                stored = await self._store.evidence.get_inventory(node.id)
+                return View(identified=bool(node.profile) and stored is not None)
             case State.INTAKE:
                 return await self._place(node, View())
             case State.DRAINING:
@@ -82,8 +82,8 @@ class Observer:
                 view = View(repair=await self._repair(node))
                 if view.repair != "" or node.kind is NodeKind.SWITCH or is_stranger(node):
                     return view
-                seen = await self._place(node, view)
-                return view if seen.unseen else seen  # a silent leaf does not hold a repair up
+                placed = await self._place(node, view)
+                return view if placed.unseen else placed  # a silent leaf does not hold a repair up
             case State.CONVERGING:
                 return await self._converging(node, operation)
             case State.VALIDATING:
@@ -93,7 +93,8 @@ class Observer:
         return View()
 
     async def objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
-        """Why a node that is being released may not be handed over, by the rows as they are now.
+        """Return why a node that is being released may not be handed over, by the rows as they are
+        now.
 
         Nothing is asked of a device, so that this can be read before each leaf is changed.
         """
@@ -107,12 +108,14 @@ class Observer:
         return await self._objections(node, vrf, await self._store.evidence.get_inventory(node.id))
 
     async def standing(self, node: Node, vrf: str) -> ReleaseConditions | tuple[Blocker, ...]:
-        """All parts read anew: what the record of a handover depends on, or why it may not be."""
+        """Read all parts anew; return the conditions of the handover's record, or the objections to
+        it.
+        """
         inventory, unseen = await self._collector.collect(node)
         if inventory is None or unseen:
             return unseen
-        if found := await self._objections(node, vrf, inventory):
-            return found
+        if blockers := await self._objections(node, vrf, inventory):
+            return blockers
         return handover.standing_of(node, inventory, vrf)
 
     async def _objections(
@@ -140,30 +143,34 @@ class Observer:
         )
 
     def touched(self, node: Node, step: Step) -> None:
-        """A step was carried out: what it may have changed is read anew."""
+        """Read again the versions that a completed step may have changed."""
         if step.kind is StepKind.ACTIVATE:
             self._collector.forget(node.id)
         elif not step.method.startswith("playbook_"):  # in-band facts are read at every turn
             self._collector.forget(node.id, step.bmcs)
 
     async def _busy(self, node: Node) -> tuple[str, ...]:
-        """Switches on its cables that are not in service; only these are read, not the fleet."""
+        """Return the switches on its cables that are not in service; only these are read, not the
+        fleet.
+        """
         return find_busy_neighbours(
             node, await self._store.nodes.list_named({p.switch for p in node.ports})
         )
 
     async def _repair(self, node: Node) -> str | None:
-        """What the node's open case waits for ("": nothing); None if it has none."""
+        """Return the reason why the node's open case waits ("": it does not); None if it has
+        none.
+        """
         case = None if self._cases is None else await self._cases.get_open(node.id)
         return None if case is None else waits_for(case, self._clock.now())
 
     async def _offends(self, node: Node) -> bool:
-        """Whether the node's open case asks for deeper tests."""
+        """Return whether the node's open case asks for deeper tests."""
         case = None if self._cases is None else await self._cases.get_open(node.id)
         return case is not None and case.deeper
 
     async def collect(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
-        """A full inventory, or why there is none."""
+        """Return a full inventory, or why there is none."""
         return await self._collector.collect(node)
 
     async def _place(self, node: Node, view: View) -> View:
@@ -180,8 +187,8 @@ class Observer:
             return view.model_copy(update={"foreign": no})
         placement, vrf = placement_of(node.ports, read)
         vrf_of = {t.name: t.vrf for t in await self._store.tenants.list()}
-        found = find_trespasses(node, read, vrf_of)
-        return view.model_copy(update={"placement": placement, "vrf": vrf, "trespass": found})
+        trespasses = find_trespasses(node, read, vrf_of)
+        return view.model_copy(update={"placement": placement, "vrf": vrf, "trespass": trespasses})
 
     async def _converging(self, node: Node, operation: str) -> View:
         view = await self._place(node, View(owed=self._owed(node)))
@@ -198,18 +205,20 @@ class Observer:
         inventory, unseen = await self._collector.refresh(node, last, fresh_s=fresh_s)
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
-        found = await self._plan(node, inventory, operation)
+        made_plan = await self._plan(node, inventory, operation)
         busy = await self._busy(node)
         return view.model_copy(
-            update={"inventory": inventory, "plan": found, "neighbours_busy": busy}
+            update={"inventory": inventory, "plan": made_plan, "neighbours_busy": busy}
         )
 
     async def bare(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
-        """What the BMCs alone show."""
+        """Return the inventory from the BMCs alone."""
         return await self._collector.without_system(node, None)
 
     def disks_of(self, node: Node) -> int:
-        """Disks in the bill of materials of the node's profile; 0: it does not say."""
+        """Return the number of disks in the bill of materials of the node's profile; 0: it has
+        none.
+        """
         release = self._matrix.releases.get(node.release)
         profile = release.profiles.get(node.profile) if release is not None else None
         return profile.match.devices.get(DeviceKind.STORAGE.value, 0) if profile else 0
@@ -218,14 +227,16 @@ class Observer:
         return erasure.require_erasure(node, self._erasure)
 
     async def _without_system(self, node: Node, operation: str, view: View) -> View:
-        """A host in the maintenance image: its system comes first, all else when it is up."""
+        """Return a host in the maintenance image: its system comes first, all else when it is
+        up.
+        """
         last = await self._store.evidence.get_inventory(node.id)
         inventory, unseen = await self._collector.without_system(node, last)
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
-        found = await self._system_first(node, inventory, operation, running=False)
-        assert found is not None
-        return view.model_copy(update={"inventory": inventory, "plan": found})
+        made_plan = await self._system_first(node, inventory, operation, running=False)
+        assert made_plan is not None
+        return view.model_copy(update={"inventory": inventory, "plan": made_plan})
 
     async def _validating(self, node: Node, operation: str) -> View:
         busy = await self._busy(node)
@@ -236,7 +247,7 @@ class Observer:
             return place
         if owed := self._owed(node):
             return place.model_copy(update={"owed": owed})
-        # blockers and certificate are about what was just read
+        # blockers and certificate concern the reading above
         node = node.model_copy(update={"placement": place.placement, "vrf": place.vrf})
         report = await self._store.evidence.get_report(node.id)
         waiting = await self._fabric.waiting(node, report)
@@ -250,11 +261,11 @@ class Observer:
             inventory, unseen = await self._collector.collect(node)
         if inventory is None or unseen:
             return View(unseen=unseen)
-        found = await self._plan(node, inventory, operation)
+        made_plan = await self._plan(node, inventory, operation)
         strange = find_strange_drives(await self._known_drives(node), inventory)
         if strange:
-            told = {"inventory": inventory, "strange_drives": strange}
-            return place.model_copy(update=told)
+            changes = {"inventory": inventory, "strange_drives": strange}
+            return place.model_copy(update=changes)
         if report is not None and not certification.is_current_report(report, inventory, node):
             report = None
         selection = await choose(
@@ -271,7 +282,7 @@ class Observer:
             blockers = certification.find_blockers(
                 node=node,
                 inventory=inventory,
-                plan=found,
+                plan=made_plan,
                 report=report,
                 now=self._clock.now(),
                 demanded=None if selection is None else selection.demanded,
@@ -281,7 +292,7 @@ class Observer:
             inventory=inventory,
             placement=place.placement,
             vrf=place.vrf,
-            plan=found,
+            plan=made_plan,
             neighbours_busy=busy,
             selection=selection,
             report=report,
@@ -305,8 +316,8 @@ class Observer:
         certificate = await self._store.evidence.get_certificate(node.certificate)
         problems = await revoking(self._book, self._store, node, self._clock.now())
         if problems and not await self._store.evidence.is_revoked(node.certificate):
-            told = {"certificate": certificate, "certificate_blockers": problems}
-            return view.model_copy(update=told)  # nothing more need be seen to believe it
+            changes = {"certificate": certificate, "certificate_blockers": problems}
+            return view.model_copy(update=changes)  # nothing more need be seen to believe it
         last = await self._store.evidence.get_inventory(node.id)
         if node.state is State.CERTIFIED and node.tenant:
             # parts are read anew before a tenant gets it: drives are exchanged without a boot
@@ -349,14 +360,15 @@ class Observer:
         )
 
     async def _known_drives(self, node: Node) -> tuple[str, ...] | None:
-        """Serials of the drives that were delivered or erased; None: they were never recorded.
+        """Return the serials of the drives that were delivered or erased; None: they were never
+        recorded.
 
         A node of an earlier release has no such record of its own: its last erasure has it.
         """
         if node.drives is not None or not node.erasure:
             return node.drives
-        kept = await self._store.evidence.get_output(node.erasure)
-        return None if kept is None else list_erased(ErasureReport.model_validate_json(kept))
+        text = await self._store.evidence.get_output(node.erasure)
+        return None if text is None else list_erased(ErasureReport.model_validate_json(text))
 
     async def _system_first(
         self, node: Node, inventory: Inventory, operation: str, *, running: bool
@@ -380,6 +392,6 @@ class Observer:
         around = await neighbours(self._store, node)
         with self._telemetry.plan() as made:
             posed = PlanningNode(inventory, node.release, node.profile, past, around)
-            found = await asyncio.to_thread(self._plans.plan, posed)
-            made.append(found)
-        return found
+            made_plan = await asyncio.to_thread(self._plans.plan, posed)
+            made.append(made_plan)
+        return made_plan

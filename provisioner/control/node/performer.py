@@ -23,7 +23,7 @@ from provisioner.execution.executor import Executor
 from provisioner.execution.observe.identify import Identifier
 from provisioner.execution.steps.erasure import Eraser
 from provisioner.execution.tenancy.release_recheck import Rechecks
-from provisioner.execution.tenancy.release_sequence import Releases, describe_handover, proved
+from provisioner.execution.tenancy.release_sequence import Releases, describe_handover, seal_release
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.events.node_events import (
     AttentionNeeded,
@@ -96,7 +96,7 @@ class Performer:
         self._disruptions = Disruptions(context.store, context.settings.switches_down_percent)
 
     async def perform(self, hold: Hold, node: Node, turn: Turn, view: View | None) -> Problems:
-        """Do what was decided; what stood in the way, or nothing."""
+        """Carry out the decision; return the blockers, if any."""
         match turn:
             case Enter():
                 entering = owe_erasure(node) if turn.owes_erasure else node
@@ -161,7 +161,7 @@ class Performer:
         keeps_certificate: bool = False,
         **more: Any,
     ) -> Problems:
-        if state is State.CONVERGING and (wrong := await self._releases.miscabled(node)):
+        if state is State.CONVERGING and (wrong := await self._releases.list_miscablings(node)):
             state, why, blockers = State.QUARANTINED, str(wrong[0]), wrong
         if state is State.CONVERGING and node.certificate and not keeps_certificate:
             await self._store.evidence.revoke(node.certificate, why, self._clock.now())
@@ -171,10 +171,10 @@ class Performer:
         return ()
 
     async def _watched(self, hold: Hold, node: Node, why: str, view: View) -> Problems:
-        """What was seen of a node that serves a tenant: told to people, never acted upon."""
-        found = view.certificate_blockers
+        """Report the observations on a node that serves a tenant to people; never act upon them."""
+        invalid = view.certificate_blockers
         # that it was revoked is our own doing: the cause comes before it
-        causes = tuple(b for b in found if b.reason is not Reason.CERTIFICATE_INVALID) or found
+        causes = tuple(b for b in invalid if b.reason is not Reason.CERTIFICATE_INVALID) or invalid
         if certification.is_lost(causes) and not await self._store.evidence.is_revoked(
             node.certificate
         ):
@@ -199,7 +199,8 @@ class Performer:
     async def _fence(
         self, hold: Hold, node: Node, trespass: Sequence[PortPlacement] = ()
     ) -> Problems:
-        """Into the maintenance VRF; the placement is recorded as read back, whatever it is.
+        """Move the node into the maintenance VRF; the placement is recorded as read back, whatever
+        it is.
 
         A node that stood in a customer's VRF without a handover is fenced without any wait; unless
         it was a customer's before, the answer is the blocker that it waits with for a person.
@@ -210,11 +211,11 @@ class Performer:
             node = noted.model_copy(update=where)
         if node.placement is Placement.CUSTOMER and not trespass:
             outcome = await self._releases.reclaim(node)
-        else:  # nobody knows where it is: the move is the fastest fence
+        else:  # its place is unknown: the move is the fastest fence
             outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF, node=node)
         if outcome.blockers:
             stored = await self._store.nodes.get(node.id)
-            # `node` is as it was seen in this turn; what counts is what is written down of it
+            # `node` is this turn's observation; the stored row decides
             unsaid = stored is not None and stored.placement is not Placement.MIXED
             if unsaid and (outcome.placements or node.placement is Placement.MIXED):
                 unsure = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
@@ -235,7 +236,7 @@ class Performer:
         return entitlement.list_trespasses(trespass)
 
     async def _record_fence(self, hold: Hold, node: Node, event: PortsFenced) -> None:
-        """Write row and journal; where the row is stale, the journal still keeps what was done."""
+        """Write row and journal; where the row is stale, the journal still records the action."""
         try:
             await hold.record(node=node, events=[event])
         except StaleWrite:
@@ -262,7 +263,7 @@ class Performer:
 
     @asynccontextmanager
     async def _telling(self, hold: Hold, node: Node, step: Step, note: str) -> AsyncIterator[None]:
-        """Meanwhile, the node's note says which task of a playbook runs; nothing depends on it."""
+        """Keep the present task of a playbook in the node's note; nothing depends on it."""
         if not step.method.startswith("playbook_"):
             yield
             return
@@ -270,14 +271,14 @@ class Performer:
         writing = asyncio.Lock()  # a write that is cut off would leave the hold behind its row
 
         async def tell() -> None:
-            told, mine = "", node
+            written, mine = "", node
             while True:
                 await self._clock.sleep(self._settings.poll_s / 4)
-                doing = self._executor.doing(node.id)
-                if not doing or doing == told:
+                doing = self._executor.describe_play(node.id)
+                if not doing or doing == written:
                     continue
                 async with writing:
-                    told, changed = doing, mine.model_copy(update={"note": f"{note} [{doing}]"})
+                    written, changed = doing, mine.model_copy(update={"note": f"{note} [{doing}]"})
                     mine = await hold.record(node=changed) or mine
 
         telling = asyncio.create_task(tell())
@@ -289,16 +290,17 @@ class Performer:
             await asyncio.gather(telling, return_exceptions=True)  # a newer row wins, in silence
 
     async def admit(self, hold: Hold, node: Node, step: Step) -> tuple[str, ...]:
-        """Why a step must wait; nothing: its place is taken, and `perform` gives it back."""
+        """Return why a step must wait; nothing: its place is taken, and `perform` gives it back."""
         return await self._disruptions.admit(hold, node, step)
 
     async def _release(self, hold: Hold, node: Node, vrf: str) -> Problems:
-        """Into the tenant's VRF, with proof; anything less than proof goes back to maintenance."""
+        """Move the node into the tenant's VRF, with proof; without full proof back to
+        maintenance.
+        """
         assert node.placement is Placement.MAINTENANCE
         assert node.certificate
-        # from here on its ports may be anywhere: whoever finds it after a crash must not believe
-        # that it is fenced
-        # ... nor that it is clean
+        # from here on its ports may be anywhere: after a crash it must count neither as fenced nor
+        # as clean
         changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
         leaving = node.model_copy(update=changes)
         stored = await hold.record(node=leaving)
@@ -322,7 +324,7 @@ class Performer:
         if not isinstance(standing, ReleaseConditions):
             return await self._release_refused(hold, node, vrf, standing)
         now = self._clock.now()
-        proof = proved(
+        proof = seal_release(
             node, vrf, outcome, await self._store.evidence.get_certificate(node.certificate), now
         )
         # entered only now: the table is asked with the placement that was just proved

@@ -1,7 +1,7 @@
 """One node, one turn: observe, decide, act, record. Start, event, timer and crash are one path.
 
-The reconciler is told only which operation to drive, never what changed. It may be stopped at any
-await; whoever drives the operation next begins by looking into what was left open.
+The reconciler gets only the operation to drive, never the change that caused it. It may be stopped
+at any await; the next driver of the operation begins with the open actions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Reconciler:
         self._observer = observer
         self._performer = performer
         self._sure = sure  # waits while the time is in doubt
-        # whether a peer shall go on with an operation; set by whoever made the engine
+        # whether a peer shall continue an operation; set by the engine's maker
         self.leaves: Callable[[str], bool] = lambda _operation: False
 
     async def drive(self, operation_id: str) -> None:
@@ -78,7 +78,7 @@ class Reconciler:
             log.error("operation %s of %s: parked: %s", operation.id, operation.node, error)
             await self._park(hold, error.blocker())
         except StoreFailed:
-            raise  # ends the daemon: the node is not to blame, and whoever comes next looks again
+            raise  # ends the daemon: the node is not to blame, and its successor observes again
         except Exception:  # our own bug: parked and reported, never retried
             log.exception("operation %s of %s: parked", operation.id, operation.node)
             await self._park(hold, _bug(operation.node))
@@ -100,7 +100,7 @@ class Reconciler:
                 if blockers:
                     turn = await self._fail(hold, tuple(blockers), unseen or failures)
             except StaleWrite:
-                continue  # somebody (a person, the allocator) changed the node: look again
+                continue  # another writer (a person, the allocator) changed the node: observe again
             except DamagedRow as error:
                 if error.node in ("", node.id):
                     raise
@@ -120,7 +120,7 @@ class Reconciler:
                 await self._clock.sleep(min(turn.after_s, self._settings.retry_max_s))
 
     async def _fail(self, hold: Hold, blockers: tuple[Blocker, ...], failures: int) -> Turn:
-        """What follows a turn that failed; a lasting failure is entered at once."""
+        """Return the turn after a failed one; a lasting failure is entered at once."""
         node = await self._store.nodes.get(hold.operation.node)
         assert node is not None
         turn = decide_after_failure(
@@ -131,7 +131,7 @@ class Reconciler:
         return turn
 
     async def _turn(self, hold: Hold, node: Node) -> tuple[Turn, Sequence[Blocker]]:
-        """One turn; the decision, and what stood in its way."""
+        """Run one turn; return the decision and its blockers."""
         try:
             unfinished = find_open_entries(await self._store.operations.list_entries(node.id))
             if unfinished:
@@ -155,7 +155,7 @@ class Reconciler:
         return self._within_limit(node, turn), problems
 
     def _within_limit(self, node: Node, turn: Turn) -> Turn:
-        """A wait beyond the state's limit is said loudly; it does not change the state."""
+        """Report a wait beyond the state's limit; it does not change the state."""
         limit_s = JOURNEY[node.state].limit_s
         if isinstance(turn, Wait) and self._clock.now() - node.entered_at > limit_s:
             log.warning(
@@ -164,7 +164,7 @@ class Reconciler:
         return turn
 
     async def _note(self, hold: Hold, why: str, blockers: Sequence[Blocker]) -> None:
-        """Record what the node waits for, where people look for it, with what would help."""
+        """Record the node's reason to wait where people look for it, with the remedies."""
         node = await self._store.nodes.get(hold.operation.node)
         if node is not None and node.note != why:
             events = [NodeWaits(blockers=tuple(blockers[:WAITS_MAX]))] if blockers else []

@@ -1,8 +1,8 @@
 """The last turns of a node that people retire: erased, its ports closed, its credentials given up.
 
-Rule: each turn does what is not done yet and records it, in this order; whoever takes over after a
-crash begins where the rows end. A node that was not erased is retired only on a person's word that
-its disks are destroyed, and the journal keeps that word.
+Each turn does the next missing part and records it, in this order; a successor after a crash begins
+where the rows end. A node that was not erased is retired only if a person confirms that its disks
+are destroyed, and the journal records the confirmation.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Retirer:
         self._observer, self._eraser, self._tenancy = observer, eraser, tenancy
 
     async def turn(self, hold: Hold, case: Case, node: Node) -> Sequence[Blocker]:
-        """One step nearer to the end; what stands in the way."""
+        """Take one step towards the end; return the blockers."""
         if case.stage is not Stage.RETIRING:
             await self._begin(hold, case, node)
             return ()
         if not is_taken_over(node, case) and node.placement is Placement.NONE:
-            await farewell.forget(self._site, node)
+            await farewell.forget_credentials(self._site, node)
             await self._end(hold, case, node, "it was not taken over")
             return ()
         if node.kind is NodeKind.HOST and node.placement is not Placement.MAINTENANCE:
@@ -61,8 +61,8 @@ class Retirer:
         refused = await self._tenancy.deny(node.ports, MAINTENANCE_VRF)
         if refused:
             return refused
-        kept = self._site.settings.retire_credentials == "keep"
-        off = "" if kept else await farewell.power_off(self._site, node)
+        keeps_logins = self._site.settings.retire_credentials == "keep"
+        off = "" if keeps_logins else await farewell.power_off(self._site, node)
         blocked = await self._credentials(node)
         if blocked is not None:
             return (blocked,)
@@ -70,7 +70,9 @@ class Retirer:
         return ()
 
     async def _begin(self, hold: Hold, case: Case, node: Node) -> None:
-        """The node first: a case in its last stage has a node that is owed its last erasure."""
+        """Begin with the node: a case in its last stage has a node that is owed its last
+        erasure.
+        """
         if not node.served:
             await hold.record(node=node.model_copy(update={"served": STRANGER}))
         now = self._site.clock.now()
@@ -92,10 +94,10 @@ class Retirer:
             case "keep":
                 return None
             case "factory":
-                seen = await self._store.evidence.get_inventory(node.id)
-                vendor = seen.vendor if seen is not None else "unknown"
+                inventory = await self._store.evidence.get_inventory(node.id)
+                vendor = inventory.vendor if inventory is not None else "unknown"
                 return await farewell.give_back(self._site, node, vendor)
-        await farewell.forget(self._site, node)
+        await farewell.forget_credentials(self._site, node)
         return None
 
     async def _end(self, hold: Hold, case: Case, node: Node, off: str) -> None:
@@ -103,7 +105,7 @@ class Retirer:
         if node.certificate and not await self._store.evidence.is_revoked(node.certificate):
             await self._store.evidence.revoke(node.certificate, why, now)
         changes = {"tenant": "", "certificate": "", "blockers": ()}
-        gone = enter_state(node, State.RETIRED, case.note or why, now, changes)
+        retired = enter_state(node, State.RETIRED, case.note or why, now, changes)
         event = NodeRetired(
             case=case.id,
             erasure="" if case.disks_gone else node.erasure,
@@ -111,4 +113,4 @@ class Retirer:
             credentials=self._site.settings.retire_credentials,
             not_off=off,
         )
-        await hold.record(node=gone, events=[event])
+        await hold.record(node=retired, events=[event])

@@ -1,4 +1,4 @@
-"""Has a node erased and records what came of it: it is clean only if the report proves it."""
+"""Have a node erased and record the outcome: it is clean only if the report proves it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from provisioner.ports import Store
 async def sanitize(
     store: Store, observer: Observer, eraser: Eraser, hold: Hold, node: Node
 ) -> Sequence[Blocker]:
-    """What keeps the node from being clean; () if it is. The report is stored either way."""
+    """Erase the node; return the blockers of its cleanness, () if it is clean. The report is always
+    stored.
+    """
     inventory = await store.evidence.get_inventory(node.id)
     if inventory is None:
         inventory, unseen = await observer.bare(node)

@@ -1,7 +1,7 @@
-"""Whose turn it is: opens an operation for every node that has something to do.
+"""The order of work: opens an operation for every node that has something to do.
 
-It looks at the nodes' rows only, and may be run at any time, by anybody, as often as one likes:
-the store allows one active operation per node.
+It reads the nodes' rows only, and may be run at any time, by any daemon, any number of times: the
+store allows one active operation per node.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORKING = frozenset(
 def wants_turn(
     node: Node, settings: Settings, last_look: float, now: float, *, watcher: bool = False
 ) -> bool:
-    """Whether an operation is to be opened for this node now.
+    """Return whether an operation is to be opened for this node now.
 
     `watcher`: released hosts that are well are looked at by the watch, within its budget.
     """
@@ -44,12 +44,16 @@ def wants_turn(
 
 
 def rests(node: Node) -> bool:
-    """Whether, with a watch, nothing but a change of its row makes work of it: most nodes do."""
+    """Return whether, with a watch, nothing but a change of its row makes work of it: most
+    nodes do.
+    """
     return node.state is State.RELEASED and node.kind is NodeKind.HOST and not node.blockers
 
 
 def remedy(node: Node, settings: Settings, now: float) -> Node | None:
-    """An automatic try to leave quarantine: passing causes only, rate-limited and counted."""
+    """Return an automatic try to leave quarantine: passing causes only, rate-limited and
+    counted.
+    """
     if node.state is not State.QUARANTINED or node.attempts >= settings.remedies_max:
         return None
     if node.placement is not Placement.MAINTENANCE or not node.blockers:
@@ -90,7 +94,7 @@ class Scheduler:
             await self._clock.sleep(self._settings.poll_s)
 
     async def tick(self) -> None:
-        """One look at all nodes."""
+        """Look at all nodes once."""
         now = self._clock.now()
         nodes = await self._store.nodes.list()
         held = frozenset() if self._held is None else await self._held()
@@ -121,7 +125,7 @@ class Scheduler:
                     await self._submit(operation.id)
 
     async def _park_damaged(self, nodes: Sequence[Node], now: float) -> Sequence[Node]:
-        """Park nodes of which a damaged row was met; the nodes that may be given something to do.
+        """Park nodes of which a damaged row was met; return the nodes that may be given work.
 
         A node whose own row is damaged cannot be written: the journal names it, once.
         """
@@ -136,7 +140,8 @@ class Scheduler:
                 try:
                     await self._store.nodes.save(parked)
                 except StaleWrite:
-                    self._parked.discard(node.id)  # somebody was faster; the next tick sees it
+                    # another daemon was faster; the next tick sees it
+                    self._parked.discard(node.id)
                     continue
             await self._store.journal.append(NodeParked(about=node.id, why=str(why)), now)
         return [n for n in nodes if n.id not in damaged]
@@ -155,7 +160,7 @@ class Scheduler:
             try:
                 changed = await self._store.nodes.save(node.model_copy(update={"tenant": tenant}))
             except StaleWrite:
-                continue  # somebody was faster; the next tick sees it
+                continue  # another daemon was faster; the next tick sees it
             await self._store.journal.append(NodeAllocated(about=node.id, tenant=tenant), now)
             result.append(changed)
         return result

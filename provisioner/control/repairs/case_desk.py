@@ -1,7 +1,7 @@
-"""Where cases are opened and what people ask of them: from the daemon, a command, or the API.
+"""Opening of cases and people's requests on them: from the daemon, a command, or the API.
 
-Rule: a case is written with its notice in one transaction, so that a tenant is told at once or
-there is no case. Every change carries the generation that was read.
+A case is written with its notice in one transaction, so that a tenant is notified at once or there
+is no case. Every change carries the generation that was read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ JOIN_TRIES_MAX = 5  # a case that another process changes meanwhile is read agai
 
 
 def case_policy_of(settings: Settings) -> CasePolicy:
-    """What this site asks of cases."""
+    """Return this site's policy for cases."""
     return CasePolicy(
         service=settings.repair_service,
         notice_s=settings.repair_notice_s,
@@ -57,7 +57,7 @@ def case_policy_of(settings: Settings) -> CasePolicy:
 
 
 def offender_policy_of(settings: Settings) -> OffenderPolicy:
-    """When a node counts as a repeat offender here."""
+    """Return the site's rule for repeat offenders."""
     return OffenderPolicy(
         deeper_at=settings.repair_deeper_score, retire_at=settings.repair_retire_score
     )
@@ -86,10 +86,11 @@ class CaseDesk:
         work: str = "",
         planned: PlannedWork | None = None,
     ) -> Case | str:
-        """A new case, its tenant told; or the report in the case that is open, or why neither.
+        """Open a case and notify the tenant; or add the report to the open case, or return why
+        neither.
 
-        `work`: what people are asked to do, before anything is diagnosed or tried. `planned`: when
-        maintenance begins and ends.
+        `work`: a job for people before anything is diagnosed or tried. `planned`: when maintenance
+        begins and ends.
         """
         if node.state is State.RETIRED:
             return "it is retired"
@@ -152,7 +153,7 @@ class CaseDesk:
         deeper = score.advice is not offenders.Advice.NOTHING
         case = joining.add_weighed(case, policy.opening_alerts(standing))
         case = case.model_copy(update={"score": score.score, "deeper": deeper})
-        told = [policy.first_notice(case, now)] if case.tenant else []
+        notices = [policy.first_notice(case, now)] if case.tenant else []
         event = CaseOpened(
             about=node.id,
             case=case.id,
@@ -162,7 +163,7 @@ class CaseDesk:
             by=by,
             score=score.score,
         )
-        return await self.book.add(case, notices=told, events=[event], now=now)
+        return await self.book.add(case, notices=notices, events=[event], now=now)
 
     async def join(
         self,
@@ -188,7 +189,7 @@ class CaseDesk:
             return joined
         if case.weighed is not None or alerts:
             joined = joining.add_weighed(joined, alerts)
-        told = joining.write_joined_notice(case, joined, now)
+        notice = joining.write_joined_notice(case, joined, now)
         event = CaseJoined(
             about=node.id,
             case=case.id,
@@ -198,7 +199,7 @@ class CaseDesk:
             service=joined.service,
             before=case.service,
         )
-        notices = [told] if told is not None else []
+        notices = [notice] if notice is not None else []
         return await self.book.save(joined, notices=notices, events=[event], now=now)
 
     async def _standing(self, node: Node) -> Sequence[Alert]:
@@ -209,20 +210,20 @@ class CaseDesk:
     # --- what people and tenants ask of an open case
 
     async def defer(self, case: Case, until: float, by: str) -> Case | str:
-        """The tenant needs more time."""
+        """Return the tenant needs more time."""
         now = self._clock.now()
         changed = policy.defer_drain(case, until, self.policy, now)
         if isinstance(changed, str):
             return changed
         kind = "maintenance" if case.origin is Origin.MAINTENANCE else "failure"
-        told = policy.make_notice(
+        notice = policy.make_notice(
             changed, kind, f"Node {case.node} is taken back later.", now, until
         )
         event = CaseDeferred(about=case.node, case=case.id, until=until, by=by)
-        return await self.book.save(changed, notices=[told], events=[event], now=now)
+        return await self.book.save(changed, notices=[notice], events=[event], now=now)
 
     async def accept(self, case: Case, by: str) -> Case | str:
-        """The tenant agrees: it is drained now."""
+        """Return the tenant agrees: it is drained now."""
         if case.stage is not Stage.OPENED:
             return f"it is in {case.stage}"
         now = self._clock.now()
@@ -233,16 +234,18 @@ class CaseDesk:
         return await self.book.save(case.model_copy(update=changes), events=[event], now=now)
 
     async def asked(self, case: Case) -> bool:
-        """Whether people were asked, or it came back in a way that only people can change."""
+        """Return whether people were asked, or it came back in a way that only people can
+        change.
+        """
         if case.stage is not Stage.RETURNING:
             return case.stage is Stage.HARDWARE
         node = await self._store.nodes.get(case.node)
         return node is not None and policy.is_incurable(case, node)
 
     async def returned(self, case: Case, by: str, work: str) -> Case | str:
-        """People are done: the node is to be taken in as a stranger."""
+        """Record that people are done: the node is taken in as a stranger."""
         if not await self.asked(case):
-            return f"it is in {case.stage}: nobody was asked to work on it"
+            return f"it is in {case.stage}: no work was asked for"
         now = self._clock.now()
         changed = _ticket_closed(case, now).enter_stage(
             Stage.RETURNING, now, note=work[:500], difference=None
@@ -251,16 +254,16 @@ class CaseDesk:
         return await self.book.save(changed, events=[event], now=now)
 
     async def rma(self, case: Case, number: str, by: str) -> Case | str:
-        """The vendor's return number."""
+        """Return the vendor's return number."""
         if case.ticket is None or not case.open:
-            return "nobody was asked to work on it" if case.open else "it is closed"
+            return "no work was asked for on it" if case.open else "it is closed"
         ticket = case.ticket.model_copy(update={"rma": number})
         event = CaseReturnNumbered(about=case.node, case=case.id, rma=number, by=by)
         changed = case.model_copy(update={"ticket": ticket})
         return await self.book.save(changed, events=[event], now=self._clock.now())
 
     async def spare(self, case: Case, part: Spare, by: str) -> Case | str:
-        """The part that is to go in."""
+        """Return the part that is to go in."""
         if not case.open:
             return "it is closed"
         now = self._clock.now()
@@ -271,7 +274,7 @@ class CaseDesk:
         )
 
     async def tell(self, case: Case, by: str) -> Case | str:
-        """Its ticket could not be told: try it again now."""
+        """Send its ticket again now, after sending failed."""
         ticket = case.ticket
         if ticket is None or ticket.asked == ticket.told:
             return "there is nothing that its ticket's system has not heard"
@@ -284,9 +287,9 @@ class CaseDesk:
     async def retire(
         self, case: Case, at: float, why: str, by: str, *, disks: str = ""
     ) -> Case | str:
-        """Its tenant hears that the node goes for good at `at`; it is drained then, not before.
+        """Notify the tenant that the node is retired at `at`; it is drained then, not before.
 
-        `disks`: who destroyed them, and how; else nothing is retired that was not erased.
+        `disks`: who destroyed them, and how; without it only an erased node is retired.
         """
         now = self._clock.now()
         if not case.open or at < now:
@@ -299,34 +302,36 @@ class CaseDesk:
         }
         if case.stage is Stage.OPENED and case.service is not Service.CUT_OFF:
             changes |= {"service": Service.DRAIN, "drain_at": at}
-        words = f"Node {case.node} is retired: {why}"
-        told = [policy.make_notice(case, "retirement", words, now, at)] if case.tenant else []
+        text = f"Node {case.node} is retired: {why}"
+        notices = [policy.make_notice(case, "retirement", text, now, at)] if case.tenant else []
         event = CaseRetirementPlanned(
             about=case.node, case=case.id, at=at, by=by, why=why, disks=disks
         )
         changed = case.model_copy(update=changes)
-        return await self.book.save(changed, notices=told, events=[event], now=now)
+        return await self.book.save(changed, notices=notices, events=[event], now=now)
 
     async def close(self, case: Case, ending: Ending, by: str, why: str) -> Case | str:
-        """By a person's word. The node goes on from where it is; nothing proves that it is well."""
+        """Close by a person's decision. The node continues from its state; nothing proves that it
+        is well.
+        """
         if not case.open:
             return "it is closed"
         now = self._clock.now()
         event = CaseClosed(about=case.node, case=case.id, ending=ending, by=by, why=why)
-        told = []
+        notices = []
         if case.tenant:
             kind = {Ending.RETIRED: "retirement", Ending.REPLACED: "replacement"}.get(
                 ending, "closed"
             )
-            words = f"Node {case.node}: the case is closed ({ending.value}): {why}"
-            told = [policy.make_notice(case, kind, words, now)]
+            text = f"Node {case.node}: the case is closed ({ending.value}): {why}"
+            notices = [policy.make_notice(case, kind, text, now)]
         return await self.book.save(
-            closed(case, ending, now, why), notices=told, events=[event], now=now
+            closed(case, ending, now, why), notices=notices, events=[event], now=now
         )
 
 
 def closed(case: Case, ending: Ending, now: float, why: str) -> Case:
-    """The case at its end."""
+    """Return the case at its end."""
     return _ticket_closed(case, now).enter_stage(
         Stage.CLOSED, now, closed_at=now, ending=ending, note=why[:500], next_at=0.0
     )

@@ -1,7 +1,7 @@
-"""What people changed in a node that has a case: cards with new logins, or the host itself.
+"""People's changes to a node with a case: cards with new logins, or the host itself.
 
-Rule: everything that can be refused is refused before the first row is written; the case comes
-last, so that whoever is cut off in the middle asks once more.
+Everything that can be refused is refused before the first row is written; the case comes last, so
+that after an interruption the request is made once more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUT_OF_SERVICE = frozenset({State.REPAIRING, State.QUARANTINED, State.DISCOVERED
 
 
 def kept_factory(credentials: Credentials) -> Factory:
-    """Factory logins that `provisioner case factory` has put into the vault."""
+    """Return the factory logins that `provisioner case factory` has put into the vault."""
 
     async def find(vendor: str) -> Login | None:
         return await credentials.current(f"{FACTORY}/{vendor}")
@@ -32,7 +32,7 @@ def kept_factory(credentials: Credentials) -> Factory:
 
 
 class Exchanges:
-    """`factory` says how a BMC that nobody took over yet is logged into."""
+    """The exchange of parts. `factory` gives the login of a BMC that was not taken over yet."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Exchanges:
         self._credentials, self._clock, self._factory = credentials, clock, factory
 
     async def returned(self, case: Case, by: str, work: str, cards: Sequence[str]) -> Case | str:
-        """People are done; `cards` are BMCs of cards that were exchanged."""
+        """Record that people are done; `cards` are BMCs of cards that were exchanged."""
         if not cards or not await self._desk.asked(case):
             return await self._desk.returned(case, by, work)
         node = await self._store.nodes.get(case.node)
@@ -63,7 +63,7 @@ class Exchanges:
         return await self._desk.returned(case, by, work)
 
     async def replace(self, case: Case, by: str, why: str) -> Case | str:
-        """Another host stands in the place: it keeps name, location and cables, nothing else."""
+        """Replace the host: the new one keeps name, location and cables, nothing else."""
         node, now = await self._store.nodes.get(case.node), self._clock.now()
         assert node is not None, case.node
         if not case.open:
@@ -92,18 +92,18 @@ class Exchanges:
         raise StaleWrite(f"case {case.id} changes all the time")
 
     async def _logins(self, node: Node, names: Sequence[str]) -> dict[str, Login] | str:
-        """The factory login of each of these BMCs, or why one is not known."""
-        seen = await self._store.evidence.get_inventory(node.id)
-        host = seen.vendor if seen is not None else "unknown"
+        """Return the factory login of each of these BMCs, or why one is not known."""
+        inventory = await self._store.evidence.get_inventory(node.id)
+        host = inventory.vendor if inventory is not None else "unknown"
         kinds = {b.name: b.kind for b in node.bmcs}
-        found: dict[str, Login] = {}
+        logins: dict[str, Login] = {}
         for name in names:
             vendor = CARDS if kinds.get(name) in ("dpu", "supernic") else host
             login = await self._factory(vendor)
             if login is None:
                 return f"no factory login of {vendor} is known: `provisioner case factory` keeps it"
-            found[name] = login
-        return found
+            logins[name] = login
+        return logins
 
     async def _put(self, node: Node, logins: dict[str, Login]) -> None:
         for name, login in logins.items():

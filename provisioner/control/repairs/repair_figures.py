@@ -1,6 +1,6 @@
-"""Reads what the figures of repairs are made of: cases, and the journal's rows of who served whom.
+"""Read the sources of the repair figures: cases, and the journal's rows of tenants' service.
 
-They are not kept anywhere: what is asked is read, page by page.
+They are not stored: each request is read page by page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CASES_MAX = 100_000
 
 
 async def figures(book: CaseRepository, since: float, until: float) -> RepairReport:
-    """Of cases opened between two times, and of what tenants had meanwhile."""
+    """Return the report of cases opened between two times, and of tenants' service meanwhile."""
     rows: list[Mapping[str, Any]] = []
     after = 0
     while page := await book.list_tenancy(after, PAGE):

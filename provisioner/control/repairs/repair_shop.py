@@ -80,7 +80,7 @@ class RepairShop:
     def loops(
         self, submit: Callable[[str], Awaitable[None]]
     ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        """What is to run, by name. `submit` hands an operation to the engine."""
+        """Return the loops by name. `submit` hands an operation to the engine."""
         alerts = self._parts.alerts
         desk = CaseDesk(self._context, self._parts.book, alerts)
         repairs = Repairs(self._context, desk, alerts, submit)

@@ -1,8 +1,8 @@
-"""Opens cases for what is seen, moves nodes into repair and closes what is well again.
+"""Open cases for observed faults, move nodes into repair and close cases that are solved.
 
-A timer loop over rows: it may be run at any time, by anybody, as often as one likes. It touches no
-device: the node's own driver does (`mender.py`). Rule: the case is written before the node, so that
-whoever comes next finds the reason before its effect.
+A timer loop over rows: it may be run at any time, by any daemon, any number of times. It touches no
+device: the node's own driver does (`mender.py`). The case is written before the node, so that a
+successor finds the reason before its effect.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Repairs:
             await self._clock.sleep(self._settings.poll_s)
 
     async def tick(self) -> None:
-        """One look at all nodes and cases."""
+        """Look at all nodes and cases once."""
         nodes = {n.id: n for n in await self._store.nodes.list() if n.kind is NodeKind.HOST}
         cases = {c.node: c for c in await self.desk.book.list_open()}
         standing = await self._standing()
@@ -68,32 +68,32 @@ class Repairs:
                 else:
                     await self._advance(case, node, standing.get(node.id, ()))
             except StaleWrite:
-                continue  # somebody was faster; the next tick sees it
+                continue  # another daemon was faster; the next tick sees it
 
     async def _standing(self) -> Mapping[str, Sequence[Alert]]:
-        """Alerts that have an effect, by node."""
+        """Return alerts that have an effect, by node."""
         if self._alerts is None:
             return {}
         now, overrides = self._clock.now(), await self._alerts.list_overrides()
-        found: dict[str, list[Alert]] = {}
+        by_node: dict[str, list[Alert]] = {}
         for alert in alert_rules.list_effective(await self._alerts.list(), overrides, now):
-            found.setdefault(alert.node, []).append(alert)
-        return found
+            by_node.setdefault(alert.node, []).append(alert)
+        return by_node
 
     # --- opening
 
     async def _open(self, node: Node, standing: Sequence[Alert]) -> None:
-        if found := entitlement.trespasses_of(node):
+        if trespasses := entitlement.trespasses_of(node):
             # people find out whose hand it was; nothing is wrong with the node itself
             nobodys = node.model_copy(update={"tenant": ""})
-            words = str(found[0])
+            reason = str(trespasses[0])
             await self.desk.open(
                 nobodys,
                 Origin.WORK,
-                words,
+                reason,
                 "provisioner",
                 service=Service.KEEP,
-                work=found[0].unblock,
+                work=trespasses[0].unblock,
             )
             return
         if node.state is State.QUARANTINED and policy.is_repairable(
@@ -108,15 +108,15 @@ class Repairs:
             return
         drains = node.state is State.RELEASED and self._settings.certificate_lapsed == "drain"
         if drains and (lapsed := policy.lapsed_alerts(standing)):
-            words = f"{lapsed[0].message}; it is proved anew"
+            reason = f"{lapsed[0].message}; it is proved anew"
             drain = Service.DRAIN  # with its notice: a date never cuts a tenant off
-            await self.desk.open(node, Origin.WORK, words, "provisioner", service=drain)
+            await self.desk.open(node, Origin.WORK, reason, "provisioner", service=drain)
             return
         opening = policy.opening_alerts(standing)
         if opening:
             worst = opening[0]
-            words = f"{worst.id} at {worst.target or node.id}: {worst.message}"
-            await self.desk.open(node, Origin.EVENT, words, worst.source)
+            reason = f"{worst.id} at {worst.target or node.id}: {worst.message}"
+            await self.desk.open(node, Origin.EVENT, reason, worst.source)
 
     # --- going on
 
@@ -138,8 +138,10 @@ class Repairs:
     async def _released(self, case: Case, node: Node, standing: Sequence[Alert]) -> None:
         if case.stage is Stage.OPENED and (new := joining.find_new_alerts(case, standing)):
             worst = new[0]
-            words = f"{worst.id} at {worst.target or node.id}: {worst.message}"
-            joined = await self.desk.join(case, node, Origin.EVENT, words, worst.source, alerts=new)
+            reason = f"{worst.id} at {worst.target or node.id}: {worst.message}"
+            joined = await self.desk.join(
+                case, node, Origin.EVENT, reason, worst.source, alerts=new
+            )
             assert isinstance(joined, Case)
             case = joined
         now = self._clock.now()
@@ -180,8 +182,8 @@ class Repairs:
         if case.stage in _BACK and node.entered_at > case.stages[-1].at:
             now = self._clock.now()
             if policy.is_incurable(case, node):
-                if case.note != (words := str(node.blockers[0])[:500]):
-                    changed = case.model_copy(update={"note": words})
+                if case.note != (note := str(node.blockers[0])[:500]):
+                    changed = case.model_copy(update={"note": note})
                     await self.desk.book.save(changed, now=now)
                 return  # it goes on when people have it tried again
             # the remedy did not help, or it came back not well
@@ -189,7 +191,7 @@ class Repairs:
         await self._move(node, State.REPAIRING, f"case {case.id}", blockers=node.blockers)
 
     async def _repairing(self, case: Case, node: Node) -> None:
-        """Its driver rests while the case waits; here it is called again."""
+        """Call the node's driver, which rests while the case waits, again."""
         if policy.has_to_wait(case, self._clock.now()):
             return
         if any(b.reason is Reason.OUR_BUG for b in node.blockers):
@@ -205,38 +207,40 @@ class Repairs:
             return
         if case.stage is not Stage.RETURNING or node.state in (State.DISCOVERED, State.INTAKE):
             return
-        seen = await self._store.evidence.get_inventory(node.id)
-        if seen is None or case.difference is not None or not case.parts_before:
+        inventory = await self._store.evidence.get_inventory(node.id)
+        if inventory is None or case.difference is not None or not case.parts_before:
             return
-        found = parts.compare_parts(case, seen)
-        event = PartsCompared(about=node.id, case=case.id, **dict(found))
+        difference = parts.compare_parts(case, inventory)
+        event = PartsCompared(about=node.id, case=case.id, **dict(difference))
         case = await self.desk.book.save(
-            case.model_copy(update={"difference": found}), events=[event], now=now
+            case.model_copy(update={"difference": difference}), events=[event], now=now
         )
-        if found.wrong or (found.missing and _asked_to_replace(case)):
+        if difference.wrong or (difference.missing and _asked_to_replace(case)):
             await self._wrong(case, node)
 
     async def _wrong(self, case: Case, node: Node) -> None:
-        """What came back is not what was asked for: people are asked again, it is not certified."""
+        """Record that the returned machine is not the requested one: people are asked again."""
         now = self._clock.now()
         assert case.difference is not None
         if case.difference.wrong:
-            words = f"the wrong part came back: {case.difference.wrong[0]}"
+            problem = f"the wrong part came back: {case.difference.wrong[0]}"
         else:
-            words = f"the part in {case.difference.missing[0]} is the one from before"
+            problem = f"the part in {case.difference.missing[0]} is the one from before"
         ticket = case.ticket
         if ticket is not None:
-            ticket = ticket.model_copy(update={"closed_at": 0.0, "work": f"{words}. {ticket.work}"})
-        again = case.enter_stage(Stage.HARDWARE, now, note=words, ticket=ticket, difference=None)
-        event = CaseNeedsHardware(about=node.id, case=case.id, work=words)
+            ticket = ticket.model_copy(
+                update={"closed_at": 0.0, "work": f"{problem}. {ticket.work}"}
+            )
+        again = case.enter_stage(Stage.HARDWARE, now, note=problem, ticket=ticket, difference=None)
+        event = CaseNeedsHardware(about=node.id, case=case.id, work=problem)
         await self.desk.book.save(again, events=[event], now=now)
         blocker = Blocker(
             reason=Reason.BILL_OF_MATERIALS,
             subject=node.id,
-            detail=words,
+            detail=problem,
             unblock=f"Put the right part in; then `provisioner case returned {case.id}`.",
         )
-        await self._move(node, State.QUARANTINED, words, blockers=(blocker,))
+        await self._move(node, State.QUARANTINED, problem, blockers=(blocker,))
 
     # --- the end
 
@@ -256,14 +260,14 @@ class Repairs:
 
     async def _close(self, case: Case, node: Node, ending: Ending, why: str) -> None:
         now = self._clock.now()
-        told = []
+        notices = []
         if case.tenant:
             kind = "retirement" if ending is Ending.RETIRED else "returned"
-            words = f"Node {node.id}: {why} ({ending.value})."
-            told = [policy.make_notice(case, kind, words, now)]
+            text = f"Node {node.id}: {why} ({ending.value})."
+            notices = [policy.make_notice(case, kind, text, now)]
         event = CaseClosed(about=node.id, case=case.id, ending=ending, why=why)
         await self.desk.book.save(
-            closed(case, ending, now, why), notices=told, events=[event], now=now
+            closed(case, ending, now, why), notices=notices, events=[event], now=now
         )
 
     async def _move(

@@ -1,8 +1,8 @@
-"""Gives work to people: evidence archive, identify LED, one ticket for each case.
+"""Give work to people: evidence archive, identify LED, one ticket for each case.
 
-A timer loop by level: what a ticket's system is to know follows from the case (`ticket_words`).
-Rule: what is to be sent is written into the case before it is sent. Whoever finds it written and
-not told looks first whether it arrived, so that a case never has two tickets.
+A timer loop by level: the ticket's desired content follows from the case (`ticket_words`). It is
+written into the case before it is sent. A successor that finds it written and not marked as sent
+checks first whether it arrived, so that a case never has two tickets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from provisioner.ports.tickets import TicketRef, TicketSystem
 
 log = logging.getLogger(__name__)
 RETRY_MAX_S = 3600.0
-TRIES_MAX = 100  # four days of an hour each: then a person has it told again (`case tell`)
+TRIES_MAX = 100  # four days of an hour each: then a person has it sent again (`case tell`)
 SAVES_MAX = 5  # people change a case too; a second or third conflict in a row is chance
 GIVEN_UP = "given up"  # how a problem begins that is tried no more
 CASES_MAX = 10_000  # looked through once, at the start, for tickets that are still open there
@@ -48,7 +48,7 @@ class _Wait:
 
 @dataclass
 class _Kept:
-    """What is known of a case beside its row; lost with the process, and then found anew."""
+    """The state of a case beside its row; lost with the process, and then restored."""
 
     led: _Wait = field(default_factory=_Wait)
     ticket: _Wait = field(default_factory=_Wait)
@@ -77,10 +77,10 @@ class Ticketing:
             await self._clock.sleep(self._settings.poll_s)
 
     async def tick(self) -> None:
-        """One look at all cases that have a ticket."""
+        """Look at all cases with a ticket once."""
         if self._kept is None:
-            found = await self._book.list(limit=CASES_MAX)
-            self._kept = {c.id: _Kept() for c in found if not self._over(c)}
+            recent = await self._book.list(limit=CASES_MAX)
+            self._kept = {c.id: _Kept() for c in recent if not self._over(c)}
         for case in await self._book.list_open():
             if case.ticket is not None:
                 self._kept.setdefault(case.id, _Kept())
@@ -95,13 +95,13 @@ class Ticketing:
                 continue  # a person was faster; the next tick sees it
 
     def _over(self, case: Case) -> bool:
-        """Whether nothing is left to be told or switched off."""
+        """Return whether nothing is left to be sent or switched off."""
         ticket = case.ticket
         if ticket is None:
             return True
         led_done = not ticket.led or self._gave_up(ticket.led_problem)
-        told = self._system is None or ticket_words.identify_wanted(case) in ("", ticket.told)
-        return case.stage is not Stage.HARDWARE and led_done and (told or self._spent(ticket))
+        is_sent = self._system is None or ticket_words.identify_wanted(case) in ("", ticket.told)
+        return case.stage is not Stage.HARDWARE and led_done and (is_sent or self._spent(ticket))
 
     async def _advance(self, case: Case, kept: _Kept) -> None:
         node = await self._store.nodes.get(case.node)
@@ -119,9 +119,9 @@ class Ticketing:
 
     async def _bundle(self, case: Case) -> Case:
         now = self._clock.now()
-        content = await self._bundler.make(case, now)
+        content = await self._bundler.make_archive(case, now)
         digest = evidence_bundle.digest(content)
-        evidence = {**case.evidence, STORED: await self._bundler.keep(content)}
+        evidence = {**case.evidence, STORED: await self._bundler.store_archive(content)}
         case = case.model_copy(update={"evidence": evidence})
         event = CaseBundled(about=case.node, case=case.id, sha256=digest, bytes=len(content))
         return await self._save(case, {"bundle": digest}, event)
@@ -145,7 +145,7 @@ class Ticketing:
         return await self._save(case, {"led_problem": problem}, None)
 
     async def _switch(self, node: Node, *, on: bool) -> str:
-        """Why the LED is not as it is to be; "" if it is."""
+        """Return why the LED is not as it is to be; "" if it is."""
         try:
             client = await self._reach.redfish(node, "host")
             if isinstance(client, Blocker):
@@ -164,12 +164,12 @@ class Ticketing:
     async def _tell(self, case: Case, node: Node, wait: _Wait, system: TicketSystem) -> None:
         ticket, now = case.ticket, self._clock.now()
         assert ticket is not None
-        wanted = ticket_words.identify_wanted(case)
-        if not wanted or (wanted == ticket.told and ticket.asked == ticket.told):
+        message_id = ticket_words.identify_wanted(case)
+        if not message_id or (message_id == ticket.told and ticket.asked == ticket.told):
             return
         certain = ticket.asked == ticket.told  # nothing was under way that may have arrived
         if certain:
-            intent = {"asked": wanted, "asks": ticket.asks + 1, "tries": 0, "problem": ""}
+            intent = {"asked": message_id, "asks": ticket.asks + 1, "tries": 0, "problem": ""}
             case = await self._save(case, intent, None)
         elif self._spent(ticket) or (ticket.tries and now < wait.at):
             return
@@ -180,7 +180,7 @@ class Ticketing:
             assert case.ticket is not None
             failed = {"tries": case.ticket.tries + 1, "problem": str(error)[:300]}
             await self._save(case, failed, None)
-            log.warning("%s: its ticket was not told: %s", case.id, error)
+            log.warning("%s: its ticket was not sent: %s", case.id, error)
             return
         wait.at, wait.tries = 0.0, 0
         await self._told(case, ref, system)
@@ -189,13 +189,13 @@ class Ticketing:
         self, case: Case, node: Node, system: TicketSystem, *, look: bool
     ) -> TicketRef:
         inventory = await self._store.evidence.get_inventory(node.id)
-        said = ticket_words.make_message(case, node, inventory, self._settings.site)
+        message = ticket_words.make_message(case, node, inventory, self._settings.site)
         if look:
-            found = await system.look(said.id)
-            if found.certain and found.ref is not None:
-                return found.ref
-        content = b"" if said.event == "closed" else await self._bundler.kept(case)
-        return await system.send(said, content)
+            answer = await system.look(message.id)
+            if answer.certain and answer.ref is not None:
+                return answer.ref
+        content = b"" if message.event == "closed" else await self._bundler.read_archive(case)
+        return await system.send(message, content)
 
     async def _told(self, case: Case, ref: TicketRef, system: TicketSystem) -> None:
         ticket = case.ticket
@@ -207,8 +207,8 @@ class Ticketing:
             ticket=ticket.id or ref.id,
             told=ticket.asked.split()[0],
         )
-        told = {**first, "told": ticket.asked, "tries": 0, "problem": ""}
-        await self._save(case, told, event)
+        changes = {**first, "told": ticket.asked, "tries": 0, "problem": ""}
+        await self._save(case, changes, event)
 
     def _spent(self, ticket: Ticket) -> bool:
         return ticket.tries >= TRIES_MAX
@@ -223,9 +223,9 @@ class Ticketing:
         changes: Mapping[str, object],
         event: CaseEvent | None,
     ) -> Case:
-        """The case with its ticket changed, whoever else changed the case meanwhile.
+        """Store the case with its ticket changed, also after other changes to the case meanwhile.
 
-        What was sent must not be forgotten because a person wrote a word at the same time.
+        A sent message must not be forgotten because a person changed the case at the same time.
         """
         evidence = case.evidence
         for _ in range(SAVES_MAX):
@@ -245,5 +245,5 @@ class Ticketing:
 
 
 def _own(evidence: Mapping[str, str]) -> dict[str, str]:
-    """The archive's row, which this loop alone writes."""
+    """Return the archive's row, which this loop alone writes."""
     return {STORED: evidence[STORED]} if STORED in evidence else {}

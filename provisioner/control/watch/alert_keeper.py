@@ -38,33 +38,35 @@ class AlertKeeper:
         if not signals:
             return ()
         async with self._lock(node):
-            known = {a.key: a for a in await self.book.list(node)}
+            stored = {a.key: a for a in await self.book.list(node)}
             changed: dict[tuple[str, str, str], Alert] = {}
-            for said in signals:
-                standing = {k: a for k, a in {**known, **changed}.items() if a.active}
-                signal = rules.bound_signal(standing, said)
+            for received in signals:
+                standing = {k: a for k, a in {**stored, **changed}.items() if a.active}
+                signal = rules.bound_signal(standing, received)
                 key = (signal.node, signal.id, signal.target)
-                new = rules.apply_signal(changed.get(key) or known.get(key), signal)
+                new = rules.apply_signal(changed.get(key) or stored.get(key), signal)
                 if new is not None:
                     changed[key] = new
-            return await self._write(node, known, tuple(changed.values()))
+            return await self._write(node, stored, tuple(changed.values()))
 
     async def level(
         self, node: str, seen: Mapping[str, Sequence[Found | Signal]]
     ) -> tuple[Alert, ...]:
-        """Take all that stands now by these sources; the rest of what they said is over."""
+        """Take all present conditions of these sources; their other alerts are over."""
         now = self._clock.now()
         async with self._lock(node):
-            known = {a.key: a for a in await self.book.list(node)}
+            stored = {a.key: a for a in await self.book.list(node)}
             changed: dict[tuple[str, str, str], Alert] = {}
-            for source, found in seen.items():
-                signals = [signal_of(one, node, source, now) for one in found]
-                all_ = tuple({**known, **changed}.values())
-                changed |= {a.key: a for a in rules.level_source(all_, source, signals, now)}
-            return await self._write(node, known, tuple(changed.values()))
+            for source, conditions in seen.items():
+                signals = [signal_of(one, node, source, now) for one in conditions]
+                present = tuple({**stored, **changed}.values())
+                changed |= {a.key: a for a in rules.level_source(present, source, signals, now)}
+            return await self._write(node, stored, tuple(changed.values()))
 
     async def tidy(self, nodes: Mapping[str, Node]) -> None:
-        """What time alone changes: flapping that ended, proofs that came, overrides that ended."""
+        """Record changes by time alone: flapping that ended, proofs that came, overrides that
+        ended.
+        """
         now = self._clock.now()
         for override in await self.book.list_overrides():
             if override.until <= now:
@@ -93,11 +95,11 @@ class AlertKeeper:
         """Have the reconciler look at a node whose certificate an alert takes away."""
         if node.state not in CERTIFIED or not node.certificate:
             return False
-        found = await revoking(self.book, self._store, node, self._clock.now())
+        blockers = await revoking(self.book, self._store, node, self._clock.now())
         over = Reason.CERTIFICATE_EXPIRED  # which is not written: the node's row says it was seen
-        if all(b.reason is over for b in found) and over in {b.reason for b in node.blockers}:
+        if all(b.reason is over for b in blockers) and over in {b.reason for b in node.blockers}:
             return False
-        if not found:
+        if not blockers:
             return False
         if await self._store.evidence.is_revoked(node.certificate):
             return False
@@ -107,7 +109,7 @@ class AlertKeeper:
         return operation is not None
 
     async def held(self) -> frozenset[str]:
-        """Nodes that must be given to nobody."""
+        """Return the nodes that no tenant may get."""
         now = self._clock.now()
         overrides = await self.book.list_overrides()
         standing = await self.book.list()
@@ -137,7 +139,9 @@ class AlertKeeper:
 async def revoking(
     book: AlertRepository | None, store: Store, node: Node, now: float
 ) -> tuple[Blocker, ...]:
-    """Why alerts of a node, or its time, take its certificate away, as blockers; () if not."""
+    """Return why alerts of a node, or its time, take its certificate away, as blockers; () if
+    not.
+    """
     certificate = (
         await store.evidence.get_certificate(node.certificate) if node.certificate else None
     )

@@ -1,8 +1,8 @@
-"""Watches, leaf by leaf, that hosts are kept apart on the network where agents are looked up.
+"""Watch, leaf by leaf, that hosts are kept apart on the network where agents are looked up.
 
-A leaf that was never prepared is prepared by it; where a foreign hand took something away, it is
-put back and reported. What a first look misses is read once more: a test may have opened or closed
-its doors between the reading and the rows.
+A leaf that was never prepared is prepared by it; filters that a foreign change removed are put back
+and reported. A gap in a first look is read once more: a test may have opened or closed its doors
+between the reading and the rows.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ class ApartWatch:
         self._proved: set[str] = set()  # leaves that were whole when they were read last
 
     async def look(self, leaf: str, owned: Collection[str]) -> None:
-        """Read one leaf; what is missing is recorded, then put back."""
+        """Read one leaf; record missing parts, then put them back."""
         if not self._apart.enabled:
             return
-        seen = await self._apart.look(leaf, owned)
-        if not isinstance(seen, Blocker) and seen.gaps:
-            seen = await self._apart.look(leaf, owned)
-        if isinstance(seen, Blocker):
+        state = await self._apart.look(leaf, owned)
+        if not isinstance(state, Blocker) and state.gaps:
+            state = await self._apart.look(leaf, owned)
+        if isinstance(state, Blocker):
             return  # a leaf that is silent is reported by the watch of its nodes
-        if not seen.gaps:
+        if not state.gaps:
             if leaf not in self._proved:
                 self._proved.add(leaf)
                 await self._report(leaf, None)
             return
-        foreign = leaf in self._proved or not seen.untouched
+        foreign = leaf in self._proved or not state.untouched
         self._proved.discard(leaf)
-        gaps = HostsNotApart(about=leaf, gaps=tuple(seen.gaps[:8]), alert=foreign)
+        gaps = HostsNotApart(about=leaf, gaps=tuple(state.gaps[:8]), alert=foreign)
         await self._store.journal.append(gaps, self._clock.now())
         if foreign:
-            await self._report(leaf, seen)
-        blockers = await self._apart.put_back(leaf, seen)
+            await self._report(leaf, state)
+        blockers = await self._apart.put_back(leaf, state)
         apart = HostsKeptApart(
             about=leaf,
-            ports=len(seen.guarded),
+            ports=len(state.guarded),
             confirmed=not blockers,
             problems=tuple(str(b) for b in blockers[:4]),
         )
@@ -81,4 +81,4 @@ class ApartWatch:
 
 
 async def _submit_nothing(_operation: str) -> None:
-    """These alerts revoke nothing, so that no operation is opened for them."""
+    """Submit nothing: these alerts revoke nothing, so that no operation is opened for them."""

@@ -1,8 +1,8 @@
-"""What BMCs tell by themselves: follows their streams, keeps our subscriptions, takes in events.
+"""The BMCs' own reports: follow their streams, keep our subscriptions, take in events.
 
-A stream comes first, for nobody else can send into it; where a BMC has none, it is told to post to
-our listener, with a secret of its own. Whatever comes is bounded in size and in rate, and a break
-only means that the node is looked at soon.
+A stream comes first, since no other sender can write into it; where a BMC has none, it is asked to
+post to our listener, with a secret of its own. All input is bounded in size and in rate, and a
+break only means that the node is looked at soon.
 """
 
 from __future__ import annotations
@@ -91,22 +91,22 @@ class EventFeeds:
         self.broke: set[Key] = set()  # streams that broke since the last round
 
     async def restore(self) -> None:
-        """Know again what subscriptions were made before."""
+        """Read the subscriptions that were made before."""
         for made in await self._book.list_subscriptions():
             self._keep(made)
 
     @property
     def followed(self) -> int:
-        """How many streams are followed now, or tried to be."""
+        """Return how many streams are followed now, or tried to be."""
         return len(self._following)
 
     @property
     def listens(self) -> bool:
-        """Whether anything can be posted to us."""
+        """Return whether anything can be posted to us."""
         return bool(self._listener)
 
     def way(self, node: str, bmc: str) -> Way:
-        """How this BMC's news come to us now."""
+        """Return the present way of this BMC's events to us."""
         if (node, bmc) in self._following:
             return Way.STREAM if (node, bmc) in self._connected else Way.STREAM_BROKEN
         made = self._ours.get((node, bmc))
@@ -115,18 +115,18 @@ class EventFeeds:
         return Way.SUBSCRIPTION if self._delivers(made) else Way.UNPROVED
 
     def _delivers(self, made: Subscription) -> bool:
-        """Whether something came by it, and again since it was last tried."""
+        """Return whether something came by it, and again since it was last tried."""
         tested, came = self._tested.get(made.id, 0.0), self._came.get(made.id, 0.0)
         return made.delivers and (came >= tested or self._clock.now() - tested <= TEST_TAKES_S)
 
     def tells(self, node: str, bmc: str) -> bool:
-        """Whether this BMC's news come to us without our asking."""
+        """Return whether this BMC's news come to us without our asking."""
         return self.way(node, bmc) in (Way.STREAM, Way.SUBSCRIPTION)
 
     async def attend(self, node: Node, bmc: BmcRef) -> None:
-        """See to it that this BMC tells us what happens, in the best way that it offers."""
+        """Ensure that this BMC reports its events, in the best way that it offers."""
         key = (node.id, bmc.name)
-        offered = await self._eyes.offer(node, bmc)
+        offered = await self._eyes.read_offer(node, bmc)
         if offered is None:
             return
         room = len(self._following) < self._streams_max or key in self._following
@@ -139,18 +139,18 @@ class EventFeeds:
             await self._subscribe(node, bmc, offered.subscriptions)
 
     async def leave(self, watched: Collection[str]) -> None:
-        """Attend only to these nodes: no others are listened to any more."""
+        """Attend only to these nodes: streams of all others end."""
         for key in [k for k in self._following if k[0] not in watched]:
             self._following[key].cancel()
 
     async def end(self, node: Node) -> None:
-        """Take back what was asked of the BMCs of a node that serves no more."""
+        """Cancel the subscriptions at the BMCs of a node that no longer serves."""
         for bmc in node.bmcs:
             made = self._ours.get((node.id, bmc.name))
             if made is None:
                 continue
             try:
-                client = await self._eyes.client(node, bmc)
+                client = await self._eyes.open_client(node, bmc)
                 if isinstance(client, Blocker):
                     continue
                 path = made.path or await self._find(client, made)
@@ -162,20 +162,24 @@ class EventFeeds:
 
     @property
     def subscribed(self) -> Set[str]:
-        """Nodes at whose BMCs something of ours is left."""
+        """Return the nodes at whose BMCs a subscription of ours is left."""
         return self._at.keys()
 
     async def delivered(self, subscription_id: str, document: Any) -> int:
-        """Something was posted to our listener; the HTTP status that answers it.
+        """Take in a post to our listener; return the HTTP status for it.
 
         The unguessable id is the secret. A context counts where there is one: bmcweb's metric
         reports carry it, its events do not.
         """
-        found = pushed(document)
+        document_read = pushed(document)
         key = self._keys.get(subscription_id)
         made = None if key is None else self._ours.get(key)
-        given = hashlib.sha256(found.context.encode("utf-8", "replace")).hexdigest()
-        if made is None or (found.context and not hmac.compare_digest(given, made.context)):
+        context_sha256 = hashlib.sha256(
+            document_read.context.encode("utf-8", "replace")
+        ).hexdigest()
+        if made is None or (
+            document_read.context and not hmac.compare_digest(context_sha256, made.context)
+        ):
             return 404
         rate = self._rates.setdefault(made.id, Rate(self._clock.now()))
         if not rate.admits(self._clock.now()):
@@ -183,7 +187,7 @@ class EventFeeds:
         self._came[made.id] = self._clock.now()
         if not made.delivers:
             await self._prove(made, delivers=True)
-        await self._receive(made.node, made.bmc, found)
+        await self._receive(made.node, made.bmc, document_read)
         return 204
 
     async def close(self) -> None:
@@ -194,9 +198,9 @@ class EventFeeds:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, node: Node, bmc: BmcRef, path: str) -> None:
-        """One BMC's stream, opened again for ever: at once after one that lived, else less often.
+        """Follow one BMC's stream for ever: reopened at once after one that lived, else less often.
 
-        A stream on which nothing comes is no failure: a well BMC has nothing to say for days.
+        A stream without events is no failure: a healthy BMC reports nothing for days.
         """
         assert self._streams is not None
         last_id, wait_s = "", BACKOFF_FIRST_S
@@ -229,11 +233,11 @@ class EventFeeds:
             wait_s = min(wait_s * 2, BACKOFF_MAX_S)
 
     async def _subscribe(self, node: Node, bmc: BmcRef, collection: str) -> None:
-        """Our subscription stands, or is made again: a BMC that was reset has forgotten it."""
+        """Keep our subscription, or make it again: a BMC that was reset has forgotten it."""
         key = (node.id, bmc.name)
         made = self._ours.get(key)
         try:
-            client = await self._eyes.client(node, bmc)
+            client = await self._eyes.open_client(node, bmc)
             if isinstance(client, Blocker):
                 return
             if made is not None:
@@ -275,7 +279,7 @@ class EventFeeds:
     async def _try(self, client: Redfish, made: Subscription) -> None:
         """Have a test event sent, if nothing came by this subscription lately.
 
-        What was sent at the last time and did not come is why it counts as silent from now on.
+        If the last test event did not come, the subscription counts as silent from now on.
         """
         now = self._clock.now()
         tested, came = self._tested.get(made.id, 0.0), self._came.get(made.id, 0.0)
@@ -292,8 +296,8 @@ class EventFeeds:
 
     async def _prove(self, made: Subscription, *, delivers: bool) -> None:
         """Write down whether anything comes by a subscription."""
-        words = "events come by" if delivers else "no test event came by"
-        log.info("%s/%s: %s our subscription", made.node, made.bmc, words)
+        finding = "events come by" if delivers else "no test event came by"
+        log.info("%s/%s: %s our subscription", made.node, made.bmc, finding)
         self._keep(made.model_copy(update={"delivers": delivers}))
         await self._book.put_subscription(self._ours[made.node, made.bmc])
 
@@ -310,8 +314,8 @@ class EventFeeds:
         await self._book.drop_subscription(made.id)
         if self._ours.pop((made.node, made.bmc), None) is None:
             return
-        for kept in (self._keys, self._tested, self._came):
-            kept.pop(made.id, None)
+        for memory in (self._keys, self._tested, self._came):
+            memory.pop(made.id, None)
         self._at[made.node] -= 1
         if not self._at[made.node]:
             del self._at[made.node]

@@ -45,10 +45,10 @@ class EventMemory:
         new = [identity for identity in meaningful if identity is not None]
         if not new:
             return
-        kept = await self._read(node, bmc)
-        kept += [identity for identity in dict.fromkeys(new) if identity not in kept]
-        del kept[:-EVENTS_KEPT]
-        await self._book.put_received(node, bmc, tuple(kept))
+        identities = await self._read(node, bmc)
+        identities += [identity for identity in dict.fromkeys(new) if identity not in identities]
+        del identities[:-EVENTS_KEPT]
+        await self._book.put_received(node, bmc, tuple(identities))
 
     async def _read(self, node: str, bmc: str) -> list[str]:
         key = (node, bmc)

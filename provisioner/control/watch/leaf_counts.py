@@ -26,7 +26,7 @@ LEAVES_MAX = 32  # asked at the same time, each by one request
 
 
 class LeafCounts:
-    """`round` begins what is due. `take` is told of each port that was read."""
+    """The counts of leaves. `round` begins due readings. `take` gets each port that was read."""
 
     def __init__(
         self, reach: Reach, clock: Clock, settings: Settings, take: Callable[[PortReport], None]
@@ -64,7 +64,7 @@ class LeafCounts:
         return self._ask(leaf, sorted(self._ports[name]))
 
     def _learn(self, watched: Mapping[str, Node], now: float) -> None:
-        """Which ports are to be counted at which leaf: half a million of a large fleet."""
+        """Learn which ports are to be counted at which leaf: half a million of a large fleet."""
         ports: dict[str, list[tuple[str, str]]] = {}
         for node in watched.values():
             for port in node.ports:
@@ -82,7 +82,7 @@ class LeafCounts:
         await self._asking.close()
 
     async def _ask(self, leaf: Node, ports: list[tuple[str, str]]) -> None:
-        """All these ports of a leaf. What it does not report counts nothing."""
+        """Read all these ports of a leaf. A counter that it does not report counts nothing."""
         try:
             address = await self._reach.switch(leaf)
             if isinstance(address, Blocker):

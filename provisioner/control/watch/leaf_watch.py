@@ -1,10 +1,10 @@
-"""Watches every port of every leaf: one that stands in a customer's network unentitled is fenced.
+"""Watch every port of every leaf: one without entitlement in a customer's network is fenced.
 
 The watch of released nodes (`release_watch.py`) looks at ports that we moved; this one looks at the
-leaves, whoever moved what: an old configuration that a leaf came back with, a person, a node that
-is quarantined or retired. A reading and the rows are never of one moment, so that what a first look
-suspects is looked at once more between two readings of the rows, and only what both rows deny is
-believed. What is found is recorded before it is fenced.
+leaves, regardless of the mover: an old configuration that a leaf came back with, a person, a node
+that is quarantined or retired. A reading and the rows are never of one moment, so that a suspicion
+of a first look is checked once more between two readings of the rows, and only ports without
+entitlement in both count. They are recorded before they are fenced.
 """
 
 from __future__ import annotations
@@ -119,33 +119,33 @@ class LeafWatch:
         return self.look(name)
 
     async def look(self, leaf: str) -> None:
-        """Read one leaf; what stands there without entitlement is recorded, then fenced."""
-        seen = await self._tenancy.tenant_ports(leaf, entitlement.SITE_VRFS)
-        if isinstance(seen, Blocker):
+        """Read one leaf; record ports without entitlement, then fence them."""
+        ports = await self._tenancy.tenant_ports(leaf, entitlement.SITE_VRFS)
+        if isinstance(ports, Blocker):
             return  # a leaf that is silent is reported by the watch of its nodes
         self.read[leaf] = self._clock.now()
-        await self._drop_adopted(leaf, seen)
-        tenants = await self._store.tenants.list() if seen else ()
-        found = self._judge(leaf, seen, {}, tenants)
+        await self._drop_adopted(leaf, ports)
+        tenants = await self._store.tenants.list() if ports else ()
+        suspects = self._judge(leaf, ports, {}, tenants)
         for _ in range(LOOKS_MAX):
-            if not (found.by_node or found.unowned):
+            if not (suspects.by_node or suspects.unowned):
                 break
             # these rows are older than the reading that comes now, those after it are newer
-            before = await self._rows(leaf, seen)
-            seen = await self._tenancy.tenant_ports(leaf, entitlement.SITE_VRFS)
-            if isinstance(seen, Blocker):
+            before = await self._rows(leaf, ports)
+            ports = await self._tenancy.tenant_ports(leaf, entitlement.SITE_VRFS)
+            if isinstance(ports, Blocker):
                 return
-            after = await self._rows(leaf, seen)
+            after = await self._rows(leaf, ports)
             tenants = await self._store.tenants.list()
-            found = self._judge(leaf, seen, after, tenants)
+            suspects = self._judge(leaf, ports, after, tenants)
             if {n: placement_facts(before.get(n)) for n in after} == {
                 n: placement_facts(after[n]) for n in after
             }:
-                await self._act(leaf, found, after)
+                await self._act(leaf, suspects, after)
                 break
         else:
             self._due[leaf] = self._clock.now()  # its rows change all the time
-        self._list(leaf, found.listed)
+        self._list(leaf, suspects.listed)
         if self._apart is not None:
             await self._apart.look(leaf, self._owners.ports(leaf))
 
@@ -174,7 +174,7 @@ class LeafWatch:
                 await self._book.drop_adopted(name, self._clock.now())
 
     async def _rows(self, leaf: str, seen: Mapping[str, TenantPort]) -> Mapping[str, Node]:
-        """Rows of the nodes that own these ports, read anew."""
+        """Return the rows of the nodes that own these ports, read anew."""
         names = {n.id for port in seen for n in self._owners.owners(leaf, port)}
         return await self._store.nodes.list_named(names)
 
@@ -188,7 +188,7 @@ class LeafWatch:
         tenants: Sequence[Tenant],
     ) -> Suspects:
         vrf_of = {t.name: t.vrf for t in tenants}
-        found = Suspects({}, (), {})
+        suspects = Suspects({}, (), {})
         unowned: list[PortPlacement] = []
         for interface, port in sorted(seen.items()):
             placed = [
@@ -201,13 +201,13 @@ class LeafWatch:
                 no = no or self._why_adopted(leaf, interface, port)
                 no = no or self._why_unknown(tenants)
                 if no:
-                    found.listed[f"{leaf}/{interface}"] = no
+                    suspects.listed[f"{leaf}/{interface}"] = no
                 else:
                     unowned += placed
                 continue
             if damaged := next((n.id for n in owners if n.id in self._aside), ""):
-                words = f"node {damaged} is set aside for a damaged row: see `doctor`"
-                found.listed[f"{leaf}/{interface}"] = words
+                why = f"node {damaged} is set aside for a damaged row: see `doctor`"
+                suspects.listed[f"{leaf}/{interface}"] = why
                 continue
             wrong = [entitlement.find_trespasses(node, placed, vrf_of) for node in owners]
             if not all(wrong):
@@ -215,15 +215,15 @@ class LeafWatch:
             node = min(owners, key=lambda n: (n.state is State.RETIRED, n.id))
             adopted = self._why_adopted(leaf, interface, port)
             if adopted and node.state is State.RETIRED:
-                found.listed[f"{leaf}/{interface}"] = adopted
+                suspects.listed[f"{leaf}/{interface}"] = adopted
                 continue
             if node.taken or entitlement.is_stranger(node):
-                words = f"node {node.id} was not taken in yet: see `intake --take`"
-                found.listed[f"{leaf}/{interface}"] = words
+                why = f"node {node.id} was not taken in yet: see `intake --take`"
+                suspects.listed[f"{leaf}/{interface}"] = why
                 continue
             theirs = wrong[owners.index(node)]
-            found.by_node[node.id] = (*found.by_node.get(node.id, ()), *theirs)
-        return found._replace(unowned=tuple(unowned))
+            suspects.by_node[node.id] = (*suspects.by_node.get(node.id, ()), *theirs)
+        return suspects._replace(unowned=tuple(unowned))
 
     # --- acting
 
@@ -236,7 +236,7 @@ class LeafWatch:
             await self._fences.fence_ports(leaf, unowned)
 
     async def _without_switches(self, found: Suspects) -> tuple[PortPlacement, ...]:
-        """Ports that no node owns and at whose other end no switch is heard."""
+        """Return the ports that no node owns and whose LLDP neighbour is no switch."""
         keys = {(p.switch, p.interface) for p in found.unowned}
         linked = await self._unowned.find_switch_links(sorted(keys), self._owners.leaves)
         for switch, interface in linked:

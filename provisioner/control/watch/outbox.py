@@ -1,7 +1,8 @@
-"""Tells webhooks what happened: the journal is the outbox, and this is what empties it.
+"""Send events to webhooks: the journal is the outbox, and this module empties it.
 
-Rule: an event is sent before it is marked as sent, so that a crash in between sends it again, with
-the same id; and of one node only the oldest event is on its way, so that none overtakes another.
+An event is sent before it is marked as sent, so that after a crash in between it is sent again,
+with the same id; and of one node only the oldest event is on its way, so that none overtakes
+another.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
-LOOK_S = 1.0  # how late an event may be told while nothing else is sent
+LOOK_S = 1.0  # how late an event may be sent while nothing else is
 ASKED_MAX_S = 86400.0  # a receiver cannot put us off for longer at once
 SOURCE = "webhooks"  # of the alerts that we raise
 
 
 class Outbox:
-    """`keeper` raises alerts of nodes; None: only the log and the journal tell of dead letters."""
+    """The outbox. `keeper` raises alerts of nodes; None: only the log and the journal show dead
+    letters.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class Outbox:
         self._clock, self._settings, self._keeper = clock, settings, keeper
 
     async def run(self) -> None:
-        """Until cancelled: each webhook by itself, so that a slow one holds up no other."""
+        """Serve each webhook by itself until cancelled, so that a slow one holds up no other."""
         sending: dict[str, asyncio.Task[int]] = {}
         try:
             while True:
@@ -68,29 +71,37 @@ class Outbox:
             await asyncio.gather(*sending.values(), return_exceptions=True)
 
     async def serve(self, standing: WebhookStatus) -> int:
-        """Send what is due now, until nothing is; how many arrived."""
+        """Send all due events; return the number that arrived."""
         webhook, arrived = standing.webhook, 0
         secrets = await self._secrets_of(webhook)
         while True:
             await self._book.spread(webhook.name, self._settings.webhook_waiting_max)
             now = self._clock.now()
-            found = await self._book.list_due(webhook.name, now, self._settings.webhook_parallel)
-            if not found:
+            deliveries = await self._book.list_due(
+                webhook.name, now, self._settings.webhook_parallel
+            )
+            if not deliveries:
                 return arrived
             if not secrets:
                 await self._book.pause(webhook.name, "its secret is lost: remove and add it", now)
                 return arrived
-            ended = await asyncio.gather(*(self._send(webhook, d, r, secrets) for d, r in found))
+            ended = await asyncio.gather(
+                *(self._send(webhook, d, r, secrets) for d, r in deliveries)
+            )
             arrived += sum(1 for outcome in ended if outcome.delivered)
             if any(outcome.gone for outcome in ended):
-                log.error("webhook %s wants no more (HTTP 410): it is paused", webhook.name)
+                log.error(
+                    "webhook %s was removed by its receiver (HTTP 410): it is paused", webhook.name
+                )
                 await self._book.pause(webhook.name, "it answered 410 Gone", now)
                 return arrived
             if not any(outcome.delivered for outcome in ended):
                 return arrived  # it is asked again when its time has come
 
     async def _secrets_of(self, webhook: Webhook) -> tuple[Secret, ...]:
-        """The one that is coming and the one that is in force: both sign while it is exchanged."""
+        """Return the one that is coming and the one that is in force: both sign while it is
+        exchanged.
+        """
         name = secret_name(webhook.name)
         logins = (await self._secrets.pending(name), await self._secrets.current(name))
         return tuple(login[1] for login in logins if login is not None)
@@ -130,22 +141,22 @@ class Outbox:
         }
         await self._book.record_failure(delivery.model_copy(update=changes), now)
         if dead:
-            told = (event_id(row), webhook.name, tries, outcome.error)
-            log.error("event %s is a dead letter of webhook %s after %d tries: %s", *told)
+            arguments = (event_id(row), webhook.name, tries, outcome.error)
+            log.error("event %s is a dead letter of webhook %s after %d tries: %s", *arguments)
             await self._alert(webhook, row, now, active=True, words=outcome.error)
 
     async def _alert(
         self, webhook: Webhook, row: JournalRow, now: float, *, active: bool, words: str = ""
     ) -> None:
-        """A node whose events somebody was not told of says so; it has no other effect."""
+        """Raise an alert on a node with undelivered events; it has no other effect."""
         if self._keeper is None or not row.node:
             return
-        message = f"{webhook.name} was not told of event {event_id(row)}: {words}"
+        message = f"{webhook.name} did not receive event {event_id(row)}: {words}"
         signal = Signal(
             node=row.node,
             id=ALERT_ID,
             target=webhook.name,
-            message=message if active else "it was notified",
+            message=message if active else "it was delivered",
             source=SOURCE,
             at=now,
             active=active,

@@ -1,9 +1,10 @@
-"""Watches the members of every InfiniBand partition: one of ours without entitlement is fenced.
+"""Watch the members of every InfiniBand partition: one of ours without entitlement is fenced.
 
-As the watch of leaf ports (`leaf_watch.py`), whoever moved what: UFM lists all members of all
-partitions in one answer. A first reading makes suspects; a second one lies between two readings of
-their rows, and only what both rows deny is believed. A GUID that no row has is listed and never
-moved: UFM does not say whether it is a host's, and storage and gateways are members by right.
+It works as the watch of leaf ports (`leaf_watch.py`), regardless of the mover: UFM lists all
+members of all partitions in one answer. A first reading makes suspects; a second one lies between
+two readings of their rows, and only members without entitlement in both count. A GUID that no row
+has is listed and never moved: UFM does not report whether it is a host's, and storage and gateways
+are members by right.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class PartitionWatch:
         if members is None:
             return
         owners = _find_owners([*(n for n in nodes if n.id not in after), *aside, *after.values()])
-        found, self.listed = self._judge(members, owners, damaged, await self._vrfs())
-        for name, ports in found.items():
+        confirmed, self.listed = self._judge(members, owners, damaged, await self._vrfs())
+        for name, ports in confirmed.items():
             row = after.get(name)
             if row is not None and placement_facts(before.get(name)) == placement_facts(row):
                 await self._fences.fence_node(row, ports)
@@ -91,12 +92,12 @@ class PartitionWatch:
     async def _read(self) -> Mapping[str, frozenset[str]] | None:
         """Return the networks of each GUID; None if UFM cannot be read, which the log says once."""
         tenants: Sequence[Tenant] = await self._store.tenants.list()
-        seen = await self._partitions.read_members(tenants)
-        why = str(seen) if isinstance(seen, Blocker) else ""
+        members = await self._partitions.read_members(tenants)
+        why = str(members) if isinstance(members, Blocker) else ""
         if why and why != self._silent:
             log.warning("partitions cannot be watched: %s", why)
         self._silent = why
-        return None if isinstance(seen, Blocker) else seen
+        return None if isinstance(members, Blocker) else members
 
     def _judge(
         self,
@@ -106,7 +107,7 @@ class PartitionWatch:
         vrf_of: Mapping[str, str],
     ) -> tuple[Suspects, dict[str, str]]:
         """Return ports without entitlement by node, and members that are not to be moved."""
-        found: Suspects = {}
+        suspects: Suspects = {}
         listed: dict[str, str] = {}
         for guid, networks in sorted(members.items()):
             outside = sorted(networks - entitlement.SITE_VRFS)
@@ -114,10 +115,10 @@ class PartitionWatch:
                 continue
             wrong, why = _judge_member(owners.get(guid, ()), outside, damaged, vrf_of)
             for name, ports in wrong.items():
-                found[name] = (*found.get(name, ()), *ports)
+                suspects[name] = (*suspects.get(name, ()), *ports)
             if why and len(listed) < LISTED_MAX:
                 listed[f"{guid} in {' and '.join(outside)}"] = why
-        return found, listed
+        return suspects, listed
 
 
 def _judge_member(
@@ -146,10 +147,10 @@ def _judge_member(
 
 
 def _find_owners(nodes: Sequence[Node]) -> Owners:
-    found: dict[str, list[tuple[Node, Port]]] = {}
+    owners: dict[str, list[tuple[Node, Port]]] = {}
     for node in nodes:
         if node.kind is NodeKind.HOST:
             for port in node.ports:
                 if port.guid:
-                    found.setdefault(port.guid, []).append((node, port))
-    return found
+                    owners.setdefault(port.guid, []).append((node, port))
+    return owners

@@ -1,7 +1,7 @@
-"""Looks for ports whose description is newer than the rows: a restore that no file remembers.
+"""Look for ports whose description is newer than the rows: a restore that no file remembers.
 
 The high-water mark lies in the data directory. Where that was restored together with the database,
-the leaves alone remember what was done since. This reads each leaf once, before a daemon acts.
+only the leaves record the moves since. This reads each leaf once, before a daemon acts.
 """
 
 from __future__ import annotations

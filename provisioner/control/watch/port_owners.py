@@ -35,8 +35,8 @@ class PortOwners:
                 self._drop(node.id, () if old is None else old.ports)
                 self._add(node)
         if len(self._nodes) > len(nodes):
-            known = {n.id for n in nodes}
-            for name in [n for n in self._nodes if n not in known]:
+            present = {n.id for n in nodes}
+            for name in [n for n in self._nodes if n not in present]:
                 self._drop(name, self._nodes.pop(name).ports)
                 self.leaves.pop(name, None)
 
@@ -58,8 +58,8 @@ class PortOwners:
     def _drop(self, name: str, ports: Sequence[Port]) -> None:
         for port in ports:
             mine = self._ports.get(port.switch, {})
-            left = tuple(n for n in mine.get(port.interface, ()) if n != name)
-            if left:
-                mine[port.interface] = left
+            remaining = tuple(n for n in mine.get(port.interface, ()) if n != name)
+            if remaining:
+                mine[port.interface] = remaining
             else:
                 mine.pop(port.interface, None)

@@ -1,6 +1,6 @@
-"""Remembers, for a while, what ports of serving nodes counted, and says what stands there.
+"""The counters of serving nodes' ports for a while, and the conditions that follow from them.
 
-What is remembered is bounded and is lost with the process: counters come again at the next look.
+The memory is bounded and is lost with the process: counters come again at the next look.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from provisioner.planning.watch import watch_rules
 from provisioner.planning.watch.watch_rules import Counters, Found, Interruption
 
 PORTS_MAX = 65_536  # 4,096 nodes with 16 ports each: some 100 MB at most
-LOOKS_KEPT = 3  # what the rules look at
+LOOKS_KEPT = 3  # readings for the rules
 LOSSES_KEPT = 32  # more than any rule counts
 
 
 class PortReport(Record):
-    """What somebody counted at a port of a node, or that its link went down or came up."""
+    """A report from outside of a port's counters, or of its link going down or coming up."""
 
     node: str
     port: str
@@ -34,7 +34,7 @@ class PortWatch:
         self._losses: OrderedDict[tuple[str, str], deque[Interruption]] = OrderedDict()
 
     def take(self, report: PortReport) -> None:
-        """Remember one report; one that is older than what is known is let go."""
+        """Record one report; one that is older than the last one is dropped."""
         key = (report.node, report.port)
         self._unseen(key, report)
         if report.counters is not None:
@@ -51,12 +51,12 @@ class PortWatch:
             elif report.link == "up" and down and last is not None and report.at >= last.down_at:
                 losses[-1] = last.model_copy(update={"up_at": report.at})
             self._losses.move_to_end(key)
-        for kept in (self._looks, self._losses):
-            while len(kept) > PORTS_MAX:
-                kept.popitem(last=False)
+        for memory in (self._looks, self._losses):
+            while len(memory) > PORTS_MAX:
+                memory.popitem(last=False)
 
     def _unseen(self, key: tuple[str, str], report: PortReport) -> None:
-        """Losses between two looks of somebody who tells state and counter together.
+        """Add losses between two readings of a source that reports state and counter together.
 
         A loss and a return count two changes; the one that the state shows is not counted twice.
         """
@@ -68,39 +68,43 @@ class PortWatch:
         changes = watch_rules.compute_growth((looks[-1], report.counters), "carrier_changes") or 0
         shown = int(report.link == "down")
         hidden = min(max(0, changes - shown) // 2, LOSSES_KEPT)
-        kept = self._losses.setdefault(key, deque(maxlen=LOSSES_KEPT))
-        kept.extend([Interruption(down_at=report.at, up_at=report.at)] * hidden)
+        losses_kept = self._losses.setdefault(key, deque(maxlen=LOSSES_KEPT))
+        losses_kept.extend([Interruption(down_at=report.at, up_at=report.at)] * hidden)
 
     def forget(self, node: str) -> None:
-        """A node that serves no more: restarts and moves between two tenants are no flaps."""
-        for kept in (self._looks, self._losses):
-            for key in [k for k in kept if k[0] == node]:
-                del kept[key]
+        """Forget a node that no longer serves: restarts and moves between two tenants are no
+        flaps.
+        """
+        for memory in (self._looks, self._losses):
+            for key in [k for k in memory if k[0] == node]:
+                del memory[key]
 
     def nodes(self) -> frozenset[str]:
-        """Nodes of which something is known."""
+        """Return the nodes with any report."""
         return frozenset(node for node, _ in (*self._looks, *self._losses))
 
     def told(self) -> dict[str, dict[str, float]]:
-        """By node and port, when its newest counters were taken; 0: only its link is known."""
-        found: dict[str, dict[str, float]] = {}
+        """Return by node and port when its newest counters were taken; 0: only its link is
+        known.
+        """
+        read_at: dict[str, dict[str, float]] = {}
         for node, port in (*self._losses, *self._looks):
             looks = self._looks.get((node, port))
-            found.setdefault(node, {})[port] = looks[-1].at if looks else 0.0
-        return found
+            read_at.setdefault(node, {})[port] = looks[-1].at if looks else 0.0
+        return read_at
 
     def standing(self, now: float) -> dict[str, list[Found]]:
-        """All that stands, by node; a node without anything is in it too, with nothing."""
-        found: dict[str, list[Found]] = {node: [] for node in self.nodes()}
+        """Return all that stands, by node; a node without anything is in it too, with nothing."""
+        conditions: dict[str, list[Found]] = {node: [] for node in self.nodes()}
         for (node, port), losses in self._losses.items():
-            found[node] += watch_rules.link_flaps(port, tuple(losses), now)
+            conditions[node] += watch_rules.link_flaps(port, tuple(losses), now)
         rates = {}
         for (node, port), looks in self._looks.items():
-            seen = tuple(looks)
-            found[node] += watch_rules.carrier_changes(port, seen)
-            found[node] += watch_rules.stuck_queue(port, seen)
-            if rate := watch_rules.per_second(seen):
+            readings = tuple(looks)
+            conditions[node] += watch_rules.carrier_changes(port, readings)
+            conditions[node] += watch_rules.stuck_queue(port, readings)
+            if rate := watch_rules.per_second(readings):
                 rates[node, port] = rate
         for node, more in watch_rules.find_rocet_outliers(rates).items():
-            found[node] += more
-        return found
+            conditions[node] += more
+        return conditions

@@ -1,8 +1,8 @@
-"""Compares every node's row with its leaves while nothing may be written, until all is settled.
+"""Compare every node's row with its leaves while nothing may be written, until all is settled.
 
-Rule: this only reads leaves. What a person must decide waits in the store; a node outside of any
-customer's network is settled by the rule that it is erased before anybody gets it. Each leaf is
-also read as a whole: a node that was taken in after the backup has no row, and its ports may serve.
+This only reads leaves. A person's decisions wait in the store; a node outside of any customer's
+network is settled by the rule that it is erased before the next tenant gets it. Each leaf is also
+read as a whole: a node that was taken in after the backup has no row, and its ports may serve.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Recovery:
         campaigns: CampaignRepository | None = None,
         unowned: UnownedPorts | None = None,
     ) -> None:
-        """`unowned`: judges ports without a node; None: by the default settings."""
+        """`unowned` judges ports without a node; None: by the default settings."""
         self._store = store
         self._book = book
         self._clock = clock
@@ -75,23 +75,25 @@ class Recovery:
     async def survey(self) -> int:
         """Compare every host and every leaf once; return how many differences wait for a word."""
         tenants = {t.vrf: t.name for t in await self._store.tenants.list()}
-        words = {d.subject: d for d in await self._book.list_differences() if d.settled is not None}
+        decisions = {
+            d.subject: d for d in await self._book.list_differences() if d.settled is not None
+        }
         nodes = await self._store.nodes.list()
-        hosts = [n for n in nodes if n.kind is NodeKind.HOST and n.id not in words]
-        found: list[Difference] = []
+        hosts = [n for n in nodes if n.kind is NodeKind.HOST and n.id not in decisions]
+        differences: list[Difference] = []
         for start in range(0, len(hosts), LOOKS_MAX):
             batch = hosts[start : start + LOOKS_MAX]
             read = await asyncio.gather(*(self._tenancy.read(n.ports) for n in batch))
-            for node, seen in zip(batch, read, strict=True):
-                difference = await self._compared(node, seen, tenants)
+            for node, reading in zip(batch, read, strict=True):
+                difference = await self._compared(node, reading, tenants)
                 if difference is not None:
-                    found.append(difference)
+                    differences.append(difference)
         for stranger in await self._find_strangers(nodes):
-            word = words.get(stranger.subject)
+            word = decisions.get(stranger.subject)
             if word is None or word.world != stranger.world:
-                found.append(stranger)
-        await self._book.put_survey(found, self._clock.now())
-        return len(found)
+                differences.append(stranger)
+        await self._book.put_survey(differences, self._clock.now())
+        return len(differences)
 
     async def _find_strangers(self, nodes: Sequence[Node]) -> list[Difference]:
         """Return the ports in customers' networks that no node in service owns, and silent leaves.
@@ -101,16 +103,16 @@ class Recovery:
         owners, tenants = PortOwners(), await self._store.tenants.list()
         owners.take([*nodes, *await self._store.nodes.list_set_aside()])
         leaves, now = sorted(owners.leaves), self._clock.now()
-        found: dict[tuple[str, str], Difference] = {}
+        strangers: dict[tuple[str, str], Difference] = {}
         for start in range(0, len(leaves), LEAVES_MAX):
             batch = leaves[start : start + LEAVES_MAX]
             vrfs = entitlement.SITE_VRFS
             read = await asyncio.gather(*(self._tenancy.tenant_ports(n, vrfs) for n in batch))
-            for leaf, seen in zip(batch, read, strict=True):
-                if isinstance(seen, Blocker):
-                    found[leaf, ""] = describe_unread_leaf(leaf, seen, now)
+            for leaf, reading in zip(batch, read, strict=True):
+                if isinstance(reading, Blocker):
+                    strangers[leaf, ""] = describe_unread_leaf(leaf, reading, now)
                     continue
-                for interface, port in seen.items():
+                for interface, port in reading.items():
                     mine = owners.owners(leaf, interface)
                     if any(n.state is not State.RETIRED for n in mine):
                         continue  # that node is compared as a whole
@@ -118,12 +120,12 @@ class Recovery:
                         continue
                     retired = mine[0].id if mine else ""
                     names = {t.vrf: t.name for t in tenants}
-                    found[leaf, interface] = describe_stranger(
+                    strangers[leaf, interface] = describe_stranger(
                         leaf, interface, port.vrfs, retired, names, now
                     )
-        ports = [key for key, d in found.items() if d.kind is DifferenceKind.STRANGER]
+        ports = [key for key, d in strangers.items() if d.kind is DifferenceKind.STRANGER]
         linked = await self._unowned.find_switch_links(ports, owners.leaves)
-        return [found[key] for key in sorted(found) if key not in linked]
+        return [strangers[key] for key in sorted(strangers) if key not in linked]
 
     async def _pause_campaigns(self) -> None:
         """Let no campaign go on by itself: whom it gave notice since is not known."""
@@ -140,7 +142,9 @@ class Recovery:
     async def _compared(
         self, node: Node, seen: Sequence[PortPlacement] | Blocker, tenants: dict[str, str]
     ) -> Difference | None:
-        """What waits for a word; None where rows and world agree, or where the rule settles it."""
+        """Return the difference for a person; None where rows and leaves agree, or where the rule
+        settles it.
+        """
         now = self._clock.now()
         difference = compare(node, seen, tenants, now)
         if difference is None or difference.kind is not DifferenceKind.OUTSIDE:
@@ -151,5 +155,5 @@ class Recovery:
                 difference.model_copy(update=word), settle_by_rule(node, difference, now)
             )
         except StaleWrite:
-            return difference  # somebody changed it just now: the next survey sees it
+            return difference  # a foreign change just now: the next survey sees it
         return None

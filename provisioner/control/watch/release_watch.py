@@ -1,8 +1,8 @@
-"""Watches where released nodes' ports are, and takes a node back whose ports are not where proved.
+"""Watch released nodes' ports, and take back a node whose ports are not where they were proved.
 
-Rule: a port that is seen elsewhere is fenced at once; any other fault of the gate only in the
-watch after a release, and only if it stands in two looks. A leaf that gives no answer moves
-nobody: what it does not say is no fault of the node's.
+A port that is observed elsewhere is fenced at once; any other fault of the gate counts only in the
+watch after a release, and only if it is present in two looks. A leaf without an answer moves no
+node: its silence is no fault of the node's.
 """
 
 from __future__ import annotations
@@ -83,16 +83,16 @@ class ReleaseWatch:
         turns = sorted((at, name) for name, at in self._due.items() if at <= now)[:LOOKS_MAX]
         for _, name in turns:
             self._due[name] = now + self._settings.watch_ports_s
-        done = await asyncio.gather(
+        outcomes = await asyncio.gather(
             *(self.look(mine[name]) for _, name in turns), return_exceptions=True
         )
-        for (_, name), problem in zip(turns, done, strict=True):
+        for (_, name), problem in zip(turns, outcomes, strict=True):
             if isinstance(problem, BaseException):
                 log.error("watch of the ports of %s failed", name, exc_info=problem)
         await self._tidy({n.id: n for n in nodes})
 
     async def look(self, node: Node) -> None:
-        """Where this node's ports are now; it is taken back if that is not where it was proved."""
+        """Read this node's ports; it is taken back if they are not where they were proved."""
         read = await self._tenancy.read(node.ports)
         if isinstance(read, Blocker):
             await self._tell(node, [_found("PortsUnread", read.subject, read.detail, unread=True)])
@@ -110,46 +110,46 @@ class ReleaseWatch:
             await self._tell(node, [])
 
     async def _judge(self, node: Node, proof: ReleaseProof) -> None:
-        """The whole gate, against what was seen at the release."""
-        rows = await self._releases.watched(node, node.vrf, proof.after)
+        """Judge the whole gate, compared with the state at the release."""
+        rows = await self._releases.judge_standing(node, node.vrf, proof.after)
         failed = [r for r in rows if r.verdict is RowVerdict.FAIL]
         names = frozenset(f"{r.check} {r.subject}" for r in failed)
         stands = names & self._suspected.get(node.id, frozenset())
         self._suspected[node.id] = names
         at_once = any(r.check in _AT_ONCE for r in failed)
         if failed and (at_once or stands):
-            blockers = self._releases.blockers(rows)
+            blockers = self._releases.list_blockers(rows)
             await self._take_back(node, blockers, mixed=at_once)
         elif node.id in self._alerted:
             await self._tell(node, [])
 
     async def take_back(self, node: Node, why: Sequence[Blocker]) -> None:
-        """Have a node taken back of which a port stands in another customer's network."""
+        """Have a node taken back that has a port in another customer's network."""
         await self._take_back(node, why, mixed=True)
 
     async def _take_back(self, node: Node, why: Sequence[Blocker], *, mixed: bool) -> None:
-        """Fence, erase and prove it anew; it stays its tenant's. `mixed`: nobody knows where it is.
+        """Fence, erase and prove it anew; it stays its tenant's. `mixed`: its place is unknown.
 
-        Whoever changed the row meanwhile wins: then the next round looks again.
+        A concurrent change of the row wins: then the next round looks again.
         """
         now = self._clock.now()
-        found = [_found("PortElsewhere", b.subject, b.detail) for b in why[:8]]
-        await self._tell(node, found)
-        asked = requests.reclaim_node(node, now, for_repair=True)
-        if isinstance(asked, str):
+        conditions = [_found("PortElsewhere", b.subject, b.detail) for b in why[:8]]
+        await self._tell(node, conditions)
+        reclaimed = requests.reclaim_node(node, now, for_repair=True)
+        if isinstance(reclaimed, str):
             return
         changes = {"note": f"taken back: {why[0]}", "blockers": tuple(why)}
         if mixed:
             changes |= {"placement": Placement.MIXED, "vrf": ""}
         try:
-            await self._store.nodes.save(asked.model_copy(update=changes))
+            await self._store.nodes.save(reclaimed.model_copy(update=changes))
         except StaleWrite:
             return
         reasons = tuple(str(b) for b in why[:20])
         event = NodeTakenBack(about=node.id, why=reasons, vrf=node.vrf)
         await self._store.journal.append(event, now)
         operation = await self._store.operations.open(node.id, "alert", now)
-        if operation is not None:  # else somebody works on it already, and sees the new state
+        if operation is not None:  # else a driver works on it already, and sees the new state
             await self._submit(operation.id)
 
     async def _tell(self, node: Node, found: Sequence[Found]) -> None:
@@ -159,7 +159,7 @@ class ReleaseWatch:
         (self._alerted.add if found else self._alerted.discard)(node.id)
 
     async def _tidy(self, nodes: dict[str, Node]) -> None:
-        """What was said of a node is over once it is fenced."""
+        """Clear a node's reports once it is fenced."""
         for name in sorted(self._alerted):
             node = nodes.get(name)
             if node is not None and node.placement is Placement.MAINTENANCE:

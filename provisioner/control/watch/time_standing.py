@@ -1,10 +1,10 @@
-"""Whether the time can be believed: a step of the clock stops decisions until a person has looked.
+"""The trust in the clock: a step of the time stops decisions until a person has looked.
 
-Expiry, notices and windows are judged by the clock, and what follows from them is done to machines
-that serve. So a step of minutes against the boot clock, and a start far from the last time that is
-stored, are not decided upon: nothing is begun, the log, the journal and `GET /v1/health` say why,
-and `provisioner clock accept` is a person's word that the new time is right. What is under way on
-devices goes on meanwhile, by the boot clock.
+Expiry, notices and windows are judged by the clock, and their consequences affect machines that
+serve. So a step of minutes against the boot clock, and a start far from the last stored time, are
+not decided upon: nothing is begun, the log, the journal and `GET /v1/health` give the reason, and
+`provisioner clock accept` is a person's confirmation of the new time. Actions under way on devices
+continue meanwhile, by the boot clock.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class DecidingClock:
         self._clock, self._standing = clock, standing
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return self._clock.now()
 
     async def sleep(self, seconds: float) -> None:

@@ -1,7 +1,8 @@
-"""Fences ports that a watch found in a customer's network, and keeps their node for a person.
+"""Fence ports that a watch found in a customer's network, and keep their node for a person.
 
-The watch of leaves and that of InfiniBand partitions find such ports; what follows is the same. The
-trespass is recorded before the ports are moved, so that a crash in between forgets nothing.
+The watch of leaves and that of InfiniBand partitions find such ports; the consequences are the
+same. The trespass is recorded before the ports are moved, so that a crash in between forgets
+nothing.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ class TrespassFence:
         return not outcome.blockers
 
     async def _park(self, node: Node) -> None:
-        """Into quarantine, where it waits for a person; whoever drives it sees the new row."""
-        found = entitlement.unanswered(node)
-        if not found or not may_enter(node, State.QUARANTINED, node.placement):
+        """Put a node into quarantine, where it waits for a person; its driver sees the new row."""
+        blockers = entitlement.unanswered(node)
+        if not blockers or not may_enter(node, State.QUARANTINED, node.placement):
             return
-        changes = {"blockers": found}
-        now, why = self._clock.now(), str(found[0])
+        changes = {"blockers": blockers}
+        now, why = self._clock.now(), str(blockers[0])
         try:
             await self._store.nodes.save(enter_state(node, State.QUARANTINED, why, now, changes))
         except StaleWrite:

@@ -1,6 +1,6 @@
-"""Records that ports of a node stood in a customer's network without a handover.
+"""Record that ports of a node stood in a customer's network without a handover.
 
-Whoever sees it, a node's driver or the watch of leaves, records it before the ports are fenced: a
+Each observer, a node's driver or the watch of leaves, records it before the ports are fenced: a
 crash in between must not leave a node that counts as clean. Written are the journal, an erasure
 that is owed and the question to a person on the node's row, and an alert that keeps the node from
 tenants until it is certified anew. The case for a person is opened from the row (`repairs.py`).
@@ -34,9 +34,9 @@ class Trespasses:
         self._noted: dict[str, tuple[frozenset[str], float]] = {}
 
     async def note(self, node: Node, found: Sequence[PortPlacement], seen_by: str) -> Node:
-        """Record these ports of a node; the node's row as it is now, with the erasure owed.
+        """Record these ports of a node; return the node's present row, with the erasure owed.
 
-        A new stay in maintenance begins with it: what was erased before then counts for nothing.
+        A new stay in maintenance begins with it: earlier erasures do not count.
         """
         now = self._clock.now()
         if self._is_new(node.id, found, now):
@@ -49,14 +49,14 @@ class Trespasses:
         return await self._begin_stay(node, found)
 
     async def note_fenced(self, node: Node) -> Node:
-        """Record that its ports have just been fenced; the node's row as it is now.
+        """Record that its ports have just been fenced; return the node's present row.
 
-        Whoever is in that network could write to a disk until then, also behind an erasure.
+        Until then any system in that network could write to a disk, also after an erasure.
         """
         return await self._begin_stay(node, ())
 
     async def _begin_stay(self, node: Node, found: Sequence[PortPlacement]) -> Node:
-        """Bind the erasure that is owed to a stay that begins now, whoever changes the row.
+        """Bind the owed erasure to a stay that begins now, despite concurrent changes of the row.
 
         The question to a person is written with it, so that no crash forgets to ask.
         """
@@ -89,9 +89,9 @@ class Trespasses:
 
     def _is_new(self, name: str, found: Sequence[PortPlacement], now: float) -> bool:
         ports = frozenset(f"{p.switch}/{p.interface} {p.vrf}" for p in found)
-        known, at = self._noted.pop(name, (frozenset(), 0.0))
-        is_new = not ports <= known or now - at >= AGAIN_S
-        self._noted[name] = (ports | known, now) if is_new else (known, at)
+        noted, at = self._noted.pop(name, (frozenset(), 0.0))
+        is_new = not ports <= noted or now - at >= AGAIN_S
+        self._noted[name] = (ports | noted, now) if is_new else (noted, at)
         while len(self._noted) > NOTED_MAX:
             del self._noted[next(iter(self._noted))]
         return is_new
@@ -120,4 +120,4 @@ def list_ports(placements: Sequence[PortPlacement]) -> tuple[str, ...]:
 
 
 async def _submit_nothing(_operation: str) -> None:
-    """These alerts revoke nothing, so that no operation is opened for them."""
+    """Submit nothing: these alerts revoke nothing, so that no operation is opened for them."""

@@ -1,4 +1,4 @@
-"""What the watch knows of itself, gathered for people: nobody is asked, nothing is changed."""
+"""The state of the watch, gathered for people: nothing is asked or changed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from provisioner.model.watch import WatchedBmc, WatchedNode, WatchStatus
 
 
 def standing(watcher: Watcher, now: float) -> WatchStatus:
-    """The watch as it stands at `now`."""
+    """Return the watch as it stands at `now`."""
     return about(watcher, now).model_copy(update={"nodes": tuple(nodes(watcher))})
 
 
 def about(watcher: Watcher, now: float) -> WatchStatus:
-    """The same without its nodes: those of a large fleet take seconds (`nodes`)."""
+    """Return the same without its nodes: those of a large fleet take seconds (`nodes`)."""
     leaf_ports, partitions = watcher.leaf_ports, watcher.partitions
     listed = {} if leaf_ports is None else dict(leaf_ports.listed)
     listed |= {} if partitions is None else partitions.listed
@@ -32,10 +32,10 @@ def about(watcher: Watcher, now: float) -> WatchStatus:
 
 
 def nodes(watcher: Watcher) -> Iterator[WatchedNode]:
-    """Each node that is watched now; as it stands when it comes."""
-    told = watcher.ports.told()
+    """Yield each node that is watched now; as it stands when it comes."""
+    counted_at = watcher.ports.told()
     for node, heard in watcher.watched():
-        yield _node(watcher, node, heard, told.get(node.id, {}))
+        yield _node(watcher, node, heard, counted_at.get(node.id, {}))
 
 
 def _node(
@@ -57,5 +57,5 @@ def _bmc(watcher: Watcher, node: Node, bmc: BmcRef, heard_at: float) -> WatchedB
         bmc=bmc.name,
         way=watcher.feeds.way(node.id, bmc.name),
         heard_at=heard_at,
-        reports=watcher.eyes.reporting(node.id, bmc.url),
+        reports=watcher.eyes.count_reports(node.id, bmc.url),
     )

@@ -1,7 +1,7 @@
-"""Which nodes the watch looks at, from one round to the next.
+"""The nodes that the watch looks at, from one round to the next.
 
 Of a fleet little changes in five seconds, and an unchanged row is the same object
-(`store/rows/fleet.py`): only what is another one is looked at again.
+(`store/rows/fleet.py`): only rows that became another object are read again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class WatchedNodes:
         self.cabled = 0  # another number whenever ports of watched nodes are others
 
     def take(self, nodes: Sequence[Node]) -> None:
-        """The fleet as it is now."""
+        """Take in the present fleet."""
         for node in nodes:
             if self.all.get(node.id) is not node:
                 self.all[node.id] = node
                 self._sort(node)
         if len(self.all) > len(nodes):
-            there = {n.id for n in nodes}
-            for name in [n for n in self.all if n not in there]:
+            present = {n.id for n in nodes}
+            for name in [n for n in self.all if n not in present]:
                 del self.all[name]
                 self.cabled += self.watched.pop(name, None) is not None
 

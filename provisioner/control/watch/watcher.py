@@ -1,7 +1,7 @@
-"""Watches nodes that serve tenants: whose turn it is to be looked at, and what follows from it.
+"""Watch nodes that serve tenants: the order of looks, and their consequences.
 
-A timer loop, no operations: it writes only when something changed. It acts on nothing: what an
-alert means for a node is the reconciler's to carry out (`AlertKeeper.consider`).
+A timer loop, no operations: it writes only when something changed. It acts on nothing: the
+reconciler carries out an alert's consequences for a node (`AlertKeeper.consider`).
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from provisioner.planning.watch.watch_rules import Found, signal_of
 from provisioner.ports import AlertRepository, EventStreams
 
 ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen within this
-LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget is what holds them back
+LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget limits them
 LOOK_AGAIN_S = 300.0  # what BMCs say by themselves brings a sweep of a node so often at most
 SWEEPS_MAX = 16  # the same of sweeps: some hundred requests each
 
 
 @dataclass(frozen=True)
 class WatchParts:
-    """What the watch needs from outside. `listener`: URL that BMCs post events to; "": none."""
+    """The watch's needs from outside. `listener`: URL that BMCs post events to; "": none."""
 
     book: AlertRepository
     new_secret: Callable[[], str]
     streams: EventStreams | None = None
     listener: str = ""
-    attach: Callable[[Watcher], None] | None = None  # told who takes in what is pushed
+    attach: Callable[[Watcher], None] | None = None  # gets the receiver of pushed events
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Watcher:
         self.eyes.budget.close()
 
     async def round(self) -> None:
-        """One round: begin the looks that are due, and tidy what time changed."""
+        """Run one round: begin the looks that are due, and tidy what time changed."""
         self._fleet.take(await self._store.nodes.list())
         nodes, self._nodes = self._fleet.all, self._fleet.watched
         await self._leave(nodes)
@@ -140,49 +140,53 @@ class Watcher:
         else:
             self._looking.due(())
             self._sweeping.due(())
-        for name, found in self.ports.standing(now).items():
+        for name, conditions in self.ports.standing(now).items():
             if name in nodes:
-                await self.keeper.level(name, {"watch.ports": found})
+                await self.keeper.level(name, {"watch.ports": conditions})
         await self.keeper.tidy(nodes)
 
-    async def receive(self, node_id: str, bmc: str, found: Pushed) -> None:
-        """Take in what a BMC sent by itself; what it sent before, and replays, changes nothing."""
+    async def receive(self, node_id: str, bmc: str, document: Pushed) -> None:
+        """Take in an event that a BMC pushed; one that it sent before, and replays, changes
+        nothing.
+        """
         node = self._nodes.get(node_id)
         turns = self._turns.get(node_id)
         if node is None or turns is None:
             return
         now = self._clock.now()
         turns.heard[bmc] = now
-        found = await self._memory.drop_repeats(node_id, bmc, found)
-        if found.asks_for_a_look and turns.pushed_at <= now:
+        document = await self._memory.drop_repeats(node_id, bmc, document)
+        if document.asks_for_a_look and turns.pushed_at <= now:
             turns.pushed_at = max(now, turns.pushed_at + LOOK_AGAIN_S)
             turns.sweep_at = turns.parts_at = min(turns.sweep_at, turns.pushed_at)
-        told = [*signals(found, node_id, bmc, now)]
-        told += self._measured(node_id, turns, bmc, found.metrics)
-        changed = await self.keeper.report(node_id, told)
-        await self._memory.remember(node_id, bmc, found)
+        received = [*signals(document, node_id, bmc, now)]
+        received += self._measured(node_id, turns, bmc, document.metrics)
+        changed = await self.keeper.report(node_id, received)
+        await self._memory.remember(node_id, bmc, document)
         if changed:
             await self.keeper.consider(node)
 
     def _measured(
         self, node_id: str, turns: _Turns, bmc: str, metrics: Sequence[Metric]
     ) -> list[Signal]:
-        """What streamed, posted or polled metrics say: each report has other counters."""
-        known = turns.metrics.setdefault(bmc, {})
+        """Return the signals of streamed, posted or polled metrics: each report has other
+        counters.
+        """
+        before = turns.metrics.setdefault(bmc, {})
         after = watch_rules.fatal_counters((m.name, m.value) for m in metrics)
-        grown = watch_rules.fatal_growth(known, after)
-        known |= after
+        grown = watch_rules.fatal_growth(before, after)
+        before |= after
         now = self._clock.now()
         return [signal_of(f, node_id, f"telemetry/{bmc}", now) for f in grown]
 
     async def report(self, node_id: str, told: Sequence[Signal]) -> None:
-        """Somebody else told something of a node, through the webhook."""
+        """Take in a report on a node from outside, through the webhook."""
         node = await self._store.nodes.get(node_id)
         if node is not None and await self.keeper.report(node_id, told):
             await self.keeper.consider(node)
 
     async def count(self, reports: Iterable[PortReport]) -> None:
-        """Somebody else counted at ports; what it means is said in the next round."""
+        """Take in port counters from outside; the next round judges them."""
         for report in reports:
             self.ports.take(report)
 
@@ -191,11 +195,13 @@ class Watcher:
             self.ports.take(report)
 
     def watched(self) -> list[tuple[Node, dict[str, float]]]:
-        """Nodes that are watched now, and when each of their BMCs was last heard of."""
+        """Return the nodes that are watched now, and when each of their BMCs last answered."""
         return [(n, self._turns[n.id].heard) for n in self._nodes.values() if n.id in self._turns]
 
     def _first(self, node: Node, now: float) -> _Turns:
-        """Spread over the whole interval by the node's name, so that no start is a storm."""
+        """Return turns spread over the whole interval by the node's name, so that no start is a
+        storm.
+        """
         share = crc32(node.id.encode()) / 2**32
         settings = self._settings
         return _Turns(
@@ -206,7 +212,9 @@ class Watcher:
         )
 
     def _due(self, lane: LookLane, due_at: Callable[[_Turns], float], now: float) -> list[str]:
-        """What is due in this round or before the next, the longest overdue first."""
+        """Return the looks that are due in this round or before the next, the longest overdue
+        first.
+        """
         due = sorted(
             (due_at(turns), name)
             for name, turns in self._turns.items()
@@ -221,22 +229,22 @@ class Watcher:
         return None if node is None or turns is None else look(node, turns)
 
     async def _look(self, node: Node, turns: _Turns) -> None:
-        """A glance at every BMC of a node; what it offers to tell by itself is taken up."""
+        """Read the log of every BMC of a node; subscribe to the events that it offers."""
         now = self._clock.now()
         turns.glance_at = now + self._settings.watch_node_s
         level: dict[str, Sequence[Found | Signal]] = {}
-        asked = [b for b in node.bmcs if not self._told(node, b, turns, now)]
-        for bmc in asked:
+        polled = [b for b in node.bmcs if not self._told(node, b, turns, now)]
+        for bmc in polled:
             turns.asked.pop(bmc.name, None)
-            seen = await self.eyes.glance(node, bmc)
-            if not isinstance(seen, Blocker):
+            entries = await self.eyes.read_log(node, bmc)
+            if not isinstance(entries, Blocker):
                 turns.heard[bmc.name] = turns.asked[bmc.name] = self._clock.now()
                 source = f"glance/{bmc.name}"
-                told = signals(Pushed(events=seen), node.id, bmc.name, now)
-                level[source] = [s for s in told if s.active]
+                received = signals(Pushed(events=entries), node.id, bmc.name, now)
+                level[source] = [s for s in received if s.active]
                 await self.feeds.attend(node, bmc)
         now = self.looked[node.id] = self._clock.now()
-        heard = {b.name: turns.heard.get(b.name, 0.0) for b in asked}
+        heard = {b.name: turns.heard.get(b.name, 0.0) for b in polled}
         limit_s = self._settings.watch_silent_s
         level["watch.silent"] = watch_rules.find_silent_bmcs(heard, turns.began_at, now, limit_s)
         certificate = (
@@ -250,12 +258,12 @@ class Watcher:
             await self.keeper.consider(node)
 
     def _told(self, node: Node, bmc: BmcRef, turns: _Turns, now: float) -> bool:
-        """Whether it tells us by itself, and answered since its turn: a reset ends that."""
+        """Return whether it pushes its events, and answered since its turn: a reset ends that."""
         came = watch_rules.turn_came(f"{node.id}/{bmc.name}", self._settings.watch_told_s, now)
         return turns.asked.get(bmc.name, 0.0) >= came and self.feeds.tells(node.id, bmc.name)
 
     async def _sweep(self, node: Node, turns: _Turns) -> None:
-        """All versions of every BMC of a node, and all parts now and then."""
+        """Read all versions of every BMC of a node, and all parts now and then."""
         now = self._clock.now()
         turns.sweep_at = now + self._settings.watch_s
         parts = turns.parts_at <= now + ROUND_S
@@ -269,28 +277,28 @@ class Watcher:
         if certificate is None:
             return  # said at every glance
         level: dict[str, Sequence[Found | Signal]] = {}
-        told: list[Signal] = []
+        received: list[Signal] = []
         for bmc in node.bmcs:
-            metrics = await self.eyes.telemetry(node, bmc, anew=parts)
-            told += self._measured(node.id, turns, bmc.name, metrics)
-            seen = await self._swept(node, bmc, turns, parts=parts)
-            if seen is None:
+            metrics = await self.eyes.read_telemetry(node, bmc, anew=parts)
+            received += self._measured(node.id, turns, bmc.name, metrics)
+            inventory = await self._swept(node, bmc, turns, parts=parts)
+            if inventory is None:
                 continue
-            level[f"watch.versions/{bmc.name}"] = watch_rules.find_drift(certificate, seen)
+            level[f"watch.versions/{bmc.name}"] = watch_rules.find_drift(certificate, inventory)
             if parts:
-                level[f"watch.parts/{bmc.name}"] = watch_rules.find_swaps(certificate, seen)
+                level[f"watch.parts/{bmc.name}"] = watch_rules.find_swaps(certificate, inventory)
             if bmc.kind == "host":
-                level |= self._find_lost(turns, bmc, certificate, seen, parts=parts)
-        grown = await self.keeper.report(node.id, told)
+                level |= self._find_lost(turns, bmc, certificate, inventory, parts=parts)
+        grown = await self.keeper.report(node.id, received)
         if await self.keeper.level(node.id, level) or grown:
             await self.keeper.consider(node)
 
     def _find_lost(
         self, turns: _Turns, bmc: BmcRef, certificate: Certificate, seen: Inventory, *, parts: bool
     ) -> dict[str, Sequence[Found | Signal]]:
-        """Return what stands of lost parts; the next look comes earlier where one is suspected.
+        """Return the present conditions of lost parts; the next look comes earlier on a suspicion.
 
-        Until every suspicion is confirmed or gone, alerts that stand are left as they are.
+        Until every suspicion is confirmed or gone, present alerts are not changed.
         """
         if not lost_parts.is_whole(seen):
             return {}
@@ -312,18 +320,18 @@ class Watcher:
     async def _swept(
         self, node: Node, bmc: BmcRef, turns: _Turns, *, parts: bool
     ) -> Inventory | None:
-        seen = await self.eyes.sweep(node, bmc, parts=parts)
-        if isinstance(seen, Blocker):
+        inventory = await self.eyes.read_versions(node, bmc, parts=parts)
+        if isinstance(inventory, Blocker):
             return None
         turns.heard[bmc.name] = self._clock.now()
-        return seen
+        return inventory
 
     async def _leave(self, nodes: dict[str, Node]) -> None:
-        """Nodes that serve no more are neither looked at nor listened to."""
+        """End the watch of nodes that no longer serve."""
         for name in [n for n in self._turns if n not in self._nodes]:
             del self._turns[name]
             self.looked.pop(name, None)
-            self.eyes.forget(name)
+            self.eyes.forget_node(name)
             self.ports.forget(name)
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": ()})

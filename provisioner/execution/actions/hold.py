@@ -30,7 +30,7 @@ class Hold:
         self._clock = clock
         self._lock = asyncio.Lock()
 
-    async def intend(self, action: str, before: Mapping[str, Any]) -> LedgerEntry:
+    async def record_intent(self, action: str, before: Mapping[str, Any]) -> LedgerEntry:
         """Return the intent on disk, in one transaction with the fencing check."""
         async with self._lock:
             self.operation, entry = await self._store.operations.intend(
@@ -38,7 +38,7 @@ class Hold:
             )
             return entry
 
-    async def settle(
+    async def settle_entry(
         self, entry: LedgerEntry, status: ActionStatus, *, task: str = "", outcome: str = ""
     ) -> LedgerEntry:
         """Record the outcome of an intent, or as much of it as has been observed."""
@@ -48,13 +48,13 @@ class Hold:
             )
             return entry
 
-    async def enter(self, phase: str) -> None:
+    async def enter_phase(self, phase: str) -> None:
         """Write the operation's phase, which lists of active operations show."""
         async with self._lock:
             entered = self.operation.model_copy(update={"phase": phase})
             self.operation, _ = await self._store.operations.record(entered, now=self._clock.now())
 
-    async def entries(self) -> Sequence[LedgerEntry]:
+    async def list_entries(self) -> Sequence[LedgerEntry]:
         """Return every ledger row of this operation's node, of all its operations."""
         return await self._store.operations.list_entries(self.operation.node)
 

@@ -42,9 +42,9 @@ async def host_key(credentials: Credentials, node: Node) -> tuple[str, str]:
     """Return (private, public) in OpenSSH's formats; the key is generated at the first call for a
     node.
     """
-    known = await credentials.current(credential_of(node))
-    if known is not None:
-        return known[1].reveal(), known[0]
+    stored = await credentials.current(credential_of(node))
+    if stored is not None:
+        return stored[1].reveal(), stored[0]
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -30,13 +30,13 @@ class Shared(Protocol):
 _held: ContextVar[frozenset[str]] = ContextVar("turns that are held", default=frozenset())
 
 
-def held() -> frozenset[str]:
+def list_held_turns() -> frozenset[str]:
     """Return the switches whose turns this task, or the one that created it, is inside of."""
     return _held.get()
 
 
 @contextmanager
-def shared(turns: Shared) -> Iterator[None]:
+def share_turns(turns: Shared) -> Iterator[None]:
     """Take turns among all processes that share them, while inside."""
     among = process_scope.get_scope().turns
     among.append(turns)

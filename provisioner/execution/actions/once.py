@@ -1,9 +1,10 @@
-"""A physical action, at most once per observed absence of its effect.
+"""A physical action, executed at most once per observed absence of its effect.
 
-The protocol (facts: engine 4, with what broke its variants): look; write the intent with a
-snapshot; send only within a short window after it; write what came of it. Whoever finds an open
-intent waits out the window and the longest request, then looks: it happened (adopt it), it
-provably did not (send again, bounded), it cannot be told (a person decides).
+The protocol (facts: engine 4, with the failures of its variants): observe; write the intent with a
+snapshot; send only within a short window after it; write the outcome. A driver that finds an open
+intent waits until the window and the longest request are over, and then observes: the action
+happened (it is adopted), it provably did not (it is sent again, a bounded number of times), or the
+device does not show which (a person decides).
 """
 
 from __future__ import annotations
@@ -39,15 +40,16 @@ class Sent:
 
 @dataclass(frozen=True)
 class Act:
-    """One physical action: how to look, how to send, and how to tell afterwards.
+    """One physical action: how to observe, how to send, and how to determine its outcome.
 
-    `send` returns `Sent`, or a `Blocker` if the device said no (BUSY: it did not begin).
-    `happened(before, now)` is None when it cannot be told. `recall(since)` asks what became of the
-    request itself, where that outlives us: its answer, or None: it is over, so look.
+    `send` returns `Sent`, or a `Blocker` if the device refused (BUSY: the action did not begin).
+    `happened(before, now)` is None if the device does not show it. `recall(since)` asks for the
+    result of the request itself where that survives the daemon: it returns the answer, or None if
+    the request is over and the device has to be observed.
     """
 
     name: str
-    before: Mapping[str, Any]  # what the ledger keeps besides the snapshot: step, slot
+    before: Mapping[str, Any]  # fields that the ledger stores besides the snapshot: step, slot
     look: Callable[[], Awaitable[Snapshot | Blocker]]
     send: Callable[[], Awaitable[Sent | Blocker]]
     happened: Callable[[Snapshot, Snapshot], bool | None]
@@ -58,7 +60,7 @@ class Act:
 async def once(
     hold: Hold, clock: Clock, settings: Settings, act: Act, entry: LedgerEntry | None
 ) -> LedgerEntry | Blocker:
-    """The action's ledger row once it is known to have been sent, or why it was not.
+    """Return the action's ledger row once it is known to have been sent, or why it was not.
 
     `entry` is the open row of this action, if there is one (after a crash, or an answer lost).
     """
@@ -80,10 +82,10 @@ async def once(
 
 async def _send(hold: Hold, clock: Clock, settings: Settings, act: Act) -> LedgerEntry | Blocker:
     """Look, intend, send. An INTENDED row comes back when the answer was lost."""
-    seen = await act.look()
-    if isinstance(seen, Blocker):
-        return seen
-    entry = await hold.intend(act.name, {**act.before, "seen": dict(seen)})
+    snapshot = await act.look()
+    if isinstance(snapshot, Blocker):
+        return snapshot
+    entry = await hold.record_intent(act.name, {**act.before, "seen": dict(snapshot)})
     late_s = clock.now() - entry.intended_at
     if late_s > settings.send_window_s:
         return await _too_late(hold, entry, act, late_s)
@@ -92,23 +94,23 @@ async def _send(hold: Hold, clock: Clock, settings: Settings, act: Act) -> Ledge
     except Unreachable as error:
         if error.maybe_executed:
             return entry
-        await hold.settle(entry, ActionStatus.ABSENT, outcome=str(error))
+        await hold.settle_entry(entry, ActionStatus.ABSENT, outcome=str(error))
         return blocked(error, act.name)
     except PortError as error:
         if error.reason not in _BEFORE_SENDING:
-            return entry  # an answer that cannot be read: look what came of it
-        await hold.settle(entry, ActionStatus.ABSENT, outcome=str(error))
+            return entry  # an unreadable answer: the next look at the device decides
+        await hold.settle_entry(entry, ActionStatus.ABSENT, outcome=str(error))
         return blocked(error, act.name)
     return await _answered(hold, entry, answer)
 
 
 async def _too_late(hold: Hold, entry: LedgerEntry, act: Act, late_s: float) -> Blocker:
-    """Nothing was sent, and nothing will be: a successor may have looked already.
+    """Settle an intent that was not sent and never will be: a successor may have observed already.
 
-    Raises `Fenced` if there is one. If not, it is certain, and no device is to blame.
+    Raises `Fenced` if there is one. If not, the outcome is certain, and no device is to blame.
     """
     why = f"not sent: its intent was {late_s:.1f} s old before it could be"
-    await hold.settle(entry, ActionStatus.ABSENT, outcome=why)
+    await hold.settle_entry(entry, ActionStatus.ABSENT, outcome=why)
     return Blocker(
         reason=Reason.OVERLOADED,
         subject=act.name,
@@ -121,19 +123,21 @@ async def _too_late(hold: Hold, entry: LedgerEntry, act: Act, late_s: float) -> 
 async def _answered(
     hold: Hold, entry: LedgerEntry, answer: Sent | Blocker
 ) -> LedgerEntry | Blocker:
-    """Write down what the device said to a request."""
+    """Record the device's answer to a request."""
     if isinstance(answer, Blocker):
         busy = answer.reason is Reason.BUSY
         status = ActionStatus.ABSENT if busy else ActionStatus.FAILED
-        await hold.settle(entry, status, outcome=str(answer))
+        await hold.settle_entry(entry, status, outcome=str(answer))
         return answer
-    return await hold.settle(entry, ActionStatus.SENT, task=answer.task)
+    return await hold.settle_entry(entry, ActionStatus.SENT, task=answer.task)
 
 
 async def _resolve(
     hold: Hold, clock: Clock, settings: Settings, act: Act, entry: LedgerEntry
 ) -> LedgerEntry | Blocker | None:
-    """An open intent: wait until it can no longer be under way, then look. None: it is absent."""
+    """Return an open intent: wait until it can no longer be under way, then look. None: it is
+    absent.
+    """
     if act.recall is not None:
         answer = await act.recall(entry.intended_at)
         if answer is not None:
@@ -143,12 +147,12 @@ async def _resolve(
         # never longer, whatever the clock of the machine that wrote the intent was set to
         wait_s = min(entry.intended_at + longest - clock.now(), longest)
         await clock.sleep(max(wait_s, 0.0))
-    seen = await act.look()
-    if isinstance(seen, Blocker):
-        return seen
-    happened = act.happened(entry.before.get("seen", {}), seen)
+    snapshot = await act.look()
+    if isinstance(snapshot, Blocker):
+        return snapshot
+    happened = act.happened(entry.before.get("seen", {}), snapshot)
     if happened is None:
-        await hold.settle(entry, ActionStatus.UNCLEAR, outcome="cannot be told from the device")
+        await hold.settle_entry(entry, ActionStatus.UNCLEAR, outcome="the device does not show it")
         return Blocker(
             reason=Reason.CANNOT_TELL,
             subject=act.name,
@@ -156,13 +160,15 @@ async def _resolve(
             unblock="Look at the device; then retry the node, or mark it for repair.",
         )
     if happened:
-        return await hold.settle(entry, ActionStatus.SENT, outcome="adopted: seen on the device")
-    await hold.settle(entry, ActionStatus.ABSENT, outcome="absent: not seen on the device")
+        return await hold.settle_entry(
+            entry, ActionStatus.SENT, outcome="adopted: seen on the device"
+        )
+    await hold.settle_entry(entry, ActionStatus.ABSENT, outcome="absent: not seen on the device")
     return None
 
 
 def blocked(error: PortError, subject: str) -> Blocker:
-    """A port's exception as a value."""
+    """Return a port's exception as a value."""
     remedy = {
         Reason.LOGIN_REFUSED: "Correct the credentials, then retry the node.",
         Reason.CERTIFICATE_CHANGED: "Check why the certificate changed, then pin the new one.",

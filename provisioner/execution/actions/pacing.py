@@ -12,7 +12,7 @@ FIRST = 1 / 8  # of `poll_s`
 GROWTH = 1.3
 
 
-def growing(poll_s: float) -> Iterator[float]:
+def grow_waits(poll_s: float) -> Iterator[float]:
     """Yield the seconds to wait before the first look, the second, and so on; without end."""
     wait_s = poll_s * FIRST
     while True:

@@ -56,25 +56,26 @@ async def cycle_standby(
     if (stuck := await switch_off(host, pace)) is not None:
         return stuck
     if (refused := await insist(host.ac_cycle, pace)) is not None:
-        await switch_on(host, pace)  # nobody can ask a host that was left off what it runs
+        await switch_on(host, pace)  # the versions of a host that stays off cannot be read
         return refused
-    if (gone := await returned()) is not None:
-        return gone
+    if (silent := await returned()) is not None:
+        return silent
     return await switch_on(host, pace)
 
 
 async def insist(ask: Callable[[], Awaitable[Blocker | None]], pace: Pace) -> Blocker | None:
     """Repeat an act in the midst of a reset that did not begin: the host is off.
 
-    Silence is never reported as "not executed" here: what came before it was executed.
+    A lost answer is never reported as "not executed" here, because the acts before it were
+    executed.
     """
-    for left in reversed(range(INSIST_MAX)):
+    for tries_left in reversed(range(INSIST_MAX)):
         try:
             refused = await ask()
-            if refused is None or refused.reason is not Reason.BUSY or not left:
+            if refused is None or refused.reason is not Reason.BUSY or not tries_left:
                 return refused
         except Unreachable as error:
-            if error.maybe_executed or not left:
+            if error.maybe_executed or not tries_left:
                 raise Unreachable(str(error), maybe_executed=True) from error
         await pace.clock.sleep(pace.poll_s)
     raise AssertionError("the last try returns or raises")

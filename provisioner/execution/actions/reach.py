@@ -37,21 +37,23 @@ class Reach:
         self.transport = transport
         self.switches = switches
         self.credentials = credentials
-        self.passwords = passwords  # None: nobody changes a switch's factory password here
+        self.passwords = passwords  # None: the factory passwords of switches are not changed here
         self.pause = pause  # of the site's clock
         self._quirks: dict[str, quirks.Quirk] = {}
         self._clients: dict[tuple[str, str], Redfish] = {}
 
     async def address(self, node: Node, bmc: BmcRef) -> BmcAddress | Blocker:
-        """Address and current credential of one BMC."""
-        found = await self.credentials.current(f"{node.id}/{bmc.name}")
-        if found is None:
+        """Return the address and current credential of one BMC."""
+        credential = await self.credentials.current(f"{node.id}/{bmc.name}")
+        if credential is None:
             return _no_credential(f"{node.id}/{bmc.name}")
-        username, secret = found
+        username, secret = credential
         return BmcAddress(url=bmc.url, username=username, secret=secret, pin=bmc.pin)
 
     async def redfish(self, node: Node, name: str) -> Redfish | Blocker:
-        """A client for the BMC `name` of a node. Raises `PortError` if it does not answer."""
+        """Return a client for the BMC `name` of a node. Raises `PortError` if it does not
+        answer.
+        """
         bmc = next((b for b in node.bmcs if b.name == name), None)
         if bmc is None:
             return Blocker(
@@ -63,21 +65,23 @@ class Reach:
         address = await self.address(node, bmc)
         if isinstance(address, Blocker):
             return address
-        known = self._clients.get((node.id, name))
-        if known is None or known.address != address:
-            known = Redfish(self.transport, address, await self.quirk(address), self.pause)
-            self._clients[node.id, name] = known
-        return known
+        client = self._clients.get((node.id, name))
+        if client is None or client.address != address:
+            client = Redfish(self.transport, address, await self.quirk(address), self.pause)
+            self._clients[node.id, name] = client
+        return client
 
     async def quirk(self, address: BmcAddress) -> quirks.Quirk:
-        """What is special about this BMC's vendor, from its service root."""
+        """Return the quirks of this BMC's vendor, identified from its service root."""
         if address.url not in self._quirks:
             root = await self._root(address)
             self._quirks[address.url] = quirks.identify(root)
         return self._quirks[address.url]
 
     async def _root(self, address: BmcAddress) -> dict[str, Any]:
-        """The service root; a BMC that is starting has not said who it is, and is asked again."""
+        """Return the service root; a BMC that is starting has not said who it is, and is asked
+        again.
+        """
         bare = BmcAddress(url=address.url, pin=address.pin, insecure=address.insecure)
         call = Call("GET", "/redfish/v1", known_s=ROOT_KNOWN_S)
         reply = await self.transport.request(bare, call)

@@ -42,14 +42,14 @@ class Work:
     finish: Callable[[LedgerEntry], Awaitable[Blocker | None]]
 
 
-async def do(site: Site, hold: Hold, work: Work, entry: LedgerEntry | None) -> Blocker | None:
+async def do_work(site: Site, hold: Hold, work: Work, entry: LedgerEntry | None) -> Blocker | None:
     """Carry out one piece of work, or take it up where a predecessor left it."""
     sent = await once(hold, site.clock, site.settings, work.act, entry)
     if isinstance(sent, Blocker):
         return sent
     problem = await work.finish(sent)
     if problem is None:
-        await hold.settle(sent, ActionStatus.CONFIRMED, task=sent.task)
+        await hold.settle_entry(sent, ActionStatus.CONFIRMED, task=sent.task)
     else:
-        await hold.settle(sent, ActionStatus.FAILED, task=sent.task, outcome=str(problem))
+        await hold.settle_entry(sent, ActionStatus.FAILED, task=sent.task, outcome=str(problem))
     return problem

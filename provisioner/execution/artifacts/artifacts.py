@@ -66,18 +66,20 @@ class Artifacts:
         self._served[name] = key
         return path
 
-    async def offer(self, name: str, sha256: str) -> Blocker | None:
+    async def offer_file(self, name: str, sha256: str) -> Blocker | None:
         """Verify a file that a device is to pull; None: the device may get its address."""
-        found = await self.resolve(name, sha256)
-        return found if isinstance(found, Blocker) else None
+        resolved = await self.resolve(name, sha256)
+        return resolved if isinstance(resolved, Blocker) else None
 
-    async def renew(self, name: str, sha256: str) -> Blocker | None:
+    async def renew_offer(self, name: str, sha256: str) -> Blocker | None:
         """Verify a file as `offer` does, for a device that may have begun to pull before this
         start.
         """
-        return await self.offer(name, sha256)
+        return await self.offer_file(name, sha256)
 
-    async def confirm(self, name: str, sha256: str, *, doubled: bool = False) -> Blocker | None:
+    async def confirm_offer(
+        self, name: str, sha256: str, *, doubled: bool = False
+    ) -> Blocker | None:
         """Return None: a file served from here needs no last check before a device gets its
         address.
 
@@ -112,7 +114,7 @@ class Artifacts:
         ticket = self.boots.issue(node, name, self._slots[self._served[name]], token)
         return f"{self.url}/boot/{ticket.id}/{name}"
 
-    def application(self) -> web.Application:
+    def build_application(self) -> web.Application:
         """Return a read-only HTTP application that serves resolved files, and nothing else."""
         app = web.Application()
         # BlueField's BMC takes a server and a path with a slash of its own (facts: redfish 3.3)
@@ -145,10 +147,10 @@ def _file_stat(path: Path) -> os.stat_result | None:
     of 5,000 letters.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return found if stat_bits.S_ISREG(found.st_mode) else None
+    return status if stat_bits.S_ISREG(status.st_mode) else None
 
 
 def _sha256(path: Path) -> str:

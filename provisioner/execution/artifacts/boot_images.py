@@ -51,7 +51,7 @@ class BootTickets:
         self._by_node[node] = ticket
         return ticket
 
-    def withdraw(self, node: str) -> None:
+    def withdraw_ticket(self, node: str) -> None:
         """End the boot of a node: its address gives nothing any more."""
         self._by_node.pop(node, None)
 
@@ -65,18 +65,18 @@ class BootTickets:
 
 def find_slots(path: Path) -> tuple[int, ...]:
     """Return the offsets of the token slots in a file, in order; () if it has none."""
-    found: list[int] = []
+    slots: list[int] = []
     with path.open("rb") as file:
-        kept, at = b"", 0  # `at`: offset of the first byte of `kept`
+        carried, at = b"", 0  # `at`: offset of the first byte of `kept`
         while chunk := file.read(CHUNK_BYTES):
-            window = kept + chunk
+            window = carried + chunk
             start = window.find(SLOT)
-            while start >= 0 and len(found) < SLOTS_MAX:
-                found.append(at + start)
+            while start >= 0 and len(slots) < SLOTS_MAX:
+                slots.append(at + start)
                 start = window.find(SLOT, start + len(SLOT))
             tail = min(len(window), len(SLOT) - 1)
-            kept, at = window[len(window) - tail :], at + len(window) - tail
-    return tuple(found)
+            carried, at = window[len(window) - tail :], at + len(window) - tail
+    return tuple(slots)
 
 
 def fill_slots(piece: bytes, offset: int, slots: Sequence[int], token: bytes) -> bytes:
@@ -93,11 +93,11 @@ async def serve_ticket(request: web.Request, path: Path, ticket: Ticket) -> web.
     """Send the file, or the range that is asked for, with the token in its slots."""
     size = (await asyncio.to_thread(path.stat)).st_size
     try:
-        asked = request.http_range
+        requested = request.http_range
     except ValueError:
         raise web.HTTPRequestRangeNotSatisfiable from None
-    start, stop = _bounds(asked, size)
-    partial = asked.start is not None or asked.stop is not None
+    start, stop = _bounds(requested, size)
+    partial = requested.start is not None or requested.stop is not None
     if partial and start >= stop:
         raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
     response = web.StreamResponse(status=206 if partial else 200)

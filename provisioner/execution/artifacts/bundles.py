@@ -32,9 +32,9 @@ CHUNK = 1024 * 1024
 Seal = Callable[[str, bytes], str]  # payload type, payload -> envelope
 
 
-def listed(files: Mapping[str, Path]) -> tuple[BundleFile, ...]:
+def list_files(files: Mapping[str, Path]) -> tuple[BundleFile, ...]:
     """Return the list of files to be packed: path in the bundle -> file. Raises InputError."""
-    found = []
+    entries = []
     for path, source in sorted(files.items()):
         digest = hashlib.sha256()
         try:
@@ -42,14 +42,14 @@ def listed(files: Mapping[str, Path]) -> tuple[BundleFile, ...]:
                 while chunk := file.read(CHUNK):
                     digest.update(chunk)
                 size = file.tell()
-            found.append(BundleFile(path=path, size=size, sha256=digest.hexdigest()))
+            entries.append(BundleFile(path=path, size=size, sha256=digest.hexdigest()))
         except OSError as error:
             problem = f"it cannot be read ({error.strerror})"
             raise InputError(str(source), "", problem, "Check it.") from None
         except ValidationError:
             remedy = "Use letters, digits and . _ + ~ - only."
             raise InputError(str(source), "", "its name cannot be in a bundle", remedy) from None
-    return tuple(found)
+    return tuple(entries)
 
 
 def pack(output: Path, manifest: BundleManifest, files: Mapping[str, Path], seal: Seal) -> None:
@@ -126,13 +126,13 @@ def _manifest(bundle: Path, file: IO[bytes], keys: Mapping[str, bytes]) -> Bundl
     name, size = archive.next()
     if name != MANIFEST or size > SIZE_MAX:
         raise _bad(bundle, f"it does not begin with {MANIFEST}")
-    text = b"".join(archive.content(size))
+    text = b"".join(archive.read_content(size))
     try:
         envelope = parse_envelope(text.decode())
     except (NotAnAttestation, UnicodeDecodeError) as error:
         raise _bad(bundle, str(error)) from None
     if envelope.payload_type != MANIFEST_PAYLOAD:
-        raise _bad(bundle, "what is signed in it is no list of a bundle")
+        raise _bad(bundle, "its signed content is no list of a bundle")
     if not signed(envelope, keys):
         raise _bad(bundle, f"no key that is trusted signed it (it names key {envelope.key_id!r})")
     try:
@@ -145,25 +145,25 @@ def _manifest(bundle: Path, file: IO[bytes], keys: Mapping[str, bytes]) -> Bundl
 def _read(file: IO[bytes], manifest: BundleManifest, into: Path | None) -> None:
     """Hold every byte against the list; write it below `into`, if there is one."""
     archive = _Members(file)
-    archive.skip(archive.next()[1])  # the list itself: its signature was checked
+    archive.skip_member(archive.next()[1])  # the list itself: its signature was checked
     for entry in manifest.files:
         name, size = archive.next()
         if (name, size) != (_named(entry), entry.size):
             raise _bad(Path(entry.path), f"in its place is {name[:100]!r} with {size} bytes")
         digest = hashlib.sha256()
         if into is None:
-            for chunk in archive.content(size):
+            for chunk in archive.read_content(size):
                 digest.update(chunk)
         else:
             path = into / entry.path  # of the signed list, whose names have one folder of ours
             path.parent.mkdir(exist_ok=True)
             with path.open("xb") as out:
-                for chunk in archive.content(size):
+                for chunk in archive.read_content(size):
                     digest.update(chunk)
                     out.write(chunk)
         if digest.hexdigest() != entry.sha256:
             raise _bad(Path(entry.path), f"its SHA-256 is {digest.hexdigest()}")
-    if not archive.ended():
+    if not archive.has_ended():
         raise _bad(Path("the archive"), "there is something behind the last file of its list")
 
 
@@ -183,23 +183,23 @@ class _Members:
             raise _bad(Path(info.name[:100]), "this is no plain file")
         return info.name, info.size
 
-    def content(self, size: int) -> Iterator[bytes]:
+    def read_content(self, size: int) -> Iterator[bytes]:
         """Yield the bytes of the member that `next` returned."""
-        left = size
-        while left:
-            chunk = self._file.read(min(CHUNK, left))
+        remaining = size
+        while remaining:
+            chunk = self._file.read(min(CHUNK, remaining))
             if not chunk:
                 raise _bad(Path("the archive"), "it ends in the middle of a file")
-            left -= len(chunk)
+            remaining -= len(chunk)
             yield chunk
         self._file.read(-size % tarfile.BLOCKSIZE)
 
-    def skip(self, size: int) -> None:
+    def skip_member(self, size: int) -> None:
         """Leave a member out."""
-        for _ in self.content(size):
+        for _ in self.read_content(size):
             pass
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether only the archive's padding is left."""
         while chunk := self._file.read(CHUNK):
             if chunk.strip(b"\0"):
@@ -223,7 +223,7 @@ def _bad(what: Path, problem: str) -> InputError:
     return InputError(str(what), "", problem, "Do not use it; get the bundle again.")
 
 
-def missing_of(
+def find_missing_files(
     pinned: Mapping[str, str], directory: Path, seen: Sequence[BundleFile]
 ) -> tuple[str, ...]:
     """Return the files that the matrix pins and the bundle lacks. Raises InputError for a wrong

@@ -28,7 +28,7 @@ class OsImages:
         self._served: dict[str, Path] = {}
         self._turn = asyncio.Lock()  # one conversion at a time: they are large
 
-    async def prepare(self, name: str, sha256: str) -> ImageFile | Blocker:
+    async def prepare_image(self, name: str, sha256: str) -> ImageFile | Blocker:
         """Return the raw image of an artifact, offered from now on; or why it may not be used."""
         path = await self._artifacts.resolve(name, sha256)
         if isinstance(path, Blocker):
@@ -58,7 +58,7 @@ class OsImages:
         unfinished.replace(raw)
         return raw, ImageFile(name=raw.name, url="", size=size, sha256=whole, checked=checked)
 
-    def application(self) -> web.Application:
+    def build_application(self) -> web.Application:
         """Return a read-only application that serves prepared images only."""
         app = web.Application()
         app.router.add_get("/{name}", self._serve)

@@ -57,9 +57,9 @@ class OutsideArtifacts(Artifacts):
         """Return the verified local copy, fetched once for all concurrent callers."""
         if not judge.is_plain_name(name):
             return judge.make_unnamed_blocker(name)
-        found = await super().resolve(name, sha256)
-        if isinstance(found, Path):
-            return found
+        local = await super().resolve(name, sha256)
+        if isinstance(local, Path):
+            return local
         sight = await self._joined(name, sha256, keep=True)
         if isinstance(sight, Blocker):
             return sight
@@ -67,39 +67,41 @@ class OutsideArtifacts(Artifacts):
             return judge.make_wrong_content_blocker(name, self.pull_url(name), sight.sha256, sha256)
         return await super().resolve(name, sha256)
 
-    async def offer(self, name: str, sha256: str) -> Blocker | None:
+    async def offer_file(self, name: str, sha256: str) -> Blocker | None:
         """Return None if the outside server has exactly this file, and the file is here too."""
         here = await self.resolve(name, sha256)
         if isinstance(here, Blocker):
             return here
-        wanted = sha256 or self.digest(name)
-        sight = await self._joined(name, wanted, keep=False)
+        digest = sha256 or self.digest(name)
+        sight = await self._joined(name, digest, keep=False)
         if isinstance(sight, Blocker):
             return sight
-        if sight.sha256 != wanted:
-            return judge.make_wrong_content_blocker(name, self.pull_url(name), sight.sha256, wanted)
+        if sight.sha256 != digest:
+            return judge.make_wrong_content_blocker(name, self.pull_url(name), sight.sha256, digest)
         return None
 
-    async def renew(self, name: str, sha256: str) -> Blocker | None:
+    async def renew_offer(self, name: str, sha256: str) -> Blocker | None:
         """Return None: a pull that is under way continues without any check by the daemon."""
         return None
 
-    async def confirm(self, name: str, sha256: str, *, doubled: bool = False) -> Blocker | None:
+    async def confirm_offer(
+        self, name: str, sha256: str, *, doubled: bool = False
+    ) -> Blocker | None:
         """Return whether an address may be given this moment: `offer` saw this, and it is still so.
 
         `doubled`: so it is at the address that a BlueField's BMC makes of it. To nginx that is the
         same file; to an object store it is another one, or none.
         """
-        seen = self._seen.get(name)
-        if seen is None or (sha256 and seen.sha256 != sha256):
+        reading = self._seen.get(name)
+        if reading is None or (sha256 and reading.sha256 != sha256):
             return judge.make_exchanged_blocker(name, self.pull_url(name))
-        no = await self._changed(name, seen, doubled=False)
+        no = await self._changed(name, reading, doubled=False)
         if no is None and doubled:
-            no = await self._changed(name, seen, doubled=True)
+            no = await self._changed(name, reading, doubled=True)
             return None if no is None else judge.as_a_card_asks(no)
         return no
 
-    async def look(self, name: str) -> FileReading | Blocker:
+    async def read_outside(self, name: str) -> FileReading | Blocker:
         """Return the file that the server has under this name, read whole if need be; it is not
         stored.
         """
@@ -107,7 +109,7 @@ class OutsideArtifacts(Artifacts):
             return judge.make_unnamed_blocker(name)
         return await self._joined(name, "", keep=False)
 
-    def seen(self, name: str) -> FileReading | None:
+    def get_reading(self, name: str) -> FileReading | None:
         """Return the last complete reading of a file there; None: none since this start."""
         return self._seen.get(name)
 
@@ -147,11 +149,15 @@ class OutsideArtifacts(Artifacts):
             if now is None:
                 self._seen.pop(name, None)
                 return judge.make_absent_blocker(name, self.pull_url(name))
-            seen = self._seen.get(name)
-            known = seen is not None and judge.is_same_file(seen.validators, now)
+            reading = self._seen.get(name)
+            is_same = reading is not None and judge.is_same_file(reading.validators, now)
             # a file with a wrong digest is not fetched a second time
-            if seen is not None and known and (not keep or (wanted and seen.sha256 != wanted)):
-                return seen
+            if (
+                reading is not None
+                and is_same
+                and (not keep or (wanted and reading.sha256 != wanted))
+            ):
+                return reading
             async with self._turns:
                 return await self._read(name, wanted, keep=keep)
         except PortError as error:
@@ -183,12 +189,12 @@ class OutsideArtifacts(Artifacts):
                 return judge.make_absent_blocker(name, self.pull_url(name))
             sight = FileReading(validators=validators, sha256=digest.hexdigest(), at=at)
             if part is not None and wanted in ("", sight.sha256):
-                await asyncio.to_thread(part.keep, self.directory / name)
+                await asyncio.to_thread(part.keep_file, self.directory / name)
             self._seen[name] = sight
             return sight
         finally:
             if part is not None:
-                part.discard()
+                part.discard_file()
 
 
 class _Part:
@@ -201,7 +207,7 @@ class _Part:
     def write(self, piece: bytes) -> None:
         self._file.write(piece)
 
-    def keep(self, target: Path) -> None:
+    def keep_file(self, target: Path) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._path.chmod(0o644)  # as a file that a person puts there
@@ -212,14 +218,14 @@ class _Part:
         finally:
             os.close(directory)
 
-    def discard(self) -> None:
+    def discard_file(self) -> None:
         """Remove a partial file that was not stored."""
         with suppress(OSError):
             self._file.close()
         self._path.unlink(missing_ok=True)
 
 
-def sweep(directory: Path) -> int:
+def sweep_parts(directory: Path) -> int:
     """Remove what processes that died left half fetched; how many. Blocks."""
     count, now = 0, time.time()
     for path in directory.glob(f"{PART}*"):

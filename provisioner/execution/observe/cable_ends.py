@@ -1,9 +1,9 @@
 """Counters at both ends of the cables under test: the host's ports, and the leaf's.
 
-Read before and after a test of suspects, so that a bad link can be told apart into cable and
-optics (`planning/fault_location/isolation_ends.py`). An end that does not answer, or whose counters
-went back, counts nothing: then it stays "link". Names: mlx5's of the kernel's documentation
-(counters of the physical port).
+They are read before and after a test of suspects, so that a bad link can be attributed to the cable
+or to the optics (`planning/fault_location/isolation_ends.py`). An end that does not answer, or
+whose counters went back, counts nothing: then the suspect stays "link". The names are mlx5's in the
+kernel's documentation (counters of the physical port).
 """
 
 from __future__ import annotations
@@ -41,23 +41,29 @@ class Look:
 
 
 async def look(site: Site, store: Store, node: Node, member: Member, rails: Sequence[int]) -> Look:
-    """One look at these rails. Whoever does not answer is left out."""
+    """Read the counters of these rails once. An end that does not answer is left out."""
     devices = {member.find_port(rail).device: rail for rail in rails}
     host = run_commands(site, node, [("ends", line(sorted(devices)), READ_S)])
     ports = {p.rail: (p.switch, p.interface) for p in node.ports if p.rail in rails}
     leaves = asyncio.gather(*(_leaf(site, store, *ports[rail]) for rail in sorted(ports)))
-    said, counted = await asyncio.gather(host, leaves)
-    told = {} if isinstance(said, Blocker) else read(said["ends"].text)
+    outputs, counted = await asyncio.gather(host, leaves)
+    counted_of = {} if isinstance(outputs, Blocker) else read(outputs["ends"].text)
     return Look(
         at=site.clock.now(),
-        host={devices[d]: counts for d, counts in told.items() if d in devices},
-        leaf={r: found for r, found in zip(sorted(ports), counted, strict=True) if found},
-        copper=frozenset(devices[d] for d, c in told.items() if d in devices and "copper" in c),
+        host={devices[d]: counts for d, counts in counted_of.items() if d in devices},
+        leaf={
+            r: counts_of_leaf
+            for r, counts_of_leaf in zip(sorted(ports), counted, strict=True)
+            if counts_of_leaf
+        },
+        copper=frozenset(
+            devices[d] for d, c in counted_of.items() if d in devices and "copper" in c
+        ),
     )
 
 
 def line(devices: Sequence[str]) -> str:
-    """The shell line that tells the counters of these RDMA devices' ports."""
+    """Return the shell line that prints the port counters of these RDMA devices."""
     return (
         f"for d in {' '.join(devices)}; do for n in /sys/class/infiniband/$d/device/net/*; do"
         " n=$(basename $n); echo device $d;"
@@ -68,8 +74,8 @@ def line(devices: Sequence[str]) -> str:
 
 
 def read(text: str) -> dict[str, dict[str, int]]:
-    """RDMA device -> counters; {} for anything that is not whole."""
-    found: dict[str, dict[str, int]] = {}
+    """Return RDMA device -> counters; {} for incomplete output."""
+    counters: dict[str, dict[str, int]] = {}
     current: dict[str, int] | None = None
     *lines, last = text.strip().split("\n")
     if last.strip() != "counted":
@@ -79,16 +85,18 @@ def read(text: str) -> dict[str, dict[str, int]]:
         if match is None or (match[1] is None and current is None):
             return {}
         if match[1]:
-            if match[1] in found:
+            if match[1] in counters:
                 return {}
-            current = found[match[1]] = {}
+            current = counters[match[1]] = {}
         elif current is not None:
             current[match[2] or match[3]] = 1 if match[2] else int(match[4])
-    return found
+    return counters
 
 
 def between(node: str, before: Look, after: Look) -> tuple[CableEnds, ...]:
-    """What each end received damaged between two looks, where both told the same counters."""
+    """Return the damaged frames that each end received between two readings, for the counters that
+    both have.
+    """
     return tuple(
         CableEnds(
             node=node,

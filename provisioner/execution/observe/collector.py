@@ -1,7 +1,7 @@
-"""What is: one node's inventory from all its sources, merged.
+"""One node's inventory, merged from all its sources.
 
-A source that does not answer makes the inventory incomplete, and an incomplete inventory is never
-planned from: it comes back as blockers.
+A source that does not answer makes the inventory incomplete. An incomplete inventory is never
+planned from: blockers are returned instead.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ class Collector:
         self._seen: dict[tuple[str, str], tuple[float, Inventory]] = {}  # (node, BMC) -> when, what
 
     async def collect(self, node: Node) -> Collected:
-        """Everything: parts and versions, from every BMC and the host itself."""
+        """Read all parts and versions, from every BMC and the host itself."""
         return await self._gather(node, None, fresh_s=0.0)
 
     async def refresh(
         self, node: Node, last: Inventory | None, *, fresh_s: float = 0.0
     ) -> Collected:
-        """Versions; parts as in `last`, if there is one.
+        """Read the versions; parts as in `last`, if there is one.
 
-        A BMC that was read within `fresh_s`, and to which nothing was done since, is not asked
-        again: most steps touch one of a node's eleven BMCs.
+        A BMC that was read within `fresh_s`, and that was not changed since, is not asked again:
+        most steps touch one of a node's eleven BMCs.
         """
         return await self._gather(node, last, fresh_s=fresh_s)
 
     async def without_system(self, node: Node, last: Inventory | None) -> Collected:
-        """What the BMCs alone show: the host runs no system of its own to be asked."""
+        """Return the inventory from the BMCs alone, for a host without a running system."""
         results = await asyncio.gather(*(self._fresh(node, bmc, last, 0.0) for bmc in node.bmcs))
         problems = [r for r in results if isinstance(r, Blocker)]
         if problems:
@@ -89,22 +89,22 @@ class Collector:
         return merge(node, [r for r in results if isinstance(r, Inventory)], facts, last), ()
 
     def forget(self, node: str, bmcs: Sequence[str] = ()) -> None:
-        """Something was done to these BMCs (to all, if none is named): read them anew."""
+        """Discard the readings of BMCs that were changed (of all, if none is named)."""
         for key in [k for k in self._seen if k[0] == node and (not bmcs or k[1] in bmcs)]:
             del self._seen[key]
 
     async def survey(self, node: Node) -> Inventory | None:
-        """What can be seen in spite of what is missing: for people, never to be planned from.
+        """Return a partial inventory for people; it is never planned from.
 
-        Every source that gave nothing is a gap. None: not even the host's BMC gave anything, or
-        the node is a switch, whose API is its only source.
+        Every source without an answer is a gap. None: even the host's BMC did not answer, or the
+        node is a switch, whose API is its only source.
         """
         if node.kind is NodeKind.SWITCH:
             return None
         results = await asyncio.gather(*(self._read(node, bmc, None) for bmc in node.bmcs))
-        answered = tuple(zip(node.bmcs, results, strict=True))
-        seen = [(b, r) for b, r in answered if isinstance(r, Inventory)]
-        if not any(bmc.kind == "host" for bmc, _ in seen):
+        by_bmc = tuple(zip(node.bmcs, results, strict=True))
+        inventories = [(b, r) for b, r in by_bmc if isinstance(r, Inventory)]
+        if not any(bmc.kind == "host" for bmc, _ in inventories):
             return None
         outputs = await run_commands(self._site, node, inband_facts.COMMANDS)
         silent = [r for r in (*results, outputs) if isinstance(r, Blocker)]
@@ -112,14 +112,14 @@ class Collector:
         facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
         if not isinstance(outputs, Blocker):
             facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
-        heard = node.model_copy(update={"bmcs": tuple(bmc for bmc, _ in seen)})
-        merged = merge(heard, [inventory for _, inventory in seen], facts, None)
+        heard = node.model_copy(update={"bmcs": tuple(bmc for bmc, _ in inventories)})
+        merged = merge(heard, [inventory for _, inventory in inventories], facts, None)
         return merged.model_copy(update={"gaps": (*merged.gaps, *gaps)})
 
     def last_of_bmcs(self, node: Node) -> Inventory | None:
-        """Return what the BMCs gave at the last look, without asking them again.
+        """Return the BMCs' part of the last reading, without asking them again.
 
-        It lacks everything that only the host itself shows. None: the host's BMC gave nothing.
+        It lacks everything that only the host itself shows. None: the host's BMC did not answer.
         """
         read = [(b, self._seen.get((node.id, b.name))) for b in node.bmcs]
         heard = [(bmc, last[1]) for bmc, last in read if last is not None]
@@ -128,7 +128,7 @@ class Collector:
         facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
         bmcs = tuple(bmc for bmc, _ in heard)
         only = node.model_copy(update={"bmcs": bmcs})
-        return merge(only, [seen for _, seen in heard], facts, None)
+        return merge(only, [inventory for _, inventory in heard], facts, None)
 
     async def _gather(self, node: Node, last: Inventory | None, *, fresh_s: float) -> Collected:
         if node.kind is NodeKind.SWITCH:
@@ -140,36 +140,36 @@ class Collector:
         problems = [r for r in (*results, outputs) if isinstance(r, Blocker)]
         if problems:
             return None, tuple(problems)
-        seen = [r for r in results if isinstance(r, Inventory)]
+        inventories = [r for r in results if isinstance(r, Inventory)]
         assert not isinstance(outputs, Blocker)
         facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
-        return merge(node, seen, facts, last), ()
+        return merge(node, inventories, facts, last), ()
 
     async def _fresh(
         self, node: Node, bmc: BmcRef, last: Inventory | None, fresh_s: float
     ) -> Inventory | Blocker:
         key, now = (node.id, bmc.name), self._site.clock.now()
         if last is not None and key in self._seen:
-            read_at, seen = self._seen[key]
-            if now - read_at <= fresh_s and not _copying(seen):
-                return seen
-        found = await self._bmc(node, bmc, last)
-        if isinstance(found, Blocker):
+            read_at, stored = self._seen[key]
+            if now - read_at <= fresh_s and not _copying(stored):
+                return stored
+        reading = await self._bmc(node, bmc, last)
+        if isinstance(reading, Blocker):
             self._seen.pop(key, None)
         else:
-            self._seen[key] = (now, found)
-        return found
+            self._seen[key] = (now, reading)
+        return reading
 
     async def _bmc(self, node: Node, bmc: BmcRef, last: Inventory | None) -> Inventory | Blocker:
-        """All that one BMC gives; if it left out what it has, that is no inventory."""
-        seen = await self._read(node, bmc, last)
-        if isinstance(seen, Blocker):
-            return seen
-        silent = [g for g in seen.gaps if g.reason in _SILENT]
-        return seen if not silent else _incomplete(node, bmc, silent[0])
+        """Return the inventory of one BMC; a blocker if it omitted an expected part."""
+        reading = await self._read(node, bmc, last)
+        if isinstance(reading, Blocker):
+            return reading
+        silent = [g for g in reading.gaps if g.reason in _SILENT]
+        return reading if not silent else _incomplete(node, bmc, silent[0])
 
     async def _read(self, node: Node, bmc: BmcRef, last: Inventory | None) -> Inventory | Blocker:
-        """What one BMC gave, with its gaps."""
+        """Return one BMC's inventory, with its gaps."""
         try:
             client = await self._site.reach.redfish(node, bmc.name)
             if isinstance(client, Blocker):
@@ -201,20 +201,20 @@ class Collector:
             updateable=True,
             source=f"{switch.facts.name}: images",
         )
-        seen = Inventory(
+        inventory = Inventory(
             node=node.id,
             vendor=switch.facts.name,
             system_serial=platform.serial,
             model=platform.model,
             components=(os,),
         )
-        return seen, ()
+        return inventory, ()
 
 
 def _copying(inventory: Inventory) -> bool:
-    """Whether anything behind this BMC is on its way: then only a new look tells."""
-    done = (None, BackgroundCopy.COMPLETED)
-    return any(c.background_copy not in done for c in inventory.components)
+    """Return whether anything behind this BMC is being copied: then only a new reading is valid."""
+    finished = (None, BackgroundCopy.COMPLETED)
+    return any(c.background_copy not in finished for c in inventory.components)
 
 
 def _incomplete(node: Node, bmc: BmcRef, gap: Gap) -> Blocker:
@@ -232,7 +232,7 @@ def merge(
     facts: inband_facts.InbandFacts,
     last: Inventory | None,
 ) -> Inventory:
-    """One inventory of all sources; cards' components get the card's slot."""
+    """Merge the inventories of all sources into one; cards' components get the card's slot."""
     host = next(i for i, bmc in zip(seen, node.bmcs, strict=True) if bmc.kind == "host")
     components: dict[tuple[str, str], Component] = {}
     gaps: list[Gap] = list(facts.gaps)
@@ -248,9 +248,9 @@ def merge(
     for component in facts.components:
         components.setdefault((component.kind, component.slot), component)
         if component.staged is not None:
-            # burned is not activated: only the host shows what is staged on a BlueField's NIC
-            found = components[component.kind, component.slot]
-            components[component.kind, component.slot] = found.model_copy(
+            # burned is not activated: only the host shows the staged firmware of a BlueField's NIC
+            shown = components[component.kind, component.slot]
+            components[component.kind, component.slot] = shown.model_copy(
                 update={"staged": component.staged, "pending": component.pending}
             )
     parts = last.devices if last is not None else _devices(node, seen)
@@ -303,7 +303,9 @@ def _placed(component: Component, bmc: BmcRef) -> Component:
 
 
 def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]:
-    """Parts without doubles: a card is seen by the host's BMC and by its own, which knows more."""
+    """Return the parts without doubles: a card is reported by the host's BMC and, in more detail,
+    by its own.
+    """
     own_serials = {bmc.serial for bmc in node.bmcs if bmc.kind != "host" and bmc.serial}
     # a card that was exchanged has no serial of before: what its own BMC says counts
     for inventory, bmc in zip(seen, node.bmcs, strict=True):
@@ -324,7 +326,7 @@ def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]:
 
 
 def _is_dpu(device: Device) -> bool:
-    """How a card's own BMC shows the card that it is on."""
+    """Return whether a card's own BMC reports this device as its card."""
     return device.kind is DeviceKind.DPU
 
 

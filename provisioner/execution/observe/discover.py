@@ -39,7 +39,7 @@ class Found:
     secret: Secret
 
 
-async def introduce(
+async def introduce_bmcs(
     transport: BmcTransport,
     credentials: Credentials | None,
     probes: Sequence[Probe],
@@ -47,21 +47,21 @@ async def introduce(
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> tuple[tuple[Found, ...], tuple[Blocker, ...]]:
     """Log in to each probed BMC once and read who it is. No `credentials`: change nothing."""
-    done = 0
+    count = 0
 
     async def one(probe: Probe) -> Found | Blocker:
-        nonlocal done
+        nonlocal count
         try:
             return await _introduce(transport, credentials, probe, factory)
         except PortError as error:
             return blocked(error, probe.url)
         finally:
-            done += 1
-            progress(done, len(probes))
+            count += 1
+            progress(count, len(probes))
 
     results = await asyncio.gather(*(one(p) for p in probes))
-    found = tuple(r for r in results if isinstance(r, Found))
-    return found, tuple(r for r in results if isinstance(r, Blocker))
+    endpoints = tuple(r for r in results if isinstance(r, Found))
+    return endpoints, tuple(r for r in results if isinstance(r, Blocker))
 
 
 async def _introduce(
@@ -87,23 +87,23 @@ async def _introduce(
     factory_fresh = credentials is not None and ours is None
     try:
         if factory_fresh and await transport.password_change(address) is not None:
-            raise LoginRefused("its factory password must be changed before it tells anything")
+            raise LoginRefused("its factory password must be changed before it answers")
         inventory = await Redfish(transport, address, quirk).identity()
     except LoginRefused:
         if not factory_fresh:
             raise
         assert credentials is not None
-        seen: list[Inventory] = []
+        inventories: list[Inventory] = []
 
         async def proof(client: Redfish) -> bool:
-            seen.append(_shown(await client.identity()))
+            inventories.append(_shown(await client.identity()))
             return True
 
         changed = await rotate(transport, credentials, quirk, name, address, proof)
         if isinstance(changed, Blocker):
             return changed
         address, ours = changed, (changed.username, changed.secret or secret)
-        inventory = seen[-1]
+        inventory = inventories[-1]
     endpoint = _endpoint(probe, quirk.name, inventory)
     assert address.secret is not None
     return Found(

@@ -1,7 +1,7 @@
-"""Looks at what a site is made of before it goes live, and changes nothing.
+"""Examine the devices of a site before it goes live, and change nothing.
 
-Each BMC and switch is asked once without a login and once with the credential that is stored; a
-refusal is remembered as always, so that looking never locks an account.
+Each BMC and switch is asked once without a login and once with the stored credential. A refusal is
+recorded as always, so that an examination never locks an account.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ AT_ONCE = 64
 
 
 class Looked(Record):
-    """What looking at one device gave. `skew_s`: its clock ahead of ours; None if it told none."""
+    """The result of examining one device. `skew_s`: its clock ahead of ours; None if it reported no
+    time.
+    """
 
     subject: str
     examined: tuple[Examined, ...]
@@ -44,7 +46,7 @@ class Looked(Record):
 
 
 async def stranger(transport: BmcTransport, clock: Clock, url: str) -> Looked:
-    """A BMC that is not taken in yet: whether it answers at all. No login is tried."""
+    """Return a BMC that is not taken in yet: whether it answers at all. No login is tried."""
     try:
         pin = await transport.fingerprint(BmcAddress(url))
         reply = await transport.request(BmcAddress(url, pin=pin), _get(ROOT))
@@ -53,17 +55,19 @@ async def stranger(transport: BmcTransport, clock: Clock, url: str) -> Looked:
             subject=url, examined=(judge.report_failure("bmc", url, error.reason, str(error)),)
         )
     if reply.status not in (200, 401, 403):
-        told = judge.report_failure("bmc", url, Reason.NOT_OFFERED, f"service root: {reply.status}")
-        return Looked(subject=url, examined=(told,))
+        finding = judge.report_failure(
+            "bmc", url, Reason.NOT_OFFERED, f"service root: {reply.status}"
+        )
+        return Looked(subject=url, examined=(finding,))
     remedy = "Take it in: `provisioner intake --file LIST`."
-    told = judge.report_not_looked("credential", url, "it is not taken in yet", remedy)
+    finding = judge.report_not_looked("credential", url, "it is not taken in yet", remedy)
     skew = judge.compute_skew_s(reply.headers.get("date", ""), clock.now())
     reached = judge.report_good("bmc", url, "a Redfish service root")
-    return Looked(subject=url, examined=(reached, told), skew_s=skew)
+    return Looked(subject=url, examined=(reached, finding), skew_s=skew)
 
 
 async def bmc(reach: Reach, clock: Clock, node: Node, ref: BmcRef) -> Looked:
-    """One BMC of a node: reached over the pinned certificate, and the login that we keep."""
+    """Examine one BMC of a node: its pinned certificate, and the stored login."""
     subject, skew = f"{node.id}/{ref.name}", None
     examined = []
     try:
@@ -74,8 +78,8 @@ async def bmc(reach: Reach, clock: Clock, node: Node, ref: BmcRef) -> Looked:
         skew = judge.compute_skew_s(reply.headers.get("date", ""), clock.now())
         examined.append(_reached(subject, ref, reply.status))
         if isinstance(address, Blocker):
-            told = judge.report_bad("credential", subject, address.detail, address.unblock)
-            return Looked(subject=subject, examined=(*examined, told), skew_s=skew)
+            finding = judge.report_bad("credential", subject, address.detail, address.unblock)
+            return Looked(subject=subject, examined=(*examined, finding), skew_s=skew)
         if not ref.pin:
             return Looked(
                 subject=subject, examined=(*examined, _unpinned(subject, pin)), skew_s=skew
@@ -98,14 +102,14 @@ def _reached(subject: str, ref: BmcRef, status: int) -> Examined:
     if not ref.url.startswith("https:"):
         remedy = "Let the BMC speak https, then take it in again."
         return judge.report_bad("bmc", subject, "it is asked over plain http", remedy)
-    told = "answers with the pinned certificate" if ref.pin else "answers"
-    return judge.report_good("bmc", subject, told)
+    detail = "answers with the pinned certificate" if ref.pin else "answers"
+    return judge.report_good("bmc", subject, detail)
 
 
 def _let_in(subject: str, ref: BmcRef, status: int) -> Examined:
     if status != 200:
-        told = f"{MANAGERS}: status {status}"
-        return judge.report_failure("credential", subject, Reason.LOGIN_REFUSED, told)
+        detail = f"{MANAGERS}: status {status}"
+        return judge.report_failure("credential", subject, Reason.LOGIN_REFUSED, detail)
     if not ref.rotated:
         remedy = "Nothing to do: the daemon sets one of its own at intake."
         return judge.report_warning(
@@ -115,18 +119,22 @@ def _let_in(subject: str, ref: BmcRef, status: int) -> Examined:
 
 
 async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
-    """A switch's API: reached, and the login that we keep. Over ssh:// it is not looked at."""
+    """Return a switch's API: reached, and the login that we keep. Over ssh:// it is not looked
+    at.
+    """
     if node.address.startswith("ssh://"):
         remedy = f"Try it by hand: `ssh {node.address.removeprefix('ssh://')} show version`."
-        told = judge.report_not_looked("switch", node.id, "it is reached by SSH key only", remedy)
-        return Looked(subject=node.id, examined=(told,))
+        finding = judge.report_not_looked(
+            "switch", node.id, "it is reached by SSH key only", remedy
+        )
+        return Looked(subject=node.id, examined=(finding,))
     notes: tuple[Examined, ...] = ()
     skew: float | None = None
     try:
         address = await reach.switch(node)
         if isinstance(address, Blocker):
-            told = judge.report_bad("switch", node.id, address.detail, address.unblock)
-            return Looked(subject=node.id, examined=(told,))
+            finding = judge.report_bad("switch", node.id, address.detail, address.unblock)
+            return Looked(subject=node.id, examined=(finding,))
         if not address.pin:
             pin = await reach.transport.fingerprint(BmcAddress(address.url))
             address = replace(address, pin=pin)
@@ -135,21 +143,21 @@ async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
         login = await opened.check_login()
         skew = judge.compute_skew_s(login.date, clock.now())
         if login.status != "accepted":
-            told = judge.report_failure("switch", node.id, Reason.LOGIN_REFUSED, login.detail)
-            return Looked(subject=node.id, examined=(told,), skew_s=skew)
+            finding = judge.report_failure("switch", node.id, Reason.LOGIN_REFUSED, login.detail)
+            return Looked(subject=node.id, examined=(finding,), skew_s=skew)
         images = await opened.read_images()
     except SwitchRefused as refused:
-        told = judge.report_failure("switch", node.id, refused.reason, str(refused))
-        return Looked(subject=node.id, examined=(told,), skew_s=skew)
+        finding = judge.report_failure("switch", node.id, refused.reason, str(refused))
+        return Looked(subject=node.id, examined=(finding,), skew_s=skew)
     except PortError as error:
-        told = judge.report_failure("switch", node.id, error.reason, str(error))
-        return Looked(subject=node.id, examined=(told,))
-    told = judge.report_good("switch", node.id, f"its API answers; it runs {images.running}")
-    return Looked(subject=node.id, examined=(told, *notes), skew_s=skew)
+        finding = judge.report_failure("switch", node.id, error.reason, str(error))
+        return Looked(subject=node.id, examined=(finding,))
+    finding = judge.report_good("switch", node.id, f"its API answers; it runs {images.running}")
+    return Looked(subject=node.id, examined=(finding, *notes), skew_s=skew)
 
 
 def _unpinned(subject: str, pin: str) -> Examined:
-    """As the daemon will pin what is presented first, a person may compare it before."""
+    """Return the fingerprint that the daemon will pin at first contact, for a person to compare."""
     remedy = "Compare it on the device's console; the daemon pins it when it takes the node over."
     return judge.report_warning("certificate", subject, f"not pinned yet: SHA-256 {pin}", remedy)
 
@@ -157,36 +165,38 @@ def _unpinned(subject: str, pin: str) -> Examined:
 def looks(
     reach: Reach, clock: Clock, nodes: Iterable[Node]
 ) -> tuple[Callable[[], Awaitable[Looked]], ...]:
-    """One look for each BMC and switch, to be taken in any order."""
-    found: list[Callable[[], Awaitable[Looked]]] = []
+    """Return one examination for each BMC and switch, to be run in any order."""
+    examinations: list[Callable[[], Awaitable[Looked]]] = []
     for node in nodes:
         if node.kind is NodeKind.SWITCH:
-            found.append(partial(switch, reach, clock, node))
+            examinations.append(partial(switch, reach, clock, node))
         else:
-            found += [partial(bmc, reach, clock, node, ref) for ref in node.bmcs]
-    return tuple(found)
+            examinations += [partial(bmc, reach, clock, node, ref) for ref in node.bmcs]
+    return tuple(examinations)
 
 
 async def taken(
     wanted: Sequence[Callable[[], Awaitable[Looked]]], done: Callable[[int, int], None]
 ) -> tuple[Looked, ...]:
-    """All looks, AT_ONCE at a time, each within its limit; in their order."""
+    """Return all looks, AT_ONCE at a time, each within its limit; in their order."""
     turn = asyncio.Semaphore(AT_ONCE)
     count = 0
 
     async def one(look: Callable[[], Awaitable[Looked]]) -> Looked:
         nonlocal count
         async with turn:
-            found = await look()
+            looked = await look()
         count += 1
         done(count, len(wanted))
-        return found
+        return looked
 
     return tuple(await asyncio.gather(*map(one, wanted)))
 
 
 def file_digest(directory: Path, name: str) -> str | None:
-    """SHA-256 of a file of the artifact directory; None if it is not there. Blocks."""
+    """Return the SHA-256 of a file of the artifact directory; None if there is no such file.
+    Blocks.
+    """
     path = directory / name
     if Path(name).name != name or not path.is_file():
         return None

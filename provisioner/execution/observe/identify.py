@@ -92,11 +92,11 @@ class Identifier:
 
     def _unfit(self, node: Node) -> tuple[Blocker, ...]:
         """Return the blocker of a machine that no profile fits, by what its BMCs gave just now."""
-        seen = self._collector.last_of_bmcs(node)
-        if seen is None:
+        inventory = self._collector.last_of_bmcs(node)
+        if inventory is None:
             return ()
-        found = self._judge(node, seen).blockers
-        return tuple(b for b in found if b.reason is Reason.NO_PROFILE)
+        blockers = self._judge(node, inventory).blockers
+        return tuple(b for b in blockers if b.reason is Reason.NO_PROFILE)
 
     def _judge(self, node: Node, inventory: Inventory) -> Identified:
         release = self._matrix.releases.get(node.release)
@@ -157,14 +157,14 @@ def bill_of_materials(
     It is a question for a person: the machine may lack a part, or be another one than the profile.
     """
     blockers = []
-    for kind, wanted in sorted(profile.match.devices.items()):
-        found = len(inventory.devices_of(DeviceKind(kind)))
-        if found != wanted:
+    for kind, expected in sorted(profile.match.devices.items()):
+        count = len(inventory.devices_of(DeviceKind(kind)))
+        if count != expected:
             blockers.append(
                 Blocker(
                     reason=Reason.BILL_OF_MATERIALS,
                     subject=f"{node.id}/{kind}",
-                    detail=f"{found} found, {wanted} wanted by profile {name}",
+                    detail=f"{count} found, {expected} wanted by profile {name}",
                     unblock="Decide which is wrong: seat or replace the part, or correct the "
                     f"profile; then `provisioner node retry {node.id}`.",
                 )

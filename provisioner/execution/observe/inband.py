@@ -54,11 +54,11 @@ async def until_quiet(site: Site, node: Node, limit_s: float) -> Blocker | None:
     """
     until = site.clock.now() + limit_s
     while True:
-        found = await run_commands(site, node, [("probe", PROBE, 30.0)])
-        if isinstance(found, Blocker):
-            return found
-        *busy, last = found["probe"].text.split("\n")[:-1] or [""]
-        if found["probe"].exit_code == 0 and last == "looked" and not busy:
+        outputs = await run_commands(site, node, [("probe", PROBE, 30.0)])
+        if isinstance(outputs, Blocker):
+            return outputs
+        *busy, last = outputs["probe"].text.split("\n")[:-1] or [""]
+        if outputs["probe"].exit_code == 0 and last == "looked" and not busy:
             return None
         if site.clock.now() >= until:
             return Blocker(
@@ -70,7 +70,7 @@ async def until_quiet(site: Site, node: Node, limit_s: float) -> Blocker | None:
         await site.clock.sleep(site.settings.poll_s)
 
 
-async def restart(site: Site, node: Node) -> Blocker | None:
+async def restart_system(site: Site, node: Node) -> Blocker | None:
     """Ask the host's system to restart; whether it did is seen by its boot id."""
     try:
         outputs = await site.shell.run(
@@ -92,7 +92,7 @@ async def restart(site: Site, node: Node) -> Blocker | None:
 
 async def boot_id(site: Site, node: Node) -> str | None:
     """Return the host's boot id, or None while its system does not answer."""
-    found = await run_commands(site, node, [("boot_id", BOOT_ID, 20.0)])
-    if isinstance(found, Blocker) or found["boot_id"].exit_code != 0:
+    outputs = await run_commands(site, node, [("boot_id", BOOT_ID, 20.0)])
+    if isinstance(outputs, Blocker) or outputs["boot_id"].exit_code != 0:
         return None
-    return found["boot_id"].text.strip() or None
+    return outputs["boot_id"].text.strip() or None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.adapters.redfish.discovery import Probe
-from provisioner.execution.observe.discover import Found, introduce
+from provisioner.execution.observe.discover import Found, introduce_bmcs
 from provisioner.model.events.node_events import NodeDiscovered
 from provisioner.model.expected import Expected
 from provisioner.model.node import Node, NodeKind
@@ -36,7 +36,7 @@ class Taken:
     blockers: tuple[Blocker, ...]
 
 
-async def find(
+async def find_nodes(
     transport: BmcTransport,
     store: Store,
     credentials: Credentials | None,
@@ -53,18 +53,20 @@ async def find(
     """
     have = {b.url for n in await store.nodes.list() for b in n.bmcs}
     strangers = [p for p in probes if p.url not in have]
-    found, silent = await introduce(transport, credentials, strangers, secrets.factory, progress)
-    known = {n.id for n in await store.nodes.list()}
-    missing = expected.model_copy(
-        update={"nodes": tuple(n for n in expected.nodes if n.name not in known)}
+    endpoints, silent = await introduce_bmcs(
+        transport, credentials, strangers, secrets.factory, progress
     )
-    return assemble_nodes(missing, [f.endpoint for f in found], now), found, silent
+    stored = {n.id for n in await store.nodes.list()}
+    missing = expected.model_copy(
+        update={"nodes": tuple(n for n in expected.nodes if n.name not in stored)}
+    )
+    return assemble_nodes(missing, [f.endpoint for f in endpoints], now), endpoints, silent
 
 
-def complete(expected: Expected, assembly: Assembly) -> tuple[Node, ...]:
+def select_complete(expected: Expected, assembly: Assembly) -> tuple[Node, ...]:
     """Return the nodes whose every card was found: only these are taken in."""
-    wanted = {n.name: n for n in expected.nodes}
-    return tuple(n for n in assembly.nodes if not find_missing_cards(wanted[n.id], n))
+    expected_of = {n.name: n for n in expected.nodes}
+    return tuple(n for n in assembly.nodes if not find_missing_cards(expected_of[n.id], n))
 
 
 async def take_in(
@@ -80,7 +82,7 @@ async def take_in(
     before = tuple(n.id for n in await store.nodes.list())
     logins = {f.endpoint.url: f for f in found}
     new = []
-    for node in complete(expected, assembly):
+    for node in select_complete(expected, assembly):
         if node.id in before:
             continue
         for bmc in (b for b in node.bmcs if b.kind != "switch"):

@@ -19,10 +19,11 @@ from provisioner.ports import Secret, SwitchAddress
 
 
 async def take_over(site: Site, node: Node, pin: str) -> Blocker | None:
-    """See that the API accepts a credential of ours; None if it does.
+    """Ensure that the API accepts a credential of ours; None if it does.
 
-    A password from the list that is no factory password stays as it is: it is the site's own.
-    Raises `PortError` while the switch does not answer; the next try goes on from what is stored.
+    A password from the list that is no factory password is not changed: it is the site's own.
+    Raises `PortError` while the switch does not answer; the next try continues from the stored
+    state.
     """
     name, credentials = f"{node.id}/api", site.reach.credentials
     current = await credentials.current(name)

@@ -35,7 +35,7 @@ class Budget:
         self._pump: asyncio.Task[None] | None = None
         self.spent = 0
 
-    async def take(self, *, urgent: bool) -> None:
+    async def take_slot(self, *, urgent: bool) -> None:
         """Wait until one request is within the budget."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked += 1
@@ -75,7 +75,7 @@ class BudgetedTransport:
         self._inner, self._budget, self._urgent = inner, budget, urgent
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
-        await self._budget.take(urgent=self._urgent)
+        await self._budget.take_slot(urgent=self._urgent)
         return await self._inner.request(bmc, call)
 
     async def fingerprint(self, bmc: BmcAddress) -> str:
@@ -106,11 +106,11 @@ class OutOfBand:
         transport = BudgetedTransport(self.reach.transport, self.budget, urgent=urgent)
         return Reach(transport, self.reach.switches, self.reach.credentials, pause=self.reach.pause)
 
-    async def client(self, node: Node, bmc: BmcRef) -> Redfish | Blocker:
+    async def open_client(self, node: Node, bmc: BmcRef) -> Redfish | Blocker:
         """Return a client whose requests come first in the budget. Raises `PortError`."""
         return await self._urgent.redfish(node, bmc.name)
 
-    async def glance(self, node: Node, bmc: BmcRef) -> tuple[RedfishEvent, ...] | Blocker:
+    async def read_log(self, node: Node, bmc: BmcRef) -> tuple[RedfishEvent, ...] | Blocker:
         """Return the entries at a BMC in its system's log: one request, once its path is
         recorded.
         """
@@ -123,7 +123,7 @@ class OutOfBand:
             return blocked(error, f"{node.id}/{bmc.name}")
         return () if system is None else conditions(system.data)
 
-    async def offer(self, node: Node, bmc: BmcRef) -> Offer | None:
+    async def read_offer(self, node: Node, bmc: BmcRef) -> Offer | None:
         """Return the event service that this BMC offers, read once; None: it did not answer now."""
         key = (node.id, bmc.url)
         if key not in self._offers:
@@ -136,7 +136,7 @@ class OutOfBand:
                 return None
         return self._offers[key]
 
-    async def sweep(self, node: Node, bmc: BmcRef, *, parts: bool) -> Inventory | Blocker:
+    async def read_versions(self, node: Node, bmc: BmcRef, *, parts: bool) -> Inventory | Blocker:
         """Return the versions behind one BMC, with parts if requested, named as in the node's
         inventory.
         """
@@ -145,21 +145,21 @@ class OutOfBand:
             if isinstance(client, Blocker):
                 return client
             if parts:
-                seen = await client.collect(node.id, bmc.name)
+                inventory = await client.collect(node.id, bmc.name)
             else:
-                seen = await client.firmware(node.id, bmc.name)
+                inventory = await client.firmware(node.id, bmc.name)
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
-        return placed(seen, bmc)
+        return rename_parts(inventory, bmc)
 
-    async def telemetry(self, node: Node, bmc: BmcRef, *, anew: bool) -> tuple[Metric, ...]:
+    async def read_telemetry(self, node: Node, bmc: BmcRef, *, anew: bool) -> tuple[Metric, ...]:
         """Return the values of a BMC's metric reports; `anew`: their list is read again.
 
         A report without a counter that a rule reads is not requested again until then. No answer is
         an empty result.
         """
         key = (node.id, bmc.url)
-        found: list[Metric] = []
+        metrics: list[Metric] = []
         try:
             client = await self._patient.redfish(node, bmc.name)
             if isinstance(client, Blocker):
@@ -168,28 +168,28 @@ class OutOfBand:
                 self._reports[key] = await telemetry.reports(client.service)
             for path in self._reports[key]:
                 report = await telemetry.read(client.service, path)
-                found += report.metrics
+                metrics += report.metrics
                 counted = fatal_counters((m.name, m.value) for m in report.metrics)
                 if report.too_large or (report.metrics and not counted):
                     self._reports[key] = tuple(p for p in self._reports[key] if p != path)
         except PortError:
-            return tuple(found)
-        return tuple(found)
+            return tuple(metrics)
+        return tuple(metrics)
 
-    def reporting(self, node: str, url: str) -> int:
+    def count_reports(self, node: str, url: str) -> int:
         """Return how many metric reports of one of a node's BMCs are polled."""
         return len(self._reports.get((node, url), ()))
 
-    def forget(self, node: str) -> None:
+    def forget_node(self, node: str) -> None:
         """Discard the state of a node that no longer serves: its BMCs may be others when it
         returns.
         """
-        for known in (self._offers, self._reports):
-            for key in [k for k in known if k[0] == node]:
-                del known[key]
+        for cache in (self._offers, self._reports):
+            for key in [k for k in cache if k[0] == node]:
+                del cache[key]
 
 
-def placed(seen: Inventory, bmc: BmcRef) -> Inventory:
+def rename_parts(seen: Inventory, bmc: BmcRef) -> Inventory:
     """Return components and devices under the names that the whole node's inventory has for
     them.
     """
@@ -197,11 +197,12 @@ def placed(seen: Inventory, bmc: BmcRef) -> Inventory:
         return seen
     kind = DeviceKind.DPU if bmc.kind == "dpu" else DeviceKind.NIC
     devices = [
-        d.model_copy(update={"kind": kind if d.kind is DeviceKind.DPU else d.kind,
-                             "slot": bmc.name})
+        d.model_copy(
+            update={"kind": kind if d.kind is DeviceKind.DPU else d.kind, "slot": bmc.name}
+        )
         for d in seen.devices
         if d.kind in (DeviceKind.DPU, DeviceKind.BMC)
-    ]  # fmt: skip
+    ]
     return seen.model_copy(
         update={
             "system_serial": None,  # the card's, which is a device here

@@ -38,7 +38,7 @@ class Bundler:
         self._store, self._book, self._credentials = store, book, credentials
         self._signer, self._site = signer, site
 
-    async def make(self, case: Case, now: float) -> bytes:
+    async def make_archive(self, case: Case, now: float) -> bytes:
         """Return the archive of a case as it is now."""
         node = await self._store.nodes.get(case.node)
         secrets = await self._secrets(node)
@@ -47,12 +47,12 @@ class Bundler:
         signed = self._signer.seal(bundle.PAYLOAD, listed)
         return await asyncio.to_thread(bundle.pack_bundle, files, signed, listed)
 
-    async def kept(self, case: Case) -> bytes:
+    async def read_archive(self, case: Case) -> bytes:
         """Return the archive that the case's ticket names; b"" if there is none."""
         text = await self._store.evidence.get_output(case.evidence.get(STORED, ""))
         return base64.b64decode(text) if text else b""
 
-    async def keep(self, content: bytes) -> str:
+    async def store_archive(self, content: bytes) -> str:
         """Store an archive; the name of its row."""
         return await self._store.evidence.put_output(base64.b64encode(content).decode())
 

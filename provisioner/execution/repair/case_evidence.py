@@ -50,21 +50,21 @@ class EvidenceCollector:
 
     async def collect(self, node: Node, inventory: Inventory | None, *, deep: bool) -> Collected:
         """Collect the evidence of one node. `deep`: crash dumps too (minutes for each BMC)."""
-        found = Collected()
+        collected = Collected()
         last = await self._store.evidence.get_report(node.id)
         if last is not None:
-            found.evidence["last report"] = await self._store.evidence.put_output(
+            collected.evidence["last report"] = await self._store.evidence.put_output(
                 last.model_dump_json()
             )
         if inventory is not None:
             text = inventory.model_dump_json()
-            found.evidence["inventory"] = await self._store.evidence.put_output(text)
-            await self._look(node, inventory, found)
+            collected.evidence["inventory"] = await self._store.evidence.put_output(text)
+            await self._look(node, inventory, collected)
         for bmc in node.bmcs:
-            await self._bmc(node, bmc, found, deep=deep)
-        return found
+            await self._bmc(node, bmc, collected, deep=deep)
+        return collected
 
-    async def names(self, node: Node, inventory: Inventory | None, now: Collected) -> Names:
+    async def list_names(self, node: Node, inventory: Inventory | None, now: Collected) -> Names:
         """Return the tools' names of the node's parts, from the newest reports and from this
         collection.
         """
@@ -138,7 +138,7 @@ def _faults(bmc: BmcRef, reading: Reading) -> Sequence[Fault]:
             source="event_log",
             id=name,
             part=origin or ("" if bmc.kind == "host" else bmc.name),
-            detail=words,
+            detail=text,
         )
-        for name, origin, words in diagnostics.entries_of(reading)
+        for name, origin, text in diagnostics.entries_of(reading)
     ]

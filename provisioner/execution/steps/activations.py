@@ -12,13 +12,13 @@ from functools import partial
 from provisioner import components
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.once import Act, Sent, Snapshot
-from provisioner.execution.actions.pacing import growing
+from provisioner.execution.actions.pacing import grow_waits
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.actions.work import Site, Work
-from provisioner.execution.observe.inband import boot_id, restart
+from provisioner.execution.observe.inband import boot_id, restart_system
 from provisioner.execution.steps import methods_switch
-from provisioner.execution.steps.methods_inband import play, problem
-from provisioner.execution.steps.quiet import quiet, settled, versions_of
+from provisioner.execution.steps.methods_inband import make_play_blocker, run_play
+from provisioner.execution.steps.quiet import check_quiet, read_versions, wait_until_settled
 from provisioner.model.inventory import Activation, Inventory, Power
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
@@ -27,7 +27,7 @@ from provisioner.model.plan import Step
 from provisioner.model.versions import is_same_version
 
 
-async def work(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
+async def build_work(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
     """Return the work of one activation step; `inventory` says where its cards are."""
     match step.activation:
         case Activation.IMAGE_REBOOT:
@@ -61,7 +61,9 @@ async def _cold_boot(site: Site, node: Node, host: Redfish) -> Blocker | None:
 
 async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
     """Remove standby power and restore it, by the vendor's own action."""
-    returned = partial(settled, site, node, site.settings.bmc_return_limit_s, names=("host",))
+    returned = partial(
+        wait_until_settled, site, node, site.settings.bmc_return_limit_s, names=("host",)
+    )
     return await cycle_standby(host, pace_of(site, node), returned)
 
 
@@ -82,14 +84,16 @@ def pace_of(site: Site, node: Node) -> Pace:
 
 
 async def _warm_reboot(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    return await restart(site, node)
+    return await restart_system(site, node)
 
 
 async def _nic_reset(
     cards: Sequence[str], site: Site, node: Node, _host: Redfish
 ) -> Blocker | None:
     """Run mlxfwreset, from the host, on the cards with a pending activation (facts: health 4.1)."""
-    return problem(node, "nic_reset", await play(site, node, "nic_reset", {"devices": list(cards)}))
+    return make_play_blocker(
+        node, "nic_reset", await run_play(site, node, "nic_reset", {"devices": list(cards)})
+    )
 
 
 HostReset = Callable[[Site, Node, Redfish], Awaitable[Blocker | None]]
@@ -103,7 +107,7 @@ async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> W
     booted = step.activation is not Activation.NIC_RESET
 
     async def look() -> Snapshot | Blocker:
-        if (written := await quiet(site, node)) is not None:
+        if (written := await check_quiet(site, node)) is not None:
             return written
         return await _boot_seen(site, node, host)
 
@@ -115,9 +119,11 @@ async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> W
         before = entry.before.get("seen", {}).get("boot_id")
         if booted and (dead := await _booted(site, node, before)) is not None:
             return dead
-        if (gone := await settled(site, node, site.settings.bmc_return_limit_s)) is not None:
-            return gone
-        return await runs(site, node, step)
+        if (
+            silent := await wait_until_settled(site, node, site.settings.bmc_return_limit_s)
+        ) is not None:
+            return silent
+        return await verify_activation(site, node, step)
 
     return Work(
         act=Act(
@@ -140,14 +146,14 @@ async def _boot_seen(site: Site, node: Node, host: Redfish) -> Snapshot:
     if await host.power() is Power.OFF:
         return {"boot_id": None, "power": "Off"}
     until = site.clock.now() + site.settings.boot_limit_s
-    while (seen := await boot_id(site, node)) is None and site.clock.now() < until:
+    while (boot := await boot_id(site, node)) is None and site.clock.now() < until:
         await site.clock.sleep(site.settings.poll_s)
-    return {"boot_id": seen, "power": "On"}
+    return {"boot_id": boot, "power": "On"}
 
 
 async def _booted(site: Site, node: Node, before: str | None) -> Blocker | None:
     until = site.clock.now() + site.settings.boot_limit_s
-    waits = growing(site.settings.poll_s)
+    waits = grow_waits(site.settings.poll_s)
     while site.clock.now() < until:
         await site.clock.sleep(next(waits))
         now = await boot_id(site, node)
@@ -167,8 +173,10 @@ async def _bmc_reset(site: Site, node: Node, step: Step) -> Work | Blocker:
     """
 
     async def look() -> Snapshot | Blocker:
-        written = await quiet(site, node)
-        return written if written is not None else {"versions": await versions_of(site, node, step)}
+        written = await check_quiet(site, node)
+        return (
+            written if written is not None else {"versions": await read_versions(site, node, step)}
+        )
 
     async def send() -> Sent | Blocker:
         for name in step.bmcs:
@@ -182,11 +190,13 @@ async def _bmc_reset(site: Site, node: Node, step: Step) -> Work | Blocker:
     async def finish(_entry: LedgerEntry) -> Blocker | None:
         # a BMC answers for some seconds after it took the request
         await site.clock.sleep(site.settings.poll_s)
-        if (gone := await settled(site, node, site.settings.bmc_return_limit_s)) is not None:
-            return gone
-        return await runs(site, node, step)
+        if (
+            silent := await wait_until_settled(site, node, site.settings.bmc_return_limit_s)
+        ) is not None:
+            return silent
+        return await verify_activation(site, node, step)
 
-    wanted = dict(step.activates)
+    activated = dict(step.activates)
     return Work(
         act=Act(
             name=f"bmc_reset {node.id} {' '.join(step.bmcs)}",
@@ -194,20 +204,20 @@ async def _bmc_reset(site: Site, node: Node, step: Step) -> Work | Blocker:
             look=look,
             send=send,
             happened=lambda _before, now: all(
-                now.get("versions", {}).get(k) == v for k, v in wanted.items()
+                now.get("versions", {}).get(k) == v for k, v in activated.items()
             ),
         ),
         finish=finish,
     )
 
 
-async def runs(site: Site, node: Node, step: Step) -> Blocker | None:
+async def verify_activation(site: Site, node: Node, step: Step) -> Blocker | None:
     """Return the blocker unless the devices report that every activated version runs."""
-    found = await versions_of(site, node, step)
+    versions = await read_versions(site, node, step)
     wrong = [
-        f"{name} runs {found[name]}, not {version}"
+        f"{name} runs {versions[name]}, not {version}"
         for name, version in step.activates
-        if name in found and not _same(name, found[name], version)
+        if name in versions and not _same(name, versions[name], version)
     ]
     if not wrong:
         return None

@@ -24,7 +24,7 @@ _NO_STEP = re.compile(r"could not find method|no hardwaremanager found", re.IGNO
 _DIGEST = re.compile(r"checksum", re.IGNORECASE)  # errors.py: ImageChecksumError
 
 
-async def ask(
+async def ask_step(
     site: Site,
     node: Node,
     agent: AgentAddress,
@@ -38,11 +38,11 @@ async def ask(
         "node": agent_node(node),
         "ports": [],
     }
-    answer = await command(site, node, agent, CLEAN, parameters, limit_s)
+    answer = await run_command(site, node, agent, CLEAN, parameters, limit_s)
     return answer.get("clean_result") if isinstance(answer, Mapping) else answer
 
 
-async def command(
+async def run_command(
     site: Site,
     node: Node,
     agent: AgentAddress,
@@ -64,8 +64,8 @@ async def command(
     except PortError as error:
         return blocked(error, subject)
     if result.status == "SUCCEEDED":
-        told: object = result.result
-        return told
+        answer: object = result.result
+        return answer
     return Blocker(
         reason=_reason(result.error),
         subject=subject,
@@ -90,13 +90,13 @@ def agent_node(node: Node) -> dict[str, Any]:
     }
 
 
-def last(rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
+def find_last(rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
     """Return the newest row of an action."""
     mine = [r for r in rows if r.action == action]
     return max(mine, key=lambda r: r.intended_at, default=None)
 
 
-def pending(rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
+def find_open(rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
     """Return the open row of an action, if a predecessor left one."""
-    found = last(rows, action)
-    return found if found is not None and found.status in OPEN else None
+    newest = find_last(rows, action)
+    return newest if newest is not None and newest.status in OPEN else None

@@ -60,19 +60,19 @@ async def from_disk(host: Redfish) -> Blocker | None:
     return refused if refused is None or refused.reason is not Reason.NOT_OFFERED else None
 
 
-async def addresses(node: Node, inventory: Inventory, host: Redfish) -> tuple[str, ...]:
+async def list_addresses(node: Node, inventory: Inventory, host: Redfish) -> tuple[str, ...]:
     """Return every address that the node's agent may look itself up by, sorted."""
-    known = {d.mac for d in inventory.devices if d.mac}
-    known |= {b.base_mac for b in node.bmcs if b.base_mac}
-    return tuple(sorted(known | set(await host.host_macs())))
+    macs = {d.mac for d in inventory.devices if d.mac}
+    macs |= {b.base_mac for b in node.bmcs if b.base_mac}
+    return tuple(sorted(macs | set(await host.host_macs())))
 
 
-def identity(agent: AgentAddress | None) -> str | None:
+def identify_agent(agent: AgentAddress | None) -> str | None:
     """Return the value that distinguishes one boot's agent from another's."""
     return hashlib.sha256(agent.certificate.encode()).hexdigest() if agent is not None else None
 
 
-def unavailable(node: Node, detail: str) -> Blocker:
+def make_unavailable_blocker(node: Node, detail: str) -> Blocker:
     """Return why the maintenance image cannot be booted at all."""
     return Blocker(
         reason=Reason.NOT_OFFERED,

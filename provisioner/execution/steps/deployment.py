@@ -14,10 +14,17 @@ from provisioner.components.host_os import HOST_OS, STAMP
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import host_key
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
-from provisioner.execution.actions.work import Site, Work, do
+from provisioner.execution.actions.work import Site, Work, do_work
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.steps.agent_steps import DEPLOY, agent_node, ask, command, last, pending
-from provisioner.execution.steps.boot_sources import addresses
+from provisioner.execution.steps.agent_steps import (
+    DEPLOY,
+    agent_node,
+    ask_step,
+    find_last,
+    find_open,
+    run_command,
+)
+from provisioner.execution.steps.boot_sources import list_addresses
 from provisioner.execution.steps.maintenance_boot import BOOT, Stay
 from provisioner.model.erasure import Disk
 from provisioner.model.inventory import Inventory
@@ -42,7 +49,7 @@ class _Writing:
     disks: tuple[Disk, ...]
 
 
-async def deploy(
+async def deploy_image(
     site: Site, hold: Hold, node: Node, step: Step, inventory: Inventory
 ) -> Blocker | None:
     """Carry out the step, or its remaining part; None: the new system runs and reports its
@@ -53,31 +60,31 @@ async def deploy(
             reason=Reason.NOT_SANITIZED,
             subject=f"{node.id}/{HOST_OS}",
             detail=f"its disks may hold data of {node.served}; an image would be written over it",
-            unblock="Let the node be erased first: give it to nobody, or change the policy.",
+            unblock="Let the node be erased first: release it to no tenant, or change the policy.",
         )
     if site.os_images is None or site.login is None:
         return _no(
             node, Reason.NOT_OFFERED, "this daemon offers no images", "Start it with --ssh-key."
         )
-    image = await site.os_images.prepare(step.artifact, step.sha256)
+    image = await site.os_images.prepare_image(step.artifact, step.sha256)
     if isinstance(image, Blocker):
         return image
     stay = Stay(site, hold, node, inventory)
 
     async def arrived() -> Blocker | None:
-        return await runs(site, node, step.to_version, image)
+        return await verify_system(site, node, step.to_version, image)
 
-    rows = await hold.entries()
-    if stay.leaving(rows):  # a predecessor came as far as this
-        return await stay.leave(arrived, _step(step))
-    if stay.left(rows) and await arrived() is None:  # or to the end, and could not note it
-        await stay.mark(Boots.SYSTEM)
+    rows = await hold.list_entries()
+    if stay.is_leaving(rows):  # a predecessor came as far as this
+        return await stay.leave_image(arrived, _step(step))
+    if stay.has_left(rows) and await arrived() is None:  # or to the end, and could not note it
+        await stay.mark_boots(Boots.SYSTEM)
         return None
-    agent = await stay.enter()
+    agent = await stay.enter_image()
     if isinstance(agent, Blocker):
         return agent
     problem = await _write(stay, agent, step, image)
-    return problem if problem is not None else await stay.leave(arrived, _step(step))
+    return problem if problem is not None else await stay.leave_image(arrived, _step(step))
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -99,11 +106,11 @@ async def _write(stay: Stay, agent: AgentAddress, step: Step, image: ImageFile) 
     disk = deployment.target_disk(node, disks, image.size)
     if isinstance(disk, Blocker):
         return disk
-    await stay.mark(Boots.NOTHING)
+    await stay.mark_boots(Boots.NOTHING)
     writing = _Writing(stay, agent, step, image, disk, disks)
     name = f"{HOST_OS} {step.to_version} on {disk.serial}"
-    rows = await stay.hold.entries()
-    written, booted = last(rows, name), last(rows, BOOT)
+    rows = await stay.hold.list_entries()
+    written, booted = find_last(rows, name), find_last(rows, BOOT)
     if (
         written is not None
         and booted is not None
@@ -113,7 +120,7 @@ async def _write(stay: Stay, agent: AgentAddress, step: Step, image: ImageFile) 
     ):
         return None
     try:
-        return await do(site, stay.hold, _work(writing, name), pending(rows, name))
+        return await do_work(site, stay.hold, _work(writing, name), find_open(rows, name))
     except PortError as error:
         return blocked(error, f"{node.id}/{HOST_OS}")
 
@@ -125,12 +132,16 @@ async def _resolve(stay: Stay, agent: AgentAddress, begins: str) -> None:
     configuration drive was written, reads back as the image. A write without a success reported by
     the agent is repeated.
     """
-    for row in await stay.hold.entries():
+    for row in await stay.hold.list_entries():
         if row.status is ActionStatus.INTENDED and row.action.startswith(begins):
-            told = await _told(stay, agent, row.intended_at)
-            status = ActionStatus.SENT if _ended_well(told) else ActionStatus.ABSENT
-            said = f"it ended {told.status}: {told.error}" if told else "it was not asked for this"
-            await stay.hold.settle(row, status, outcome=f"the agent says: {said}")
+            result = await _told(stay, agent, row.intended_at)
+            status = ActionStatus.SENT if _ended_well(result) else ActionStatus.ABSENT
+            outcome = (
+                f"it ended {result.status}: {result.error}"
+                if result
+                else "it was not asked for this"
+            )
+            await stay.hold.settle_entry(row, status, outcome=f"the agent says: {outcome}")
 
 
 async def _told(stay: Stay, agent: AgentAddress, since: float) -> AgentResult | None:
@@ -147,10 +158,10 @@ def _work(writing: _Writing, name: str) -> Work:
     stay, settings = writing.stay, writing.stay.site.settings
 
     async def look() -> Snapshot | Blocker:
-        found = await _differs(writing)
-        if found is not None and found.reason is not Reason.DIGEST_MISMATCH:
-            return found
-        return {"written": found is None}
+        difference = await _differs(writing)
+        if difference is not None and difference.reason is not Reason.DIGEST_MISMATCH:
+            return difference
+        return {"written": difference is None}
 
     async def send() -> Sent | Blocker:
         again = await _disks(stay.site, stay.node, writing.agent)
@@ -165,7 +176,7 @@ def _work(writing: _Writing, name: str) -> Work:
         parameters = deployment.write_command(
             agent_node(stay.node), writing.disk, writing.image, drive
         )
-        answer = await command(
+        answer = await run_command(
             stay.site, stay.node, writing.agent, DEPLOY, parameters, settings.image_write_limit_s
         )
         return answer if isinstance(answer, Blocker) else Sent()
@@ -195,7 +206,7 @@ def _work(writing: _Writing, name: str) -> Work:
 
 async def _disks(site: Site, node: Node, agent: AgentAddress) -> tuple[Disk, ...] | Blocker:
     limit_s = site.settings.agent_step_limit_s
-    answer = await ask(site, node, agent, "provisioner_disks", {}, limit_s)
+    answer = await ask_step(site, node, agent, "provisioner_disks", {}, limit_s)
     return answer if isinstance(answer, Blocker) else disk_answers.parse_disks(answer, node.id)
 
 
@@ -205,16 +216,16 @@ async def _differs(writing: _Writing) -> Blocker | None:
     offset, length = deployment.read_range(image.size)
     arguments = {"serial": writing.disk.serial, "offset": offset, "bytes": length}
     limit_s = site.settings.image_write_limit_s
-    answer = await ask(site, node, writing.agent, "provisioner_read_disk", arguments, limit_s)
+    answer = await ask_step(site, node, writing.agent, "provisioner_read_disk", arguments, limit_s)
     if isinstance(answer, Blocker):
         return answer
     read = disk_answers.read_back(answer, node.id)
     if isinstance(read, Blocker):
         return read
-    asked = (writing.disk.serial, offset, length)
-    if (read.serial, read.offset, read.length) != asked:
+    requested = (writing.disk.serial, offset, length)
+    if (read.serial, read.offset, read.length) != requested:
         return disk_answers.make_malformed_blocker(
-            node.id, f"it read back {read!r}, asked was {asked!r}"
+            node.id, f"it read back {read!r}, asked was {requested!r}"
         )
     if read.sha256 == image.checked:
         return None
@@ -235,7 +246,7 @@ async def _drive(writing: _Writing) -> str | Blocker:
     host = await stay.site.reach.redfish(node, "host")
     if isinstance(host, Blocker):
         return host
-    macs = await addresses(node, stay.inventory, host)
+    macs = await list_addresses(node, stay.inventory, host)
     files = deployment.first_boot(
         node,
         stay.inventory,
@@ -251,15 +262,15 @@ async def _drive(writing: _Writing) -> str | Blocker:
     return seed_drive.pack_volume(files)
 
 
-async def runs(site: Site, node: Node, label: str, image: ImageFile) -> Blocker | None:
+async def verify_system(site: Site, node: Node, label: str, image: ImageFile) -> Blocker | None:
     """Return None if the host answers over SSH, and its system was made from exactly this image."""
-    found = await run_commands(site, node, [("stamp", f"cat {STAMP}", 20.0)])
-    if isinstance(found, Blocker):
-        return found
-    if found["stamp"].text == deployment.render_stamp(label, image.sha256):
+    outputs = await run_commands(site, node, [("stamp", f"cat {STAMP}", 20.0)])
+    if isinstance(outputs, Blocker):
+        return outputs
+    if outputs["stamp"].text == deployment.render_stamp(label, image.sha256):
         return None
-    said = disk_answers.strip_control_characters(found["stamp"].text, 120) or "nothing"
-    detail = f"the system that runs says of itself: {said}"
+    stamp_shown = disk_answers.strip_control_characters(outputs["stamp"].text, 120) or "nothing"
+    detail = f"the system that runs says of itself: {stamp_shown}"
     return _no(node, Reason.NOT_ACTIVATED, detail, "Look at the host's console and boot order.")
 
 

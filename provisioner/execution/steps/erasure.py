@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
-from provisioner.execution.steps.agent_steps import ask, pending
+from provisioner.execution.steps.agent_steps import ask_step, find_open
 from provisioner.execution.steps.maintenance_boot import Stay
 from provisioner.model.erasure import (
     Disk,
@@ -57,7 +57,7 @@ class Eraser:
         """
         started_at = self._site.clock.now()
         stay = Stay(self._site, hold, node, inventory)
-        agent = await stay.enter()
+        agent = await stay.enter_image()
         if isinstance(agent, Blocker):
             return agent
         expected = await self._drives(stay.node)
@@ -66,16 +66,16 @@ class Eraser:
         before = await self._disks(stay.node, agent)
         if isinstance(before, Blocker):
             return before
-        await stay.mark(Boots.NOTHING)
+        await stay.mark_boots(Boots.NOTHING)
         records: list[ErasureRecord] = []
         for disk in before:
             record = await self._disk(stay, agent, disk)
             if isinstance(record, Blocker):
                 return record
             records.append(record)
-        rest = await self._rest(stay, agent)
-        if isinstance(rest, Blocker):
-            return rest
+        remaining = await self._rest(stay, agent)
+        if isinstance(remaining, Blocker):
+            return remaining
         after = await self._disks(stay.node, agent)
         if isinstance(after, Blocker):
             return after
@@ -92,7 +92,7 @@ class Eraser:
             expected_count=disks_of,
             before=before,
             after=after,
-            records=(*records, *rest),
+            records=(*records, *remaining),
         )
 
     async def _drives(self, node: Node) -> tuple[str, ...] | Blocker:
@@ -105,7 +105,7 @@ class Eraser:
 
     async def _disks(self, node: Node, agent: AgentAddress) -> tuple[Disk, ...] | Blocker:
         limit_s = self._site.settings.agent_step_limit_s
-        answer = await ask(self._site, node, agent, "provisioner_disks", {}, limit_s)
+        answer = await ask_step(self._site, node, agent, "provisioner_disks", {}, limit_s)
         return answer if isinstance(answer, Blocker) else disk_answers.parse_disks(answer, node.id)
 
     # --- disks
@@ -130,13 +130,13 @@ class Eraser:
         """
         node, clock = stay.node, self._site.clock
         action = f"erase {disk.serial} {method.value}"
-        rows = await stay.hold.entries()
-        if (known := _known(rows, action, node, disk)) is not None:
-            return known
-        entry = pending(rows, action)
+        rows = await stay.hold.list_entries()
+        if (earlier := _known(rows, action, node, disk)) is not None:
+            return earlier
+        entry = find_open(rows, action)
         if entry is None or entry.before.get("visit") != node.fenced_at:
             before = {"visit": node.fenced_at, "device": disk.name, "serial": disk.serial}
-            entry = await stay.hold.intend(action, before)
+            entry = await stay.hold.record_intent(action, before)
         started_at = clock.now()
         arguments = {
             "device": disk.name,
@@ -146,16 +146,16 @@ class Eraser:
         }
         limit_s = self._site.settings.erase_limit_s
         step = "provisioner_erase_device"
-        answer = await ask(self._site, node, agent, step, arguments, limit_s)
+        answer = await ask_step(self._site, node, agent, step, arguments, limit_s)
         if isinstance(answer, Blocker):
             if answer.reason in _UNANSWERED:
                 return answer  # the row stays open: the same job is asked again
-            told = {k: arguments[k] for k in ("device", "serial")} | {"method": method.value}
-            answer = {**told, "result": Result.NOT_DONE.value, "detail": answer.detail}
+            identity = {k: arguments[k] for k in ("device", "serial")} | {"method": method.value}
+            answer = {**identity, "result": Result.NOT_DONE.value, "detail": answer.detail}
         record = disk_answers.record_erasure(answer, disk, method, started_at, clock.now())
-        done = record.result is Result.DONE
-        status = ActionStatus.CONFIRMED if done else ActionStatus.FAILED
-        await stay.hold.settle(entry, status, outcome=record.model_dump_json())
+        is_done = record.result is Result.DONE
+        status = ActionStatus.CONFIRMED if is_done else ActionStatus.FAILED
+        await stay.hold.settle_entry(entry, status, outcome=record.model_dump_json())
         return record
 
     # --- everything else
@@ -165,7 +165,7 @@ class Eraser:
         name.
         """
         node, now = stay.node, self._site.clock.now()
-        row = stay.off_row(await stay.hold.entries())
+        row = stay.off_row(await stay.hold.list_entries())
         off_s = float(row.before.get("off_s", 0.0)) if row is not None else 0.0
         on_at = row.settled_at if row is not None else 0.0
         off_at = on_at - off_s if row is not None else 0.0
@@ -192,7 +192,7 @@ class Eraser:
 
     async def _tpm(self, node: Node, agent: AgentAddress, now: float) -> ErasureRecord | Blocker:
         limit_s = self._site.settings.agent_step_limit_s
-        answer = await ask(self._site, node, agent, "provisioner_clear_tpm", {}, limit_s)
+        answer = await ask_step(self._site, node, agent, "provisioner_clear_tpm", {}, limit_s)
         if isinstance(answer, Blocker):
             if answer.reason in _UNANSWERED:
                 return answer

@@ -32,7 +32,7 @@ async def power_off(site: Site, node: Node) -> str:
     return "" if refused is None else refused.detail[:300]
 
 
-async def forget(site: Site, node: Node) -> None:
+async def forget_credentials(site: Site, node: Node) -> None:
     """Delete the logins of the node's BMCs here; on the BMCs they are not changed."""
     for bmc in node.bmcs:
         await site.reach.credentials.remove(f"{node.id}/{bmc.name}")

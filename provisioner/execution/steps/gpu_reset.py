@@ -40,7 +40,7 @@ LIMIT_S = 300.0  # eight GPUs take about a minute; a GPU that hangs must not hol
 LOOK_S = 20.0
 
 
-def work(site: Site, node: Node, step: Step) -> Work:
+def build_work(site: Site, node: Node, step: Step) -> Work:
     """Return the work of one reset of all GPUs of a node."""
 
     async def look() -> Snapshot | Blocker:
@@ -56,10 +56,10 @@ def work(site: Site, node: Node, step: Step) -> Work:
 
     async def finish(_entry: LedgerEntry) -> Blocker | None:
         """Check the exit code in the mark; the checks that follow measure the GPUs themselves."""
-        seen = await _read_mark(site, node)
-        if isinstance(seen, Blocker):
-            return seen
-        _, *codes = seen["mark"] or ["", "0"]  # no mark: the host was restarted since
+        mark = await _read_mark(site, node)
+        if isinstance(mark, Blocker):
+            return mark
+        _, *codes = mark["mark"] or ["", "0"]  # no mark: the host was restarted since
         return None if codes == ["0"] else _refused(node, " ".join(codes) or None, "")
 
     return Work(

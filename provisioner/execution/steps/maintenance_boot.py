@@ -14,19 +14,19 @@ from typing import Any
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
-from provisioner.execution.actions.work import Site, Work, do
+from provisioner.execution.actions.work import Site, Work, do_work
 from provisioner.execution.steps.activations import pace_of, power_off
-from provisioner.execution.steps.agent_steps import command, last, pending
+from provisioner.execution.steps.agent_steps import find_last, find_open, run_command
 from provisioner.execution.steps.boot_sources import (
-    addresses,
     boot_disk,
     boot_image,
-    identity,
-    unavailable,
+    identify_agent,
+    list_addresses,
+    make_unavailable_blocker,
     without_token,
 )
-from provisioner.execution.steps.offering import confirmed
-from provisioner.execution.steps.quiet import quiet
+from provisioner.execution.steps.offering import require_offer
+from provisioner.execution.steps.quiet import check_quiet
 from provisioner.model.inventory import Inventory, Power
 from provisioner.model.matrix import Pin
 from provisioner.model.node import Boots, Node, Placement
@@ -47,7 +47,7 @@ class Stay:
     node: Node
     inventory: Inventory
 
-    async def enter(self) -> AgentAddress | Blocker:
+    async def enter_image(self) -> AgentAddress | Blocker:
         """Return the agent of this stay's boot; the image is booted if it does not run.
 
         A host that came out of a tenant's network is off first, whatever becomes of the image: no
@@ -55,26 +55,28 @@ class Stay:
         """
         assert self.node.placement is Placement.MAINTENANCE, self.node.id
         image = self.site.image
-        lacking = unusable(image, production=self.site.settings.production)
+        lacking = find_image_fault(image, production=self.site.settings.production)
         try:
-            rows = await self.hold.entries()
+            rows = await self.hold.list_entries()
             usable = image is not None and not lacking
             if usable and self._is_in(rows) and (agent := await self._agent(rows)) is not None:
                 return agent
             if not usable and not self.node.served:
-                return unavailable(self.node, lacking)  # what runs there is no tenant's
+                return make_unavailable_blocker(
+                    self.node, lacking
+                )  # what runs there is no tenant's
             host = await self.site.reach.redfish(self.node, "host")
             if isinstance(host, Blocker):
                 return host
             if (stuck := await self._keep_off(rows, host)) is not None:
                 return stuck
             if image is None or lacking:
-                return unavailable(self.node, lacking)
-            return await self._boot_image(await self.hold.entries(), image, host)
+                return make_unavailable_blocker(self.node, lacking)
+            return await self._boot_image(await self.hold.list_entries(), image, host)
         except PortError as error:
             return blocked(error, f"{self.node.id}/maintenance")
 
-    async def mark(self, boots: Boots) -> None:
+    async def mark_boots(self, boots: Boots) -> None:
         """Record the system that the host runs from now on, before it is started."""
         if self.node.boots is not boots:
             stored = await self.hold.record(node=self.node.model_copy(update={"boots": boots}))
@@ -87,12 +89,12 @@ class Stay:
         """Return the row that proves that power was away in this stay: after the node was
         fenced.
         """
-        row = last(rows, OFF)
+        row = find_last(rows, OFF)
         if row is None or row.status is not ActionStatus.CONFIRMED:
             return None
         return row if row.intended_at >= self.node.fenced_at else None
 
-    async def leave(
+    async def leave_image(
         self, arrived: Callable[[], Awaitable[Blocker | None]], more: Mapping[str, Any]
     ) -> Blocker | None:
         """Boot from disk; `arrived` says whether the right system runs (None: it does).
@@ -104,47 +106,47 @@ class Stay:
             if isinstance(host, Blocker):
                 return host
             work = self._leave(host, arrived, more)
-            rows = await self.hold.entries()
-            entry = pending(rows, LEAVE) if self.leaving(rows) else None
-            problem = await do(self.site, self.hold, work, entry)
+            rows = await self.hold.list_entries()
+            entry = find_open(rows, LEAVE) if self.is_leaving(rows) else None
+            problem = await do_work(self.site, self.hold, work, entry)
         except PortError as error:
             return blocked(error, f"{self.node.id}/maintenance")
         if problem is None:
-            await self.mark(Boots.SYSTEM)
+            await self.mark_boots(Boots.SYSTEM)
         return problem
 
-    def leaving(self, rows: Sequence[LedgerEntry]) -> bool:
+    def is_leaving(self, rows: Sequence[LedgerEntry]) -> bool:
         """Return whether a predecessor was about to boot from disk, and did not see its end."""
-        left, boot = pending(rows, LEAVE), last(rows, BOOT)
-        return left is not None and (boot is None or left.intended_at > boot.intended_at)
+        leave_row, boot = find_open(rows, LEAVE), find_last(rows, BOOT)
+        return leave_row is not None and (boot is None or leave_row.intended_at > boot.intended_at)
 
-    def left(self, rows: Sequence[LedgerEntry]) -> bool:
+    def has_left(self, rows: Sequence[LedgerEntry]) -> bool:
         """Return whether a predecessor saw the boot from disk to its end, but did not mark the
         node.
         """
-        gone, boot = last(rows, LEAVE), last(rows, BOOT)
-        if gone is None or gone.status is not ActionStatus.CONFIRMED:
+        leave_row, boot = find_last(rows, LEAVE), find_last(rows, BOOT)
+        if leave_row is None or leave_row.status is not ActionStatus.CONFIRMED:
             return False
-        newest = boot is None or gone.intended_at > boot.intended_at
+        newest = boot is None or leave_row.intended_at > boot.intended_at
         return newest and self.node.boots is not Boots.SYSTEM
 
     # --- booting
 
     async def _current(self, rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
         """Return the open row of this stay; one that an earlier stay left is given up."""
-        row = pending(rows, action)
+        row = find_open(rows, action)
         if row is None or row.before.get("visit") == self.node.fenced_at:
             return row
-        await self.hold.settle(row, ActionStatus.ABSENT, outcome="given up: a new stay began")
+        await self.hold.settle_entry(row, ActionStatus.ABSENT, outcome="given up: a new stay began")
         return None
 
     def _is_in(self, rows: Sequence[LedgerEntry]) -> bool:
         """Return whether the last boot of this stay was into the image."""
-        off, boot, left = self.off_row(rows), last(rows, BOOT), last(rows, LEAVE)
+        off, boot, leave_row = self.off_row(rows), find_last(rows, BOOT), find_last(rows, LEAVE)
         if off is None or boot is None or boot.status is not ActionStatus.CONFIRMED:
             return False
         return boot.intended_at >= off.settled_at and (
-            left is None or left.intended_at < boot.intended_at
+            leave_row is None or leave_row.intended_at < boot.intended_at
         )
 
     async def _agent(self, rows: Sequence[LedgerEntry]) -> AgentAddress | None:
@@ -160,11 +162,11 @@ class Stay:
         if booting is not None and off is not None:
             return None
         if self.node.boots is Boots.SYSTEM:
-            await self.mark(Boots.RAMDISK)
+            await self.mark_boots(Boots.RAMDISK)
         if off is not None and self._waits_for_boot(rows, off) and await host.power() is Power.OFF:
             return None  # a predecessor came so far, and could not boot the image
         turning = await self._current(rows, OFF)
-        return await do(self.site, self.hold, self._off(host), turning)
+        return await do_work(self.site, self.hold, self._off(host), turning)
 
     def _waits_for_boot(self, rows: Sequence[LedgerEntry], off: LedgerEntry) -> bool:
         """Return whether nothing was booted since the host was switched off in this stay."""
@@ -175,12 +177,14 @@ class Stay:
         self, rows: Sequence[LedgerEntry], image: Pin, host: Redfish
     ) -> AgentAddress | Blocker:
         files = self.site.artifacts
-        ready = files.offer if pending(rows, BOOT) is None else files.renew
+        ready = files.offer_file if find_open(rows, BOOT) is None else files.renew_offer
         if (no := await ready(image.artifact, image.sha256) or self._exhausted(rows)) is not None:
             return no
         booting = await self._current(rows, BOOT)
-        boot = confirmed(self.site, self._boot(host, image.artifact), image.artifact, image.sha256)
-        problem = await do(self.site, self.hold, boot, booting)
+        boot = require_offer(
+            self.site, self._boot(host, image.artifact), image.artifact, image.sha256
+        )
+        problem = await do_work(self.site, self.hold, boot, booting)
         if problem is not None:
             return problem
         agent = await self.site.agents.present(self.node.id)
@@ -210,7 +214,7 @@ class Stay:
         off_s = self.site.settings.memory_off_s
 
         async def look() -> Snapshot | Blocker:
-            written = await quiet(self.site, self.node)
+            written = await check_quiet(self.site, self.node)
             return written if written is not None else {"power": str(await host.power())}
 
         async def send() -> Sent | Blocker:
@@ -251,12 +255,14 @@ class Stay:
         settings = self.site.settings
 
         async def look() -> Snapshot | Blocker:
-            return {"agent": identity(await self.site.agents.present(self.node.id))}
+            return {"agent": identify_agent(await self.site.agents.present(self.node.id))}
 
         async def send() -> Sent | Blocker:
-            macs = await addresses(self.node, self.inventory, host)
+            macs = await list_addresses(self.node, self.inventory, host)
             if not macs:
-                return unavailable(self.node, "no address of its network cards is known")
+                return make_unavailable_blocker(
+                    self.node, "no address of its network cards is known"
+                )
             limit_s = settings.maintenance_boot_limit_s + settings.power_limit_s
             address = await self._open_window(macs, limit_s, name)
             if isinstance(address, Blocker):
@@ -266,10 +272,10 @@ class Stay:
             return refused if refused is not None else Sent()
 
         async def finish(_entry: LedgerEntry) -> Blocker | None:
-            found = await self.site.agents.wait(self.node.id, settings.maintenance_boot_limit_s)
-            if found is None:
+            agent = await self.site.agents.wait(self.node.id, settings.maintenance_boot_limit_s)
+            if agent is None:
                 return self._silent()
-            self.site.artifacts.boots.withdraw(self.node.id)  # it runs from memory now
+            self.site.artifacts.boots.withdraw_ticket(self.node.id)  # it runs from memory now
             return None
 
         image = self.site.artifacts.pull_url(name)
@@ -291,7 +297,7 @@ class Stay:
             # cached data is flushed to the disk; then the agent's token is void
             if agent is not None:
                 limit_s = settings.agent_step_limit_s
-                synced = await command(self.site, self.node, agent, "standby.sync", {}, limit_s)
+                synced = await run_command(self.site, self.node, agent, "standby.sync", {}, limit_s)
                 if isinstance(synced, Blocker):
                     return synced
             await self.site.agents.dismiss(self.node.id)
@@ -342,7 +348,7 @@ class Stay:
         )
 
 
-def unusable(image: Pin | None, *, production: bool) -> str:
+def find_image_fault(image: Pin | None, *, production: bool) -> str:
     """Return why this image may not be booted; "": it may. Production boots none of unpinned
     bytes.
     """

@@ -29,7 +29,9 @@ _STATUS = {
 _UNSURE = ("timeout", "unknown", "unreachable")  # something may still be at work in the host
 
 
-async def play(site: Site, node: Node, name: str, variables: Mapping[str, Any]) -> PlaybookResult:
+async def run_play(
+    site: Site, node: Node, name: str, variables: Mapping[str, Any]
+) -> PlaybookResult:
     """Run one play on one node's host."""
     return await site.runner.run(_call(site, node, name, variables))
 
@@ -44,7 +46,7 @@ def _call(site: Site, node: Node, name: str, variables: Mapping[str, Any]) -> Pl
     )
 
 
-def problem(node: Node, name: str, result: PlaybookResult) -> Blocker | None:
+def make_play_blocker(node: Node, name: str, result: PlaybookResult) -> Blocker | None:
     """Return the blocker of a play that failed; None if it succeeded."""
     if result.status == "ok":
         return None
@@ -54,10 +56,10 @@ def problem(node: Node, name: str, result: PlaybookResult) -> Blocker | None:
     )
 
 
-def software(site: Site, node: Node, step: Step) -> Work:
+def install_software(site: Site, node: Node, step: Step) -> Work:
     """Install one package set (driver and Fabric Manager go together: step.carries)."""
-    wanted = {step.component: step.to_version, **dict(step.carries)}
-    return _work(site, node, step, "host_software", {"packages": wanted}, "installed", wanted)
+    packages = {step.component: step.to_version, **dict(step.carries)}
+    return _work(site, node, step, "host_software", {"packages": packages}, "installed", packages)
 
 
 def nic_firmware(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
@@ -73,8 +75,8 @@ def nic_firmware(site: Site, node: Node, step: Step, inventory: Inventory) -> Wo
         "url": site.artifacts.pull_url(step.artifact),
         "again": step.force,
     }
-    wanted = dict.fromkeys(devices, step.to_version)
-    return _work(site, node, step, "nic_firmware", variables, "burned", wanted)
+    versions = dict.fromkeys(devices, step.to_version)
+    return _work(site, node, step, "nic_firmware", variables, "burned", versions)
 
 
 def nic_config(
@@ -85,8 +87,8 @@ def nic_config(
     if isinstance(devices, Blocker):
         return devices
     variables = {"devices": list(devices), "parameters": dict(parameters)}
-    wanted = {device: dict(parameters) for device in devices}
-    return _work(site, node, step, "nic_config", variables, "next_boot", wanted)
+    profiles = {device: dict(parameters) for device in devices}
+    return _work(site, node, step, "nic_config", variables, "next_boot", profiles)
 
 
 def _pci(inventory: Inventory, step: Step) -> tuple[str, ...] | Blocker:
@@ -121,7 +123,7 @@ def _work(
         return {} if busy is None else busy
 
     async def send() -> Sent | Blocker:
-        result = await play(site, node, name, variables)
+        result = await run_play(site, node, name, variables)
         if result.status in _UNSURE:
             raise Unreachable(f"{name}: {result.status}: {result.detail}", maybe_executed=True)
         return judged(result)
@@ -131,14 +133,14 @@ def _work(
         return None if result is None or result.status in _UNSURE else judged(result)
 
     def judged(result: PlaybookResult) -> Sent | Blocker:
-        if (failed := problem(node, name, result)) is not None:
+        if (failed := make_play_blocker(node, name, result)) is not None:
             return failed
-        found = result.facts.get(fact)
-        if not isinstance(found, Mapping) or any(found.get(k) != v for k, v in wanted.items()):
+        facts = result.facts.get(fact)
+        if not isinstance(facts, Mapping) or any(facts.get(k) != v for k, v in wanted.items()):
             return Blocker(
                 reason=Reason.UPDATE_FAILED,
                 subject=f"{node.id}/{step.component}",
-                detail=f"the play {name} ended well, but the host shows {found!r:.200}",
+                detail=f"the play {name} ended well, but the host shows {facts!r:.200}",
                 unblock="Look at the host: something else holds or changes this software.",
             )
         return Sent()

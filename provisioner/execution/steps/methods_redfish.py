@@ -11,7 +11,7 @@ from itertools import chain, repeat
 
 from provisioner.adapters.redfish.client import Redfish, TaskRef
 from provisioner.execution.actions.once import Act, Sent, Snapshot
-from provisioner.execution.actions.pacing import growing
+from provisioner.execution.actions.pacing import grow_waits
 from provisioner.execution.actions.work import Site, Work
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
@@ -129,8 +129,8 @@ async def _task(
     now, settings = site.clock.now(), site.settings
     until = max(entry.intended_at + limit_s, now + settings.bmc_return_limit_s)
     ref: TaskRef | None = None
-    last, seen = "no progress was seen", False
-    waits = growing(settings.poll_s)
+    last, was_listed = "no progress was seen", False
+    waits = grow_waits(settings.poll_s)
     if now - entry.intended_at > settings.poll_s:
         # taken up again, with thousands of others perhaps: at once, and then at an even pace
         waits = chain((0.0,), repeat(settings.poll_s))
@@ -139,9 +139,9 @@ async def _task(
         try:
             ref = ref or await _watched(client, entry)
             view = await client.task(ref)
-            if view.vanished and not seen and site.clock.now() - now < _LATE_S:
+            if view.vanished and not was_listed and site.clock.now() - now < _LATE_S:
                 continue
-            seen = True
+            was_listed = True
             if view.vanished:
                 # the table of tasks is lost with the BMC: only versions show the outcome
                 written = await _runs(client, node, step)
@@ -183,8 +183,8 @@ async def _watched(client: Redfish, entry: LedgerEntry) -> TaskRef:
 async def _runs(client: Redfish, node: Node, step: Step) -> bool:
     """Return whether the version that was written is shown as running already."""
     inventory = await client.firmware(node.id, "")
-    found = [c.version for c in inventory.of_kind(step.component)]
-    return bool(found) and all(v == step.to_version for v in found)
+    versions = [c.version for c in inventory.of_kind(step.component)]
+    return bool(versions) and all(v == step.to_version for v in versions)
 
 
 async def _installed(

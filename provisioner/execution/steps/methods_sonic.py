@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.work import Site, Work
 from provisioner.execution.observe.switch_api import ask, open_switch
-from provisioner.execution.steps.methods_inband import problem
+from provisioner.execution.steps.methods_inband import make_play_blocker
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
@@ -55,13 +55,13 @@ async def install_sonic_image(site: Site, node: Node, step: Step) -> Work | Bloc
         return {"partitions": images.versions, "next": images.next}
 
     def judged(result: PlaybookResult) -> Sent | Blocker:
-        return problem(node, PLAY, result) or Sent()
+        return make_play_blocker(node, PLAY, result) or Sent()
 
     async def send() -> Sent | Blocker:
         result = await site.runner.run(call)
         if result.status in _UNSURE:
-            words = f"{PLAY}: {result.status}: {result.detail}"
-            raise Unreachable(words, maybe_executed=True)
+            problem = f"{PLAY}: {result.status}: {result.detail}"
+            raise Unreachable(problem, maybe_executed=True)
         return judged(result)
 
     async def recall(since: float) -> Sent | Blocker | None:

@@ -61,7 +61,7 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
     switch = await open_switch(site, node)
     if isinstance(switch, Blocker):
         return switch
-    wanted = [version for _, version in step.activates]
+    versions = [version for _, version in step.activates]
     drain = Drain(site, node, switch)
 
     async def look() -> Snapshot | Blocker:
@@ -70,9 +70,9 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
             return images
         if isinstance(well, Blocker):
             return well
-        seen = {"sessions": sorted(well.established), "vnis": sorted(well.vnis)}
-        seen["ports"] = sorted(well.ports)
-        return {"running": images.running, "health": well.health, **seen}
+        state = {"sessions": sorted(well.established), "vnis": sorted(well.vnis)}
+        state["ports"] = sorted(well.ports)
+        return {"running": images.running, "health": well.health, **state}
 
     async def send() -> Sent | Blocker:
         problem = await drain.begin()
@@ -95,9 +95,9 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
             if isinstance(images, Blocker):
                 continue
             running = images.running
-            if running in wanted:
-                seen = entry.before.get("seen", {})
-                return await drain.well_again(seen, running) or await drain.end()
+            if running in versions:
+                before = entry.before.get("seen", {})
+                return await drain.well_again(before, running) or await drain.end()
         return _failed(node, step, f"{running} runs after the reboot", Reason.NOT_ACTIVATED)
 
     return Work(
@@ -106,7 +106,7 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
             before={"step": step.model_dump(mode="json")},
             look=look,
             send=send,
-            happened=lambda _before, now: now.get("running") in wanted,
+            happened=lambda _before, now: now.get("running") in versions,
             request_max_s=site.settings.switch_limit_s + site.settings.switch_drain_limit_s,
         ),
         finish=finish,
@@ -114,7 +114,9 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
 
 
 async def _reboot(site: Site, node: Node, step: Step, switch: Switch) -> Blocker | None:
-    """Into the other image. The next image is read: the job's answer may be lost."""
+    """Reboot into the other image. The next boot's image is read, because the job's result may be
+    lost.
+    """
     try:
         await switch.choose_other_image(lambda: turn_of(node), site.settings.switch_limit_s)
         images = await switch.read_images()
@@ -126,8 +128,8 @@ async def _reboot(site: Site, node: Node, step: Step, switch: Switch) -> Blocker
     return None
 
 
-# What a person does, and what is unknown to us: the guide's chapters "Upgrading Cumulus Linux" and
-# "In Service System Upgrade" have the commands of each release.
+# Manual work and commands without a published source: the guide's chapters "Upgrading Cumulus
+# Linux" and "In Service System Upgrade" have the commands of each release.
 _RETRY = "then run `provisioner node retry {node}`."
 _PACKAGES = (
     "Set `nv set router bgp graceful-shutdown on`, apply and save; wait until its counters stand; "
@@ -146,7 +148,8 @@ _BY_HAND = {
 
 
 def by_hand(node: Node, step: Step) -> Blocker:
-    """What is planned and allowed, and still a person's: nothing here can prove it step by step.
+    """Return the blocker of a permitted change that a person carries out, because no step of it can
+    be proved.
 
     Packages come from a mirror at its newest; ONIE leaves a switch without its configuration and
     with the factory's password, which the site's own zero-touch provisioning must put right.

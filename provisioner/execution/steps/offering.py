@@ -15,7 +15,7 @@ BFB = "bluefield_bfb"
 PULLED = frozenset({BFB, "playbook_nic_firmware", "nvue_image", "sonic_installer"})
 
 
-async def ready(site: Site, step: Step, entry: LedgerEntry | None) -> Blocker | None:
+async def prepare_file(site: Site, step: Step, entry: LedgerEntry | None) -> Blocker | None:
     """Get the step's file ready.
 
     With an open `entry` it may be on its way to the device already; then an outside server does not
@@ -23,18 +23,18 @@ async def ready(site: Site, step: Step, entry: LedgerEntry | None) -> Blocker | 
     """
     files = site.artifacts
     if step.method not in PULLED:
-        found = await files.resolve(step.artifact, step.sha256)
-        return found if isinstance(found, Blocker) else None
+        resolved = await files.resolve(step.artifact, step.sha256)
+        return resolved if isinstance(resolved, Blocker) else None
     if entry is not None:
-        return await files.renew(step.artifact, step.sha256)
-    no = await files.offer(step.artifact, step.sha256)
+        return await files.renew_offer(step.artifact, step.sha256)
+    no = await files.offer_file(step.artifact, step.sha256)
     # a file that would be refused at the last moment is reported now
     if no is None and step.method == BFB:
-        no = await files.confirm(step.artifact, step.sha256, doubled=True)
+        no = await files.confirm_offer(step.artifact, step.sha256, doubled=True)
     return no
 
 
-def confirmed(site: Site, work: Work, name: str, sha256: str, *, doubled: bool = False) -> Work:
+def require_offer(site: Site, work: Work, name: str, sha256: str, *, doubled: bool = False) -> Work:
     """Return the same work, which sends no device an address unless the file is still the verified
     one.
 
@@ -43,7 +43,7 @@ def confirmed(site: Site, work: Work, name: str, sha256: str, *, doubled: bool =
     act, send = work.act, work.act.send
 
     async def tell() -> Sent | Blocker:
-        no = await site.artifacts.confirm(name, sha256, doubled=doubled)
+        no = await site.artifacts.confirm_offer(name, sha256, doubled=doubled)
         # BUSY: the device was not asked (`Act.send`), so this is no failure of it
         return await send() if no is None else no.model_copy(update={"reason": Reason.BUSY})
 

@@ -13,12 +13,12 @@ from provisioner.model.plan import Step
 from provisioner.ports import PortError, Unreachable
 
 
-async def quiet(site: Site, node: Node) -> Blocker | None:
+async def check_quiet(site: Site, node: Node) -> Blocker | None:
     """Return None if no BMC of this node has a running task, and no background copy is under
     way.
     """
-    found = await asyncio.gather(*(_quiet(site, node, bmc.name) for bmc in node.bmcs))
-    return next((f for f in found if f is not None), None)
+    answers = await asyncio.gather(*(_quiet(site, node, bmc.name) for bmc in node.bmcs))
+    return next((f for f in answers if f is not None), None)
 
 
 async def _quiet(site: Site, node: Node, name: str) -> Blocker | None:
@@ -41,16 +41,16 @@ async def _quiet(site: Site, node: Node, name: str) -> Blocker | None:
     ]
     if not running and not copying:
         return None
-    what = f"task {running[0]}" if running else f"background copy of {copying[0]}"
+    obstacle = f"task {running[0]}" if running else f"background copy of {copying[0]}"
     return Blocker(
         reason=Reason.BUSY,
         subject=f"{node.id}/{name}",
-        detail=f"a reset must wait for {what}",
+        detail=f"a reset must wait for {obstacle}",
         unblock="It goes on by itself when the device is quiet.",
     )
 
 
-async def settled(
+async def wait_until_settled(
     site: Site, node: Node, limit_s: float, names: tuple[str, ...] = ()
 ) -> Blocker | None:
     """Wait until BMCs served their trees several times in a row (facts: redfish U11, U12).
@@ -58,8 +58,8 @@ async def settled(
     `names`: which BMCs; all of the node's if none is named.
     """
     chosen = names or tuple(b.name for b in node.bmcs)
-    found = await asyncio.gather(*(_settled(site, node, name, limit_s) for name in chosen))
-    return next((f for f in found if f is not None), None)
+    answers = await asyncio.gather(*(_settled(site, node, name, limit_s) for name in chosen))
+    return next((f for f in answers if f is not None), None)
 
 
 async def _settled(site: Site, node: Node, name: str, limit_s: float) -> Blocker | None:
@@ -85,14 +85,14 @@ async def _settled(site: Site, node: Node, name: str, limit_s: float) -> Blocker
     return None
 
 
-async def versions_of(site: Site, node: Node, step: Step) -> dict[str, str | None]:
+async def read_versions(site: Site, node: Node, step: Step) -> dict[str, str | None]:
     """Return the running versions that a reset activates, by "kind/slot", as the BMCs report them
     now.
 
     Versions that only the host itself shows are not included: the next inventory reads them.
     """
-    wanted = {name for name, _ in step.activates}
-    found: dict[str, str | None] = {}
+    activated = {name for name, _ in step.activates}
+    versions: dict[str, str | None] = {}
     for bmc in node.bmcs:
         if bmc.kind == "supernic":
             continue
@@ -102,6 +102,6 @@ async def versions_of(site: Site, node: Node, step: Step) -> dict[str, str | Non
         inventory = await client.firmware(node.id, bmc.name)
         for component in inventory.components:
             slot = component.slot if bmc.kind == "host" else bmc.name
-            if (name := f"{component.kind}/{slot}") in wanted:
-                found[name] = component.version
-    return found
+            if (name := f"{component.kind}/{slot}") in activated:
+                versions[name] = component.version
+    return versions

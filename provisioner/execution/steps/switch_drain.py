@@ -1,8 +1,8 @@
-"""Takes a switch out of the fabric's paths before a reboot, and puts it back when it is well.
+"""Take a switch out of the fabric's paths before a reboot, and put it back when it is healthy.
 
-Draining is absolute: a switch that is drained is not drained again, so whoever takes over after a
-crash begins at the top. The drain is saved, so that the switch comes back drained: it carries
-nothing before it was seen to be well. If the traffic does not move, the drain is taken back.
+Draining is absolute: a switch that is drained is not drained again, so a successor begins at the
+top after a crash. The drain is saved, so that the switch comes back drained and carries no traffic
+before its health was read. If the traffic does not move, the drain is taken back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Drain:
         self._switch = switch
 
     async def begin(self) -> Blocker | None:
-        """Neighbours go around, seen in the counters; else the drain is taken back."""
+        """Drain the switch until the counters show that neighbours avoid it; otherwise take the
+        drain back.
+        """
         refused = await self._set(on=True)
         if refused is None:
             refused = await self._moved()
@@ -46,11 +48,11 @@ class Drain:
         return None
 
     async def end(self) -> Blocker | None:
-        """Neighbours come back."""
+        """Take the drain back, so that neighbours use the switch again."""
         return await self._set(on=False)
 
     async def wellness(self) -> Wellness | Blocker:
-        """Health, BGP sessions and EVPN as they are now."""
+        """Return the present health, BGP sessions and EVPN state."""
         return await ask(self._node, self._switch.read_wellness())
 
     async def well_again(self, before: dict[str, object], version: str) -> Blocker | None:
@@ -61,28 +63,34 @@ class Drain:
         """
         quiet: set[str] = set()
         until = self._site.clock.now() + self._site.settings.switch_settle_limit_s
-        said: tuple[str, ...] = ("it did not answer",)
+        problems: tuple[str, ...] = ("it did not answer",)
         while self._site.clock.now() < until:
             try:
-                seen = await self.wellness()
-                if not isinstance(seen, Blocker):
-                    said = find_losses(before, seen) or await self._asic(version)
-                    said = said or await self._errors(quiet) or find_lost_carriers(before, quiet)
-                    if not said:
+                wellness = await self.wellness()
+                if not isinstance(wellness, Blocker):
+                    problems = find_losses(before, wellness) or await self._asic(version)
+                    problems = (
+                        problems or await self._errors(quiet) or find_lost_carriers(before, quiet)
+                    )
+                    if not problems:
                         return None
                 else:
-                    said = (seen.detail,)
+                    problems = (wellness.detail,)
             except PortError as error:
-                said = (str(error),)
+                problems = (str(error),)
             await self._site.clock.sleep(self._site.settings.poll_s)
-        return self._no(Reason.FABRIC, f"after the reboot: {said[0]}", "It stays drained: look.")
+        return self._no(
+            Reason.FABRIC, f"after the reboot: {problems[0]}", "It stays drained: look."
+        )
 
     async def _asic(self, version: str) -> tuple[str, ...]:
         wrong = await self._switch.find_wrong_firmware(version)
         return (wrong,) if wrong else ()
 
     async def _errors(self, quiet: set[str]) -> tuple[str, ...]:
-        """Who counts broken packets now; ports that do not become `quiet`."""
+        """Return the ports whose error counters grow now; ports that are expected to become `quiet`
+        are left out.
+        """
         before = await self._counters(_get_errors)
         await self._site.clock.sleep(self._site.settings.poll_s)
         after = await self._counters(_get_errors)
@@ -102,7 +110,7 @@ class Drain:
             return await self._revise(on=on)
 
     async def _revise(self, *, on: bool) -> Blocker | None:
-        """Drained or not, as a change that is applied, read back and saved."""
+        """Apply, read back and save a change with the drain `on` or off."""
         try:
             if await self._switch.is_drained() is not on:
                 change = await self._switch.set_drain(on=on)
@@ -124,7 +132,7 @@ class Drain:
         return True
 
     async def _moved(self) -> Blocker | None:
-        """Two looks at the counters, apart, until nothing is carried between them."""
+        """Read the counters, twice and apart, until no traffic passes between the readings."""
         settings, clock = self._site.settings, self._site.clock
         until = clock.now() + settings.switch_drain_limit_s
         busy: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Keeps hosts apart on the network where agents are looked up: looks, puts back, proves by packets.
+"""Keep hosts apart on the network where agents are looked up: observe, restore, prove by packets.
 
-Rule: what must be there follows from the settings and the rows alone (which tests among nodes are
-under way), so that whoever comes after a crash brings it about by looking. Nothing is kept here.
+The required filters follow from the settings and the rows alone (the tests among nodes that are
+under way), so that a successor after a crash restores them by observing. Nothing is kept here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from provisioner.ports import Store
 
 @dataclass(frozen=True)
 class SeenApart:
-    """One leaf as it was read. `gaps`: what is missing, in words.
+    """One leaf as it was read. `gaps`: the missing parts, as sentences.
 
     `untouched`: no tree has a trace of the filter, as on a leaf that was never prepared.
     """
@@ -43,7 +43,7 @@ class HostsApart:
 
     @property
     def enabled(self) -> bool:
-        """Whether the leaves are to keep hosts apart."""
+        """Return whether the leaves are to keep hosts apart."""
         return self._site.settings.keeps_hosts_apart
 
     async def doors(self) -> tuple[Door, ...]:
@@ -55,35 +55,37 @@ class HostsApart:
 
     async def look(self, leaf: str, owned: Collection[str]) -> SeenApart | Blocker:
         """Read one leaf. `owned`: its ports that hosts are cabled to."""
-        seen = await self._tenancy.filter_state(leaf)
-        if isinstance(seen, Blocker):
-            return seen
+        state = await self._tenancy.filter_state(leaf)
+        if isinstance(state, Blocker):
+            return state
         settings, doors = self._site.settings, await self.doors()
-        now = seen.ports["operational"]
+        now = state.ports["operational"]
         guarded = rules.guarded_ports(leaf, owned, now, settings.lookup_ports)
-        gaps = rules.find_gaps(apart_filter(settings, doors), seen.filters, seen.ports, guarded)
-        bound = any(has for ports in seen.ports.values() for _, has in ports.values())
-        untouched = not bound and all(held is None for held in seen.filters.values())
+        gaps = rules.find_gaps(apart_filter(settings, doors), state.filters, state.ports, guarded)
+        bound = any(has for ports in state.ports.values() for _, has in ports.values())
+        untouched = not bound and all(held is None for held in state.filters.values())
         return SeenApart(guarded, gaps, untouched, doors)
 
     async def put_back(self, leaf: str, seen: SeenApart) -> tuple[Blocker, ...]:
-        """Write what is missing on one leaf; () if it is proved by reading, and saved."""
+        """Write the missing parts on one leaf; () if they are proved by reading, and saved."""
         return (await self._tenancy.keep_apart(leaf, seen.guarded, seen.doors)).blockers
 
     async def bring(self, nodes: Collection[Node]) -> tuple[Blocker, ...]:
-        """Bring the leaves of these nodes to what the rows say now: doors opened or closed."""
+        """Bring the leaves of these nodes to the state that the rows demand now: doors opened or
+        closed.
+        """
         if not self.enabled:
             return ()
         owned = await self._owned({p.switch for n in nodes for p in n.ports if not p.guid})
 
         async def bring_one(leaf: str, ports: Collection[str]) -> tuple[Blocker, ...]:
-            seen = await self.look(leaf, ports)
-            if isinstance(seen, Blocker):
-                return (seen,)
-            return await self.put_back(leaf, seen) if seen.gaps else ()
+            state = await self.look(leaf, ports)
+            if isinstance(state, Blocker):
+                return (state,)
+            return await self.put_back(leaf, state) if state.gaps else ()
 
-        found = await asyncio.gather(*(bring_one(leaf, ports) for leaf, ports in owned.items()))
-        return tuple(blocker for blockers in found for blocker in blockers)
+        outcomes = await asyncio.gather(*(bring_one(leaf, ports) for leaf, ports in owned.items()))
+        return tuple(blocker for blockers in outcomes for blocker in blockers)
 
     async def rows(self, node: Node) -> tuple[GateRow, ...]:
         """Return the rows of the gate for a node that is still in maintenance."""
@@ -93,15 +95,15 @@ class HostsApart:
             if settings.lookup_isolation == "leaves":
                 why = "no lookup_networks are set"
             return (rules.none_row(node.id, why),)
-        found: list[GateRow] = []
+        rows_of: list[GateRow] = []
         owned = await self._owned({p.switch for p in node.ports if not p.guid})
         looks = await asyncio.gather(*(self.look(leaf, ports) for leaf, ports in owned.items()))
-        for leaf, seen in zip(owned, looks, strict=True):
-            gaps = None if isinstance(seen, Blocker) else seen.gaps
-            found.append(rules.leaf_row(leaf, gaps))
-        if any(row.bad for row in found):
-            return tuple(found)
-        return (*found, *await self._packets(node))
+        for leaf, state in zip(owned, looks, strict=True):
+            gaps = None if isinstance(state, Blocker) else state.gaps
+            rows_of.append(rules.leaf_row(leaf, gaps))
+        if any(row.bad for row in rows_of):
+            return tuple(rows_of)
+        return (*rows_of, *await self._packets(node))
 
     async def _packets(self, node: Node) -> tuple[GateRow, ...]:
         if self._site.settings.release_probes == "off":
@@ -114,10 +116,10 @@ class HostsApart:
 
     async def _owned(self, leaves: Collection[str]) -> Mapping[str, Sequence[str]]:
         """Return the ports of these leaves that hosts are cabled to."""
-        found: dict[str, list[str]] = {leaf: [] for leaf in sorted(leaves)}
+        owned: dict[str, list[str]] = {leaf: [] for leaf in sorted(leaves)}
         for node in await self._store.nodes.list():
             if node.kind is NodeKind.HOST:
                 for port in node.ports:
-                    if port.switch in found and not port.guid:
-                        found[port.switch].append(port.interface)
-        return found
+                    if port.switch in owned and not port.guid:
+                        owned[port.switch].append(port.interface)
+        return owned

@@ -1,8 +1,8 @@
 """One leaf: moves of many nodes' ports gathered into one change, and proved by reading back.
 
-Rule: what was asked for is never believed. Every try begins and ends with a look at the
-operational state, so that a lost answer, a crash, or another writer's change is repaired by
-looking; doing it again is harmless. Nothing is kept in memory that matters.
+A request is never taken as its own proof. Every try begins and ends with a reading of the
+operational state, so that a lost answer, a crash, or a foreign change is repaired by observing;
+doing it again is harmless. No decision depends on state in memory.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from provisioner.model.switch import Move, Place, PortChange, TenantPort
 from provisioner.ports import Clock, PortError, Switch, SwitchRefused
 from provisioner.settings import Settings
 
-# Tries of one batch: a lost answer, then a revision that raced with somebody else's.
+# Tries of one batch: a lost answer, then a revision that raced with a foreign one.
 TRIES_MAX = 3
 GATHER_PARTS = 5
-# A look comes late by at most this part of what has been waited for, so that polling costs a tenth
+# A reading comes late by at most this part of the time waited so far, so that polling costs a tenth
 # of the switch's own time and some thirty requests until the longest pause is reached.
 LATE = 0.1
 # Refusals that one port of a batch may bring on all of it.
@@ -96,10 +96,10 @@ class Leaf:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def vrfs(self, interfaces: Sequence[str]) -> Views | Blocker:
-        """Every VRF that each of these ports is in, or will be in by itself.
+        """Return every VRF that each of these ports is in, or will be in without a further action.
 
-        One, if it is settled: the operational state, what was applied, what a reboot would bring,
-        and what every revision on its way would make of it all agree.
+        It is one VRF if the port is settled: the operational state, the applied and the startup
+        configuration, and the result of every revision on its way all agree.
         """
         try:
             read = await (await self._source.open()).read_places(interfaces)
@@ -131,12 +131,14 @@ class Leaf:
         return {name: label for name, label in labels.items() if label is not None}
 
     async def routes(self) -> Routes | Blocker:
-        """Routes of every VRF, read after this was called; callers at one time share a reading."""
+        """Return the routes of every VRF, read after this call began; concurrent callers share a
+        reading.
+        """
         if self._reading is None:
             self._reading = asyncio.create_task(self._routes(), name=f"routes of {self.name}")
         return await asyncio.shield(self._reading)
 
-    # --- the writer: one batch after the other while anybody waits
+    # --- the writer: one batch after the other while a caller waits
 
     async def _write(self) -> None:
         batch: list[_Waiting] = []
@@ -160,7 +162,8 @@ class Leaf:
                 if isinstance(error, asyncio.CancelledError):
                     waiting.done.cancel()
                 else:
-                    waiting.done.set_exception(error)  # ours: whoever waits reports it
+                    # a fault of ours: the waiting caller reports it
+                    waiting.done.set_exception(error)
             self._waiting.clear()
             if isinstance(error, asyncio.CancelledError):
                 raise
@@ -168,7 +171,7 @@ class Leaf:
             self._writer = None
 
     async def _gather(self) -> None:
-        """Until nobody has come for a fifth of `switch_gather_s`, at most all of it.
+        """Wait until no request has come for a fifth of `switch_gather_s`, at most all of it.
 
         Hosts come from their last leaf all at once: to wait longer would cost every rail as much.
         """
@@ -179,19 +182,21 @@ class Leaf:
                 return
 
     def _take(self) -> list[_Waiting]:
-        """Everybody who waits, except where two want one port in different VRFs: later."""
+        """Take all waiting requests, except that two VRFs for one port are taken one after the
+        other.
+        """
         taken: list[_Waiting] = []
-        left: list[_Waiting] = []
-        wanted: dict[str, str] = {}
+        deferred: list[_Waiting] = []
+        target_of: dict[str, str] = {}
         for waiting in self._waiting:
             if waiting.done.done():
                 continue  # given up
-            if any(wanted.get(m.interface, m.vrf) != m.vrf for m in waiting.moves):
-                left.append(waiting)
+            if any(target_of.get(m.interface, m.vrf) != m.vrf for m in waiting.moves):
+                deferred.append(waiting)
                 continue
-            wanted.update({m.interface: m.vrf for m in waiting.moves})
+            target_of.update({m.interface: m.vrf for m in waiting.moves})
             taken.append(waiting)
-        self._waiting = left
+        self._waiting = deferred
         return taken
 
     async def _in_turn(self, batch: Sequence[_Waiting]) -> LeafOutcome:
@@ -199,12 +204,14 @@ class Leaf:
             return await self._batch(batch)
 
     async def _allowed(self, batch: Sequence[_Waiting]) -> list[Move]:
-        """Moves that may still be made: turns and tries take minutes. The others are refused."""
+        """Return the moves that may still be made, since turns and tries take minutes; refuse the
+        others.
+        """
         for waiting in batch:
             if waiting.objections is None or waiting.done.done():
                 continue
-            if (found := tuple(await waiting.objections())) and not waiting.done.done():
-                waiting.done.set_result(LeafOutcome(blockers=found))
+            if (blockers := tuple(await waiting.objections())) and not waiting.done.done():
+                waiting.done.set_result(LeafOutcome(blockers=blockers))
         return [m for w in batch if not w.done.done() for m in w.moves]
 
     async def _batch(self, batch: Sequence[_Waiting]) -> LeafOutcome:
@@ -238,21 +245,21 @@ class Leaf:
         return LeafOutcome(revision, (self._source.describe(problem),))
 
     async def _in_place(self, switch: Switch, moves: Sequence[Move]) -> bool:
-        """Not yet that it is saved: `_persist` comes after it.
+        """Return whether the moves are in force; `_persist` saves them after it.
 
-        A port that is denied may stand anywhere: where it goes is not this move's concern.
+        A port that is denied may be in any VRF: its destination is not this move's concern.
         """
-        seen = await switch.read_places([m.interface for m in moves], saved=False)
+        placed = await switch.read_places([m.interface for m in moves], saved=False)
         self._change = PortChange(
             tuple(moves),
-            denied=frozenset(i for i, places in seen.items() if any(p.denied for p in places)),
-            apart=frozenset(i for i, places in seen.items() if any(p.apart for p in places)),
+            denied=frozenset(i for i, places in placed.items() if any(p.denied for p in places)),
+            apart=frozenset(i for i, places in placed.items() if any(p.apart for p in places)),
         )
         rules_hold = await self._rules_hold(switch, moves)
-        return rules_hold and all(_is_there(m, seen[m.interface]) for m in moves)
+        return rules_hold and all(_is_there(m, placed[m.interface]) for m in moves)
 
     async def _rules_hold(self, switch: Switch, moves: Sequence[Move]) -> bool:
-        """Whether the filter between hosts, where a move sets it, has its rules."""
+        """Return whether the filter between hosts, where a move sets it, has its rules."""
         if not any(m.apart for m in moves):
             return True
         doors = next((m.doors for m in moves if m.doors is not None), None)
@@ -262,8 +269,8 @@ class Leaf:
         self._change = replace(self._change, host_filter=rules, held=held, with_doors=with_doors)
         if not is_held(held, rules, with_doors=with_doors):
             return False
-        done = await switch.read_filter("operational")  # forwarding follows later
-        return count_rules(done) == count_rules(held)
+        in_force = await switch.read_filter("operational")  # forwarding follows later
+        return count_rules(in_force) == count_rules(held)
 
     async def _apply_described(self, switch: Switch, moves: Sequence[Move]) -> str:
         """Apply the change with the ports' descriptions; without them where the switch refuses it.
@@ -280,7 +287,9 @@ class Leaf:
         return await switch.apply_change(replace(self._change, moves=tuple(plain)))
 
     async def _persist(self, switch: Switch, *, changed: bool) -> None:
-        """What is applied is what the switch starts with: else a reboot opens the old VRF."""
+        """Save the applied configuration as the startup one; otherwise a reboot opens the old
+        VRF.
+        """
         if not changed and await switch.is_saved():
             return
         await switch.save_configuration()
@@ -308,7 +317,7 @@ class Leaf:
         try:
             await self._clock.sleep(self._limits.switch_gather_s)
         finally:
-            self._reading = None  # whoever comes from now on needs a later reading
+            self._reading = None  # callers from now on need a later reading
         try:
             return await (await self._source.open()).read_routes()
         except PortError as problem:
@@ -334,7 +343,7 @@ async def _keep_descriptions(switch: Switch, moves: Sequence[Move]) -> list[Move
 
 
 def _is_there(move: Move, seen: Collection[Place]) -> bool:
-    """Whether every tree has a port as its move asks. Filters leave the VRF as it is."""
+    """Return whether every tree has a port as its move asks. Filters leave the VRF as it is."""
     if move.denied:
         return all(place.denied for place in seen)
     if move.stays:

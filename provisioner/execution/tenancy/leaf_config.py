@@ -33,10 +33,10 @@ class LeafConfig:
     async def look(self, vrfs: Collection[str] = ()) -> SeenLeaf | Blocker:
         """Return its configuration, VRFs, the VRF of each port, and the VNIs of `vrfs`."""
         try:
-            seen: SeenLeaf = await (await self._source.open()).read_networks(vrfs)
+            state: SeenLeaf = await (await self._source.open()).read_networks(vrfs)
         except PortError as problem:
             return self._source.describe(problem)
-        return seen
+        return state
 
     async def bring(self, change: LeafChange) -> tuple[Blocker, ...]:
         """Carry a change out; () if the switch does it, and will after its next start."""
@@ -50,37 +50,37 @@ class LeafConfig:
                 await self._clock.sleep(self._limits.switch_poll_s * 2**attempt)
             try:
                 switch = await self._source.open()
-                seen = await switch.read_networks(())
-                if inside := tuple(list_occupied(seen, change.absent)):
+                state = await switch.read_networks(())
+                if inside := tuple(list_occupied(state, change.absent)):
                     return inside
-                rest = _rest(change, seen.applied)
-                if not rest.empty:
-                    await switch.apply_networks(rest)
+                missing = _rest(change, state.applied)
+                if not missing.empty:
+                    await switch.apply_networks(missing)
                 if not await switch.is_saved():
                     await switch.save_configuration()
-                left = await self._prove(switch, change)
+                unproved = await self._prove(switch, change)
             except SwitchRefused as refused:
                 return (self._source.describe(refused),)
             except PortError as error:
                 problem = self._source.describe(error)
             else:
-                return left
+                return unproved
         assert problem is not None
         return (problem,)
 
     async def _prove(self, switch: Switch, change: LeafChange) -> tuple[Blocker, ...]:
         """Return the first difference that stays for `switch_apply_limit_s`; () if none does."""
-        left: tuple[Blocker, ...] = ()
+        unproved: tuple[Blocker, ...] = ()
 
         async def holds() -> bool:
-            nonlocal left
-            seen = await switch.read_networks(change.present)
-            left = find_unproved(change, seen)
-            if not left and not _rest(change, seen.applied).empty:
-                left = (self._no(Reason.ISOLATION, "the applied change is not in force"),)
-            return not left
+            nonlocal unproved
+            state = await switch.read_networks(change.present)
+            unproved = find_unproved(change, state)
+            if not unproved and not _rest(change, state.applied).empty:
+                unproved = (self._no(Reason.ISOLATION, "the applied change is not in force"),)
+            return not unproved
 
-        return () if await self._until(holds) else left[:1]
+        return () if await self._until(holds) else unproved[:1]
 
     async def _until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
         until = self._clock.now() + self._limits.switch_apply_limit_s

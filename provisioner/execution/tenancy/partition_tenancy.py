@@ -1,9 +1,9 @@
 """A node's ports where InfiniBand partitions keep tenants apart: `Tenancy` by GUIDs, through UFM.
 
 Ports with a `guid` are placed by `Isolation`, which takes a port out of every partition before it
-enters the next one; ports without one (north-south, Ethernet) stay the leaves' affair. Towards a
+enters the next one; ports without one (north-south, Ethernet) remain the leaves' affair. Towards a
 customer the partitions come last and towards maintenance both are tried, so that a node is never
-half a customer's on purpose. What is answered was read back, whatever was asked.
+half a customer's on purpose. Every result is a state that was read back.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class PartitionTenancy(Tenancy):
         self._rows = store
 
     async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
-        """The network of every port; one in two is named twice, one in none with ""."""
+        """Return the network of every port; one in two is named twice, one in none with ""."""
         plain, guids = _parted(ports)
         if not guids:
             return _no_guid()
-        found: tuple[PortPlacement, ...] = ()
+        placements: tuple[PortPlacement, ...] = ()
         if plain:
             read = await self._leaves_only.read(plain)
             if isinstance(read, Blocker):
                 return read
-            found = read
+            placements = read
         where = await self._partitions.where(list(guids.values()), await self._rows.tenants.list())
         if isinstance(where, Blocker):
             return where
-        return (*found, *_placements(guids, where))
+        return (*placements, *_placements(guids, where))
 
     async def tenant_ports(
         self, switch: str, site_vrfs: Collection[str]
@@ -76,11 +76,11 @@ class PartitionTenancy(Tenancy):
         return await self._leaves_only.fence(_parted(ports)[0], node)
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
-        """What the leaves of the Ethernet ports say; UFM has no such gate."""
+        """Return the states of the Ethernet ports' leaves; UFM has no such gate."""
         return await self._leaves_only.look(_parted(ports)[0])
 
     async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
-        """Each port in the tenant's partition, and in no other one, as UFM lists it now."""
+        """Return each port in the tenant's partition, and in no other one, as UFM lists it now."""
         if not ports:
             return ()
         members = {p: Member("", p.guid) for p in ports}
@@ -88,15 +88,15 @@ class PartitionTenancy(Tenancy):
             list(members.values()), await self._rows.tenants.list()
         )
         if isinstance(where, Blocker):
-            words = where.detail[:300]
-            return tuple(_row(GateCheck.PORT_VRF, p, RowVerdict.UNKNOWN, words) for p in ports)
+            why = where.detail[:300]
+            return tuple(_row(GateCheck.PORT_VRF, p, RowVerdict.UNKNOWN, why) for p in ports)
         rows = []
         for port, member in members.items():
-            others = sorted(where[member] - {vrf})
+            foreign = sorted(where[member] - {vrf})
             inside = RowVerdict.PASS if vrf in where[member] else RowVerdict.FAIL
-            alone = RowVerdict.FAIL if others else RowVerdict.PASS
+            alone = RowVerdict.FAIL if foreign else RowVerdict.PASS
             rows.append(_row(GateCheck.PORT_VRF, port, inside, f"the partition of {vrf}"))
-            rows.append(_row(GateCheck.ONE_VRF, port, alone, " and ".join(others)[:300]))
+            rows.append(_row(GateCheck.ONE_VRF, port, alone, " and ".join(foreign)[:300]))
         return tuple(rows)
 
     async def deny(self, ports: Sequence[Port], vrf: str) -> tuple[Blocker, ...]:
@@ -130,8 +130,8 @@ class PartitionTenancy(Tenancy):
             )
         if moved.blockers and not homeward:
             return moved
-        if not homeward and objections is not None and (found := tuple(await objections())):
-            return MoveOutcome((), moved.revisions, found)
+        if not homeward and objections is not None and (objected := tuple(await objections())):
+            return MoveOutcome((), moved.revisions, objected)
         tenants = await self._rows.tenants.list()
         blockers = [
             *moved.blockers,
@@ -146,7 +146,7 @@ class PartitionTenancy(Tenancy):
         )
 
     async def close(self) -> None:
-        """Stop the leaves' writers. The partitions are closed by whoever opened them."""
+        """Stop the leaves' writers. The caller that opened the partitions closes them."""
         await self._leaves_only.close()
 
 

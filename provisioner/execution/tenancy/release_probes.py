@@ -25,7 +25,7 @@ RDMA_LIMIT_S = RDMA_TRIES * (RDMA_S + RDMA_TRIES) + COMMAND_S
 Answers = dict[tuple[str, Ping], int | None]
 
 
-async def probed(site: Site, errands: Sequence[Errand]) -> tuple[GateRow, ...]:
+async def run_probes(site: Site, errands: Sequence[Errand]) -> tuple[GateRow, ...]:
     """Carry out every probe and return the gate's rows. RDMA comes last: alone on the wire."""
     return judge(errands, await answers_of(site, errands), site.settings.release_rdma)
 
@@ -51,12 +51,12 @@ async def _sent(site: Site, errand: Errand) -> Answers:
     if not commands:
         return {}
     try:
-        told = await site.shell.run(errand.host, errand.address, commands)
+        outputs = await site.shell.run(errand.host, errand.address, commands)
     except PortError:
         return {}
     answers: Answers = {}
-    for (check, source, _), output in zip(lines, told, strict=False):
-        codes = read(output.stdout) if output.exit_code == 0 and not output.truncated else {}
+    for (check, source, _), output in zip(lines, outputs, strict=False):
+        codes = read_codes(output.stdout) if output.exit_code == 0 and not output.truncated else {}
         mine = [p for p in errand.pings if p.source == source and _tool(p) is check]
         answers |= {(errand.host, p): codes.get(f"{p.target},{p.size}") for p in mine}
     return answers
@@ -77,8 +77,8 @@ def _lines(errand: Errand) -> Iterator[tuple[GateCheck, str, str]]:
         mine = [p for p in errand.pings if _tool(p) is check]
         for source in dict.fromkeys(p.source for p in mine):
             targets = dict.fromkeys(f"{p.target},{p.size}" for p in mine if p.source == source)
-            words = line.replace("SOURCE", source).replace("TARGETS", " ".join(targets))
-            yield check, source, words
+            text = line.replace("SOURCE", source).replace("TARGETS", " ".join(targets))
+            yield check, source, text
 
 
 _OWN = "set -- $(ip -o -4 addr show to SOURCE/32); i=$2; for t in TARGETS; do"
@@ -100,11 +100,11 @@ _TOOLS = {
 }
 
 
-def read(output: str) -> dict[str, int]:
+def read_codes(output: str) -> dict[str, int]:
     """Return the exit codes of lines "ADDRESS,SIZE CODE"; other lines are ignored."""
-    found = {}
+    codes = {}
     for line in output[:65_536].splitlines():
-        words = line.split()
-        if len(words) == 2 and words[1].isascii() and words[1].isdigit() and len(words[1]) < 4:
-            found[words[0]] = int(words[1])
-    return found
+        fields = line.split()
+        if len(fields) == 2 and fields[1].isascii() and fields[1].isdigit() and len(fields[1]) < 4:
+            codes[fields[0]] = int(fields[1])
+    return codes

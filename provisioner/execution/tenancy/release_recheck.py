@@ -50,13 +50,15 @@ class Rechecks:
         self._matrix = matrix
         self._thresholds = thresholds or {}
 
-    async def counted(self, node: Node) -> Outputs:
+    async def read_counters(self, node: Node) -> Outputs:
         """Return the counters of the RDMA ports now; {} if the host does not report them."""
         command = _COUNTERS
-        told = await run_commands(self._site, node, [(command.name, command.line, command.limit_s)])
-        return {} if isinstance(told, Blocker) else told
+        outputs = await run_commands(
+            self._site, node, [(command.name, command.line, command.limit_s)]
+        )
+        return {} if isinstance(outputs, Blocker) else outputs
 
-    async def rows(
+    async def judge_host(
         self, node: Node, before: Outputs, leaves: Mapping[str, LeafState]
     ) -> tuple[GateRow, ...]:
         """Return the rows of its NICs and cables. `before`: what `counted` said before packets were
@@ -64,43 +66,47 @@ class Rechecks:
         """
         checks = (*_SETTINGS, _ERRORS, lldp.CHECK)
         commands = {c.name: (c.name, c.line, c.limit_s) for k in checks for c in k.commands}
-        told = await run_commands(self._site, node, list(commands.values()))
+        outputs = await run_commands(self._site, node, list(commands.values()))
         inventory = await self._store.evidence.get_inventory(node.id)
-        if isinstance(told, Blocker) or inventory is None:
-            words = told.detail if isinstance(told, Blocker) else "nothing is known of its parts"
-            return tuple(_unknown(check, node.id, words) for check in ROWS)
+        if isinstance(outputs, Blocker) or inventory is None:
+            why = (
+                outputs.detail if isinstance(outputs, Blocker) else "nothing is known of its parts"
+            )
+            return tuple(_unknown(check, node.id, why) for check in ROWS)
         site, store = self._site, self._store
         context = await judging_context(
             store, self._matrix, site.settings, self._thresholds, node, inventory
         )
-        raw = {name: evidence.model_dump(mode="json") for name, evidence in told.items()}
-        kept = await store.evidence.put_output(json.dumps(raw, sort_keys=True))
-        rows = [_row(GateCheck.NIC_SETTINGS, node.id, c, told, context, kept) for c in _SETTINGS]
+        raw = {name: evidence.model_dump(mode="json") for name, evidence in outputs.items()}
+        digest = await store.evidence.put_output(json.dumps(raw, sort_keys=True))
+        rows = [
+            _row(GateCheck.NIC_SETTINGS, node.id, c, outputs, context, digest) for c in _SETTINGS
+        ]
         if _COUNTERS.name in before:
-            both = {**told, _COUNTERS.name + BEFORE: before[_COUNTERS.name]}
-            rows.append(_row(GateCheck.NIC_ERRORS, node.id, _ERRORS, both, context, kept))
+            both = {**outputs, _COUNTERS.name + BEFORE: before[_COUNTERS.name]}
+            rows.append(_row(GateCheck.NIC_ERRORS, node.id, _ERRORS, both, context, digest))
         else:
             rows.append(_unknown(GateCheck.NIC_ERRORS, node.id, "its counters were not read"))
         heard = release_cables.heard_by(leaves)
-        others = await store.nodes.list()
-        ends = lldp.read_ends(told)
-        return (*rows, *release_cables.judge_cables(node, others, inventory, ends, heard))
+        nodes = await store.nodes.list()
+        ends = lldp.read_ends(outputs)
+        return (*rows, *release_cables.judge_cables(node, nodes, inventory, ends, heard))
 
-    async def cables(self, node: Node, heard: Heard) -> tuple[Miscabling, ...]:
+    async def find_miscablings(self, node: Node, heard: Heard) -> tuple[Miscabling, ...]:
         """Return the differences from the plan that both ends confirm; a silent end contradicts
         nothing.
 
         `heard`: the neighbours of the leaves' ports. The host is asked, if it runs.
         """
         commands = [(c.name, c.line, c.limit_s) for c in lldp.CHECK.commands]
-        told = await run_commands(self._site, node, commands)
-        ends = None if isinstance(told, Blocker) else lldp.read_ends(told)
-        known = await self._store.evidence.get_inventory(node.id) or Inventory(
+        outputs = await run_commands(self._site, node, commands)
+        ends = None if isinstance(outputs, Blocker) else lldp.read_ends(outputs)
+        inventory = await self._store.evidence.get_inventory(node.id) or Inventory(
             node=node.id, vendor=""
         )
-        others = await self._store.nodes.list()
-        found = release_cables.find_cable_faults(node, others, known, ends, heard)
-        return release_cables.select_observed_faults(found, [o.id for o in others])
+        nodes = await self._store.nodes.list()
+        faults = release_cables.find_cable_faults(node, nodes, inventory, ends, heard)
+        return release_cables.select_observed_faults(faults, [o.id for o in nodes])
 
 
 ROWS = (GateCheck.NIC_SETTINGS, GateCheck.NIC_ERRORS, GateCheck.CABLES)
@@ -111,13 +117,13 @@ def _row(
 ) -> GateRow:
     """Return a check's result as a row; one that could not be judged is unknown."""
     result = check.judge(told, context)
-    words = "; ".join(f"{f.part}: {f.detail} {f.measured}".strip() for f in result.findings[:3])
+    findings = "; ".join(f"{f.part}: {f.detail} {f.measured}".strip() for f in result.findings[:3])
     verdict = {
         health.Verdict.PASS: RowVerdict.PASS,
         health.Verdict.FAIL: RowVerdict.FAIL,
     }.get(result.verdict, RowVerdict.UNKNOWN)
-    seen = words[:300] or f"evidence {kept[:16]}"
-    return GateRow(check=row, subject=f"{node} {check.name}", verdict=verdict, seen=seen)
+    reading = findings[:300] or f"evidence {kept[:16]}"
+    return GateRow(check=row, subject=f"{node} {check.name}", verdict=verdict, seen=reading)
 
 
 def _unknown(check: GateCheck, node: str, words: str) -> GateRow:

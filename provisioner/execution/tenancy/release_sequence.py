@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.leaf import Objections
-from provisioner.execution.tenancy.release_probes import probed
+from provisioner.execution.tenancy.release_probes import run_probes
 from provisioner.execution.tenancy.release_recheck import ROWS, Rechecks
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
 from provisioner.model.certificate import Certificate
@@ -81,20 +81,20 @@ class Releases:
         assert vrf != MAINTENANCE_VRF
         clock, settings = self._site.clock, self._site.settings
         began = clock.now()
-        seen = await self._tenancy.look(node.ports)
-        if isinstance(seen, Blocker):
-            return ReleaseOutcome(MoveOutcome(), began, blockers=(seen,))
-        before = records(node, seen)
+        states = await self._tenancy.look(node.ports)
+        if isinstance(states, Blocker):
+            return ReleaseOutcome(MoveOutcome(), began, blockers=(states,))
+        before = make_records(node, states)
         apart = await self._apart.rows(node)
         if _bad(apart):
-            kept = release_gate.list_gate_blockers(apart)
-            return ReleaseOutcome(MoveOutcome(), began, apart, before, blockers=kept)
+            blockers = release_gate.list_gate_blockers(apart)
+            return ReleaseOutcome(MoveOutcome(), began, apart, before, blockers=blockers)
         moved = await self._tenancy.move(
             node.ports, vrf, look_for_leaks=False, objections=objections, node=node
         )
         if moved.blockers:
             return ReleaseOutcome(moved, began, before=before, blockers=moved.blockers)
-        ask = await self.ask(node, vrf)
+        ask = await self.build_ask(node, vrf)
         settled_at = clock.now()
         judged = await self._settled(ask, before)
         rows = apart + judged.rows
@@ -104,9 +104,11 @@ class Releases:
             rows += await self._hosts(node, ask, judged.leaves)
         elif self._rechecks and any(r.check is GateCheck.CABLE for r in rows if r.bad):
             heard = release_cables.heard_by(judged.leaves)  # the other ends are asked as well
-            rows += release_cables.make_fault_rows(await self._rechecks.cables(node, heard))
-        if not _bad(rows) and objections is not None and (found := tuple(await objections())):
-            return ReleaseOutcome(moved, began, rows=rows, before=before, blockers=found)
+            rows += release_cables.make_fault_rows(
+                await self._rechecks.find_miscablings(node, heard)
+            )
+        if not _bad(rows) and objections is not None and (objected := tuple(await objections())):
+            return ReleaseOutcome(moved, began, rows=rows, before=before, blockers=objected)
         if not _bad(rows) and settings.release_confirm_s:
             await clock.sleep(settings.release_confirm_s)
             again = await self._settled(ask, before, _OF_OTHERS)
@@ -117,27 +119,27 @@ class Releases:
             began,
             rows=rows,
             before=before,
-            after=records(node, judged.leaves),
+            after=make_records(node, judged.leaves),
             watched_s=clock.now() - settled_at,
             blockers=release_gate.list_gate_blockers(rows),
         )
 
-    async def watched(
+    async def judge_standing(
         self, node: Node, vrf: str, baseline: Sequence[LeafRecord]
     ) -> tuple[GateRow, ...]:
         """Return the gate of a node that is a customer's, compared with the state at its
         release.
         """
-        judged = await self.judge(await self.ask(node, vrf), tuple(baseline))
+        judged = await self.judge(await self.build_ask(node, vrf), tuple(baseline))
         # one damaged frame in half an hour takes no node out of service: rates are the watch's own
         # rules
         return tuple(r for r in judged.rows if r.check is not GateCheck.LINK_ERRORS)
 
-    def blockers(self, rows: Sequence[GateRow]) -> tuple[Blocker, ...]:
+    def list_blockers(self, rows: Sequence[GateRow]) -> tuple[Blocker, ...]:
         """Return the bad ones among these rows, as what keeps a node from its tenant."""
         return release_gate.list_gate_blockers(rows)
 
-    async def ask(self, node: Node, vrf: str) -> GateAsk:
+    async def build_ask(self, node: Node, vrf: str) -> GateAsk:
         """Return the requirements of a node's ports in a VRF, from its tenant's present record."""
         settings = self._site.settings
         return ask_of(
@@ -151,19 +153,19 @@ class Releases:
 
     async def judge(self, ask: GateAsk, before: tuple[LeafRecord, ...]) -> _Judged:
         """Read all leaves once and judge them. A leaf without an answer has a row as unknown."""
-        seen = await self._tenancy.look(ask.ports)
-        if isinstance(seen, Blocker):
+        states = await self._tenancy.look(ask.ports)
+        if isinstance(states, Blocker):
             row = GateRow(
                 check=GateCheck.HEALTH,
-                subject=seen.subject,
+                subject=states.subject,
                 verdict=RowVerdict.UNKNOWN,
-                seen=seen.detail[:300],
+                seen=states.detail[:300],
             )
             return _Judged((row,))
-        rows = release_gate.judge(ask, {r.switch: r for r in before}, seen)
-        return _Judged((*rows, *await self._tenancy.partitions(ask.guids, ask.vrf)), seen)
+        rows = release_gate.judge(ask, {r.switch: r for r in before}, states)
+        return _Judged((*rows, *await self._tenancy.partitions(ask.guids, ask.vrf)), states)
 
-    async def miscabled(self, node: Node) -> tuple[Blocker, ...]:
+    async def list_miscablings(self, node: Node) -> tuple[Blocker, ...]:
         """Return the wrong cables of a node under intake, as far as either end reports a
         neighbour.
         """
@@ -172,7 +174,9 @@ class Releases:
         heard = await self._tenancy.heard(node.ports)
         if not any(heard.values()):
             return ()  # it does not run yet: gate A hears it later
-        return release_cables.make_cable_blockers(await self._rechecks.cables(node, heard))
+        return release_cables.make_cable_blockers(
+            await self._rechecks.find_miscablings(node, heard)
+        )
 
     async def reclaim(self, node: Node) -> MoveOutcome:
         """Move a node out of a customer's VRF: denied first, moved when it is quiet, or after a
@@ -183,10 +187,10 @@ class Releases:
         placed = await self._tenancy.read(node.ports)
         if not isinstance(placed, Blocker):
             # a successor of an interrupted release finds some of them moved already
-            gone = {(p.switch, p.interface) for p in placed if p.vrf != node.vrf}
-            left = [p for p in node.ports if (p.switch, p.interface) not in gone]
-            if left and not await self._tenancy.deny(left, node.vrf):
-                await self._tenancy.quiet(left, self._site.settings.reclaim_idle_s)
+            moved = {(p.switch, p.interface) for p in placed if p.vrf != node.vrf}
+            remaining = [p for p in node.ports if (p.switch, p.interface) not in moved]
+            if remaining and not await self._tenancy.deny(remaining, node.vrf):
+                await self._tenancy.quiet(remaining, self._site.settings.reclaim_idle_s)
         return await self._tenancy.move(node.ports, MAINTENANCE_VRF, node=node)
 
     async def _settled(
@@ -216,12 +220,12 @@ class Releases:
         leaves = far_leaves(node, ask.vrf, await self._store.nodes.list())
         until = clock.now() + settings.release_settle_s
         while True:
-            seen = await self._tenancy.look_at(leaves)
+            states = await self._tenancy.look_at(leaves)
             rows = [
-                release_gate.make_unread_row(GateCheck.HEALTH, n) for n in leaves if n not in seen
+                release_gate.make_unread_row(GateCheck.HEALTH, n) for n in leaves if n not in states
             ]
             rows += [
-                r for leaf in seen.values() for r in release_gate_routes.judge_far_leaf(ask, leaf)
+                r for leaf in states.values() for r in release_gate_routes.judge_far_leaf(ask, leaf)
             ]
             if not _bad(rows) or clock.now() >= until:
                 return tuple(rows)
@@ -245,11 +249,11 @@ class Releases:
         )
         errands = release_probes.plan_errands(node, ask, partners)
         if self._rechecks is None:
-            rows = await probed(self._site, errands)
-            return rows + _unasked(node, ROWS, "nobody looked into the host")
-        before = await self._rechecks.counted(node)
-        rows = await probed(self._site, errands)
-        return rows + await self._rechecks.rows(node, before, leaves)
+            rows = await run_probes(self._site, errands)
+            return rows + _unasked(node, ROWS, "the host was not read")
+        before = await self._rechecks.read_counters(node)
+        rows = await run_probes(self._site, errands)
+        return rows + await self._rechecks.judge_host(node, before, leaves)
 
 
 _OF_HOSTS = (*release_probes.CLASSES, *ROWS)
@@ -262,7 +266,7 @@ def _unasked(node: Node, checks: Iterable[GateCheck], words: str) -> tuple[GateR
     )
 
 
-def proved(
+def seal_release(
     node: Node, vrf: str, outcome: ReleaseOutcome, certificate: Certificate | None, now: float
 ) -> ReleaseProof:
     """Return the document of a release without blockers, sealed and bound to the node's
@@ -292,7 +296,7 @@ def describe_handover(proof: ReleaseProof) -> NodeReleased:
     return NodeReleased(tenant=proof.tenant, certificate=proof.certificate, proof=proof.sha256)
 
 
-def records(node: Node, seen: dict[str, LeafState]) -> tuple[LeafRecord, ...]:
+def make_records(node: Node, seen: dict[str, LeafState]) -> tuple[LeafRecord, ...]:
     """Return the stored part of a look at a node's leaves."""
     return tuple(
         record_of(leaf, [p.interface for p in node.ports if p.switch == name])
@@ -309,5 +313,5 @@ def _standing(node: str, rows: Sequence[GateRow], after_s: float) -> tuple[GateR
     bad = tuple(r for r in rows if r.bad)
     if bad:
         return bad
-    words = f"all rows again after {after_s:.0f} s"
-    return (GateRow(check=GateCheck.STANDS, subject=node, verdict=RowVerdict.PASS, seen=words),)
+    reading = f"all rows again after {after_s:.0f} s"
+    return (GateRow(check=GateCheck.STANDS, subject=node, verdict=RowVerdict.PASS, seen=reading),)

@@ -1,11 +1,11 @@
-"""Moves a node's ports between VRFs, and proves where they are.
+"""Move a node's ports between VRFs, and prove where they are.
 
-Rule: the answer is what the leaves do (operational state, routes, startup configuration), never
-what they were told. Everything is absolute and idempotent: whoever is unsure looks and does it
+The result is the leaves' behaviour (operational state, routes, startup configuration), never the
+request sent to them. Everything is absolute and idempotent: an unsure caller observes and does it
 again. Towards a customer, leaves are taken one after the other for a host, so that one mistake
 meets one rail and never both leaves of a redundant pair; with one leaf per rail, a pair is any two
-of its leaves. Towards maintenance all leaves are changed at once: each second counts there.
-Only the reconciler's performer and observer reach this.
+of its leaves. Towards maintenance all leaves are changed at once: each second counts there. Only
+the reconciler's performer and observer reach this.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ _OF_FILTER = (Reason.SWITCH_REFUSED, Reason.MALFORMED, Reason.ISOLATION)
 
 @dataclass(frozen=True)
 class MoveOutcome:
-    """No blockers: every port is proved to be in the VRF, no leak was seen, and it is saved.
+    """The result of a move. No blockers: every port is proved in the VRF, without a leak, and
+    saved.
 
-    With blockers, `placements` is what was read last (possibly nothing); `revisions` are
-    "switch:revision" of what was changed.
+    With blockers, `placements` is the last reading (possibly empty); `revisions` are
+    "switch:revision" of the changes.
     """
 
     placements: tuple[PortPlacement, ...] = ()
@@ -63,7 +64,7 @@ class Tenancy:
     """All leaves of the site; each is looked up in the store when it is first needed."""
 
     def __init__(self, site: Site, store: Store, plan: AddressPlan | None = None) -> None:
-        """`plan`: tells tenants' route targets; without, those configured count."""
+        """`plan` gives tenants' route targets; without it, those configured count."""
         self.site = self._site = site
         self.plan = plan
         self._store = store
@@ -72,7 +73,9 @@ class Tenancy:
         self._looks: dict[str, LeafLook] = {}
 
     async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
-        """The VRF of every port; one that is not settled is named with each VRF it may be in."""
+        """Return the VRF of every port; one that is not settled is named with each VRF it may
+        be in.
+        """
         answers = await _answers(
             {
                 switch: self._leaf(switch).vrfs([p.interface for p in mine])
@@ -85,8 +88,8 @@ class Tenancy:
                 return vrfs
             placements += [
                 PortPlacement(switch=switch, interface=interface, vrf=vrf)
-                for interface, found in sorted(vrfs.items())
-                for vrf in sorted(found)
+                for interface, vrfs_of_port in sorted(vrfs.items())
+                for vrf in sorted(vrfs_of_port)
             ]
         return tuple(placements)
 
@@ -101,29 +104,29 @@ class Tenancy:
         return await self._leaf(switch).labels()
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
-        """All that the gate of a release judges, of every leaf of these ports, read now."""
+        """Return all that the gate of a release judges, of every leaf of these ports, read now."""
         answers = await _answers(
             {
                 switch: self._look(switch).state([p.interface for p in mine])
                 for switch, mine in _by_leaf(ports).items()
             }
         )
-        found = {}
-        for switch, seen in answers.items():
-            if isinstance(seen, Blocker):
-                return seen
-            found[switch] = seen
-        return found
+        states = {}
+        for switch, state in answers.items():
+            if isinstance(state, Blocker):
+                return state
+            states[switch] = state
+        return states
 
     async def look_at(self, leaves: Sequence[str]) -> dict[str, LeafState]:
-        """The same of these leaves, without a port; one that gave no answer is not in it."""
+        """Return the same of these leaves, without a port; one that gave no answer is not in it."""
         answers = await _answers({name: self._look(name).state(()) for name in leaves})
         return {n: s for n, s in answers.items() if isinstance(s, LeafState)}
 
     async def heard(
         self, ports: Sequence[Port]
     ) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
-        """Whom the leaves' ports hear by LLDP: (leaf, interface) -> (system, port)."""
+        """Return the LLDP neighbours of the leaves' ports: (leaf, interface) -> (system, port)."""
         return await _answers(
             {
                 (p.switch, p.interface): self._look(p.switch).heard(p.interface)
@@ -133,7 +136,9 @@ class Tenancy:
         )
 
     async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
-        """The gate's rows of InfiniBand ports; leaves have none, so that they are unknown here."""
+        """Return the gate's rows of InfiniBand ports; leaves have none, so that they are
+        unknown here.
+        """
         return tuple(
             GateRow(check=GateCheck.PORT_VRF, subject=port.guid, verdict=RowVerdict.UNKNOWN)
             for port in ports
@@ -155,12 +160,12 @@ class Tenancy:
         until = clock.now() + limit_s
         last: dict[tuple[str, str], Count] = {}
         while clock.now() < until:
-            seen = await self.look(ports)
-            if isinstance(seen, Blocker):
+            states = await self.look(ports)
+            if isinstance(states, Blocker):
                 return False
             busy, new = False, {}
             for port in ports:
-                at, state = seen[port.switch].at, seen[port.switch].ports[port.interface]
+                at, state = states[port.switch].at, states[port.switch].ports[port.interface]
                 key = (port.switch, port.interface)
                 if state.out_bytes is None:
                     return False  # it does not count: nothing to wait for
@@ -239,7 +244,7 @@ class Tenancy:
     async def _moved(
         self, ports: Sequence[Port], vrf: str, objections: Objections | None, label: str
     ) -> AsyncIterator[tuple[str, LeafOutcome]]:
-        """Each leaf's outcome; of a customer's VRF up to the first leaf with a blocker."""
+        """Yield each leaf's outcome; of a customer's VRF up to the first leaf with a blocker."""
         moves = {
             switch: [Move(p.interface, vrf, p.address, description=label) for p in mine]
             for switch, mine in _by_leaf(ports).items()
@@ -277,7 +282,9 @@ class Tenancy:
     async def _leaks(
         self, ports: Sequence[Port], prefixes: tuple[str, ...], vrf: str
     ) -> tuple[Blocker, ...]:
-        """Routes to the node in any other VRF of its leaves; a withdrawal is given its time."""
+        """Return the routes to the node in any other VRF of its leaves; a withdrawal is given its
+        time.
+        """
         if not prefixes:
             return ()
         settings = self._site.settings
@@ -285,13 +292,13 @@ class Tenancy:
         switches = list(_by_leaf(ports))
         while True:
             answers = await _answers({s: self._leaf(s).routes() for s in switches})
-            found = [
+            leaks = [
                 problem
                 for switch, routes in answers.items()
                 if (problem := _leaking(switch, routes, prefixes, vrf)) is not None
             ]
-            if not found or self._site.clock.now() >= until:
-                return tuple(found)
+            if not leaks or self._site.clock.now() >= until:
+                return tuple(leaks)
             await self._site.clock.sleep(settings.switch_poll_s)
 
     def _leaf(self, switch: str) -> Leaf:
@@ -342,10 +349,10 @@ async def _answers(asked: Mapping[Key, Awaitable[Answer]]) -> dict[Key, Answer]:
 
 
 def _by_leaf(ports: Sequence[Port]) -> dict[str, list[Port]]:
-    found: dict[str, list[Port]] = {}
+    by_leaf: dict[str, list[Port]] = {}
     for port in sorted(ports, key=lambda p: (p.switch, p.interface)):
-        found.setdefault(port.switch, []).append(port)
-    return found
+        by_leaf.setdefault(port.switch, []).append(port)
+    return by_leaf
 
 
 def _leaking(

@@ -1,7 +1,7 @@
-"""Reads what BGP and EVPN do for a tenant on its leaves: the last part of "made".
+"""Read the state of BGP and EVPN for a tenant on its leaves: the last part of "made".
 
 A network that was configured and saved may still carry nothing, or another tenant's routes: only
-what the leaf imports and exports now, and sessions that stand, are believed.
+the leaf's present imports and exports, and established sessions, count.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ class TenantSessions:
         self._settings = settings
 
     async def missing(self, tenant: Tenant, fabric: FabricPlan) -> tuple[Blocker, ...]:
-        """What is not so yet on the tenant's leaves, within `switch_apply_limit_s`; () if all is.
+        """Return the parts that are missing on the tenant's leaves within `switch_apply_limit_s`;
+        () if none.
 
         Routes and sessions take seconds after a revision: they are given the revision's limit.
         """
         assert tenant.number is not None
         target = Addressing(fabric.plan).get_route_target(TenantPlace(tenant.number))
-        left: Sequence[str] = [leaf.switch for leaf in fabric.select_leaves(tenant)]
+        unproved: Sequence[str] = [leaf.switch for leaf in fabric.select_leaves(tenant)]
         until = self._clock.now() + self._settings.switch_apply_limit_s
         slots = asyncio.Semaphore(LEAVES_AT_ONCE)
 
@@ -48,10 +49,10 @@ class TenantSessions:
                 return await self._leaf(tenant, switch, target)
 
         while True:
-            found = await asyncio.gather(*map(looked, left))
-            left = [switch for switch, no in zip(left, found, strict=True) if no]
-            if not left or self._clock.now() >= until:
-                return tuple(blocker for no in found for blocker in no)
+            outcomes = await asyncio.gather(*map(looked, unproved))
+            unproved = [switch for switch, no in zip(unproved, outcomes, strict=True) if no]
+            if not unproved or self._clock.now() >= until:
+                return tuple(blocker for no in outcomes for blocker in no)
             await self._clock.sleep(self._settings.switch_poll_s)
 
     async def _leaf(self, tenant: Tenant, switch: str, target: str) -> tuple[Blocker, ...]:

@@ -30,8 +30,8 @@ LEAVES_AT_ONCE = 16  # of different scalable units; a leaf takes seconds, a site
 class VrfIsolation:
     """The leaves among the store's nodes.
 
-    `reach` tells where a switch is and how to log in. `ports` moves ports: without it, this makes
-    and removes networks only, and `where` and `place` are not to be called.
+    `reach` gives a switch's address and login. `ports` moves ports: without it, this makes and
+    removes networks only, and `where` and `place` are not to be called.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class VrfIsolation:
         self._ports = ports
 
     async def fabric(self) -> FabricPlan:
-        """The leaves as they are known now, with their operating systems."""
+        """Return the leaves of the present nodes, with their operating systems."""
         nodes = await self._store.nodes.list()
         versions = {}
         for node in (n for n in nodes if n.kind is NodeKind.SWITCH):
@@ -59,39 +59,39 @@ class VrfIsolation:
             for component in inventory.components if inventory else ():
                 if component.kind == "switch.os" and component.version:
                     versions[node.id] = component.version
-        found = plan_fabric(self._plan, nodes, versions)
+        planned = plan_fabric(self._plan, nodes, versions)
         partitions = self._settings.isolation == "infiniband"
-        return found.model_copy(update={"partitions": partitions})
+        return planned.model_copy(update={"partitions": partitions})
 
     async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
-        """One revision for each leaf that is not as it should be."""
+        """Apply one revision to each leaf that differs from its desired configuration."""
         plan = await self.fabric()
         if self._settings.fabric_overlay != "l3_evpn" and (plan.leaves or not plan.partitions):
             return FabricDelta(blockers=(_without_overlay(),))
         if plan.unknown:
             return FabricDelta(blockers=tuple(_unplanned(name) for name in plan.unknown))
         staying = [t for t in tenants if t.phase is not Phase.LEAVING]
-        wanted = plan_trees(staying, plan)
+        trees = plan_trees(staying, plan)
         managed = [t.vrf for t in tenants if t.number is not None]
-        asked = [leaf for leaf in plan.leaves if leaf.switch in _asked(tenants, only, plan)]
+        leaves = [leaf for leaf in plan.leaves if leaf.switch in _asked(tenants, only, plan)]
         focus = [t.vrf for t in tenants if t.number is not None and (not only or t.name in only)]
         slots = asyncio.Semaphore(LEAVES_AT_ONCE)
 
         async def looked(leaf: LeafPlan) -> FabricStep | tuple[Blocker, ...] | None:
             async with slots:
-                seen = await self._leaf(leaf.switch).look(focus)
-            tree = wanted[leaf.switch]
-            found = plan_leaf_change(leaf, tree, seen, managed=managed, focus=focus)
-            if not isinstance(found, LeafChange) or isinstance(seen, Blocker):
-                return found if isinstance(found, tuple) else ()
-            # also where nothing is to be sent: what was applied may not be done or saved yet
-            done = found.empty and not find_unproved(found, seen)
-            return None if done else FabricStep(leaf.switch, found.render_commands(), found)
+                state = await self._leaf(leaf.switch).look(focus)
+            tree = trees[leaf.switch]
+            change = plan_leaf_change(leaf, tree, state, managed=managed, focus=focus)
+            if not isinstance(change, LeafChange) or isinstance(state, Blocker):
+                return change if isinstance(change, tuple) else ()
+            # also without a request: the applied configuration may not be in force or saved yet
+            is_done = change.empty and not find_unproved(change, state)
+            return None if is_done else FabricStep(leaf.switch, change.render_commands(), change)
 
-        found = await asyncio.gather(*map(looked, asked))
+        outcomes = await asyncio.gather(*map(looked, leaves))
         return FabricDelta(
-            steps=tuple(step for step in found if isinstance(step, FabricStep)),
-            blockers=tuple(b for no in found if isinstance(no, tuple) for b in no),
+            steps=tuple(step for step in outcomes if isinstance(step, FabricStep)),
+            blockers=tuple(b for no in outcomes if isinstance(no, tuple) for b in no),
         )
 
     async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
@@ -118,7 +118,7 @@ class VrfIsolation:
     async def where(
         self, members: Sequence[Member], tenants: Sequence[Tenant]
     ) -> Mapping[Member, frozenset[str]] | Blocker:
-        """The VRF of each port, from its leaf's operational state."""
+        """Return the VRF of each port, from its leaf's operational state."""
         assert self._ports is not None
         read = await self._ports.read([_port(m) for m in members])
         if isinstance(read, Blocker):
@@ -157,7 +157,9 @@ class VrfIsolation:
 
 
 def _asked(tenants: Sequence[Tenant], only: Collection[str], plan: FabricPlan) -> set[str]:
-    """Leaves to be read. One that was changed or leaves may have remains anywhere."""
+    """Return the leaves to be read. A tenant that was changed or leaves may have remains
+    anywhere.
+    """
     chosen = [t for t in tenants if t.number is not None and (not only or t.name in only)]
     if not only or any(t.phase is Phase.LEAVING or t.generation for t in chosen):
         return {leaf.switch for leaf in plan.leaves}

@@ -36,10 +36,10 @@ def host_end(leaf_end: str) -> str:
         leaf = ipaddress.ip_interface(leaf_end)
     except ValueError:
         return ""
-    others = (
+    addresses = (
         [str(a) for a in leaf.network if a != leaf.ip] if leaf.network.num_addresses == 2 else []
     )
-    return others[0] if len(others) == 1 else ""
+    return addresses[0] if len(addresses) == 1 else ""
 
 
 def serve(mark: str, tests: Sequence[fabric_workloads.FabricTest]) -> str:
@@ -56,7 +56,7 @@ def serve(mark: str, tests: Sequence[fabric_workloads.FabricTest]) -> str:
     )
 
 
-def measure(
+def build_measure_line(
     mark: str,
     tests: Sequence[fabric_workloads.FabricTest],
     exports: str = "",

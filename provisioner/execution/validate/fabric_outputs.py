@@ -22,16 +22,16 @@ _SECTION = re.compile(
 )
 
 
-def sections(text: str) -> dict[int, tuple[str, int]]:
+def parse_sections(text: str) -> dict[int, tuple[str, int]]:
     """Return rail -> (output, exit code); a rail that is listed twice is left out."""
-    found: dict[int, tuple[str, int]] = {}
+    outputs: dict[int, tuple[str, int]] = {}
     twice = set()
     for match in _SECTION.finditer(text):
         rail = int(match[1])
-        if rail in found or match[1] != match[3]:
+        if rail in outputs or match[1] != match[3]:
             twice.add(rail)
-        found[rail] = (match[2].strip("\n") + "\n", int(match[4]))
-    return {rail: told for rail, told in found.items() if rail not in twice}
+        outputs[rail] = (match[2].strip("\n") + "\n", int(match[4]))
+    return {rail: output for rail, output in outputs.items() if rail not in twice}
 
 
 def rdma_rail(test: fabric_workloads.FabricTest, said: Evidence, context: CheckContext) -> RailRun:
@@ -41,7 +41,7 @@ def rdma_rail(test: fabric_workloads.FabricTest, said: Evidence, context: CheckC
     assert test.rail is not None
     if said.exit_code is None or said.exit_code in (124, 137):
         return RailRun(rail=test.rail, shown="timeout", detail="the client did not end in time")
-    text, code = sections(said.text).get(test.rail, ("", 127))
+    text, code = parse_sections(said.text).get(test.rail, ("", 127))
     if code in (126, 127):
         return RailRun(rail=test.rail, shown="not_run", detail=_words(text))
     if code in (124, 137):
@@ -70,16 +70,16 @@ def nccl_rail(
 
     A collective that did not start is a fault of its launcher, not of the rail.
     """
-    text, code = sections(said.text).get(run.rail, ("", 127))
+    text, code = parse_sections(said.text).get(run.rail, ("", 127))
     try:
-        found = read(text)
+        run_read = read(text)
     except Unreadable:
         return run
-    if len(found.hosts) != len(test.nodes) or run.shown == "not_run":
+    if len(run_read.hosts) != len(test.nodes) or run.shown == "not_run":
         return run
-    bus = average_bus_gb_s(found)
-    if found.wrong or not found.bounds_ok:
-        detail = f"NCCL: {found.wrong} wrong values"
+    bus = average_bus_gb_s(run_read)
+    if run_read.wrong or not run_read.bounds_ok:
+        detail = f"NCCL: {run_read.wrong} wrong values"
         return run.model_copy(update={"shown": "wrong_data", "bus_gb_s": bus, "detail": detail})
     ((node, command),) = test.clients.items()
     output = Evidence(source=command.line, exit_code=code, text=text)
@@ -91,23 +91,23 @@ def nccl_rail(
     return run.model_copy(update=changes)
 
 
-def collective(
+def judge_collective(
     tests: Sequence[fabric_workloads.FabricTest], said: Evidence, context: CheckContext
 ) -> RailRun:
     """Return the worst result of collectives over all rails of some nodes, as one run.
 
     A collective that did not start is a fault of its launcher, and of no node: it was not run.
     """
-    found: dict[str, object] = {}
+    measured: dict[str, object] = {}
     problems: list[tuple[str, str]] = []
     for number, test in enumerate(tests):
-        text, code = sections(said.text).get(number, ("", 127))
+        text, code = parse_sections(said.text).get(number, ("", 127))
         try:
             run = read(text)
         except Unreadable as problem:
             late = code in (124, 137) or said.exit_code in (None, 124, 137)
-            words = f"{test.kind.value}: {problem}: {_words(text)}"
-            problems.append(("timeout" if late else "not_run", words))
+            problem_text = f"{test.kind.value}: {problem}: {_words(text)}"
+            problems.append(("timeout" if late else "not_run", problem_text))
             continue
         bus = average_bus_gb_s(run)
         key = (
@@ -115,7 +115,7 @@ def collective(
             if test.kind is fabric_workloads.FabricKind.NCCL_GROUP_ALLTOALL
             else "bus_gb_s"
         )
-        found[key] = bus
+        measured[key] = bus
         ((node, command),) = test.clients.items()
         output = Evidence(source=command.line, exit_code=code, text=text)
         result = fabric_checks.judge_test(test, {node: {command.name: output}}, context)
@@ -128,13 +128,13 @@ def collective(
             problems.append(("not_run", result.findings[0].detail))
     order = ("wrong_data", "fail", "timeout", "not_run")
     shown, detail = min(problems, key=lambda p: order.index(p[0]), default=("pass", ""))
-    told = {"rail": ALL_RAILS, "shown": shown, "detail": detail[:400], **found}
-    return RailRun.model_validate(told)
+    fields = {"rail": ALL_RAILS, "shown": shown, "detail": detail[:400], **measured}
+    return RailRun.model_validate(fields)
 
 
 def slowest_together(runs: Sequence[FabricRun]) -> dict[str, float]:
     """Return metric -> the lowest bus bandwidth in GB/s of the collectives that passed."""
-    found: dict[str, float] = {}
+    lowest: dict[str, float] = {}
     for run in runs:
         if run.kind != "group" or run.results[0].shown != "pass":
             continue
@@ -143,18 +143,18 @@ def slowest_together(runs: Sequence[FabricRun]) -> dict[str, float]:
         for name, figure in zip((*names, "nccl_group_alltoall_gb_s"), figures, strict=True):
             if figure is not None:
                 key = f"{name}/{len(run.nodes)} nodes"
-                found[key] = min(figure, found.get(key, figure))
-    return found
+                lowest[key] = min(figure, lowest.get(key, figure))
+    return lowest
 
 
-def slowest(runs: Sequence[FabricRun]) -> dict[int, float]:
+def find_slowest(runs: Sequence[FabricRun]) -> dict[int, float]:
     """Return rail -> the lowest bus bandwidth in GB/s of the tests that passed on it with NCCL."""
-    found: dict[int, float] = {}
+    lowest: dict[int, float] = {}
     for run in runs:
         for r in run.results:
             if r.shown == "pass" and r.bus_gb_s is not None:
-                found[r.rail] = min(r.bus_gb_s, found.get(r.rail, r.bus_gb_s))
-    return found
+                lowest[r.rail] = min(r.bus_gb_s, lowest.get(r.rail, r.bus_gb_s))
+    return lowest
 
 
 def _words(text: str) -> str:

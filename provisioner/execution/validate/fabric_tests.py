@@ -23,13 +23,19 @@ from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.cable_ends import between, look
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.validate.fabric_lines import CLEAN, LOOK, host_end, measure, serve
+from provisioner.execution.validate.fabric_lines import (
+    CLEAN,
+    LOOK,
+    build_measure_line,
+    host_end,
+    serve,
+)
 from provisioner.execution.validate.fabric_outputs import (
-    collective,
+    find_slowest,
+    judge_collective,
     nccl_rail,
+    parse_sections,
     rdma_rail,
-    sections,
-    slowest,
     slowest_together,
 )
 from provisioner.execution.validate.judging import judging_context
@@ -68,18 +74,18 @@ class FabricTests:
         self._matrix = matrix
         self._thresholds = thresholds or {}
 
-    async def look(self, node: Node) -> Member | Blocker:
+    async def read_member(self, node: Node) -> Member | Blocker:
         """Return the node as its tests need it. A Blocker: it does not answer, or cannot be
         tested.
         """
         inventory = await self._store.evidence.get_inventory(node.id)
-        said = await run_commands(self._site, node, [("devices", LOOK, SHORT_S)])
-        if isinstance(said, Blocker):
-            return said
-        text = said["devices"].text
+        outputs = await run_commands(self._site, node, [("devices", LOOK, SHORT_S)])
+        if isinstance(outputs, Blocker):
+            return outputs
+        text = outputs["devices"].text
         tool, _, listed = text.partition("\n")
-        there = tool.endswith("/ib_write_bw") and listed.endswith("looked\n")
-        if inventory is None or not there:
+        is_ready = tool.endswith("/ib_write_bw") and listed.endswith("looked\n")
+        if inventory is None or not is_ready:
             return _unfit(node, f"its RDMA devices or perftest are not there: {text!r:.120}")
         devices = {normalize_pci(m[1]): m[2] for m in _DEVICE.finditer(listed)}
         slots = {d.slot: normalize_pci(d.pci) for d in inventory.devices if d.pci}
@@ -102,7 +108,7 @@ class FabricTests:
         except ValidationError as problem:
             return _unfit(node, f"a name or address is not one: {problem.errors()[0]['loc']}")
 
-    async def clean(self, nodes: Iterable[Node]) -> None:
+    async def clean_hosts(self, nodes: Iterable[Node]) -> None:
         """End whatever tests left behind; a host that does not answer has its own time limits."""
         look = [("clean", CLEAN, SHORT_S)]
         await asyncio.gather(*(run_commands(self._site, node, look) for node in nodes))
@@ -130,22 +136,31 @@ class FabricTests:
             begun = await self._one(nodes[0], "serve", serve(serving, tests), SERVE_S)
             if isinstance(begun, Blocker):
                 return fabric_rounds.record_not_run(test, number)
-            said = await self._one(nodes[1], _KIND.value, measure(measuring, tests), MEASURE_S)
+            measured = await self._one(
+                nodes[1], _KIND.value, build_measure_line(measuring, tests), MEASURE_S
+            )
             nccl = None
             if self._site.settings.fabric_nccl:  # the same rails: it verifies what arrives
                 tried = [
                     fabric_workloads.build_nccl_rail_test(members, rail) for rail in test.rails
                 ]
                 name = f"{session}/{test.name}/nccl"
-                told = await self._mpi(name, nodes, members, tried, NCCL_S, together=True)
-                nccl = None if isinstance(told, Blocker) else (tried, told)
+                collective_output = await self._mpi(
+                    name, nodes, members, tried, NCCL_S, together=True
+                )
+                nccl = (
+                    None if isinstance(collective_output, Blocker) else (tried, collective_output)
+                )
         finally:
-            await self.clean(nodes)
-        if isinstance(said, Blocker):
+            await self.clean_hosts(nodes)
+        if isinstance(measured, Blocker):
             return fabric_rounds.record_not_run(test, number)
-        raw = {"serve": begun.model_dump(mode="json"), _KIND.value: said.model_dump(mode="json")}
+        raw = {
+            "serve": begun.model_dump(mode="json"),
+            _KIND.value: measured.model_dump(mode="json"),
+        }
         context = await self._context(nodes[1])
-        results = tuple(rdma_rail(t, said, context) for t in tests)
+        results = tuple(rdma_rail(t, measured, context) for t in tests)
         if nccl is not None:
             raw[NCCL] = nccl[1].model_dump(mode="json")
             each = zip(results, nccl[0], strict=True)
@@ -175,19 +190,19 @@ class FabricTests:
         limit_s = sum(c.limit_s for t in tests for c in t.clients.values())
         try:
             mark = f"{session}/{test.name}"
-            said = await self._mpi(mark, nodes, members, tests, limit_s, together=False)
+            output = await self._mpi(mark, nodes, members, tests, limit_s, together=False)
         finally:
-            await self.clean(nodes)
+            await self.clean_hosts(nodes)
         run = fabric_rounds.record_not_run(test, number)
-        if isinstance(said, Blocker):
-            told = (run.results[0].model_copy(update={"detail": str(said)}),)
-            return run.model_copy(update={"results": told})
-        raw = {t.kind.value: said.model_dump(mode="json") for t in tests[:1]}
+        if isinstance(output, Blocker):
+            results = (run.results[0].model_copy(update={"detail": str(output)}),)
+            return run.model_copy(update={"results": results})
+        raw = {t.kind.value: output.model_dump(mode="json") for t in tests[:1]}
         digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
-        result = collective(tests, said, await self._context(nodes[0]))
+        result = judge_collective(tests, output, await self._context(nodes[0]))
         return run.model_copy(update={"results": (result,), "evidence": digest})
 
-    async def results(self, node: Node, runs: Sequence[FabricRun]) -> tuple[CheckResult, ...]:
+    async def judge_runs(self, node: Node, runs: Sequence[FabricRun]) -> tuple[CheckResult, ...]:
         """Return the node's result, judged from all outputs of its tests that passed, as one
         evidence.
         """
@@ -198,19 +213,19 @@ class FabricTests:
             raw = await self._store.evidence.get_output(run.evidence) if run.evidence else None
             if raw is None:
                 continue
-            told = sections(json.loads(raw)[_KIND.value]["text"])
+            outputs = parse_sections(json.loads(raw)[_KIND.value]["text"])
             good = [r.rail for r in run.results if r.shown == "pass"]
-            texts += [f"== {run.test} rail {n}\n{told[n][0]}" for n in good if n in told]
+            texts += [f"== {run.test} rail {n}\n{outputs[n][0]}" for n in good if n in outputs]
         source = f"ib_write_bw -s {MESSAGE_BYTES} -b --report_gbits (rail by rail)"
-        found = Evidence(source=source, exit_code=0, text="\n".join(texts))
-        raw_text = json.dumps({_KIND.value: found.model_dump(mode="json")}, sort_keys=True)
+        evidence = Evidence(source=source, exit_code=0, text="\n".join(texts))
+        raw_text = json.dumps({_KIND.value: evidence.model_dump(mode="json")}, sort_keys=True)
         digest = await self._store.evidence.put_output(raw_text)
-        result = fabric_checks.CHECK_RDMA.judge({_KIND.value: found}, await self._context(node))
+        result = fabric_checks.CHECK_RDMA.judge({_KIND.value: evidence}, await self._context(node))
         more = {**result.measured, **slowest_together(runs)}
         result = result.model_copy(update={"evidence": digest, "measured": more})
         if not self._site.settings.fabric_nccl:
             return (result,)
-        busses = slowest(runs)
+        busses = find_slowest(runs)
         missing = sorted({p.rail for p in node.ports if p.rail >= 0} - set(busses))
         if missing:
             why = f"NCCL gave no result on rails {missing}: see the evidence of its tests"
@@ -232,12 +247,12 @@ class FabricTests:
         door = await open_door(self._site, mark, nodes, members)
         if isinstance(door, Blocker):
             return door
-        line = measure(mark, tests, door.exports, together=together)
+        line = build_measure_line(mark, tests, door.exports, together=together)
         return await self._one(nodes[0], tests[0].kind.value, line, limit_s)
 
     async def _one(self, node: Node, name: str, line: str, limit_s: float) -> Evidence | Blocker:
-        said = await run_commands(self._site, node, [(name, line, limit_s)])
-        return said if isinstance(said, Blocker) else said[name]
+        outputs = await run_commands(self._site, node, [(name, line, limit_s)])
+        return outputs if isinstance(outputs, Blocker) else outputs[name]
 
     async def _context(self, node: Node) -> CheckContext:
         inventory = await self._store.evidence.get_inventory(node.id) or Inventory(

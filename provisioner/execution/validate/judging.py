@@ -23,7 +23,7 @@ from provisioner.settings import Settings
 GRAMMARS: Mapping[str, str] = {kind.name: kind.grammar for kind in components.ALL.values()}
 
 
-def floors(baselines: Iterable[Baseline]) -> dict[str, tuple[float, str]]:
+def list_floors(baselines: Iterable[Baseline]) -> dict[str, tuple[float, str]]:
     """Return threshold -> (floor, how it was learned)."""
     return {b.metric: (b.floor, str(b)) for b in baselines}
 
@@ -40,20 +40,20 @@ async def judging_context(
     the store.
     """
     leaves = {p.switch for p in node.ports}
-    others = [n for n in await store.nodes.list() if n.id != node.id] if leaves else []
+    nodes = [n for n in await store.nodes.list() if n.id != node.id] if leaves else []
     taught = await store.cohorts.list_baselines(node.profile) if node.kind is NodeKind.HOST else ()
     return build_context(
         node,
         inventory,
         matrix,
         overrides=thresholds,
-        learned=floors(taught),
+        learned=list_floors(taught),
         grammars=GRAMMARS,
         harmless_lines=settings.kernel_lines_harmless,
         port_owners={
-            f"{p.switch}/{p.interface}": f"{other.id}/{p.nic_slot}"
-            for other in others
-            for p in other.ports
+            f"{p.switch}/{p.interface}": f"{owner.id}/{p.nic_slot}"
+            for owner in nodes
+            for p in owner.ports
             if p.switch in leaves
         },
     )

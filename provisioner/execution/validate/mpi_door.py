@@ -57,25 +57,25 @@ async def open_door(
     A Blocker: a host did not answer, or cannot be such a door; it names the host and the reason.
     """
     assert _MARKED.fullmatch(mark), mark
-    first, others = (nodes[0], members[0]), list(zip(nodes[1:], members[1:], strict=True))
-    told = await _asked(site, first[0], f"{_marked(mark)} {_KEY}; {_network(first[1])}")
-    if isinstance(told, Blocker):
-        return told
-    folder, key = _FOLDER.search(told), _PUBLIC.search(told)
+    first, clients = (nodes[0], members[0]), list(zip(nodes[1:], members[1:], strict=True))
+    opened = await _asked(site, first[0], f"{_marked(mark)} {_KEY}; {_network(first[1])}")
+    if isinstance(opened, Blocker):
+        return opened
+    folder, key = _FOLDER.search(opened), _PUBLIC.search(opened)
     if folder is None or key is None:
-        return _shut(first[0], told)
-    line = {n.id: _serve(mark, m, first[1].address, key[1]) for n, m in others}
-    answers = await asyncio.gather(*(_asked(site, n, line[n.id]) for n, _ in others))
-    known, texts = [], [told]
-    for (node, member), said in zip(others, answers, strict=True):
-        if isinstance(said, Blocker):
-            return said
-        host_key = _PUBLIC.search(said)
-        if host_key is None or not said.rstrip().endswith("open"):
-            return _shut(node, said)
-        known.append(f"[{member.address}]:{PORT} {host_key[1]}")
-        texts.append(said)
-    pinned = await _asked(site, first[0], f"{_marked(mark)} {_pin(folder[1], known)}")
+        return _shut(first[0], opened)
+    line = {n.id: _serve(mark, m, first[1].address, key[1]) for n, m in clients}
+    answers = await asyncio.gather(*(_asked(site, n, line[n.id]) for n, _ in clients))
+    host_keys, texts = [], [opened]
+    for (node, member), answer in zip(clients, answers, strict=True):
+        if isinstance(answer, Blocker):
+            return answer
+        host_key = _PUBLIC.search(answer)
+        if host_key is None or not answer.rstrip().endswith("open"):
+            return _shut(node, answer)
+        host_keys.append(f"[{member.address}]:{PORT} {host_key[1]}")
+        texts.append(answer)
+    pinned = await _asked(site, first[0], f"{_marked(mark)} {_pin(folder[1], host_keys)}")
     if isinstance(pinned, Blocker):
         return pinned
     if pinned.strip() != "pinned":
@@ -84,8 +84,8 @@ async def open_door(
 
 
 async def _asked(site: Site, node: Node, line: str) -> str | Blocker:
-    said = await run_commands(site, node, [("mpi_door", line, OPEN_S)])
-    return said if isinstance(said, Blocker) else said["mpi_door"].text
+    outputs = await run_commands(site, node, [("mpi_door", line, OPEN_S)])
+    return outputs if isinstance(outputs, Blocker) else outputs["mpi_door"].text
 
 
 def _marked(mark: str) -> str:
@@ -104,7 +104,7 @@ def _serve(mark: str, member: Member, client: str, key: str) -> str:
     variables: the mark, where programs are, and the interface for NCCL's first words.
     """
     variables = ("PATH=$PATH", "LD_LIBRARY_PATH=$LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME=${i:+=$i}")
-    given = " ".join(f'\\"{v}\\"' for v in variables)
+    session_variables = " ".join(f'\\"{v}\\"' for v in variables)
     settings = (
         f"Port {PORT}",
         "HostKey $d/host",
@@ -123,7 +123,7 @@ def _serve(mark: str, member: Member, client: str, key: str) -> str:
         "LogLevel ERROR",
         "LoginGraceTime 30",
         "MaxStartups 100:30:200",
-        f"SetEnv {MARK}={mark} {given}",
+        f"SetEnv {MARK}={mark} {session_variables}",
     )
     where = f"ListenAddress {member.address}" if _is_address(member.address) else ""
     body = "\\n".join((*settings, where))
@@ -185,7 +185,7 @@ def _exports(folder: str, texts: Sequence[str]) -> str:
     btl_tcp_if_include; PRRTE: plm_ssh_agent, plm_ssh_no_tree_spawn, prte_if_include).
     """
     agent = shlex.quote(f"ssh -F {folder}/config")
-    words = [
+    exports = [
         f"OMPI_MCA_plm_rsh_agent={agent}",
         f"PRTE_MCA_plm_ssh_agent={agent}",
         "OMPI_MCA_plm_rsh_no_tree_spawn=1",
@@ -199,18 +199,18 @@ def _exports(folder: str, texts: Sequence[str]) -> str:
     if network and not networks:
         names = ("OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_btl_tcp_if_include")
         more = ("PRTE_MCA_prte_if_include", "PMIX_MCA_ptl_tcp_if_include")
-        words += [f"{name}={network}" for name in (*names, *more)]
+        exports += [f"{name}={network}" for name in (*names, *more)]
     interface = re.search(r"^\d+: ([A-Za-z0-9._-]{1,15})(?:@\S+)?\s", texts[0], re.MULTILINE)
     if interface is not None:
-        words.append(f"NCCL_SOCKET_IFNAME=={interface[1]}")
-    return f"export {' '.join(words)};"
+        exports.append(f"NCCL_SOCKET_IFNAME=={interface[1]}")
+    return f"export {' '.join(exports)};"
 
 
 def _network_of(text: str) -> str:
     """Return the network as "10.0.0.0/24" from the line of `ip -o addr`; "": the line has none."""
-    found = _NETWORK.search(text)
+    match = _NETWORK.search(text)
     try:
-        return "" if found is None else str(ipaddress.ip_interface(found[1]).network)
+        return "" if match is None else str(ipaddress.ip_interface(match[1]).network)
     except ValueError:
         return ""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import until_quiet
-from provisioner.execution.steps.methods_inband import play, problem
+from provisioner.execution.steps.methods_inband import make_play_blocker, run_play
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
@@ -37,21 +37,21 @@ async def apply(
         return None
     if (busy := await until_quiet(site, node, site.settings.playbook_limit_s)) is not None:
         return busy
-    wanted = select_settings(profile, site.settings.fabric_overlay)
+    chosen = select_settings(profile, site.settings.fabric_overlay)
     variables = {
         "devices": sorted(str(pci) for pci in cards.values()),
-        "routing": [s.model_dump() for s in wanted.routing],
-        "congestion": [s.model_dump() for s in wanted.congestion],
+        "routing": [s.model_dump() for s in chosen.routing],
+        "congestion": [s.model_dump() for s in chosen.congestion],
     }
-    result = await play(site, node, PLAY, variables)
-    if (failed := problem(node, PLAY, result)) is not None:
+    result = await run_play(site, node, PLAY, variables)
+    if (failed := make_play_blocker(node, PLAY, result)) is not None:
         return failed
-    told = result.facts.get("interfaces")
-    if isinstance(told, Mapping) and len(told) >= len(cards):
+    interfaces = result.facts.get("interfaces")
+    if isinstance(interfaces, Mapping) and len(interfaces) >= len(cards):
         return None
     return Blocker(
         reason=Reason.UPDATE_FAILED,
         subject=f"{node.id}/{PLAY}",
-        detail=f"the play ended well, but the host shows {told!r:.200}",
+        detail=f"the play ended well, but the host shows {interfaces!r:.200}",
         unblock="Look at the host: its network cards lack interfaces.",
     )

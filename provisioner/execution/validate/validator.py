@@ -35,7 +35,8 @@ _REPEATS = RepeatPolicy()
 
 
 class Validator:
-    """`checks` is the table of contents in `checks/`; the matrix gives what is pinned.
+    """The validator of nodes. `checks` is the table of contents in `checks/`; the matrix has the
+    pins.
 
     `thresholds`: the site's own, which beat the published ones.
     """
@@ -55,7 +56,7 @@ class Validator:
         self._thresholds = thresholds or {}
 
     def slots(self, node: Node, inventory: Inventory) -> Mapping[str, str]:
-        """PCI address of a GPU or NVSwitch -> its slot."""
+        """Return the PCI address of a GPU or NVSwitch -> its slot."""
         return build_context(node, inventory, self._matrix).slot_of_pci
 
     async def validate(
@@ -64,7 +65,7 @@ class Validator:
         inventory: Inventory,
         selected: Collection[str] | None = None,
     ) -> HealthReport | Blocker:
-        """A report bound to this inventory. A Blocker: the node could not be asked at all.
+        """Return a report bound to this inventory. A Blocker: the node could not be asked at all.
 
         `selected`: names of the checks to run; None: those of every validation.
         """
@@ -107,7 +108,9 @@ class Validator:
         report: HealthReport,
         load: CheckResult,
     ) -> list[CheckResult] | Blocker:
-        """`load`, which ran among nodes, and what grew on this one since the report's last look."""
+        """Judge `load`, which ran among nodes, and the error growth here since the report's last
+        reading.
+        """
         context = await self._context(node, inventory)
         mine = [c for c in self._checks if c.kind is node.kind and c.name in report.selected]
         names = {c.name for c in mine if c.after_load}
@@ -116,8 +119,8 @@ class Validator:
             if result.check.partition(" after ")[0] not in names:
                 continue
             raw = json.loads(await self._store.evidence.get_output(result.evidence) or "{}")
-            found = {n: Evidence.model_validate(e) for n, e in raw.items()}
-            last.update({n: e for n, e in found.items() if not n.endswith(BEFORE)})
+            outputs = {n: Evidence.model_validate(e) for n, e in raw.items()}
+            last.update({n: e for n, e in outputs.items() if not n.endswith(BEFORE)})
         return await self._after_load(node, load, mine, context, last)
 
     async def _context(self, node: Node, inventory: Inventory) -> CheckContext:
@@ -134,7 +137,7 @@ class Validator:
         context: CheckContext,
         last: dict[str, Evidence],
     ) -> list[CheckResult] | Blocker:
-        """One call for checks that go together; after a load test, the error checks again."""
+        """Run checks that go together in one call; after a load test, the error checks again."""
         outputs = await self._ask(node, stage, context)
         if isinstance(outputs, Blocker):
             return outputs
@@ -157,7 +160,7 @@ class Validator:
         context: CheckContext,
         last: dict[str, Evidence],
     ) -> list[CheckResult] | Blocker:
-        """What grew during a load test is judged, from before it to after its last run."""
+        """Judge the error growth during a load test, from before it to after its last run."""
         results = [load]
         looks = [c for c in mine if c.after_load]
         outputs = await self._ask(node, looks, context) if looks else {}
@@ -172,7 +175,7 @@ class Validator:
         return results
 
     async def _judge(self, check: Check, outputs: Outputs, context: CheckContext) -> CheckResult:
-        """The verdict, with what it was judged from stored first."""
+        """Return the verdict, after its evidence was stored."""
         mine = [c.name for c in check.commands]
         names = [n for n in (*mine, *(n + BEFORE for n in mine)) if n in outputs]
         raw = {name: outputs[name].model_dump(mode="json") for name in names}
@@ -185,12 +188,12 @@ class Validator:
         commands = {c.name: c for check in checks for c in check.commands_of(context)}
         if node.kind is NodeKind.SWITCH:
             return await self._ask_switch(node, list(commands.values()))
-        asked = await ask_bmc(self._site, node, [c for c in commands.values() if c.bmc])
-        if isinstance(asked, Blocker):
-            return asked
+        from_bmcs = await ask_bmc(self._site, node, [c for c in commands.values() if c.bmc])
+        if isinstance(from_bmcs, Blocker):
+            return from_bmcs
         listed = [(c.name, c.line, c.limit_s) for c in commands.values() if not c.bmc]
         ran = await run_commands(self._site, node, listed)
-        return ran if isinstance(ran, Blocker) else {**asked, **ran}
+        return ran if isinstance(ran, Blocker) else {**from_bmcs, **ran}
 
     async def _ask_switch(self, node: Node, commands: Sequence[Command]) -> Outputs | Blocker:
         switch = await open_switch(self._site, node)
@@ -207,6 +210,6 @@ class Validator:
 
 
 def _stages(checks: Sequence[Check]) -> Sequence[Sequence[Check]]:
-    """Checks without load together, then each load test alone."""
+    """Return the checks without load together, then each load test alone."""
     quiet = [c for c in checks if not c.load]
     return ([quiet] if quiet else []) + [[c] for c in checks if c.load]

@@ -210,7 +210,7 @@ def _check_row(file: Path, raw: bytes, number: int, before: str) -> str:
         raise _wrong(file, f"the line of row {number} is not readable") from None
     row: dict[str, Any] = {"seq": seq, "at": at, "kind": kind, "node": node, "detail": detail}
     if seq != number or chain(before, row) != digest:
-        raise _wrong(file, f"row {number} is not what was written, or is missing")
+        raise _wrong(file, f"row {number} differs from the written one, or is missing")
     return str(digest)
 
 

@@ -114,7 +114,7 @@ def wait_reason(database: str) -> str:
     if "IPC:SyncRep" in seen:
         return f"no synchronous standby answers it (synchronous_standby_names: {standbys})"
     if "Lock:relation" in seen:
-        return "somebody holds a lock on a table (pg_locks)"
+        return "another session holds a lock on a table (pg_locks)"
     return "another daemon writes" if "Lock:advisory" in seen else ""
 
 

@@ -102,4 +102,4 @@ def _unpack(row: Row[tuple[object, ...]], where: str) -> None:
     except zlib.error as error:
         raise DamagedRow(where, f"its text cannot be unpacked: {error}") from None
     if hashlib.sha256(raw).hexdigest() != row.digest:
-        raise DamagedRow(where, "its text is not what was stored under this digest")
+        raise DamagedRow(where, "its text differs from the one stored under this digest")

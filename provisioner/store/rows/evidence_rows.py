@@ -125,7 +125,7 @@ def read_evidence(connection: Connection, digest: str) -> str | None:
     except zlib.error:
         raw = b""
     if hashlib.sha256(raw).hexdigest() != digest:
-        raise DamagedRow(f"evidence, {digest}", "it is not what was stored")
+        raise DamagedRow(f"evidence, {digest}", "it differs from the stored text")
     return raw.decode("utf-8", "surrogatepass")
 
 

@@ -45,7 +45,7 @@ def put_session(connection: Connection, session: FabricSession) -> FabricSession
         fabric_sessions.c.generation == session.generation
     )
     if connection.execute(update(fabric_sessions).where(mine).values(**row)).rowcount != 1:
-        raise Fenced(f"fabric session {session.id} was written by somebody else")
+        raise Fenced(f"fabric session {session.id} was changed by another writer")
     return stored
 
 

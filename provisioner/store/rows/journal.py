@@ -148,7 +148,7 @@ def check_beginning(connection: Connection) -> ChainCheck:
         follows = row.seq != before[0] + 1 or row.previous == before[1]
         intact = row.previous is not None and chain(row.previous, dict(row._mapping)) == row.digest
         if not (follows and intact):
-            problem = f"row {row.seq}, which was kept from an archive, is not what was written"
+            problem = f"row {row.seq}, which was kept from an archive, differs from the written one"
             return ChainCheck(0, GENESIS, row.seq, problem)
         before = row.seq, row.digest
     return ChainCheck(base.through, base.head)
@@ -166,7 +166,7 @@ def check_page(connection: Connection, so_far: ChainCheck) -> tuple[ChainCheck, 
             problem = f"row {count + 1} is missing, or row {row.seq} was put in"
             return ChainCheck(count, head, broken_at=count + 1, problem=problem), False
         if chain(head, dict(row._mapping)) != row.digest:
-            problem = f"row {row.seq} is not what was written, or one before it was exchanged"
+            problem = f"row {row.seq} differs from the written one, or one before it was exchanged"
             return ChainCheck(count, head, broken_at=row.seq, problem=problem), False
         count, head = row.seq, row.digest
     return ChainCheck(count, head), len(rows) == LIMIT_MAX

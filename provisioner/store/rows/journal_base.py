@@ -56,7 +56,7 @@ def check_signature(connection: Connection, base: Base) -> str:
     if envelope.payload_type != BASE_PAYLOAD or not signed(envelope, believed(connection)):
         return "no key of this site that is believed has signed it"
     if envelope.payload != describe(connection, base):
-        return "it is not what was signed"
+        return "it differs from the signed content"
     return ""
 
 

@@ -30,7 +30,7 @@ from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.daemon.data import open_data, read_expected, read_secrets
 from provisioner.demo.settings import settings_of
 from provisioner.demo.site import DemoFiles, prepare
-from provisioner.execution.observe.intake import find, take_in
+from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus
 from provisioner.runtime.wall_clock import WallClock
@@ -254,7 +254,7 @@ async def _take_in(
     try:
         async with open_data(data, clock.now(), database) as opened:
             probes = await probe_all(transport, urls)
-            assembly, found, silent = await find(
+            assembly, found, silent = await find_nodes(
                 transport, opened.store, opened.vault, expected, secrets, probes, clock.now()
             )
             assert not silent, silent[0]

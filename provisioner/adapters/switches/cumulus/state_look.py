@@ -66,7 +66,7 @@ class StateLook:
         applied, startup, entries, names = trees
         neighbours, bridges, qos, adaptive, acls, health = told
         if neighbours is None or health is None:
-            raise words.Unreadable("it tells neither neighbours nor health")
+            raise words.Unreadable("it reports neither neighbours nor health")
         vrfs = await self._vrfs(nvue_words.read_names(names))
         bridged = [words.macs_path(name) for name in words.at(bridges or {})]
         macs: dict[str, str] = {}

@@ -41,7 +41,6 @@ PENDING = frozenset(
         "cli",
         "daemon",
         "demo",
-        "store",
         "switches",
     }
 )

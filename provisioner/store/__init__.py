@@ -1,7 +1,7 @@
-"""What is true, durably: rows behind `Store`, secrets behind `Credentials`, and the signing key.
+"""The durable state: rows behind `Store`, secrets behind `Credentials`, and the signing key.
 
-Law: nothing here decides anything. Row functions (`*_rows.py`, `journal.py`) are synchronous, take
-a connection inside a transaction, and may be run twice; `SqlStore` is the only way to them.
+Nothing here decides anything. Row functions (`*_rows.py`, `journal.py`) are synchronous, take a
+connection inside a transaction, and may be run twice; `SqlStore` is the only way to them.
 """
 
 from provisioner.store.database.data_directory import DataLock, lock_data_directory, lock_database

@@ -1,7 +1,7 @@
 """Signs certificates with Ed25519 (RFC 8032), and checks signatures against known public keys.
 
-What is signed, and in which envelope, is `planning/certification/attestation.py`'s; where keys are
-kept is `signing_rows.py`'s.
+The signed content and its envelope are `planning/certification/attestation.py`'s; the keys are
+stored by `signing_rows.py`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ class Signer:
         self.key_id = key_id(self.public_key)
 
     def sign(self, certificate: Certificate) -> Certificate:
-        """The certificate with `key_id` and `signature` set; any earlier signature is replaced."""
+        """Return the certificate with `key_id` and `signature` set; any earlier signature is
+        replaced.
+        """
         named = certificate.model_copy(update={"key_id": self.key_id, "signature": ""})
         signature = self._key.sign(encode_for_signing(STATEMENT_PAYLOAD, write_statement(named)))
         return named.model_copy(update={"signature": signature.hex()})
 
     def seal(self, payload_type: str, payload: bytes) -> str:
-        """Any other document of ours in a DSSE envelope, as JSON text."""
+        """Return any other document of ours in a DSSE envelope, as JSON text."""
         return write_envelope(
             payload_type,
             payload,
@@ -59,7 +61,7 @@ class Signer:
         )
 
     def become(self, other: Signer) -> None:
-        """Sign with the other's key from now on: whoever shares this signer signs with it too."""
+        """Sign with the other's key from now on, also for all users of this signer."""
         self._key, self.public_key, self.key_id = other._key, other.public_key, other.key_id
 
     def __repr__(self) -> str:
@@ -67,7 +69,7 @@ class Signer:
 
 
 def verify(certificate: Certificate, public_keys: Mapping[str, bytes]) -> bool:
-    """Whether one of the keys (key id -> 32 bytes) signed exactly this certificate.
+    """Return whether one of the keys (key id -> 32 bytes) signed exactly this certificate.
 
     Everything else is False: no signature, an unknown key, a changed field, garbage. It says
     nothing about expiry or revocation.
@@ -86,7 +88,7 @@ def verify(certificate: Certificate, public_keys: Mapping[str, bytes]) -> bool:
 
 
 def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
-    """Whether one of the keys signed exactly this envelope's payload and type."""
+    """Return whether one of the keys signed exactly this envelope's payload and type."""
     public = public_keys.get(envelope.key_id)
     if public is None:
         return False
@@ -100,7 +102,7 @@ def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
 
 
 def envelope_of(certificate: Certificate) -> str:
-    """A signed certificate as the DSSE envelope that others verify."""
+    """Return a signed certificate as the DSSE envelope that others verify."""
     return write_envelope(
         STATEMENT_PAYLOAD,
         write_statement(certificate),
@@ -110,23 +112,25 @@ def envelope_of(certificate: Certificate) -> str:
 
 
 def public_pem(public: bytes) -> str:
-    """A public key as PEM (RFC 8410), as OpenSSL and in-toto's tools read it."""
+    """Return a public key as PEM (RFC 8410), as OpenSSL and in-toto's tools read it."""
     key = Ed25519PublicKey.from_public_bytes(public)
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def keys_of(pem: str) -> Mapping[str, bytes]:
-    """Public keys of a PEM file by key id. Raises ValueError if one is no Ed25519 key."""
-    found = {}
+    """Return the public keys of a PEM file by key id. Raises ValueError if one is no Ed25519
+    key.
+    """
+    keys = {}
     for block in _PEM.findall(pem):
         key = load_pem_public_key(block.encode())
         if not isinstance(key, Ed25519PublicKey):
             raise ValueError("a key is not Ed25519")
         raw = key.public_bytes_raw()
-        found[key_id(raw)] = raw
-    return found
+        keys[key_id(raw)] = raw
+    return keys
 
 
 def key_id(public: bytes) -> str:
-    """The name of a public key: the first 16 hex digits of its SHA-256."""
+    """Return the name of a public key: the first 16 hex digits of its SHA-256."""
     return hashlib.sha256(public).hexdigest()[:16]

@@ -71,7 +71,8 @@ def open_store(
     copy_first: Copier | None = None,
     reads_only: bool = False,
 ) -> SqlStore:
-    """A store on the database file at `path`, in memory at ":memory:", or at a PostgreSQL URL.
+    """Return a store on the database file at `path`, in memory at ":memory:", or at a PostgreSQL
+    URL.
 
     `inline`: run in the calling thread, for simulation under virtual time. `copy_first` copies a
     database of an older version before it is migrated; without it such a database is refused.

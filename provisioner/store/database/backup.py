@@ -74,7 +74,7 @@ class Manifest(Record):
 
     @property
     def of_server(self) -> bool:
-        """Whether the database is one of PostgreSQL."""
+        """Return whether the database is one of PostgreSQL."""
         return DUMP_MEMBER in self.files
 
 
@@ -112,7 +112,9 @@ def make_backup(directory: Path, database: str, output: Path, now: float, progra
 
 
 def check_backup(file: Path) -> Manifest:
-    """The manifest of a backup whose members are whole. Raises `InputError` for any other file."""
+    """Return the manifest of a backup whose members are whole. Raises `InputError` for any
+    other file.
+    """
     with _opened(file) as (archive, manifest):
         for name, expected in manifest.files.items():
             _compare(file, name, expected, _digest_stream(_member(file, archive, name)))
@@ -129,10 +131,11 @@ def restore_backup(file: Path, directory: Path, database: str) -> Manifest:
     manifest = check_backup(file)
     if manifest.revision not in revisions():
         raise InputError(
-            str(file), f"schema {manifest.revision}",
+            str(file),
+            f"schema {manifest.revision}",
             f"was made by a newer version than this one (schema {revisions()[-1]})",
             f"Restore it with version {manifest.program} or newer.",
-        )  # fmt: skip
+        )
     if manifest.of_server != is_postgres(database):
         kind = "a PostgreSQL database" if manifest.of_server else "an SQLite file"
         remedy = "Give --database, or leave it out: one kind is not converted into the other."
@@ -162,7 +165,7 @@ def restore_backup(file: Path, directory: Path, database: str) -> Manifest:
 
 
 def _told(manifest: Manifest) -> str:
-    """Why the next daemon only looks; it is found beside the database."""
+    """Return why the next daemon only looks; it is found beside the database."""
     made = datetime.fromtimestamp(manifest.made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"the backup of {made} was restored (journal row {manifest.journal_rows})"
 
@@ -197,9 +200,11 @@ def _restore_server(manifest: Manifest, source: Path, dump: Path, database: str)
             _compare_contents(manifest, source, *_read_state(connection))
     except DBAPIError as error:
         raise InputError(
-            shown(url), "", f"the database cannot be used: {' '.join(str(error.orig).split())}",
+            shown(url),
+            "",
+            f"the database cannot be used: {' '.join(str(error.orig).split())}",
             "Check that it runs, its address, and the user's rights.",
-        ) from None  # fmt: skip
+        ) from None
     finally:
         engine.dispose()
 

@@ -30,7 +30,9 @@ COPIES_MAX = 1000  # of one revision in one directory: more is a start that fail
 
 
 def copier(database: str, directory: Path) -> Copier:
-    """What `open_store` calls before it migrates: a copy in `directory`, named by its schema."""
+    """Return the step before a migration for `open_store`: a copy in `directory`, named by its
+    schema.
+    """
 
     def copy(revision: str) -> Path:
         prepare_directory(directory)
@@ -73,10 +75,10 @@ def dump_server(database: str, target: Path, snapshot: str = "") -> None:
         write_private(target, b"")
     except OSError as error:
         raise _not_copied(str(target), error.strerror or str(error)) from None
-    words = ["pg_dump", "--format=custom", "--exclude-schema=dbos", f"--file={target}"]
-    words += [f"--snapshot={snapshot}"] if snapshot else []
+    arguments = ["pg_dump", "--format=custom", "--exclude-schema=dbos", f"--file={target}"]
+    arguments += [f"--snapshot={snapshot}"] if snapshot else []
     try:
-        _run_client([*words, f"--dbname={_address(url)}"], url, "be copied")
+        _run_client([*arguments, f"--dbname={_address(url)}"], url, "be copied")
     except BaseException:
         target.unlink()
         raise
@@ -86,15 +88,15 @@ def dump_server(database: str, target: Path, snapshot: str = "") -> None:
 def load_dump(dump: Path, database: str) -> None:
     """Restore a dump into an empty PostgreSQL database, all or nothing. Raises `InputError`."""
     url = postgres_url(database)
-    words = ["pg_restore", "--exit-on-error", "--single-transaction", "--no-owner"]
-    _run_client([*words, f"--dbname={_address(url)}", str(dump)], url, "be restored")
+    arguments = ["pg_restore", "--exit-on-error", "--single-transaction", "--no-owner"]
+    _run_client([*arguments, f"--dbname={_address(url)}", str(dump)], url, "be restored")
 
 
 def _run_client(words: list[str], url: URL, purpose: str) -> None:
     """Run one of PostgreSQL's own programs; the password goes by the environment, never argv."""
     password = {} if url.password is None else {"PGPASSWORD": str(url.password)}
     try:
-        done = subprocess.run(  # noqa: S603 (PostgreSQL's own programs, no shell)
+        ended = subprocess.run(  # noqa: S603 (PostgreSQL's own programs, no shell)
             [words[0], "--no-password", *words[1:]],
             env={**os.environ, **password},
             stdin=subprocess.DEVNULL,
@@ -105,13 +107,15 @@ def _run_client(words: list[str], url: URL, purpose: str) -> None:
         )
     except FileNotFoundError:
         raise InputError(
-            shown(url), "", f"the database cannot {purpose}: {words[0]} is not installed",
+            shown(url),
+            "",
+            f"the database cannot {purpose}: {words[0]} is not installed",
             "Install PostgreSQL's client programs (Debian: postgresql-client).",
-        ) from None  # fmt: skip
+        ) from None
     except subprocess.TimeoutExpired:
         raise _failed(url, purpose, f"{words[0]} took longer than {DUMP_TIMEOUT_S} s") from None
-    if done.returncode != 0:
-        raise _failed(url, purpose, " ".join(done.stderr.split())[:500] or words[0])
+    if ended.returncode != 0:
+        raise _failed(url, purpose, " ".join(ended.stderr.split())[:500] or words[0])
 
 
 def _address(url: URL) -> str:

@@ -97,7 +97,9 @@ def lock_database(file: Path) -> DataLock:
 
 
 def _open_lock(file: Path, flags: int = 0) -> int:
-    """A descriptor that a playbook's process, which may outlive us, does not inherit (PEP 446)."""
+    """Return a descriptor that a playbook's process, which may outlive us, does not inherit
+    (PEP 446).
+    """
     try:
         return os.open(file, os.O_RDWR | flags, 0o600)
     except OSError as error:
@@ -119,7 +121,9 @@ def _cannot_open(file: Path, error: OSError) -> InputError:
 
 
 def place_of(directory: Path) -> str:
-    """A name for this very directory, made once: daemons on one database tell theirs apart."""
+    """Return the name of this very directory, made once: it distinguishes daemons on one
+    database.
+    """
     file = directory / PLACE_FILE
     if not file.exists():
         write_private(file, f"{uuid.uuid4().hex}\n".encode())
@@ -127,7 +131,7 @@ def place_of(directory: Path) -> str:
 
 
 def prepare_directory(directory: Path) -> None:
-    """Make it with 0700, or check the one that is there; `InputError` says what is wrong."""
+    """Make the directory with 0700, or check the existing one; `InputError` names the problem."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = directory.stat().st_mode
@@ -145,7 +149,7 @@ def prepare_directory(directory: Path) -> None:
 
 
 def check_private(path: Path) -> None:
-    """A file with secrets or with truth is for its owner only; `InputError` otherwise."""
+    """Check that a file with secrets or state is for its owner only; `InputError` otherwise."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise InputError(
@@ -154,7 +158,9 @@ def check_private(path: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """A new file with 0600, on disk under its name when this returns; it must not exist yet."""
+    """Write a new file with 0600, on disk under its name when this returns; it must not exist
+    yet.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -1,7 +1,7 @@
-"""Opens the database file: private, in WAL mode, whole, and of a version that we know.
+"""Opens the database file: private, in WAL mode, whole, and of a supported version.
 
-Every statement above this module is SQLAlchemy Core that PostgreSQL takes too; what is SQLite's
-own (pragmas, BEGIN, the file) is here and nowhere else, as PostgreSQL's is in `postgres.py`.
+Every statement above this module is SQLAlchemy Core that PostgreSQL takes too; SQLite's own parts
+(pragmas, BEGIN, the file) are here and nowhere else, as PostgreSQL's are in `postgres.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WRITING = (
 
 
 def open_database(path: str | Path, copy_first: Copier | None = None) -> Engine:
-    """An engine on a checked database of this version's schema; made if there is none.
+    """Return an engine on a checked database of this version's schema; made if there is none.
 
     Raises `InputError` if the file cannot be used: no permission, open to others, not a database,
     damaged, not ours, written by a newer version, or by an older one where `copy_first` is None.
@@ -91,7 +91,9 @@ def open_reading(file: Path) -> Engine:
 
 @cache
 def _migrated() -> sqlite3.Connection:
-    """An empty database of the newest schema, to copy: migrating costs a quarter of a second."""
+    """Return an empty database of the newest schema, to copy: migrating costs a quarter of a
+    second.
+    """
     engine = _engine("sqlite://", StaticPool)
     migrate(engine, MEMORY)
     return _bare(engine.connect())
@@ -104,24 +106,26 @@ def _bare(connection: Connection) -> sqlite3.Connection:
 
 
 def directory_of(engine: Engine) -> Path | None:
-    """Where the database's file is; None for one in memory, or on a server."""
+    """Return where the database's file is; None for one in memory, or on a server."""
     file = file_of(engine)
     return None if file is None else file.parent
 
 
 def file_of(engine: Engine) -> Path | None:
-    """The database's file; None for one in memory, or on a server."""
+    """Return the database's file; None for one in memory, or on a server."""
     file = engine.url.database if engine.dialect.name == "sqlite" else None
     return Path(file) if file else None
 
 
 def write_connection(engine: Engine) -> Callable[[], Connection]:
-    """Makes the one connection that writes: it takes the write lock at BEGIN, not halfway."""
+    """Return the maker of the one connection that writes: it takes the write lock at BEGIN, not
+    halfway.
+    """
     return lambda: engine.connect().execution_options(provisioner_begin="BEGIN IMMEDIATE")
 
 
 def read_connection(engine: Engine) -> Callable[[], Connection]:
-    """Makes a connection that reads a snapshot and waits for no writer (WAL)."""
+    """Return the maker of connections that read a snapshot and wait for no writer (WAL)."""
     return lambda: engine.connect().execution_options(provisioner_begin="BEGIN")
 
 
@@ -133,8 +137,8 @@ def _engine(
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:
-        # The sqlite3 module begins and commits on its own terms unless told not to; savepoints
-        # need ours (SQLAlchemy, "SQLite: enabling non-legacy transactional modes").
+        # The sqlite3 module begins and commits on its own terms by default; savepoints need ours
+        # (SQLAlchemy, "SQLite: enabling non-legacy transactional modes").
         connection.isolation_level = None
         for pragma in (*(pragmas or WRITING), f"busy_timeout = {BUSY_TIMEOUT_MS}"):
             connection.execute(f"PRAGMA {pragma}")

@@ -1,4 +1,4 @@
-"""What a database file is, told without changing it: whole or not, and of which schema."""
+"""The state of a database file, read without changing it: whole or not, and of which schema."""
 
 from __future__ import annotations
 
@@ -49,8 +49,12 @@ def look(file: Path) -> DatabaseLook:
         return DatabaseLook(problem=str(error))
     if whole != "ok":
         return DatabaseLook(problem=f"it is damaged: {whole}")
-    known, revision = revisions(), str(row[0]) if row else ""
-    if revision not in known:
-        problem = f"schema {revision!r} is of a newer version than this program ({known[-1]})"
+    revisions_here, revision = revisions(), str(row[0]) if row else ""
+    if revision not in revisions_here:
+        problem = (
+            f"schema {revision!r} is of a newer version than this program ({revisions_here[-1]})"
+        )
         return DatabaseLook(revision=revision, problem=problem)
-    return DatabaseLook(revision=revision, behind=len(known) - 1 - known.index(revision))
+    return DatabaseLook(
+        revision=revision, behind=len(revisions_here) - 1 - revisions_here.index(revision)
+    )

@@ -1,11 +1,11 @@
-"""The high-water mark: what a data directory remembers of its database, to notice a restore.
+"""The high-water mark: a data directory's record of its database, to notice a restore.
 
 Each transaction that a daemon commits raises a count in its directory's row of the database, and
-the count is then written to a file of the directory, with the journal's head. After a restore, or
-a failover that lost writes, the database's count is behind the file's.
+the count is then written to a file of the directory, with the journal's head. After a restore, or a
+failover that lost writes, the database's count is behind the file's.
 
-The rule that a reader would otherwise break: the file is never ahead of what was committed, so
-that a crash between the two is no alarm. It is not synced: a loss of power can only set it back.
+The file is never ahead of the committed transactions, so that a crash between the two is no alarm.
+It is not synced: a loss of power can only set it back.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class MarkFile:
         self._descriptor: int | None = None
 
     def read(self) -> HighWater | None:
-        """What was remembered; None if nothing was. Raises `InputError` for an unreadable file."""
+        """Return the recorded mark; None if there is none. Raises `InputError` for an unreadable
+        file.
+        """
         try:
             content = self.path.read_bytes()[:SIZE]
         except FileNotFoundError:
@@ -81,7 +83,7 @@ class MarkFile:
             ) from None
 
     def write(self, mark: HighWater) -> None:
-        """Replace what is remembered; the file is made if there is none."""
+        """Replace the recorded mark; the file is made if there is none."""
         content = mark.model_dump_json().encode().ljust(SIZE)
         assert len(content) == SIZE, "identities and digests have fixed lengths"
         if self._descriptor is None:
@@ -121,7 +123,7 @@ class Marking:
         return tuple(connection.execute(self._raise, {"now": time.time()}).one())
 
     def keep(self, counted: object) -> None:
-        """Remember a count that was committed."""
+        """Record a count that was committed."""
         assert isinstance(counted, tuple)
         count, rows, head, look_only, synchronous = counted
         changed = {
@@ -133,7 +135,7 @@ class Marking:
         self._mark = self._mark.model_copy(update=changed)
         try:
             self._file.write(self._mark)
-        except OSError as error:  # what it remembers is older then: less is noticed, nothing wrong
+        except OSError as error:  # the recorded mark is older then: less is noticed, nothing wrong
             log.error("%s cannot be written: %s", self._file.path, error)
         if look_only and self.stop is not None:
             self.stop(str(look_only))
@@ -144,7 +146,7 @@ class Marking:
 
 
 def look(connection: Connection, place: str, kept: HighWater | None) -> DatabasePosition:
-    """What the database says of itself, beside what this directory remembers of it."""
+    """Return the database's own position, beside this directory's record of it."""
     state = connection.execute(select(site_state)).first()
     server, timeline = identify_server(connection)
     return DatabasePosition(
@@ -178,17 +180,17 @@ def _known_head(connection: Connection, kept: HighWater) -> str:
 
 def _unconfirmed(connection: Connection, place: str, timeline: int) -> tuple[str, ...]:
     newest = select(func.max(marks.c.seen_at)).scalar_subquery()
-    others = (
+    places = (
         select(marks.c.place)
         .where(marks.c.place != place, marks.c.timeline < timeline)
         .where(marks.c.seen_at >= newest - RECENT_S)
         .order_by(marks.c.place)
     )
-    return tuple(connection.scalars(others))
+    return tuple(connection.scalars(places))
 
 
 def confirm(connection: Connection, place: str) -> None:
-    """Say that this directory's daemon found all of its writes on the server as it is now."""
+    """Record that this directory's daemon found all of its writes on the present server."""
     _, timeline = identify_server(connection)
     connection.execute(update(marks).where(marks.c.place == place).values(timeline=timeline))
 
@@ -239,7 +241,7 @@ def settle_mark(
 
 
 def identify_server(connection: Connection) -> tuple[str, int]:
-    """A PostgreSQL database's identity and timeline; ("", 0) for a file.
+    """Return a PostgreSQL database's identity and timeline; ("", 0) for a file.
 
     The system identifier is made by initdb and shared by standbys; a promotion begins a new
     timeline. A dump that is restored elsewhere, or under another name, has another identity.

@@ -36,7 +36,7 @@ DIGEST = r"^[0-9a-f]{64}$"
 
 
 class Statement(Record):
-    """What the signature of an archive is over."""
+    """The statement that an archive's signature covers."""
 
     format: int = 1
     first: int = Field(ge=1)
@@ -82,9 +82,13 @@ def read_lines(connection: Connection, first: int, last: int) -> list[Line]:
 
 
 def write_archive(
-    directory: Path, lines: Sequence[Line], previous: str, signer: Signer, asked: tuple[str, float],
+    directory: Path,
+    lines: Sequence[Line],
+    previous: str,
+    signer: Signer,
+    asked: tuple[str, float],
     program: str,
-) -> Archive:  # fmt: skip
+) -> Archive:
     """Write the rows but the last into a new file, and read it back. Raises InputError.
 
     `asked`: who asks, and when. The file has its name only once it is on disk and was verified.
@@ -215,5 +219,6 @@ def _check_row(file: Path, raw: bytes, number: int, before: str) -> str:
 
 
 def _wrong(file: Path, problem: str) -> InputError:
-    return InputError(str(file), "", f"this archive is not to be believed: {problem}",
-                      "Take another copy of it.")  # fmt: skip
+    return InputError(
+        str(file), "", f"this archive is not to be believed: {problem}", "Take another copy of it."
+    )

@@ -27,8 +27,8 @@ from provisioner.store.database import waits
 Result = TypeVar("Result")
 Work = Callable[[Connection], Result]
 
-# Chosen so that a group holds its transaction for some 50 ms at 200 µs a write: long enough to
-# make the fsync cheap, short enough that nobody waits noticeably for a neighbour's write.
+# Chosen so that a group holds its transaction for some 50 ms at 200 µs a write: long enough to make
+# the fsync cheap, short enough that no caller waits noticeably for a neighbour's write.
 GROUP_MAX = 256
 
 
@@ -53,7 +53,7 @@ class Lane(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Pieces of work that wait for their turn, for measurement."""
+        """Return the pieces of work that wait for their turn, for measurement."""
         ...
 
     async def run(self, work: Work[Result]) -> Result: ...
@@ -72,7 +72,9 @@ class _Job:
     error: BaseException | None = None
 
     def tell(self) -> None:
-        """In the loop's thread. A cancelled caller hears nothing; its write may be on disk."""
+        """Deliver the result in the loop's thread. A cancelled caller gets none; its write may be
+        on disk.
+        """
         if self.answer.done():
             return
         if self.error is not None:
@@ -84,9 +86,9 @@ class _Job:
 def run_alone(
     connection: Connection, work: Work[Result], counting: Counting | None = None
 ) -> Result:
-    """One piece of work in a transaction of its own.
+    """Run one piece of work in a transaction of its own.
 
-    Raises what the work raises; `StoreFailed` if the database fails; `AssertionError` if a row
+    Raises the work's own exception; `StoreFailed` if the database fails; `AssertionError` if a row
     breaks a constraint, which only a bug of ours can do.
     """
     try:
@@ -104,7 +106,7 @@ def run_alone(
 
 
 def _end_transaction(connection: Connection) -> None:
-    """After a COMMIT that failed, the driver may still be inside the transaction.
+    """End the transaction after a COMMIT that failed: the driver may still be inside of it.
 
     SQLAlchemy counts it as ended; without this the next BEGIN fails, and so on to the end of days.
     """
@@ -122,13 +124,14 @@ def run_group(
     reads: bool = False,
     counting: Counting | None = None,
 ) -> int:
-    """Many jobs in one transaction, a savepoint each; the number of transactions it took.
+    """Run many jobs in one transaction, a savepoint each; return the number of transactions it
+    took.
 
     `reads`: they change nothing, so that there is nothing to save and to go back to.
 
-    One job's StaleWrite or Fenced leaves the others alone. If the database itself fails (disk
-    full, I/O error at commit), nothing of the group is kept and each job is tried by itself, so
-    that only those that cannot be written fail.
+    One job's StaleWrite or Fenced leaves the others alone. If the database itself fails (disk full,
+    I/O error at commit), nothing of the group is kept and each job is tried by itself, so that only
+    those that cannot be written fail.
     """
     if len(jobs) > 1:
         try:
@@ -174,7 +177,7 @@ def _try(connection: Connection, job: _Job, *, reads: bool) -> None:
 
 
 class ThreadLane:
-    """One thread, one connection; what is waiting when a commit ends shares the next one."""
+    """One thread, one connection; work that waits when a commit ends shares the next one."""
 
     def __init__(
         self, connect: Callable[[], Connection], name: str, *, reads: bool = False
@@ -205,7 +208,7 @@ class ThreadLane:
         return cast(Result, await job.answer)
 
     async def close(self) -> None:
-        """Finish what is waiting, then end the thread. A second call does nothing."""
+        """Finish the waiting work, then end the thread. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -232,7 +235,7 @@ class ThreadLane:
                 connection.close()
 
     def _open(self, jobs: Sequence[_Job]) -> Connection | None:
-        """The connection; None if it cannot be made now, and then these jobs have failed.
+        """Return the connection; None if it cannot be made now, and then these jobs have failed.
 
         The thread goes on: it would otherwise leave every later caller without an answer.
         """
@@ -266,10 +269,10 @@ def _tell_all(jobs: Sequence[_Job]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
-    for loop, answered in by_loop.items():
-        # the loop may be closed already: then nobody waits for the answer
+    for loop, group in by_loop.items():
+        # the loop may be closed already: then no caller waits for the answer
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_tell, answered)
+            loop.call_soon_threadsafe(_tell, group)
 
 
 def _tell(jobs: Sequence[_Job]) -> None:

@@ -58,36 +58,36 @@ def _outdated(source: str, current: str | None) -> InputError:
 
 
 def migrate(engine: Engine, source: str, *, revision: str = "head") -> None:
-    """Run what is missing up to `revision`; a cut-off migration leaves the old schema.
+    """Run the missing migrations up to `revision`; a cut-off migration leaves the old schema.
 
-    Raises `InputError` if the database is somebody else's or of a version that we do not know.
+    Raises `InputError` if the database belongs to another program or has an unsupported version.
     """
     with engine.connect() as connection, connection.begin():
-        wanted = revisions()[-1] if revision == "head" else revision
-        if _check_revision(connection, source) == wanted:
+        target = revisions()[-1] if revision == "head" else revision
+        if _check_revision(connection, source) == target:
             return
         command.upgrade(_config(connection), revision)
 
 
 def revisions() -> tuple[str, ...]:
-    """Every revision, oldest first."""
+    """Return every revision, oldest first."""
     script = ScriptDirectory(str(MIGRATIONS))
     return tuple(reversed([step.revision for step in script.walk_revisions()]))
 
 
 def _check_revision(connection: Connection, source: str) -> str | None:
-    """The revision of a database that we know; None for an empty one."""
-    known = revisions()
+    """Return the revision of a database that we know; None for an empty one."""
+    supported = revisions()
     current = MigrationContext.configure(connection).get_current_revision()
     if current is None and inspect(connection).get_table_names():
         raise InputError(
             source, "", "is a database of something else", "Name a new file, or the right one."
         )
-    if current is not None and current not in known:
+    if current is not None and current not in supported:
         raise InputError(
             source,
             f"schema {current}",
-            f"was written by a newer version than this one (schema {known[-1]})",
+            f"was written by a newer version than this one (schema {supported[-1]})",
             "Run the newer version, or restore the backup from before its start.",
         )
     return current

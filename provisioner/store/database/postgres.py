@@ -47,12 +47,14 @@ CONNECT: dict[str, Any] = {
 
 
 def is_postgres(database: object) -> bool:
-    """Whether this names a PostgreSQL database, not a file."""
+    """Return whether this names a PostgreSQL database, not a file."""
     return str(database).startswith(("postgresql:", "postgresql+", "postgres:"))
 
 
 def postgres_url(text_: str, source: str = "--database") -> URL:
-    """The URL for SQLAlchemy and our driver. `InputError` if it is none; tells no password."""
+    """Return the URL for SQLAlchemy and our driver. `InputError`, without the password, if it is
+    none.
+    """
     try:
         url = make_url(text_)
     except ArgumentError:
@@ -63,12 +65,12 @@ def postgres_url(text_: str, source: str = "--database") -> URL:
 
 
 def shown(url: URL) -> str:
-    """The URL without its password, for people."""
+    """Return the URL without its password, for people."""
     return url.set(drivername="postgresql", password=None, query={}).render_as_string()
 
 
 def open_postgres(database: str, copy_first: Copier | None = None) -> Engine:
-    """An engine on a checked database of this version's schema. Blocks.
+    """Return an engine on a checked database of this version's schema. Blocks.
 
     Raises `InputError` if it cannot be reached or used, or if its schema is older than ours and
     `copy_first` is None.
@@ -89,8 +91,8 @@ def open_postgres(database: str, copy_first: Copier | None = None) -> Engine:
             prepare_schema(engine, shown(url), copy_first)
     except DBAPIError as error:
         engine.dispose()
-        told = str(error.orig).strip() or type(error.orig).__name__
-        raise _unusable(shown(url), " ".join(told.split())) from None
+        message = str(error.orig).strip() or type(error.orig).__name__
+        raise _unusable(shown(url), " ".join(message.split())) from None
     except BaseException:
         engine.dispose()
         raise
@@ -106,25 +108,29 @@ def wait_reason(database: str) -> str:
             connect_args={**CONNECT, "connect_timeout": 3, "application_name": "provisioner look"},
         )
         with engine.connect() as connection:
-            seen = set(connection.scalars(_WAITING))
+            events = set(connection.scalars(_WAITING))
             standbys = connection.exec_driver_sql("SHOW synchronous_standby_names").scalar_one()
         engine.dispose()
     except (DBAPIError, ModuleNotFoundError):
         return "it does not answer"
-    if "IPC:SyncRep" in seen:
+    if "IPC:SyncRep" in events:
         return f"no synchronous standby answers it (synchronous_standby_names: {standbys})"
-    if "Lock:relation" in seen:
+    if "Lock:relation" in events:
         return "another session holds a lock on a table (pg_locks)"
-    return "another daemon writes" if "Lock:advisory" in seen else ""
+    return "another daemon writes" if "Lock:advisory" in events else ""
 
 
 def write_connection(engine: Engine) -> Callable[[], Connection]:
-    """Makes the connection that writes: each transaction begins with the writers' lock."""
+    """Return the maker of the connection that writes: each transaction begins with the writers'
+    lock.
+    """
     return lambda: engine.connect().execution_options(provisioner_writes=True)
 
 
 def read_connection(engine: Engine) -> Callable[[], Connection]:
-    """Makes a connection whose transactions read one snapshot and wait for no writer."""
+    """Return the maker of connections whose transactions read one snapshot and wait for no
+    writer.
+    """
     return lambda: engine.connect().execution_options(
         isolation_level="REPEATABLE READ", postgresql_readonly=True
     )
@@ -144,7 +150,7 @@ def _prepare(connection: Any, _record: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = {STALLED_MS}")
         cursor.execute(f"SET lock_timeout = {LOCK_WAIT_MS}")
-        # nothing is told before it is on disk, whatever the server's default is
+        # no commit is acknowledged before it is on disk, whatever the server's default is
         cursor.execute("SELECT current_setting('synchronous_commit')")
         if cursor.fetchone()[0] == "off":
             cursor.execute("SET synchronous_commit = local")
@@ -157,7 +163,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _check(connection: Connection, source: str) -> None:
-    """Refuse at the start what would go wrong later, in silence."""
+    """Refuse at the start the settings that would cause silent faults later."""
     version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
     order = connection.exec_driver_sql(

@@ -1,6 +1,6 @@
-"""Reads every row of a database as the daemon would, and names those that cannot be read.
+"""Read every row of a database as the daemon would, and report those that cannot be read.
 
-A page check of SQLite says that the file is whole, not that a row still is what was written.
+A page check of SQLite shows that the file is whole, not that a row still has its written content.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Read = Callable[[Row[tuple[object, ...]], str], object]
 
 
 def damaged_rows(connection: Connection) -> Iterator[DamagedRow]:
-    """Yield what is wrong with each row that cannot be read, table by table."""
+    """Yield the fault of each row that cannot be read, table by table."""
     for table, model in BODIES:
         yield from _read_table(connection, table, partial(_parse_body, model))
     yield from _read_table(connection, schema.operations, lambda r, _w: read_operation_row(r))

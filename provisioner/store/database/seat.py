@@ -1,14 +1,14 @@
-"""A daemon's seat among its peers on one PostgreSQL: a session that holds advisory locks.
+"""A daemon's lease among its peers on one PostgreSQL: a session that holds advisory locks.
 
-The server is the judge of who lives. A session that says nothing for `lease_s` is ended by the
-server itself (`idle_session_timeout`), with it go its locks, and whoever can take a daemon's lock
-knows that it is gone. The daemon counts the same time from before its last word was sent, so that
-it knows earlier than anybody else that it may have lost its seat, and acts no more.
+The server decides which daemons live. A session that is silent for `lease_s` is ended by the server
+itself (`idle_session_timeout`), with it go its locks, and a peer that can take a daemon's lock
+knows that it is gone. The daemon counts the same time from before its last message was sent, so
+that it knows earlier than any peer that it may have lost its lease, and acts no more.
 
-Two rules that a reader would otherwise break. The session is never pooled, never reopened, and goes
-through no proxy that shares sessions (PgBouncer in transaction mode): the locks are its own. And it
-never reads or writes a table: a person's lock on one would hold its next word back, and end every
-daemon at once. Tables are read by a second connection, the desk, which may wait.
+The session is never pooled, never reopened, and goes through no proxy that shares sessions
+(PgBouncer in transaction mode): the locks are its own. It also never reads or writes a table: a
+person's lock on one would delay its next message, and end every daemon at once. Tables are read by
+a second connection, the desk, which may wait.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ JOIN_REMEDY = (
     "Give all daemons the same version, matrix, overlays and settings; or, while a change rolls "
     "through, start the changed ones with `serve --change-until TIME`."
 )
-FORGET_S = 600.0  # a dead daemon is looked after so long: what it claimed as it died is found
+FORGET_S = 600.0  # a dead daemon is looked after so long, so that claims at its death are noticed
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Seat:
         wall: Callable[[], float] = time.time,
         works: WorksBy | None = None,
     ) -> None:
-        """`works`: what this daemon works by; None is accepted by peers that do not say either."""
+        """`works`: this daemon's parts, as digests; None is accepted by peers without any."""
         self.id = id_
         self._works = works or WorksBy()
         self.number = 0
@@ -104,7 +104,7 @@ class Seat:
         before = read_boot_clock()
         self._session = self._connect("provisioner seat", int(self.lease_s * 1000))
         self._desk = self._connect("provisioner desk", 0)
-        # nobody sees the row before its lock is taken
+        # the row is invisible before its lock is taken
         with waits.on("joining the other daemons"), self._desk.transaction():
             # one joins after the other: two that differ must not overlook each other
             self._read("SELECT pg_advisory_xact_lock(%s, %s)::text", (LOCK_SPACE, JOINING))
@@ -130,7 +130,7 @@ class Seat:
         self.sure_until = before + self.lease_s * SAFE_PART
 
     def beat(self) -> None:
-        """Say that we live, read the database's clock, and ask for the lead if nobody has it."""
+        """Renew the lease, read the database's clock, and ask for the lead if it is free."""
         before = read_boot_clock()
         if not self.leads:
             self.leads = self._lock(LOCK_SPACE, LEADER)
@@ -154,13 +154,13 @@ class Seat:
     # --- at the desk
 
     def dead(self) -> Sequence[Peer]:
-        """Daemons whose seat is empty; each is held empty until `let_go`."""
+        """Return daemons whose lease has ended; each is held until `let_go`."""
         rows = self._read("SELECT number, id FROM executors WHERE number <> %s", (self.number,))
         peers = [Peer(int(str(r["number"])), str(r["id"])) for r in rows]
         return [p for p in peers if self._lock(SEATS, p.number)]
 
     def let_go(self, peer: Peer) -> None:
-        """Its work was taken over. After a while it is forgotten."""
+        """Record that its work was taken over. After a while it is forgotten."""
         self._read(
             "UPDATE executors SET died_at = extract(epoch FROM clock_timestamp()) "
             "WHERE number = %s AND died_at = 0 RETURNING 1",
@@ -175,7 +175,7 @@ class Seat:
 
     @property
     def joined(self) -> Joined:
-        """This daemon as its peers see it."""
+        """Return this daemon as its peers see it."""
         works = self._works
         return Joined(
             id=self.id,
@@ -189,7 +189,7 @@ class Seat:
         return [_joined(row) for row in self._read(MEMBERS, (SEATS,))]
 
     def active(self) -> int:
-        """How many operations are active in the whole site."""
+        """Return how many operations are active in the whole site."""
         [row] = self._read(
             "SELECT count(*)::integer AS active FROM operations WHERE status = %s",
             (str(OperationStatus.ACTIVE),),
@@ -197,7 +197,7 @@ class Seat:
         return cast(int, row["active"])
 
     def leave(self) -> None:
-        """Stand up: peers take over at once what is left."""
+        """Give the lease up: peers take over the remaining work at once."""
         for session in (self._session, self._desk):
             if session is not None:
                 session.close()
@@ -222,12 +222,12 @@ class Seat:
         return bool(rows[0]["taken"])
 
     def _ask(self, statement: str, values: tuple[object, ...]) -> list[dict[str, object]]:
-        """In the session that holds the locks: no table is named in the statement."""
+        """Run a statement, which names no table, in the session that holds the locks."""
         assert self._session is not None, "not seated"
         return self._session.execute(statement.encode(), values).fetchall()
 
     def _read(self, statement: str, values: tuple[object, ...]) -> list[dict[str, object]]:
-        """At the desk: the statement may wait for a table."""
+        """Run a statement at the desk, where it may wait for a table."""
         assert self._desk is not None, "not seated"
         with waits.on("a look at the other daemons", limited=False):
             return self._desk.execute(statement.encode(), values).fetchall()
@@ -251,5 +251,5 @@ def _joined(row: Mapping[str, object]) -> Joined:
 
 
 def _signed(number: int) -> int:
-    """32 bits as PostgreSQL's integer."""
+    """Return 32 bits as PostgreSQL's integer."""
     return number - 2**32 if number >= 2**31 else number

@@ -1,7 +1,7 @@
-"""Which nodes are set aside for a damaged row: their own, or one that they depend on.
+"""The nodes that are set aside for a damaged row: their own, or one that they depend on.
 
-The nodes that depend on a row are found in the list that was read last, so that they are known to
-whoever asks between two reads, too.
+The nodes that depend on a row are looked up in the list of the last read, so that callers between
+two reads get them, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Aside:
         self._kept_of: tuple[tuple[Node, ...], frozenset[str]] = (), frozenset()
 
     def take(self, nodes: tuple[Node, ...]) -> None:
-        """Remember the nodes as they were read last."""
+        """Store the nodes of the last read."""
         self._nodes = nodes
 
     def damaged(self) -> Mapping[str, Blocker]:

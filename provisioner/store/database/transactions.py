@@ -29,17 +29,17 @@ class Transactions:
 
     @property
     def shared(self) -> bool:
-        """Whether other daemons may write too."""
+        """Return whether other daemons may write too."""
         return self.engine.dialect.name == "postgresql"
 
     @property
     def file(self) -> Path | None:
-        """The database's file; None in memory or on a server."""
+        """Return the database's file; None in memory or on a server."""
         return database.file_of(self.engine)
 
     @property
     def waiting(self) -> int:
-        """The pieces of work that wait for their turn."""
+        """Return the pieces of work that wait for their turn."""
         return self.writer.waiting + self.reader.waiting
 
     async def write(self, work: Work[Result]) -> Result:

@@ -39,7 +39,7 @@ _numbers = count()
 
 @contextmanager
 def on(what: str, *, limited: bool = True) -> Iterator[None]:
-    """While inside, this thread waits for the database."""
+    """Count this thread as waiting for the database, while inside."""
     number = next(_numbers)
     _waits[number] = Wait(what, read_boot_clock(), limited)
     try:
@@ -49,7 +49,7 @@ def on(what: str, *, limited: bool = True) -> Iterator[None]:
 
 
 def longest() -> tuple[str, float]:
-    """Return what has waited longest now, and for how many seconds; ("", 0.0) if nothing waits."""
+    """Return the longest wait of now, and its seconds; ("", 0.0) if nothing waits."""
     waits = list(_waits.values())
     if not waits:
         return "", 0.0
@@ -67,7 +67,7 @@ def too_long(limit_s: float) -> tuple[str, float] | None:
 class WaitWatch:
     """Reports waits of this process while it runs.
 
-    `why` asks the server what it waits for itself; "" if it does not say. `over` ends the process.
+    `why` asks the server for its own reason to wait; "" if it gives none. `over` ends the process.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class WaitWatch:
             self.look()
 
     def look(self) -> None:
-        """Report what waits too long now, and what has ended."""
-        what, waited_s = longest()
+        """Report waits that are too long now, and those that have ended."""
+        subject, waited_s = longest()
         if waited_s < self._report_s:
             if self._reported:
                 log.warning("the database answers again")
@@ -104,7 +104,9 @@ class WaitWatch:
         now = read_boot_clock()
         if not self._reported or now - self._reported_at >= AGAIN_S:
             self._reported, self._reported_at = True, now
-            log.warning("%s has waited %.0f s for the database%s", what, waited_s, self._reason())
+            log.warning(
+                "%s has waited %.0f s for the database%s", subject, waited_s, self._reason()
+            )
         over = too_long(self._limit_s)
         if over is not None:
             name, passed_s = over

@@ -75,7 +75,9 @@ def put_alerts(
     events: Sequence[Event],
     now: float,
 ) -> None:
-    """All of it or nothing. The oldest cleared alerts of a node are let go beyond KEPT_MAX."""
+    """Store alerts and events in one transaction. A node's oldest cleared alerts beyond KEPT_MAX
+    are removed.
+    """
     for alert in changed:
         connection.execute(delete(alerts).where(_same(alert)))
         connection.execute(
@@ -92,20 +94,20 @@ def put_alerts(
         mine = (alerts.c.node == node) & (alerts.c.active == 0)
         old = select(alerts.c.id, alerts.c.target).where(mine).order_by(alerts.c.last_at.desc())
         for row in connection.execute(old.offset(KEPT_MAX)).all():
-            gone = mine & (alerts.c.id == row.id) & (alerts.c.target == row.target)
-            connection.execute(delete(alerts).where(gone))
+            obsolete = mine & (alerts.c.id == row.id) & (alerts.c.target == row.target)
+            connection.execute(delete(alerts).where(obsolete))
     for event in events:
         chain.append(connection, event, now)
 
 
 def read_alerts(connection: Connection, node: str) -> tuple[Alert, ...]:
-    """The alerts of a node ("": of all that stand), those that stand first."""
+    """Return the alerts of a node ("": of all that stand), those that stand first."""
     rows = connection.execute(_OF_NODE, {"name": node}) if node else connection.execute(_STANDING)
     return parse_each(connection, Alert, "alerts", _by_node(rows))
 
 
 def put_override(connection: Connection, override: Override) -> None:
-    """The newest of one node, id and target."""
+    """Store an override in place of the former one of its node, id and target."""
     drop_override(connection, override)
     connection.execute(
         insert(overrides).values(
@@ -126,7 +128,7 @@ def drop_override(connection: Connection, override: Override) -> None:
 
 
 def read_overrides(connection: Connection, node: str) -> tuple[Override, ...]:
-    """The overrides of a node, or of all."""
+    """Return the overrides of a node, or of all."""
     query = select(overrides.c.node, overrides.c.body)
     query = query.where(overrides.c.node == node) if node else query
     rows = connection.execute(query.order_by(overrides.c.node, overrides.c.until))
@@ -134,7 +136,7 @@ def read_overrides(connection: Connection, node: str) -> tuple[Override, ...]:
 
 
 def put_subscription(connection: Connection, subscription: Subscription) -> None:
-    """A new one, or what became of it."""
+    """Store a subscription, or its change."""
     connection.execute(delete(subscriptions).where(subscriptions.c.id == subscription.id))
     connection.execute(
         insert(subscriptions).values(
@@ -147,7 +149,7 @@ def put_subscription(connection: Connection, subscription: Subscription) -> None
 
 
 def read_subscriptions(connection: Connection) -> tuple[Subscription, ...]:
-    """All of them."""
+    """Return all of them."""
     order = (subscriptions.c.node, subscriptions.c.bmc)
     s = subscriptions.c
     rows = connection.execute(select(s.id, s.node, s.body).order_by(*order))
@@ -159,7 +161,7 @@ def _by_node(rows: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def read_received_events(connection: Connection, node: str, bmc: str) -> tuple[str, ...]:
-    """Identities of the events of this BMC that were taken in; () if none were."""
+    """Return the identities of this BMC's events that were taken in; () if there are none."""
     query = select(received_events.c.identities).where(_of_bmc(node, bmc))
     return tuple((connection.execute(query).scalar() or "").split())
 

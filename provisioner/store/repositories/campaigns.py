@@ -101,7 +101,7 @@ class SqlCampaignRepository:
 
 
 def add_campaign(connection: Connection, campaign: Campaign, by: str, now: float) -> None:
-    """A new row; `StaleWrite` if the id is taken."""
+    """Add a campaign; `StaleWrite` if the id is taken."""
     if read_campaign(connection, campaign.id) is not None:
         raise StaleWrite(f"there is a campaign {campaign.id} already")
     connection.execute(insert(campaigns).values(id=campaign.id, **_columns(campaign)))
@@ -123,7 +123,7 @@ def save_campaign(
     now: float,
     rows: Sequence[CampaignRow] | None,
 ) -> Campaign:
-    """The campaign with its generation raised, its nodes, and why: all of it or nothing."""
+    """Return the campaign with its generation raised, its nodes, and why: all of it or nothing."""
     saved = campaign.model_copy(update={"generation": campaign.generation + 1})
     same = (campaigns.c.id == campaign.id) & (campaigns.c.generation == campaign.generation)
     if connection.execute(update(campaigns).where(same).values(**_columns(saved))).rowcount != 1:
@@ -140,7 +140,7 @@ def put_rows(
     now: float,
     told: Sequence[TenantNotice],
 ) -> None:
-    """What became of nodes, with a row of the journal for each that changed its state."""
+    """Store nodes' progress, with a row of the journal for each change of state."""
     _fence(connection, campaign)
     for row in rows:
         p = row.progress
@@ -161,7 +161,7 @@ def admit(
     why: str,
     now: float,
 ) -> Node:
-    """See `ports.CampaignRepository.admit`."""
+    """Admit a node; see `ports.CampaignRepository.admit`."""
     _fence(connection, campaign)
     saved = node_rows.save_node(connection, node)
     if node.certificate:
@@ -181,20 +181,20 @@ def admit(
 
 
 def read_campaign(connection: Connection, campaign_id: str) -> Campaign | None:
-    """The campaign as it is now, or None."""
+    """Return the present campaign, or None."""
     query = select(campaigns.c.body).where(campaigns.c.id == campaign_id)
     body = connection.scalar(query)
     return None if body is None else parse(Campaign, body, f"campaigns, {campaign_id}")
 
 
 def read_campaigns(connection: Connection) -> tuple[Campaign, ...]:
-    """All campaigns, the oldest first."""
+    """Return all campaigns, the oldest first."""
     rows = connection.execute(_ALL)
     return parse_each(connection, Campaign, "campaigns", ((r.id, "", r.body) for r in rows))
 
 
 def read_rows(connection: Connection, campaign_id: str) -> tuple[CampaignRow, ...]:
-    """The nodes of a campaign, by name; none before its start."""
+    """Return the nodes of a campaign, by name; none before its start."""
     query = select(campaign_nodes.c.node, campaign_nodes.c.body)
     query = query.where(campaign_nodes.c.campaign == campaign_id).order_by(campaign_nodes.c.node)
     rows = connection.execute(query)
@@ -202,7 +202,7 @@ def read_rows(connection: Connection, campaign_id: str) -> tuple[CampaignRow, ..
 
 
 def read_active(connection: Connection) -> tuple[CampaignRow, ...]:
-    """The nodes of all campaigns that are under way."""
+    """Return the nodes of all campaigns that are under way."""
     query = select(campaign_nodes.c.node, campaign_nodes.c.body)
     query = query.join(campaigns, campaigns.c.id == campaign_nodes.c.campaign)
     query = query.where(campaigns.c.state.not_in([str(s) for s in OVER]))
@@ -211,7 +211,7 @@ def read_active(connection: Connection) -> tuple[CampaignRow, ...]:
 
 
 def read_pins(connection: Connection) -> tuple[ReleasePin, ...]:
-    """All pins, by what they are about."""
+    """Return all pins, by their subject."""
     rows = connection.execute(select(release_pins).order_by(release_pins.c.key)).all()
     pins = (_read_pin(connection, row.key, row.body) for row in rows)
     return tuple(pin for pin in pins if pin is not None)
@@ -242,13 +242,13 @@ def put_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
 
 
 def drop_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
-    """No pin any more."""
+    """Remove a pin."""
     connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
     chain.append(connection, PinChanged(dropped=pin), now)
 
 
 def read_notices(connection: Connection, tenant: str) -> tuple[TenantNotice, ...]:
-    """What tenants were told or are to be told, the oldest first; of one tenant, or of all."""
+    """Return the notices to tenants, sent or not, the oldest first; of one tenant, or of all."""
     query = select(notices.c.id, notices.c.body).order_by(notices.c.at, notices.c.id)
     if tenant:
         query = query.where(notices.c.tenant == tenant)
@@ -278,20 +278,22 @@ def _put_row(connection: Connection, row: CampaignRow) -> str:
 
 
 def _put_all(connection: Connection, campaign_id: str, rows: Sequence[CampaignRow]) -> None:
-    """Many rows, in two statements: at its start a campaign has one for every node of a fleet."""
+    """Store many rows in two statements: at its start a campaign has one for every node of a
+    fleet.
+    """
     if len(rows) < MANY:
         for row in rows:
             _put_row(connection, row)
         return
     query = select(campaign_nodes.c.node).where(campaign_nodes.c.campaign == campaign_id)
-    there = set(connection.scalars(query))
+    stored = set(connection.scalars(query))
     values = [_row(r) for r in rows]
-    if made := [v for v in values if v["node"] not in there]:
+    if made := [v for v in values if v["node"] not in stored]:
         connection.execute(insert(campaign_nodes), made)
     if named := [
         {"its": v["node"], "to": v["state"], "its_body": v["body"]}
         for v in values
-        if v["node"] in there
+        if v["node"] in stored
     ]:
         mine = (campaign_nodes.c.campaign == campaign_id) & (
             campaign_nodes.c.node == bindparam("its")

@@ -1,4 +1,6 @@
-"""Rows of cases and of notices to tenants. One open case for each node, whoever opens it."""
+"""Rows of cases and of notices to tenants. One open case for each node, regardless of its
+opener.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,14 @@ class SqlCaseRepository:
         return await self._transactions.read(lambda c: _cases(c, c.execute(_OPEN)))
 
     async def get_open(self, node: str) -> Case | None:
-        found = await self._transactions.read(
+        rows = await self._transactions.read(
             lambda c: _cases(c, c.execute(_OPEN_OF_NODE, {"name": node}))
         )
-        return found[0] if found else None
+        return rows[0] if rows else None
 
     async def get(self, case_id: str) -> Case | None:
-        found = await self._transactions.read(lambda c: _read(c, cases.c.id == case_id, 1))
-        return found[0] if found else None
+        rows = await self._transactions.read(lambda c: _read(c, cases.c.id == case_id, 1))
+        return rows[0] if rows else None
 
     async def list(self, node: str = "", limit: int = 1000) -> Sequence[Case]:
         where = cases.c.node == node if node else cases.c.id != ""
@@ -169,7 +171,7 @@ def cases_page(
     tenant: str | None = None,
     open_only: bool = False,
 ) -> tuple[Case, ...]:
-    """Cases, the newest first, from one on. `tenant`: that was served when it was opened."""
+    """Return cases, the newest first, from one on. `tenant`: that was served when it was opened."""
     where = cases.c.id != ""
     if before is not None:
         at, id_ = before
@@ -186,7 +188,7 @@ def cases_page(
 def notices_page(
     connection: Connection, *, before: tuple[float, str] | None, limit: int, tenant: str, kind: str
 ) -> tuple[TenantNotice, ...]:
-    """Notices, the newest first; `tenant`, `kind` "": of all."""
+    """Return notices, the newest first; `tenant`, `kind` "": of all."""
     query = select(notices.c.id, notices.c.body)
     if before is not None:
         at, id_ = before

@@ -24,7 +24,7 @@ class SqlJournalRepository:
         return await self._transactions.read(lambda c: chain.read(c, after, limit))
 
     async def verify(self, known: tuple[int, str] | None = None) -> chain.ChainCheck:
-        """See `journal.verify`."""
+        """Verify the chain; see `journal.verify`."""
         return await chain.verify(self._transactions.read, known)
 
     async def get_head(self) -> tuple[int, str]:

@@ -39,7 +39,9 @@ NONCE_BYTES = 12
 
 
 class MasterKey:
-    """Seals and opens bytes; shows in no log. `id` names the key without telling it."""
+    """The master key, which seals and opens bytes; it shows in no log. `id` names the key without
+    revealing it.
+    """
 
     __slots__ = ("_cipher", "_key", "id")
 
@@ -51,12 +53,12 @@ class MasterKey:
 
     @classmethod
     def generate(cls) -> MasterKey:
-        """A new random key."""
+        """Return a new random key."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
     def parse(cls, text: str, source: str) -> MasterKey:
-        """From URL-safe base64 of 32 bytes; `InputError` names `source`, never the text."""
+        """Parse URL-safe base64 of 32 bytes; `InputError` names `source`, never the text."""
         try:
             key = base64.b64decode(text.strip(), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -71,16 +73,16 @@ class MasterKey:
         return cls(key)
 
     def text(self) -> str:
-        """The key itself, as `parse` reads it: for its file only."""
+        """Return the key itself, as `parse` reads it: for its file only."""
         return base64.urlsafe_b64encode(self._key).decode()
 
     def seal(self, plain: bytes, name: str) -> bytes:
-        """Encrypted and bound to `name`."""
+        """Encrypt a text, bound to `name`."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, plain, name.encode())
 
     def open(self, sealed: bytes, name: str) -> bytes:
-        """The inverse; `StoreFailed` if it is not a ciphertext of this key for this name."""
+        """Return the inverse; `StoreFailed` if it is not a ciphertext of this key for this name."""
         try:
             return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], name.encode())
         except (InvalidTag, ValueError):
@@ -95,29 +97,30 @@ class MasterKey:
 async def prepare_key(
     transactions: Transactions, directory: Path, environ: Mapping[str, str]
 ) -> MasterKey:
-    """The key that the store's secrets are sealed with; made and kept (0600) at the first start.
+    """Return the key that the store's secrets are sealed with; made and kept (0600) at the first
+    start.
 
     PROVISIONER_KEY wins over the file. An exchange that a crash cut off is brought to its end.
     Raises `InputError` if there is no such key: a new one is never made while secrets exist.
     """
-    wanted = await transactions.read(_key_ids)
+    key_ids = await transactions.read(_key_ids)
     if ENVIRONMENT in environ:
         key = MasterKey.parse(environ[ENVIRONMENT], ENVIRONMENT)
-        return _fitting(key, wanted, ENVIRONMENT)
+        return _fitting(key, key_ids, ENVIRONMENT)
     prepare_directory(directory)
     file, following = directory / KEY_FILE, directory / NEXT_FILE
     if following.exists():
-        if wanted == {_read(following).id}:
+        if key_ids == {_read(following).id}:
             _promote(directory)
         else:
             following.unlink()  # nothing was sealed with it: the exchange did not take place
     if file.exists():
-        return _fitting(_read(file), wanted, str(file))
-    if wanted:
+        return _fitting(_read(file), key_ids, str(file))
+    if key_ids:
         raise InputError(
             str(file),
             "",
-            f"is missing, and the credentials are sealed with key {min(wanted)}",
+            f"is missing, and the credentials are sealed with key {min(key_ids)}",
             f"Restore the file, or set {ENVIRONMENT}.",
         )
     key = MasterKey.generate()
@@ -145,7 +148,7 @@ async def rekey(
 
 
 def _key_ids(connection: Connection) -> frozenset[str]:
-    """The keys that secrets in the store are sealed with: one, or none."""
+    """Return the keys that secrets in the store are sealed with: one, or none."""
     ids = union(
         select(credentials.c.key_id),
         select(signing_keys.c.master_key_id).where(signing_keys.c.private.is_not(None)),

@@ -59,9 +59,9 @@ class SqlOperationRepository:
         parts = (inventory, report, certificate, proof)
         assert node is None or node.id == operation.node, "a driver writes its own node only"
         assert all(p is None or p.node == operation.node for p in parts), "of its own node only"
-        kept = tuple(events)
+        listed = tuple(events)
         return await self._transactions.write(
-            lambda c: turn_rows.record(c, operation, node, parts, kept, now, standing)
+            lambda c: turn_rows.record(c, operation, node, parts, listed, now, standing)
         )
 
     async def end(self, operation: Operation, status: OperationStatus, note: str) -> Operation:

@@ -70,7 +70,7 @@ class SqlRecoveryRepository:
 
 
 def read_look_only(connection: Connection) -> str:
-    """Why nothing may be written to devices; "" if it may."""
+    """Return why nothing may be written to devices; "" if it may."""
     return connection.scalar(select(site_state.c.look_only)) or ""
 
 
@@ -88,12 +88,12 @@ def only_look(connection: Connection, why: str, now: float) -> None:
 
 
 def read_surveyed_at(connection: Connection) -> float:
-    """When rows and world were compared last, every node; 0 before that."""
+    """Return when rows and leaves of every node were compared last; 0 before that."""
     return connection.scalar(select(site_state.c.surveyed_at)) or 0.0
 
 
 def read_differences(connection: Connection) -> Sequence[Difference]:
-    """All of them, those that wait for a word first."""
+    """Return all of them, those that wait for a word first."""
     rows = connection.execute(
         select(differences).order_by(differences.c.settled != "", differences.c.subject)
     )
@@ -101,9 +101,10 @@ def read_differences(connection: Connection) -> Sequence[Difference]:
 
 
 def put_survey(connection: Connection, found: Sequence[Difference], now: float) -> None:
-    """Replace what waits for a word by what was found now; what was settled stays settled.
+    """Replace the differences that wait for a decision by the present ones; settled ones stay
+    settled.
 
-    A port that was settled in one network and stands in another one by now is not settled.
+    A port that was settled in one network and is in another one by now is not settled.
     """
     connection.execute(delete(differences).where(differences.c.settled == ""))
     settled = {d.subject: d for d in read_differences(connection)}
@@ -124,8 +125,8 @@ def read_adopted_ports(connection: Connection) -> Mapping[str, str]:
     rows = connection.execute(
         select(differences).where(differences.c.settled == Settlement.ADOPT.value)
     )
-    found = (parse(Difference, r.body, f"differences, {r.subject}") for r in rows)
-    return {d.subject: d.vrf for d in found if d.kind is DifferenceKind.STRANGER}
+    adopted = (parse(Difference, r.body, f"differences, {r.subject}") for r in rows)
+    return {d.subject: d.vrf for d in adopted if d.kind is DifferenceKind.STRANGER}
 
 
 def drop_adopted(connection: Connection, name: str, now: float) -> None:
@@ -142,7 +143,8 @@ def settle(
     node: Node | None,
     proof: ReleaseProof | None,
 ) -> None:
-    """A word on one difference, and the node's row that follows from it: both or neither.
+    """Store the decision on one difference, and the node's row that follows from it: both or
+    neither.
 
     `StaleWrite` if it was settled meanwhile, or if the node's row was changed.
     """
@@ -191,8 +193,8 @@ def finish(connection: Connection, by: str, now: float) -> None:
     if not read_surveyed_at(connection):
         raise StaleWrite("rows and ports were not compared yet")
     why = read_look_only(connection)
-    kept = list(read_adopted_ports(connection))  # the watch of leaves goes by them
-    connection.execute(delete(differences).where(differences.c.subject.not_in(kept)))
+    adopted = list(read_adopted_ports(connection))  # the watch of leaves goes by them
+    connection.execute(delete(differences).where(differences.c.subject.not_in(adopted)))
     settled = {"look_only": "", "surveyed_at": 0.0, "life": site_state.c.life + 1}
     connection.execute(update(site_state).values(settled))
     chain.append(connection, RestoreSettled(by=by, why=why), now)

@@ -1,4 +1,4 @@
-"""Rows of playbook runs: what a new daemon follows on, and what became of a call."""
+"""Rows of playbook runs: those that a new daemon follows on, and the result of each call."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class SqlRunRepository:
         return await self._select(select(runs).where(over).order_by(*_AGE))
 
     async def find_end_elsewhere(self, host: str) -> float:
-        others = select(runs).where(runs.c.state == OPEN, runs.c.place != self._place)
-        mine = [r for r in await self._select(others.order_by(*_AGE)) if host in r.hosts]
+        elsewhere = select(runs).where(runs.c.state == OPEN, runs.c.place != self._place)
+        mine = [r for r in await self._select(elsewhere.order_by(*_AGE)) if host in r.hosts]
         return max((r.started_at + r.limit_s for r in mine), default=0.0)
 
     async def forget(self, run_id: str) -> None:
-        gone = delete(runs).where(runs.c.id == run_id)
-        await self._transactions.write(lambda c: c.execute(gone))
+        removal = delete(runs).where(runs.c.id == run_id)
+        await self._transactions.write(lambda c: c.execute(removal))
 
     async def _select(self, query: Select[tuple[object, ...]]) -> list[Run]:
         rows = await self._transactions.read(lambda c: c.execute(query).all())

@@ -19,14 +19,14 @@ from provisioner.store.signing import Signer
 
 
 async def open_signer(transactions: Transactions, master: MasterKey, now: float) -> Signer:
-    """The signer with the store's newest key; one is made if there is none."""
+    """Return the signer with the store's newest key; one is made if there is none."""
     return await transactions.write(lambda c: _newest(c, master) or _make(c, master, now))
 
 
 async def exchange_signing_key(
     transactions: Transactions, master: MasterKey, now: float, *, compromised: bool = False
 ) -> Signer:
-    """A signer with a new key. The older ones can only verify from now on.
+    """Return a signer with a new key. The older ones can only verify from now on.
 
     `compromised`: nothing that the older ones signed is believed any more, at once and for good.
     """
@@ -45,7 +45,7 @@ async def exchange_signing_key(
 
 
 async def public_keys(transactions: Transactions) -> Mapping[str, bytes]:
-    """Every key whose signatures are believed: key id -> 32 bytes."""
+    """Return every key whose signatures are believed: key id -> 32 bytes."""
     return await transactions.read(believed)
 
 

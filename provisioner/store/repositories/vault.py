@@ -30,7 +30,7 @@ _SEALED = {
 async def open_vault(
     transactions: Transactions, directory: Path, environ: Mapping[str, str]
 ) -> Vault:
-    """The store's vault with the key of `prepare_key`, whose `InputError` it raises."""
+    """Return the store's vault with the key of `prepare_key`, whose `InputError` it raises."""
     return Vault(transactions, await prepare_key(transactions, directory, environ))
 
 
@@ -48,7 +48,7 @@ class Vault:
         return await self._transactions.read(lambda c: self._login(c, name, "pending"))
 
     async def begin(self, name: str, username: str, secret: Secret) -> None:
-        """Again with the same credential: nothing changes.
+        """Store a pending credential; with the same one again nothing changes.
 
         `StaleWrite` if another one is pending: find out first which one the device accepts, then
         `confirm` the pending one or `put` the current one.
@@ -56,11 +56,13 @@ class Vault:
         await self._transactions.write(lambda c: self._begin(c, name, (username, secret)))
 
     async def confirm(self, name: str) -> None:
-        """Without a pending credential nothing changes, so that confirming twice is harmless."""
+        """Put the pending credential in force; without one nothing changes, so that it may be
+        repeated.
+        """
         await self._transactions.write(lambda c: _confirm(c, name))
 
     async def put(self, name: str, username: str, secret: Secret) -> None:
-        """A pending credential is dropped: this one is known to be in force."""
+        """Store a credential that is in force; a pending one is dropped."""
         sealed = self._seal(name, (username, secret))
         await self._transactions.write(lambda c: self._write(c, name, current=sealed, pending=None))
 
@@ -68,7 +70,7 @@ class Vault:
         await self._transactions.write(lambda c: _remove(c, name))
 
     async def names(self) -> Sequence[str]:
-        """Every name that has a credential, sorted."""
+        """Return every name that has a credential, sorted."""
         query = select(credentials.c.name).order_by(credentials.c.name)
         return await self._transactions.read(lambda c: tuple(c.scalars(query)))
 
@@ -81,10 +83,10 @@ class Vault:
 
     def _write(self, connection: Connection, name: str, **columns: bytes | None) -> None:
         values = {**columns, "key_id": self._key.id}
-        done = connection.execute(
+        updated = connection.execute(
             update(credentials).where(credentials.c.name == name).values(**values)
         )
-        if done.rowcount == 0:
+        if updated.rowcount == 0:
             connection.execute(insert(credentials).values(name=name, **values))
 
     def _login(self, connection: Connection, name: str, column: str) -> Login | None:

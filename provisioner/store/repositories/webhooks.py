@@ -1,8 +1,8 @@
-"""Rows of webhooks and of what is on its way to them.
+"""Rows of webhooks and of their deliveries.
 
-The journal is the outbox: its rows are written in the transaction of what they tell of. A webhook
-has a position in it; behind the position, what did not arrive yet has a row of its own. So a crash
-at any moment sends an event again, with the same id, and never leaves one out.
+The journal is the outbox: its rows are written in the transaction of the change that they report. A
+webhook has a position in it; behind the position, each undelivered event has a row of its own. So a
+crash at any moment sends an event again, with the same id, and never leaves one out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SqlWebhookRepository:
         return await self._transactions.read(read_webhooks)
 
     async def add(self, webhook: Webhook, after: int | None, by: str) -> None:
-        """A new webhook that is told what comes after a row; None: from now on."""
+        """Add a webhook that gets the events after a row; None: from now on."""
         await self._transactions.write(lambda c: add_webhook(c, webhook, after, by))
 
     async def remove(self, name: str, by: str, now: float) -> bool:
@@ -62,7 +62,7 @@ class SqlWebhookRepository:
         await self._transactions.write(lambda c: failed(c, delivery, now))
 
     async def list_dead(self, name: str) -> Sequence[tuple[Delivery, JournalRow]]:
-        """What could not be delivered, the oldest first; 1,000 at most."""
+        """Return the undeliverable events, the oldest first; 1,000 at most."""
         return await self._transactions.read(lambda c: dead(c, name))
 
     async def revive(self, name: str, seq: int | None, now: float) -> int:
@@ -75,14 +75,14 @@ class SqlWebhookRepository:
 
 
 def read_webhooks(connection: Connection) -> tuple[WebhookStatus, ...]:
-    """All, by name, with what waits for each."""
+    """Return all, by name, with what waits for each."""
     counted = select(rows.c.webhook, rows.c.state, func.count()).group_by(
         rows.c.webhook, rows.c.state
     )
     counts = {(r[0], r[1]): r[2] for r in connection.execute(counted)}
-    kept = connection.execute(select(webhooks).order_by(webhooks.c.name)).all()
-    rows_of = {row.name: row for row in kept}
-    read = parse_each(connection, Webhook, "webhooks", ((r.name, "", r.body) for r in kept))
+    stored = connection.execute(select(webhooks).order_by(webhooks.c.name)).all()
+    rows_of = {row.name: row for row in stored}
+    read = parse_each(connection, Webhook, "webhooks", ((r.name, "", r.body) for r in stored))
     return tuple(
         WebhookStatus(
             webhook=webhook,
@@ -97,7 +97,7 @@ def read_webhooks(connection: Connection) -> tuple[WebhookStatus, ...]:
 
 
 def add_webhook(connection: Connection, webhook: Webhook, after: int | None, by: str) -> None:
-    """`StaleWrite` if there is one of this name."""
+    """Add a webhook; `StaleWrite` if there is one of this name."""
     if connection.scalar(select(webhooks.c.name).where(webhooks.c.name == webhook.name)):
         raise StaleWrite(f"there is a webhook {webhook.name} already")
     event = WebhookChanged(webhook=webhook.name, url=webhook.url, made_by=by)
@@ -114,12 +114,12 @@ def add_webhook(connection: Connection, webhook: Webhook, after: int | None, by:
 
 
 def remove_webhook(connection: Connection, name: str, by: str, now: float) -> bool:
-    """With all that waits for it; False if there is none."""
-    gone = connection.execute(delete(webhooks).where(webhooks.c.name == name)).rowcount == 1
-    if gone:
+    """Remove a webhook with all its waiting events; False if there is none."""
+    removed = connection.execute(delete(webhooks).where(webhooks.c.name == name)).rowcount == 1
+    if removed:
         connection.execute(delete(rows).where(rows.c.webhook == name))
         chain.append(connection, WebhookChanged(webhook=name, removed_by=by), now)
-    return gone
+    return removed
 
 
 def pause(connection: Connection, name: str, why: str, now: float) -> None:
@@ -134,7 +134,7 @@ def pause(connection: Connection, name: str, why: str, now: float) -> None:
 
 
 def spread(connection: Connection, name: str, room: int) -> int:
-    """See `ports.WebhookRepository.spread`."""
+    """Spread events; see `ports.WebhookRepository.spread`."""
     row = connection.execute(select(webhooks).where(webhooks.c.name == name)).first()
     if row is None:
         return 0
@@ -145,10 +145,15 @@ def spread(connection: Connection, name: str, room: int) -> int:
     position = row.position
     if pending >= room:
         return int(pending)
-    for seen in connection.execute(page.limit(min(PAGE, room - pending))).all():
-        position = seen.seq
-        if is_wanted(webhook, _happened(seen)):
-            values = {"webhook": name, "seq": seen.seq, "node": seen.node, "state": "pending"}
+    for happened in connection.execute(page.limit(min(PAGE, room - pending))).all():
+        position = happened.seq
+        if is_wanted(webhook, _happened(happened)):
+            values = {
+                "webhook": name,
+                "seq": happened.seq,
+                "node": happened.node,
+                "state": "pending",
+            }
             connection.execute(insert(rows).values(**values, tries=0, next_at=0.0, error=""))
             pending += 1
     if position != row.position:
@@ -160,7 +165,7 @@ def spread(connection: Connection, name: str, room: int) -> int:
 def due(
     connection: Connection, name: str, now: float, most: int
 ) -> tuple[tuple[Delivery, JournalRow], ...]:
-    """The oldest pending event of each node, if its time has come; the oldest first."""
+    """Return the oldest pending event of each node, if its time has come; the oldest first."""
     heads = (
         select(func.min(rows.c.seq))
         .where((rows.c.webhook == name) & (rows.c.state == DeliveryState.PENDING))
@@ -171,7 +176,7 @@ def due(
 
 
 def dead(connection: Connection, name: str) -> tuple[tuple[Delivery, JournalRow], ...]:
-    """What nobody took."""
+    """Return the events whose delivery was given up."""
     return _with_rows(connection, _dead(name, None), 1000)
 
 
@@ -180,29 +185,29 @@ def _with_rows(
 ) -> tuple[tuple[Delivery, JournalRow], ...]:
     columns = (rows.c.webhook, rows.c.state, rows.c.tries, rows.c.next_at, rows.c.error, journal)
     query = select(*columns).join(journal, journal.c.seq == rows.c.seq).where(which)
-    found = []
+    deliveries = []
     for row in connection.execute(query.order_by(rows.c.seq).limit(most)):
         fields = {n: getattr(row, n) for n in ("webhook", "seq", "node", "tries", "next_at")}
         state = DeliveryState(row.state)
-        found.append((Delivery(**fields, state=state, error=row.error), _happened(row)))
-    return tuple(found)
+        deliveries.append((Delivery(**fields, state=state, error=row.error), _happened(row)))
+    return tuple(deliveries)
 
 
 def delivered(connection: Connection, delivery: Delivery, now: float) -> bool:
-    """It arrived: its row goes, and a notice counts as sent."""
+    """Record an arrival: the event's row goes, and a notice counts as sent."""
     if connection.execute(delete(rows).where(_same(delivery))).rowcount:
         counted = {"delivered": webhooks.c.delivered + 1, "delivered_at": now}
         mine = webhooks.c.name == delivery.webhook
         connection.execute(update(webhooks).where(mine).values(**counted))
-        told = connection.execute(select(journal).where(journal.c.seq == delivery.seq)).first()
-        if told is not None and told.kind == NOTICE:
-            notice_rows.sent(connection, str(_happened(told).detail.get("id", "")), now)
-    left = _dead(delivery.webhook, None) & (rows.c.node == delivery.node)
-    return connection.scalar(select(rows.c.seq).where(left).limit(1)) is None
+        event_row = connection.execute(select(journal).where(journal.c.seq == delivery.seq)).first()
+        if event_row is not None and event_row.kind == NOTICE:
+            notice_rows.sent(connection, str(_happened(event_row).detail.get("id", "")), now)
+    dead_before = _dead(delivery.webhook, None) & (rows.c.node == delivery.node)
+    return connection.scalar(select(rows.c.seq).where(dead_before).limit(1)) is None
 
 
 def failed(connection: Connection, delivery: Delivery, now: float) -> None:
-    """What became of a try; one that was dropped meanwhile stays dropped."""
+    """Record the result of a try; an event that was dropped meanwhile stays dropped."""
     values = {
         "state": delivery.state,
         "tries": delivery.tries,
@@ -222,13 +227,13 @@ def failed(connection: Connection, delivery: Delivery, now: float) -> None:
 
 
 def revive(connection: Connection, name: str, seq: int | None, now: float) -> int:
-    """Dead events wait again, as if never tried: before what came later of their node."""
+    """Let dead events wait again, as if never tried: before later events of their node."""
     values = {"state": DeliveryState.PENDING, "tries": 0, "next_at": now}
     return connection.execute(update(rows).where(_dead(name, seq)).values(**values)).rowcount
 
 
 def bury(connection: Connection, name: str, seq: int | None, by: str, now: float) -> int:
-    """Dead events are let go; the journal has them still."""
+    """Drop dead events; the journal still has them."""
     count = connection.execute(delete(rows).where(_dead(name, seq))).rowcount
     if count:
         chain.append(connection, WebhookChanged(webhook=name, dropped=count, seq=seq, by=by), now)

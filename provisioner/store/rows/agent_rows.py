@@ -13,16 +13,18 @@ from provisioner.store.schema.schema import agents
 
 
 def read_sessions(connection: Connection) -> Sequence[AgentSession]:
-    """The last session of every node, by node."""
+    """Return the last session of every node, by node."""
     rows = connection.execute(select(agents.c.node, agents.c.body).order_by(agents.c.node))
     listed = ((r.node, r.node, r.body) for r in rows)
     return parse_each(connection, AgentSession, "agents", listed)
 
 
 def hand_out(connection: Connection, session: AgentSession) -> bool:
-    """Keep that a token was handed out, unless somebody was faster, or the boot is another."""
-    known = {s.node: s for s in read_sessions(connection)}.get(session.node)
-    if known is None or known.handed_at or known.expected_at != session.expected_at:
+    """Record that a token was handed out, unless another caller was faster, or the boot is
+    another.
+    """
+    stored = {s.node: s for s in read_sessions(connection)}.get(session.node)
+    if stored is None or stored.handed_at or stored.expected_at != session.expected_at:
         return False
     put_session(connection, session)
     return True
@@ -32,13 +34,15 @@ def change_session(connection: Connection, node: str, changes: Mapping[str, obje
     """Change the session as it is in this transaction: another daemon may write it too."""
     body = connection.scalar(select(agents.c.body).where(agents.c.node == node))
     assert body is not None, f"{node} has no session"
-    known = parse(AgentSession, body, f"agents, {node}")
-    put_session(connection, known.model_copy(update=dict(changes)))
+    stored = parse(AgentSession, body, f"agents, {node}")
+    put_session(connection, stored.model_copy(update=dict(changes)))
 
 
 def put_session(connection: Connection, session: AgentSession) -> None:
     """Make or replace the row of the session's node."""
     values = {"body": clean(session.model_dump_json()), "seen_at": session.seen_at}
-    done = connection.execute(update(agents).where(agents.c.node == session.node).values(**values))
-    if done.rowcount == 0:
+    updated = connection.execute(
+        update(agents).where(agents.c.node == session.node).values(**values)
+    )
+    if updated.rowcount == 0:
         connection.execute(insert(agents).values(node=session.node, **values))

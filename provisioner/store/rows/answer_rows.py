@@ -27,17 +27,17 @@ def begin(
     keep_s: float,
     keys_max: int,
 ) -> KeptAnswer | None:
-    """What is kept under this key; None: it is new, and from now on it is taken.
+    """Return the answer stored under this key; None: it is new, and taken from now on.
 
     Raises `TooManyKeys` for a new key of a caller that has `keys_max` of them.
     """
     old = select(answers.c.caller, answers.c.key).where(answers.c.asked_at < now - keep_s)
     for row in connection.execute(old.limit(DELETED_MAX)).all():
         connection.execute(delete(answers).where(_is(row.caller, row.key)))
-    kept = connection.execute(select(answers).where(_is(caller, key))).first()
-    if kept is not None:
-        headers = {str(k): str(v) for k, v in parse_object(kept.headers, "answers").items()}
-        return KeptAnswer(kept.fingerprint, kept.status, headers, kept.body)
+    stored = connection.execute(select(answers).where(_is(caller, key))).first()
+    if stored is not None:
+        headers = {str(k): str(v) for k, v in parse_object(stored.headers, "answers").items()}
+        return KeptAnswer(stored.fingerprint, stored.status, headers, stored.body)
     counted = select(func.count(), func.min(answers.c.asked_at)).where(answers.c.caller == caller)
     count, oldest_at = connection.execute(counted).one()
     if count >= keys_max:
@@ -64,13 +64,13 @@ def finish(
     headers: Mapping[str, str],
     body: str,
 ) -> None:
-    """What was answered; the same is answered from now on."""
+    """Record the answer; the same is returned from now on."""
     row = {"status": status, "headers": json.dumps(dict(headers)), "body": clean(body)}
     connection.execute(update(answers).where(_is(caller, key)).values(**row))
 
 
 def release(connection: Connection, caller: str, key: str) -> None:
-    """The key is free again: nothing was begun."""
+    """Free a key under which nothing was begun."""
     connection.execute(delete(answers).where(_is(caller, key) & (answers.c.status == 0)))
 
 

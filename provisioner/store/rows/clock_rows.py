@@ -18,6 +18,8 @@ def read_mark(connection: Connection, name: str) -> float | None:
 
 def put_mark(connection: Connection, name: str, at: float) -> None:
     """Set the mark of this name."""
-    done = connection.execute(update(clock_marks).where(clock_marks.c.name == name).values(at=at))
-    if done.rowcount == 0:
+    updated = connection.execute(
+        update(clock_marks).where(clock_marks.c.name == name).values(at=at)
+    )
+    if updated.rowcount == 0:
         connection.execute(insert(clock_marks).values(name=name, at=at))

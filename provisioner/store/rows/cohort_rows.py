@@ -15,7 +15,7 @@ _MARK = select(func.count(), func.sum(samples.c.taken_at)).where(
 
 
 def put_sample(connection: Connection, sample: Sample) -> None:
-    """The newest sample of a node for its set of versions; the one before goes."""
+    """Store the newest sample of a node for its set of versions in place of the former one."""
     same = (samples.c.node == sample.node) & (samples.c.versions == sample.versions)
     connection.execute(delete(samples).where(same))
     connection.execute(
@@ -32,7 +32,7 @@ def put_sample(connection: Connection, sample: Sample) -> None:
 def read_samples(
     connection: Connection, profile: str, versions: str | None, limit: int
 ) -> tuple[Sample, ...]:
-    """The newest samples of a profile, of one set of versions or of all."""
+    """Return the newest samples of a profile, of one set of versions or of all."""
     query = select(samples.c.node, samples.c.body).where(samples.c.profile == profile)
     if versions is not None:
         query = query.where(samples.c.versions == versions)
@@ -42,7 +42,7 @@ def read_samples(
 
 
 def read_mark(connection: Connection, profile: str, versions: str) -> tuple[int, float]:
-    """How many samples of a set of versions there are, and the sum of when they were taken.
+    """Return how many samples of a set of versions there are, and the sum of when they were taken.
 
     Not the newest time: by another daemon's clock, a sample may be replaced by one that is not.
     """
@@ -51,7 +51,7 @@ def read_mark(connection: Connection, profile: str, versions: str) -> tuple[int,
 
 
 def put_baseline(connection: Connection, baseline: Baseline) -> None:
-    """What was learned of a metric; the one before goes."""
+    """Store the learned baseline of a metric in place of the former one."""
     same = (baselines.c.profile == baseline.profile) & (baselines.c.metric == baseline.metric)
     connection.execute(delete(baselines).where(same))
     connection.execute(
@@ -65,7 +65,7 @@ def put_baseline(connection: Connection, baseline: Baseline) -> None:
 
 
 def read_baselines(connection: Connection, profile: str) -> tuple[Baseline, ...]:
-    """What a profile's nodes taught; "" is every profile's."""
+    """Return the baselines of a profile; "" is every profile's."""
     query = select(baselines).order_by(baselines.c.profile, baselines.c.metric)
     if profile:
         query = query.where(baselines.c.profile == profile)

@@ -1,8 +1,8 @@
-"""Rows that cannot be read: which ones were met, and what is left of a node whose row is damaged.
+"""Rows that cannot be read: the record of those met, and the rest of a node whose row is damaged.
 
 A list that leaves a damaged row out records it here, by the node that it belongs to, and the
 scheduler parks that node before it decides anything. So one bad row costs one node, and nothing is
-decided on half of what is stored about it. Reads run in threads of the store and may run twice, so
+decided on half of a node's stored state. Reads run in threads of the store and may run twice, so
 that the record is a plain dictionary by engine in which a second entry changes nothing.
 """
 
@@ -40,17 +40,17 @@ def parse_each(
 
     `node` is "" for a row that belongs to none.
     """
-    kept = []
+    records = []
     for key, node, body in rows:
         try:
-            kept.append(parse(model, body, f"{table}, {key}"))
+            records.append(parse(model, body, f"{table}, {key}"))
         except DamagedRow as error:
             record(connection.engine, node, error)
-    return tuple(kept)
+    return tuple(records)
 
 
 def record(engine: Engine, node: str, error: DamagedRow) -> None:
-    """Remember a damaged row, and report it once."""
+    """Record a damaged row, and report it once."""
     rows = _damage.setdefault(engine, {})
     if error.where not in rows and len(rows) < ROWS_MAX:
         rows[error.where] = node, error.problem
@@ -64,7 +64,7 @@ def by_node(engine: Engine) -> Mapping[str, Blocker]:
 
 
 def stand_in(columns: Mapping[str, Any], error: DamagedRow) -> Node:
-    """Return what can still be read of a node whose row is damaged; it cannot be saved.
+    """Return the readable part of a node whose row is damaged; it cannot be saved.
 
     The columns beside the body are believed first, then each field of the body that is valid by
     itself: its ports and BMCs, above all.
@@ -75,10 +75,10 @@ def stand_in(columns: Mapping[str, Any], error: DamagedRow) -> Node:
         fields = {}
     fields = fields if isinstance(fields, dict) else {}
     node = Node(id=columns["id"], kind=NodeKind.HOST, state=State.QUARANTINED)
-    given = {**fields, **{name: columns[name] for name in _COLUMNS}}
-    for name in Node.model_fields.keys() & given.keys() - {"id"}:
+    values = {**fields, **{name: columns[name] for name in _COLUMNS}}
+    for name in Node.model_fields.keys() & values.keys() - {"id"}:
         try:
-            changed = Node.model_validate({**node.model_dump(), name: given[name]})
+            changed = Node.model_validate({**node.model_dump(), name: values[name]})
         except ValidationError:
             continue
         node = changed
@@ -89,9 +89,9 @@ def stand_in(columns: Mapping[str, Any], error: DamagedRow) -> Node:
 
 
 def record_owner(engine: Engine, scope: str, name: str, error: DamagedRow) -> None:
-    """Remember a damaged row that nodes depend on, and report it once.
+    """Record a damaged row that nodes depend on, and report it once.
 
-    `scope` says how they are found: the "tenant" that has them, their "rack", or the "node" itself.
+    `scope` is how they are found: the "tenant" that has them, their "rack", or the "node" itself.
     """
     record(engine, "", error)
     owners = _owners.setdefault(engine, {})

@@ -1,4 +1,4 @@
-"""Rows of what was seen and proved: inventories, reports, evidence, certificates, proofs, matrices.
+"""Rows of observations and proofs: inventories, reports, evidence, certificates, proofs, matrices.
 
 Rows are added, never changed; only a certificate's revocation is written onto its row, once.
 """
@@ -26,7 +26,7 @@ from provisioner.store.schema.schema import (
     reports,
 )
 
-# made once: the watch reads a certificate at every look, a turn what was seen
+# made once: the watch reads a certificate at every look, a turn reads inventories and reports
 _CERTIFICATE = select(certificates.c.body).where(certificates.c.id == bindparam("name"))
 _NEWEST = (
     select(inventories.c.body)
@@ -39,7 +39,7 @@ _KEPT = select(evidence.c.size).where(evidence.c.digest == bindparam("wanted"))
 
 
 def put_inventory(connection: Connection, inventory: Inventory, now: float) -> None:
-    """A new row only if something is not as it was when last seen."""
+    """Store an inventory, unless it is equal to the last one."""
     body = inventory.model_dump_json()
     digest = hashlib.sha256(body.encode()).hexdigest()  # as `Record.digest`, without a second dump
     newest = (
@@ -55,7 +55,7 @@ def put_inventory(connection: Connection, inventory: Inventory, now: float) -> N
 
 
 def read_inventory(connection: Connection, node: str) -> Inventory | None:
-    """What was last seen of a node."""
+    """Return the last observed inventory of a node."""
     body = connection.scalar(_NEWEST, {"name": node})
     try:
         return None if body is None else parse_inventory(body)
@@ -76,7 +76,7 @@ def put_report(connection: Connection, report: HealthReport) -> None:
 
 
 def read_report(connection: Connection, node: str) -> HealthReport | None:
-    """The results of a node's last validation."""
+    """Return the results of a node's last validation."""
     body = connection.scalar(
         select(reports.c.body).where(reports.c.node == node).order_by(reports.c.id.desc()).limit(1)
     )
@@ -84,7 +84,7 @@ def read_report(connection: Connection, node: str) -> HealthReport | None:
 
 
 def read_reports(connection: Connection, node: str, since: float) -> tuple[HealthReport, ...]:
-    """The node's reports since a time, the newest first; at most 100."""
+    """Return the node's reports since a time, the newest first; at most 100."""
     query = (
         select(reports.c.body)
         .where(reports.c.node == node, reports.c.ended_at >= since)
@@ -107,14 +107,14 @@ def put_evidence(connection: Connection, digest: str, size: int, packed: bytes) 
 
 
 def pack(text: str) -> tuple[str, int, bytes]:
-    """Digest, size in bytes, and compressed form of a text; outside of any transaction."""
-    # surrogatepass: what a command printed is kept as it came, even where it is not Unicode
+    """Return digest, size in bytes, and compressed form of a text; outside of any transaction."""
+    # surrogatepass: a command's output is stored unchanged, even where it is not Unicode
     raw = text.encode("utf-8", "surrogatepass")
     return hashlib.sha256(raw).hexdigest(), len(raw), zlib.compress(raw)
 
 
 def read_evidence(connection: Connection, digest: str) -> str | None:
-    """The text with this digest; `DamagedRow` if what is stored is something else."""
+    """Return the text with this digest; `DamagedRow` if the stored text has another one."""
     row = connection.execute(
         select(evidence.c.size, evidence.c.body).where(evidence.c.digest == digest)
     ).first()
@@ -143,13 +143,15 @@ def put_certificate(connection: Connection, certificate: Certificate) -> None:
 
 
 def read_certificate(connection: Connection, certificate_id: str) -> Certificate | None:
-    """A certificate, revoked or not: ask `revoked` as well."""
+    """Return a certificate, revoked or not: ask `revoked` as well."""
     body = connection.scalar(_CERTIFICATE, {"name": certificate_id})
     return None if body is None else parse(Certificate, body, f"certificates, {certificate_id}")
 
 
 def revoke(connection: Connection, certificate_id: str, reason: str, now: float) -> None:
-    """For good; the first reason and time stay. Revoking what does not exist changes nothing."""
+    """Revoke for good; the first reason and time stay. A certificate that does not exist changes
+    nothing.
+    """
     connection.execute(
         update(certificates)
         .where(certificates.c.id == certificate_id, certificates.c.revoked_at.is_(None))
@@ -158,13 +160,13 @@ def revoke(connection: Connection, certificate_id: str, reason: str, now: float)
 
 
 def revoked(connection: Connection, certificate_id: str) -> bool:
-    """Fails closed: a certificate that is not in the store counts as revoked."""
+    """Return whether it is revoked; a certificate that is not in the store counts as revoked."""
     row = connection.execute(_REVOKED, {"name": certificate_id}).first()
     return row is None or row.revoked_at is not None
 
 
 def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
-    """Everything that was revoked, the oldest first; expired or not."""
+    """Return all revocations, the oldest first; expired or not."""
     query = (
         select(certificates)
         .where(certificates.c.revoked_at.is_not(None))
@@ -182,7 +184,7 @@ def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
 
 
 def put_proof(connection: Connection, proof: ReleaseProof) -> None:
-    """Keep what was seen when a node entered a customer VRF."""
+    """Store the proof of a node's release into a customer VRF."""
     connection.execute(
         insert(proofs).values(
             node=proof.node,
@@ -195,7 +197,7 @@ def put_proof(connection: Connection, proof: ReleaseProof) -> None:
 
 
 def read_proof(connection: Connection, node: str) -> ReleaseProof | None:
-    """The proof of a node's last release."""
+    """Return the proof of a node's last release."""
     body = connection.scalar(
         select(proofs.c.body).where(proofs.c.node == node).order_by(proofs.c.id.desc()).limit(1)
     )

@@ -1,4 +1,4 @@
-"""Rows of fabric sessions, and of what the newest one said of each node."""
+"""Rows of fabric sessions, and of the newest session's outcome for each node."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _OPEN = (
 def put(
     connection: Connection, session: FabricSession, outcomes: Sequence[FabricOutcome]
 ) -> FabricSession:
-    """A session with the outcomes that it came to."""
+    """Return a session with the outcomes that it came to."""
     put_outcomes(connection, outcomes)
     return put_session(connection, session)
 
 
 def put_session(connection: Connection, session: FabricSession) -> FabricSession:
-    """Write a session and raise its generation; `Fenced` if somebody else wrote since."""
+    """Write a session and raise its generation; `Fenced` if another writer was faster."""
     stored = session.model_copy(update={"generation": session.generation + 1})
     row = {
         "generation": stored.generation,
@@ -50,7 +50,7 @@ def put_session(connection: Connection, session: FabricSession) -> FabricSession
 
 
 def put_outcomes(connection: Connection, outcomes: Sequence[FabricOutcome]) -> None:
-    """What a session says of nodes; what was said of them before goes."""
+    """Store a session's outcomes of nodes in place of their former ones."""
     for outcome in outcomes:
         connection.execute(delete(fabric_outcomes).where(fabric_outcomes.c.node == outcome.node))
         connection.execute(
@@ -61,15 +61,15 @@ def put_outcomes(connection: Connection, outcomes: Sequence[FabricOutcome]) -> N
 
 
 def read_open(connection: Connection) -> tuple[FabricSession, ...]:
-    """Every session that is under way."""
-    kept = []
+    """Return every session that is under way."""
+    sessions = []
     for row in connection.execute(_OPEN):
         try:
-            kept.append(_session(row.body))
+            sessions.append(_session(row.body))
         except DamagedRow as error:
             named = DamagedRow(f"fabric_sessions, {row.id}", error.problem)
             damage.record(connection.engine, "", named)
-    return tuple(kept)
+    return tuple(sessions)
 
 
 @lru_cache(maxsize=16)  # every waiting node looks at every session: parsed once after each round
@@ -78,7 +78,7 @@ def _session(body: str) -> FabricSession:
 
 
 def read_outcome(connection: Connection, node: str) -> FabricOutcome | None:
-    """What the newest session said of a node."""
+    """Return the newest session's outcome for a node."""
     query = select(fabric_outcomes.c.body).where(fabric_outcomes.c.node == node)
     body = connection.execute(query).scalar_one_or_none()
     return None if body is None else parse(FabricOutcome, body, f"fabric_outcomes, {node}")

@@ -1,11 +1,11 @@
-"""All nodes, read again only as far as they changed: what every tick of the daemon begins with.
+"""All nodes, read again only as far as they changed: the start of every tick of the daemon.
 
 A node of eight rails takes 50 µs to parse, so that 65,536 of them would cost seconds at each look.
 Each write of a node gives it a number above all others (`node_rows`); writers take turns on SQLite
-and on PostgreSQL, so whoever knows all up to a number finds the rest by asking for greater ones.
+and on PostgreSQL, so that a reader of all up to a number finds the rest by asking for greater ones.
 
-The rule that a reader would otherwise break: what is known changes in the event loop only, after
-the transaction that read it has ended; work on a lane may be rolled back and run again.
+The cache changes in the event loop only, after the transaction that read it has ended; work on a
+lane may be rolled back and run again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMES_MAX = 500  # in one statement; SQLite before 3.32 takes 999 variables
 
 
 class Fleet:
-    """What is known of all nodes. `read` runs work on one snapshot of the database."""
+    """The cache of all nodes. `read` runs work on one snapshot of the database."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, Node]] = {}
@@ -44,14 +44,16 @@ class Fleet:
     async def nodes(
         self, read: Callable[[Callable[[Connection], Changed]], Awaitable[Changed]]
     ) -> tuple[Node, ...]:
-        """Every node whose row can be read, by id; the same object as long as nothing changed."""
+        """Return every node whose row can be read, by id; the same object as long as nothing
+        changed.
+        """
         changed = await read(partial(_after, number=self._seen))
         more = False
         for number, node in changed:
-            known = self._known.get(node.id)
-            if known is not None and known[0] >= number:
+            cached = self._known.get(node.id)
+            if cached is not None and cached[0] >= number:
                 continue  # two looks at once; the other one has brought it
-            more |= known is None
+            more |= cached is None
             self._known[node.id] = number, node
             self._seen = max(self._seen, number)
         if more:
@@ -77,10 +79,10 @@ def _parse(connection: Connection, name: str, body: str) -> Node:
 
 
 def read_named(connection: Connection, names: Collection[str]) -> Mapping[str, Node]:
-    """The nodes of these names that there are."""
-    wanted, found = sorted(names), {}
-    for begin in range(0, len(wanted), NAMES_MAX):
-        some = wanted[begin : begin + NAMES_MAX]
+    """Return the nodes of these names that there are."""
+    ordered, by_name = sorted(names), {}
+    for begin in range(0, len(ordered), NAMES_MAX):
+        some = ordered[begin : begin + NAMES_MAX]
         rows = connection.execute(select(nodes.c.id, nodes.c.body).where(nodes.c.id.in_(some)))
-        found.update({r.id: parse_or_stand_in(connection, r.id, r.body) for r in rows.all()})
-    return found
+        by_name.update({r.id: parse_or_stand_in(connection, r.id, r.body) for r in rows.all()})
+    return by_name

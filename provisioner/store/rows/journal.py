@@ -1,7 +1,7 @@
 """The journal: append-only, each row's digest over its content and the digest before it.
 
-Whoever changes, removes or inserts a row breaks the chain from there on. A chain cannot show that
-its end was cut off: keep a head (`ChainCheck.head`) elsewhere and pass it as `known`.
+A changed, removed or inserted row breaks the chain from there on. A chain cannot show that its end
+was cut off: keep a head (`ChainCheck.head`) elsewhere and pass it as `known`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ChainCheck:
 
 
 def append(connection: Connection, event: Event, now: float, node: str = "") -> None:
-    """Append an event; `node` is what it is about where the event itself names nothing.
+    """Append an event; `node` is its subject where the event itself names nothing.
 
     The caller's transaction is the only writer, so that the numbers are dense.
     """
@@ -88,7 +88,7 @@ async def verify(
 
 
 def chain(previous: str, row: Mapping[str, Any]) -> str:
-    """SHA-256 over the JSON list [previous digest, seq, at, kind, node, detail], hex.
+    """Return the SHA-256 over the JSON list [previous digest, seq, at, kind, node, detail], hex.
 
     `at` is written as Python's shortest float, which gives the same double back.
     """
@@ -97,7 +97,7 @@ def chain(previous: str, row: Mapping[str, Any]) -> str:
 
 
 def read(connection: Connection, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
-    """Rows with `seq` greater than `after`, oldest first; `detail` is an object again."""
+    """Return rows with `seq` greater than `after`, oldest first; `detail` is an object again."""
     rows = connection.execute(
         select(journal)
         .where(journal.c.seq > after)
@@ -110,7 +110,7 @@ def read(connection: Connection, after: int, limit: int) -> Sequence[Mapping[str
 def of_node(
     connection: Connection, node: str, since: float, limit: int
 ) -> Sequence[Mapping[str, Any]]:
-    """A node's rows since a time (seconds since the epoch), oldest first."""
+    """Return a node's rows since a time (seconds since the epoch), oldest first."""
     mine = (journal.c.node == node) & (journal.c.at >= since)
     rows = connection.execute(select(journal).where(mine).order_by(journal.c.seq).limit(limit))
     return tuple(_with_detail(row) for row in rows)
@@ -119,7 +119,7 @@ def of_node(
 def of_kinds(
     connection: Connection, kinds: Collection[str], after: int, limit: int
 ) -> Sequence[Mapping[str, Any]]:
-    """Rows of some kinds with `seq` greater than `after`, oldest first."""
+    """Return rows of some kinds with `seq` greater than `after`, oldest first."""
     mine = (journal.c.seq > after) & journal.c.kind.in_(sorted(kinds))
     rows = connection.execute(select(journal).where(mine).order_by(journal.c.seq).limit(limit))
     return tuple(_with_detail(row) for row in rows)
@@ -173,7 +173,7 @@ def check_page(connection: Connection, so_far: ChainCheck) -> tuple[ChainCheck, 
 
 
 def digest_at(connection: Connection, seq: int) -> str:
-    """The digest of one row, "" if it is not there; row 0 is the beginning."""
+    """Return the digest of one row, "" if it is not there; row 0 is the beginning."""
     if seq == 0:
         return GENESIS
     digest = connection.scalar(select(journal.c.digest).where(journal.c.seq == seq))

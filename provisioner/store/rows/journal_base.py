@@ -47,7 +47,7 @@ def is_pruned(connection: Connection, seq: int) -> bool:
 
 
 def check_signature(connection: Connection, base: Base) -> str:
-    """Return what is wrong with the signed record of the base; "" if nothing is."""
+    """Return the fault of the base's signed record; "" if it has none."""
     text = connection.scalar(select(journal_base.c.envelope)) or ""
     try:
         envelope = parse_envelope(text)
@@ -61,7 +61,7 @@ def check_signature(connection: Connection, base: Base) -> str:
 
 
 def describe(connection: Connection, base: Base) -> bytes:
-    """Return what is signed: the base, and a digest over the rows that stayed before it."""
+    """Return the signed text: the base, and a digest over the rows that stayed before it."""
     digest, count = hashlib.sha256(), 0
     for row in read_kept(connection, base):
         digest.update(f"{row.seq} {row.previous} {row.digest}\n".encode())

@@ -1,8 +1,8 @@
-"""Which rows of the journal live decisions still need, so that they are not pruned.
+"""The rows of the journal that live decisions still need, so that they are not pruned.
 
-By node: since its open operation or case began, since what its certificate in force rests on was
-measured, since it was handed over to the tenant that has it. Beside that: what is asked for and not
-ended, campaigns that are not over, and what webhooks have not been told of.
+By node: since its open operation or case began, since the evidence of its certificate in force was
+measured, since it was handed over to its tenant. Beside that: requests without an end, campaigns
+that are not over, and events that webhooks have not received.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CAMPAIGN_KINDS = frozenset({"campaign", "campaign_node", "pin"})
 
 @dataclass
 class Needs:
-    """What is needed. `since`: by node, from which time on its rows are."""
+    """The needed rows. `since`: by node, the time from which on its rows are needed."""
 
     since: dict[str, float] = field(default_factory=dict)
     requests: frozenset[int] = frozenset()
@@ -68,7 +68,7 @@ class Needs:
 
 
 def read_needs(connection: Connection, now: float) -> Needs:
-    """Return what is needed now."""
+    """Return the present needs."""
     needs = Needs()
     open_operations = select(operations.c.node, operations.c.opened_at).where(
         operations.c.status != str(OperationStatus.DONE)

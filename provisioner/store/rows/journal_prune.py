@@ -37,7 +37,7 @@ class Span:
 
     @property
     def last(self) -> int:
-        """The number of the last row."""
+        """Return the number of the last row."""
         return self.first + len(self.digests) - 1
 
     def digest_before(self, seq: int) -> str:
@@ -98,7 +98,9 @@ def prune_unneeded(
 def prune(
     connection: Connection, span: Span, needs: Needs, signer: Signer, by: str, now: float
 ) -> Removal:
-    """Remove what can go, sign where the chain begins now, and record it. Raises StaleWrite."""
+    """Remove all rows that may go, sign the new beginning of the chain, and record it. Raises
+    StaleWrite.
+    """
     removal, base = find_removal(connection, span, needs), read_base(connection)
     if not removal.going and span.last <= base.through:
         return removal

@@ -30,7 +30,7 @@ class _JsonText(FunctionElement[str]):
 
 
 def json_text(column: ColumnElement[Any], path: str) -> ColumnElement[str]:
-    """The value at `path` ("blockers[0].reason"), for a SELECT; NULL where there is none."""
+    """Return the value at `path` ("blockers[0].reason"), for a SELECT; NULL where there is none."""
     return _JsonText(column, path)
 
 
@@ -45,6 +45,6 @@ def _other(element: _JsonText, compiler: Any, **more: Any) -> str:
 def _postgresql(element: _JsonText, compiler: Any, **more: Any) -> str:
     inner = compiler.process(element.clauses, **more)
     keys = ",".join(re.findall(r"[a-z_]+|\d+", element.path))
-    # what a device sent may hold an escaped NUL, which PostgreSQL does not even read past
-    told = rf"replace({inner}, '\u0000', '\ufffd')"
-    return f"(CAST({told} AS json) #>> '{{{keys}}}')"
+    # a device's text may hold an escaped NUL, which PostgreSQL does not even read past
+    replaced = rf"replace({inner}, '\u0000', '\ufffd')"
+    return f"(CAST({replaced} AS json) #>> '{{{keys}}}')"

@@ -54,7 +54,7 @@ class Fleet:
 def read_fleet(
     connection: Connection, now: float, limits_s: Mapping[State, float], late_max: int
 ) -> Fleet:
-    """Everything in one snapshot. `limits_s`: how long a node may be in a state."""
+    """Read everything in one snapshot. `limits_s`: how long a node may be in a state."""
     entered = cast(json_text(nodes.c.body, "entered_at"), Double)
     limit = case({s.value: limits_s[s] for s in State}, value=nodes.c.state, else_=1e12)
     over = now - entered - limit
@@ -100,13 +100,13 @@ def _counted(
 
 
 def _certificates(connection: Connection, now: float) -> tuple[dict[str, int], float]:
-    """Certificates in force: those that nodes name, and nobody revoked."""
-    left = cast(json_text(certificates.c.body, "expires_at"), Double) - now
+    """Return the certificates in force: those that nodes name, and that are not revoked."""
+    left_s = cast(json_text(certificates.c.body, "expires_at"), Double) - now
     held = json_text(nodes.c.body, "certificate")
     parts, before = [], float("-inf")
     for name, until in EXPIRIES:
-        upper = left <= until if until != float("inf") else left > before
-        within = upper if before == float("-inf") else upper & (left > before)
+        upper = left_s <= until if until != float("inf") else left_s > before
+        within = upper if before == float("-inf") else upper & (left_s > before)
         parts.append(func.sum(case((within, 1), else_=0)).label(name))
         before = until
     query = select(*parts, func.min(certificates.c.issued_at)).select_from(
@@ -118,13 +118,13 @@ def _certificates(connection: Connection, now: float) -> tuple[dict[str, int], f
 
 
 def _alerts(connection: Connection) -> dict[str, int]:
-    """Alerts that stand, by their first classification."""
+    """Return the number of active alerts, by their first classification."""
     first = func.coalesce(json_text(alerts.c.body, "classifications[0]"), "none")
     return _counted(connection, first, alerts, alerts.c.active == 1)
 
 
 def _campaigns(connection: Connection) -> dict[tuple[str, str], int]:
-    """Nodes of campaigns that are under way."""
+    """Return the number of nodes of campaigns that are under way."""
     over = ("draft", "done", "aborted")
     c = campaign_nodes.c
     query = select(c.campaign, c.state, func.count()).join(campaigns, campaigns.c.id == c.campaign)

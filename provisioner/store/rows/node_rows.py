@@ -21,7 +21,7 @@ _LAST_CHANGE = select(func.coalesce(func.max(nodes.c.changed), 0))
 
 
 def add_node(connection: Connection, node: Node) -> Node:
-    """A new row, with the generation that the node has; `StaleWrite` if the id is taken."""
+    """Return a new row, with the generation that the node has; `StaleWrite` if the id is taken."""
     if connection.scalar(select(nodes.c.id).where(nodes.c.id == node.id)) is not None:
         raise StaleWrite(f"there is a node {node.id} already")
     row = _columns(node) | {"changed": _next_change(connection)}
@@ -30,13 +30,13 @@ def add_node(connection: Connection, node: Node) -> Node:
 
 
 def read_node(connection: Connection, node_id: str) -> Node | None:
-    """The node as it is now, or None; a stand-in (`damage`) if its row cannot be read."""
+    """Return the present node, or None; a stand-in (`damage`) if its row cannot be read."""
     body = connection.scalar(_NODE, {"name": node_id})
     return None if body is None else parse_or_stand_in(connection, node_id, body)
 
 
 def parse_or_stand_in(connection: Connection, node_id: str, body: str) -> Node:
-    """Return the node in `body`, or what is left of it."""
+    """Return the node in `body`, or its readable part."""
     try:
         return parse_node(body)
     except DamagedRow as error:
@@ -47,7 +47,7 @@ def parse_or_stand_in(connection: Connection, node_id: str, body: str) -> Node:
 
 
 def save_node(connection: Connection, node: Node) -> Node:
-    """The node with its generation raised; `StaleWrite` if it changed since it was read.
+    """Return the node with its generation raised; `StaleWrite` if it changed since it was read.
 
     A changed state is an event of the journal in the same transaction. `StaleWrite` also for a
     stand-in: nothing is written over a damaged row, so that it can be repaired.
@@ -62,16 +62,18 @@ def save_node(connection: Connection, node: Node) -> Node:
         assert event is not None
         chain.append(connection, event, saved.entered_at)
     mine = (nodes.c.id == node.id) & (nodes.c.generation == node.generation)
-    done = connection.execute(
+    updated = connection.execute(
         update(nodes).where(mine).values(**_columns(saved), changed=_next_change(connection))
     )
-    if done.rowcount != 1:
+    if updated.rowcount != 1:
         raise StaleWrite(f"node {node.id} is no longer at generation {node.generation}")
     return saved
 
 
 def _next_change(connection: Connection) -> int:
-    """Above every other one. Writers take turns, so nobody else gets it, and none comes late."""
+    """Return a number above every other one. Writers take turns: it is unique, and none comes
+    late.
+    """
     return int(connection.scalar(_LAST_CHANGE) or 0) + 1
 
 

@@ -1,4 +1,4 @@
-"""Rows of notices to tenants: a new one is told in the journal, in the same transaction."""
+"""Rows of notices to tenants: a new one is journalled in the same transaction."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ KIND = EventKind.NOTICE
 
 
 def put_notice(connection: Connection, notice: TenantNotice, *, replace: bool) -> None:
-    """Write a notice; one that is there stays, unless it is to be replaced.
+    """Write a notice; an existing one stays, unless it is to be replaced.
 
-    A notice that is new becomes a row of the journal, by which webhooks are told of it.
+    A new notice becomes a row of the journal, by which webhooks receive it.
     """
     mine = notices.c.id == notice.id
-    there = connection.scalar(select(notices.c.id).where(mine)) is not None
-    if there and not replace:
+    exists = connection.scalar(select(notices.c.id).where(mine)) is not None
+    if exists and not replace:
         return
     connection.execute(delete(notices).where(mine))
     notice = notice.model_copy(update={"channels": _count_channels(connection, notice)})
@@ -39,7 +39,7 @@ def put_notice(connection: Connection, notice: TenantNotice, *, replace: bool) -
             body=body,
         )
     )
-    if not there:
+    if not exists:
         event = NoticeWritten(
             about=notice.node,
             id=notice.id,
@@ -53,7 +53,7 @@ def put_notice(connection: Connection, notice: TenantNotice, *, replace: bool) -
 
 
 def _count_channels(connection: Connection, notice: TenantNotice) -> int:
-    """Return how many webhooks are told of this notice; 0: it is only recorded."""
+    """Return how many webhooks receive this notice; 0: it is only recorded."""
     detail: dict[str, object] = {"tenant": notice.tenant}
     row = JournalRow(seq=0, at=notice.at, kind=KIND, node=notice.node, detail=detail, sha256="")
     listed = connection.execute(select(webhooks.c.name, webhooks.c.body))
@@ -62,12 +62,12 @@ def _count_channels(connection: Connection, notice: TenantNotice) -> int:
 
 
 def sent(connection: Connection, notice_id: str, now: float) -> None:
-    """Somebody was told of it; the first time stays."""
+    """Record that the notice was sent; the first time stays."""
     mine = notices.c.id == notice_id
     body = connection.scalar(select(notices.c.body).where(mine))
     notice = None if body is None else parse(TenantNotice, body, f"notices, {notice_id}")
     if notice is None or notice.sent_at:
         return
-    told = notice.model_copy(update={"sent_at": now})
-    values = {"sent_at": now, "body": clean(told.model_dump_json())}
+    sent_notice = notice.model_copy(update={"sent_at": now})
+    values = {"sent_at": now, "body": clean(sent_notice.model_dump_json())}
     connection.execute(update(notices).where(mine).values(**values))

@@ -1,7 +1,8 @@
-"""Rows of operations and of the ledger: who may write, and what was about to be done.
+"""Rows of operations and of the ledger: the right to write, and the intended actions.
 
-Every write of a driver passes `fence`, in the same transaction as what it writes. A driver that was
-replaced while it slept (its epoch is old) or that lost track (its version is old) changes nothing.
+Every write of a driver passes `fence`, in the same transaction as the write itself. A driver that
+was replaced while it slept (its epoch is old) or that lost track (its version is old) changes
+nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _HELD = update(operations).where(
 
 
 def open_operation(connection: Connection, node: str, want: str, now: float) -> Operation | None:
-    """A new active operation with the id "node#number"; None if the node has an active one."""
+    """Return a new active operation with the id "node#number"; None if the node has an active
+    one.
+    """
     if _active_of(connection, node) is not None:
         return None
     last = connection.scalar(select(func.max(operations.c.number)).where(operations.c.node == node))
@@ -94,35 +97,35 @@ def read_operation_row(row: Row[Any]) -> Operation:
 
 
 def read_operation(connection: Connection, operation_id: str) -> Operation | None:
-    """One operation, active or not."""
+    """Return one operation, active or not."""
     row = connection.execute(_ONE, {"wanted": operation_id}).first()
     return None if row is None else read_operation_row(row)
 
 
 def active_operations(connection: Connection) -> Sequence[Operation]:
-    """What a daemon drives again when it starts, by node."""
+    """Return the operations that a daemon drives again when it starts, by node."""
     return readable_operations(connection, _ACTIVE)
 
 
 def readable_operations(connection: Connection, query: Select[Any]) -> tuple[Operation, ...]:
     """Return the operations whose rows can be read; the others park their nodes."""
-    kept = []
+    readable = []
     for row in connection.execute(query).all():
         try:
-            kept.append(read_operation_row(row))
+            readable.append(read_operation_row(row))
         except DamagedRow as error:
             damage.record(connection.engine, row.node, error)
-    return tuple(kept)
+    return tuple(readable)
 
 
 def take(connection: Connection, operation_id: str) -> Operation:
-    """Become its driver; `Fenced` if it is not active (any more)."""
-    done = connection.execute(
+    """Take an operation over as its driver; `Fenced` if it is not active (any more)."""
+    updated = connection.execute(
         update(operations)
         .where(operations.c.id == operation_id, operations.c.status == str(OperationStatus.ACTIVE))
         .values(epoch=operations.c.epoch + 1, version=operations.c.version + 1)
     )
-    taken = read_operation(connection, operation_id) if done.rowcount == 1 else None
+    taken = read_operation(connection, operation_id) if updated.rowcount == 1 else None
     if taken is None:
         raise Fenced(f"operation {operation_id} is not active")
     return taken
@@ -131,7 +134,8 @@ def take(connection: Connection, operation_id: str) -> Operation:
 def fence(connection: Connection, operation: Operation) -> Operation:
     """Prove that the caller still drives it, and write its status, phase and note.
 
-    The operation with its version raised; `Fenced` if somebody else wrote since, or it ended.
+    Return the operation with its version raised; `Fenced` if another writer was faster, or it
+    ended.
     """
     written = operation.model_copy(
         update={
@@ -151,8 +155,8 @@ def fence(connection: Connection, operation: Operation) -> Operation:
         "phase": written.phase,
         "note": written.note,
     }
-    done = connection.execute(_HELD, held | values)
-    if done.rowcount != 1:
+    updated = connection.execute(_HELD, held | values)
+    if updated.rowcount != 1:
         raise Fenced(
             f"operation {operation.id} is no longer at epoch {operation.epoch}, "
             f"version {operation.version}"
@@ -163,7 +167,7 @@ def fence(connection: Connection, operation: Operation) -> Operation:
 def intend(
     connection: Connection, operation: Operation, action: str, before: Mapping[str, Any], now: float
 ) -> tuple[Operation, LedgerEntry]:
-    """Fencing check and intent in one transaction.
+    """Check the fence and store the intent in one transaction.
 
     An attempt that is still under way must be settled first: to intend the same action again would
     be to repeat it blindly, which is an assertion.
@@ -180,7 +184,7 @@ def intend(
         status=ActionStatus.INTENDED,
         intended_at=now,
         epoch=operation.epoch,
-        before=parse_object(stored, "ledger"),  # what a reader will get, not what was handed in
+        before=parse_object(stored, "ledger"),  # as a reader will get it, not as it was handed in
     )
     connection.execute(
         insert(ledger).values(**entry.model_dump(mode="json", exclude={"before"}), before=stored)
@@ -198,10 +202,11 @@ def settle(
     outcome: str,
     now: float,
 ) -> tuple[Operation, LedgerEntry]:
-    """What became of an action. A later operation of the node may settle what an earlier one left.
+    """Record the outcome of an action. A later operation of the node may settle an earlier one's
+    action.
 
-    `StaleWrite` if the row's status is no longer the entry's. An empty `task` or `outcome` keeps
-    what is there.
+    `StaleWrite` if the row's status is no longer the entry's. An empty `task` or `outcome` leaves
+    the stored one.
     """
     assert entry.node == operation.node, "an entry is settled by its own node's driver"
     fenced = fence(connection, operation)
@@ -214,7 +219,7 @@ def settle(
             "settled_epoch": operation.epoch if status in SETTLED else None,
         }
     )
-    done = connection.execute(
+    updated = connection.execute(
         update(ledger)
         .where(
             ledger.c.operation == entry.operation,
@@ -224,13 +229,13 @@ def settle(
         )
         .values(**settled.model_dump(mode="json", include=_SETTLEMENT))
     )
-    if done.rowcount != 1:
+    if updated.rowcount != 1:
         raise StaleWrite(f"{entry.action}, attempt {entry.attempt}, is no longer {entry.status}")
     return fenced, settled
 
 
 def last_entry(connection: Connection, operation_id: str, action: str) -> LedgerEntry | None:
-    """The newest attempt at one action of one operation."""
+    """Return the newest attempt at one action of one operation."""
     row = connection.execute(
         select(ledger)
         .where(ledger.c.operation == operation_id, ledger.c.action == action)
@@ -241,7 +246,7 @@ def last_entry(connection: Connection, operation_id: str, action: str) -> Ledger
 
 
 def entries(connection: Connection, node: str) -> Sequence[LedgerEntry]:
-    """Every action on one node, oldest first."""
+    """Return every action on one node, oldest first."""
     return tuple(map(read_entry_row, connection.execute(_OF_NODE, {"name": node})))
 
 

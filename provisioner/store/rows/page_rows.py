@@ -15,7 +15,7 @@ from provisioner.store.rows.operation_rows import readable_operations
 from provisioner.store.rows.records import parse, parse_object
 from provisioner.store.schema.schema import certificates, journal, nodes, operations
 
-# what a node's row has beside its body, in the order of a fleet's lines
+# a node's columns beside its body, in the order of a fleet's lines
 COLUMNS: Mapping[str, Any] = {
     "node": nodes.c.id,
     "kind": nodes.c.kind,
@@ -35,7 +35,9 @@ def nodes_page(
     limit: int,
     narrowed: Mapping[str, Collection[str]],
 ) -> tuple[Node, ...]:
-    """Nodes by id, after one. `narrowed`: column of COLUMNS -> the values that it may have."""
+    """Return nodes by id, after one. `narrowed`: column of COLUMNS -> the values that it may
+    have.
+    """
     query = select(nodes.c.id, nodes.c.body).order_by(nodes.c.id).limit(limit)
     if after:
         query = query.where(nodes.c.id > after)
@@ -46,7 +48,7 @@ def nodes_page(
 
 
 def fleet(connection: Connection, tenant: str | None) -> Sequence[tuple[str, ...]]:
-    """(id, kind, state, tenant, release, profile, rack) of every node, without its body."""
+    """Return (id, kind, state, tenant, release, profile, rack) of every node, without its body."""
     columns = [COLUMNS[name] for name in COLUMNS]
     query = select(*columns).order_by(nodes.c.id)
     if tenant is not None:
@@ -55,7 +57,7 @@ def fleet(connection: Connection, tenant: str | None) -> Sequence[tuple[str, ...
 
 
 def summary(connection: Connection, tenant: str | None) -> Sequence[tuple[str, str, str, str, int]]:
-    """(kind, state, release, tenant, how many); read off an index."""
+    """Return (kind, state, release, tenant, how many); read off an index."""
     n = nodes.c
     query = select(n.kind, n.state, n.release, n.tenant, func.count())
     if tenant is not None:
@@ -67,7 +69,7 @@ def summary(connection: Connection, tenant: str | None) -> Sequence[tuple[str, s
 def certificates_page(
     connection: Connection, *, before: tuple[float, str] | None, limit: int, node: str
 ) -> tuple[tuple[Certificate, float | None, str], ...]:
-    """(certificate, when revoked, why), the newest first; `node` "": of all."""
+    """Return (certificate, when revoked, why), the newest first; `node` "": of all."""
     c = certificates.c
     query: Select[Any] = select(c.body, c.id, c.revoked_at, c.revoked_reason)
     if node:
@@ -85,7 +87,7 @@ def certificates_page(
 def operations_page(
     connection: Connection, *, after: str, limit: int, status: str, node: str
 ) -> tuple[Operation, ...]:
-    """Operations by id."""
+    """Return operations by id."""
     o = operations.c
     query: Select[Any] = select(operations).order_by(o.id).limit(limit)
     if after:
@@ -98,7 +100,7 @@ def operations_page(
 
 
 def journal_head(connection: Connection) -> tuple[int, str]:
-    """(number, digest) of the newest row; (0, "") of an empty journal."""
+    """Return (number, digest) of the newest row; (0, "") of an empty journal."""
     newest = select(journal.c.seq, journal.c.digest).order_by(journal.c.seq.desc()).limit(1)
     row = connection.execute(newest).first()
     return (0, "") if row is None else (row.seq, row.digest)
@@ -113,9 +115,9 @@ def journal_page(
     node: str = "",
     backwards: bool = False,
 ) -> tuple[tuple[Mapping[str, Any], ...], int]:
-    """Rows after (backwards: before) a number, and the number that was looked at last.
+    """Return rows after (backwards: before) a number, and the number of the last one that was read.
 
-    At most WINDOW rows are looked at, unless a node is named, which has an index.
+    At most WINDOW rows are read, unless a node is named, which has an index.
     """
     j = journal.c
     query: Select[Any] = select(journal)
@@ -133,12 +135,12 @@ def journal_page(
     if node:
         query = query.where(j.node == node)
     rows = connection.execute(query.limit(limit)).all()
-    found = tuple(
+    page = tuple(
         dict(row._mapping) | {"detail": parse_object(row.detail, f"journal, {row.seq}")}
         for row in rows
     )
-    if len(found) == limit or node:
-        return found, found[-1]["seq"] if found else 0
+    if len(page) == limit or node:
+        return page, page[-1]["seq"] if page else 0
     if backwards:
-        return found, edge if edge > 1 else 0
-    return found, min(edge, journal_head(connection)[0])
+        return page, edge if edge > 1 else 0
+    return page, min(edge, journal_head(connection)[0])

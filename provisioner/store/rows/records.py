@@ -1,7 +1,8 @@
-"""Records to text and back. What comes back is checked: a damaged row is `DamagedRow`, no guess.
+"""Records to text and back. Every record is checked when it is read: a damaged row is `DamagedRow`,
+no guess.
 
-Text that a device sent may hold what a database refuses (NUL in PostgreSQL) or what UTF-8 cannot
-say (lone surrogates); `clean` replaces both before they reach a column.
+A device's text may hold characters that a database refuses (NUL in PostgreSQL) or that UTF-8 cannot
+express (lone surrogates); `clean` replaces both before they reach a column.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse(model: type[Model], body: str, where: str) -> Model:
-    """The record in `body`; `DamagedRow` names `where` ("nodes, n7") if it is not one."""
+    """Return the record in `body`; `DamagedRow` names `where` ("nodes, n7") if it is not one."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -35,25 +36,25 @@ def parse(model: type[Model], body: str, where: str) -> Model:
 # some 200 KB, so that 512 of them stay below 100 MB.
 @lru_cache(maxsize=8192)
 def parse_node(body: str) -> Node:
-    """A node; parsed once for each distinct text."""
+    """Return a node; parsed once for each distinct text."""
     return parse(Node, body, "nodes")
 
 
 @lru_cache(maxsize=512)
 def parse_inventory(body: str) -> Inventory:
-    """An inventory; parsed once for each distinct text."""
+    """Return an inventory; parsed once for each distinct text."""
     return parse(Inventory, body, "inventories")
 
 
 def clean(text: str) -> str:
-    """The text as every database can keep it: no lone surrogates, no NUL."""
+    """Return the text as every database can store it: no lone surrogates, no NUL."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\ufffd")
 
 
 def canonical(value: Mapping[str, Any]) -> str:
-    """JSON with sorted keys in pure ASCII: equal content, equal text, on every machine.
+    """Return JSON with sorted keys in pure ASCII: equal content, equal text, on every machine.
 
-    Records inside are dumped; anything else that JSON does not know is a `TypeError`, our bug.
+    Records inside are dumped; any other value without a JSON form is a `TypeError`, our bug.
     """
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_dump
@@ -61,7 +62,7 @@ def canonical(value: Mapping[str, Any]) -> str:
 
 
 def parse_object(text: str, where: str) -> dict[str, Any]:
-    """The inverse of `canonical`; `DamagedRow` if the text is not a JSON object."""
+    """Return the inverse of `canonical`; `DamagedRow` if the text is not a JSON object."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -19,7 +19,7 @@ OPEN = frozenset({RequestState.WAITING, RequestState.RUNNING})
 
 
 def add_request(connection: Connection, asked: ChangeRequest) -> ChangeRequest:
-    """A new row with the next number, and a row of the journal."""
+    """Return a new row with the next number, and a row of the journal."""
     number = (connection.scalar(select(func.max(requests.c.id))) or 0) + 1
     stored = asked.model_copy(update={"id": number})
     row = insert(requests).values(id=number, subject=clean(asked.subject), kind=str(asked.kind))
@@ -31,7 +31,9 @@ def add_request(connection: Connection, asked: ChangeRequest) -> ChangeRequest:
 def save_request(
     connection: Connection, asked: ChangeRequest, by: str, now: float
 ) -> ChangeRequest:
-    """What became of it; `StaleWrite` if somebody else wrote since it was read."""
+    """Record the outcome of a request; `StaleWrite` if another writer was faster since it was
+    read.
+    """
     stored = asked.model_copy(update={"generation": asked.generation + 1})
     mine = (requests.c.id == asked.id) & (requests.c.generation == asked.generation)
     if connection.execute(update(requests).where(mine).values(**_columns(stored))).rowcount != 1:
@@ -41,7 +43,7 @@ def save_request(
 
 
 def read_request(connection: Connection, number: int) -> ChangeRequest | None:
-    """One request, or None."""
+    """Return one request, or None."""
     body = connection.scalar(select(requests.c.body).where(requests.c.id == number))
     return None if body is None else parse(ChangeRequest, body, f"requests, {number}")
 
@@ -54,7 +56,9 @@ def read_requests(
     states: Collection[RequestState] = (),
     tenant: str | None = None,
 ) -> tuple[ChangeRequest, ...]:
-    """The newest first; `before` 0: from the newest. `tenant`: only what that tenant may see."""
+    """Return requests, the newest first; `before` 0: from the newest. `tenant`: only those visible
+    to it.
+    """
     query = select(requests.c.id, requests.c.body).order_by(requests.c.id.desc()).limit(limit)
     if before:
         query = query.where(requests.c.id < before)
@@ -75,9 +79,9 @@ def count_waiting(connection: Connection, asked_by: str, asked_after: float) -> 
 def give_up(
     connection: Connection, now: float, *, asked_before: float = float("inf")
 ) -> tuple[ChangeRequest, ...]:
-    """At a start: what the process before was doing. Whether it happened is for a person to see.
+    """Give up the former process's requests at a start. A person finds out whether each happened.
 
-    `asked_before`: with peers, what was asked later may be under way in one of them.
+    `asked_before`: with peers, later requests may be under way in one of them.
     """
     note = "the daemon ended while it was under way; look at it, then ask again"
     lost = read_requests(connection, limit=10_000, states=[RequestState.RUNNING])
@@ -103,7 +107,7 @@ def _columns(asked: ChangeRequest) -> dict[str, object]:
 
 
 def _note(connection: Connection, asked: ChangeRequest, by: str, now: float) -> None:
-    """Who, what, and what became of it: the audit's row."""
+    """Journal a request with its author and outcome, for the audit."""
     event = ChangeAsked(
         about=asked.subject if asked.kind.startswith(("node.", "alert.", "case.")) else "",
         id=asked.id,

@@ -11,7 +11,7 @@ from provisioner.store.schema.schema import signing_keys
 
 
 def read_keys(connection: Connection) -> tuple[SigningKey, ...]:
-    """Every key that ever signed here, the newest first."""
+    """Return every key that ever signed here, the newest first."""
     query = select(signing_keys).order_by(signing_keys.c.created_at.desc(), signing_keys.c.key_id)
     return tuple(
         SigningKey(
@@ -26,5 +26,5 @@ def read_keys(connection: Connection) -> tuple[SigningKey, ...]:
 
 
 def believed(connection: Connection) -> Mapping[str, bytes]:
-    """Every key whose signatures are believed: key id -> 32 bytes."""
+    """Return every key whose signatures are believed: key id -> 32 bytes."""
     return {k.key_id: k.public for k in read_keys(connection) if k.withdrawn_at is None}

@@ -29,11 +29,11 @@ _ALL = select(  # made once
 
 def put_tenant(connection: Connection, tenant: Tenant) -> None:
     """Make or replace a tenant of the expected-hardware list; one that has a number stays."""
-    known = read_tenant(connection, tenant.name)
-    if known is not None and known.number is not None:
+    existing = read_tenant(connection, tenant.name)
+    if existing is not None and existing.number is not None:
         return
     _check_unique(connection, tenant)
-    if known is None:
+    if existing is None:
         connection.execute(insert(tenants).values(name=tenant.name, **_columns(tenant)))
     else:
         connection.execute(
@@ -42,7 +42,7 @@ def put_tenant(connection: Connection, tenant: Tenant) -> None:
 
 
 def save_tenant(connection: Connection, tenant: Tenant, *, new: bool) -> Tenant:
-    """The tenant with its generation raised, or as a new row at generation 0.
+    """Return the tenant with its generation raised, or as a new row at generation 0.
 
     `StaleWrite` if it changed since it was read, or if its name, VRF or number is taken.
     """
@@ -65,7 +65,7 @@ def save_tenant(connection: Connection, tenant: Tenant, *, new: bool) -> Tenant:
 
 
 def remove_tenant(connection: Connection, tenant: Tenant) -> None:
-    """No row any more; `StaleWrite` if it changed since it was read."""
+    """Remove a tenant's row; `StaleWrite` if it changed since it was read."""
     same = (tenants.c.name == tenant.name) & (tenants.c.generation == tenant.generation)
     _one_of(connection.execute(delete(tenants).where(same)).rowcount, tenant)
 
@@ -91,22 +91,22 @@ def keep(
 
 
 def forget(connection: Connection, tenant: Tenant, now: float) -> None:
-    """No tenant any more, and a row of the journal that says so."""
+    """Remove a tenant, and journal it."""
     remove_tenant(connection, tenant)
     chain.append(connection, TenantChanged(request="gone", tenant=tenant), now)
 
 
 def read_tenant(connection: Connection, name: str) -> Tenant | None:
-    """The tenant as it is now, or None."""
+    """Return the present tenant, or None."""
     body = connection.scalar(select(tenants.c.body).where(tenants.c.name == name))
     return None if body is None else parse(Tenant, body, f"tenants, {name}")
 
 
 def read_tenants(connection: Connection) -> Sequence[Tenant]:
-    """Return every tenant, by name; of one whose row is damaged, what its columns say.
+    """Return every tenant, by name; of one whose row is damaged, the state in its columns.
 
-    Such a tenant still has its VRF, so that nobody takes its ports for strangers'; its nodes are
-    set aside, and it waits for none.
+    Such a tenant still has its VRF, so that its ports do not count as strangers'; its nodes are set
+    aside, and it waits for none.
     """
     rows = connection.execute(_ALL).all()
     return tuple(_read_or_stand_in(connection, row) for row in rows)
@@ -125,11 +125,11 @@ def _check_unique(connection: Connection, tenant: Tenant) -> None:
     same = tenants.c.vrf == tenant.vrf
     if tenant.number is not None:
         same |= tenants.c.number == tenant.number
-    found = connection.scalar(
+    holder = connection.scalar(
         select(tenants.c.name).where(same, tenants.c.name != tenant.name).limit(1)
     )
-    if found is not None:
-        raise StaleWrite(f"VRF or number of {tenant.name} is {found}'s")
+    if holder is not None:
+        raise StaleWrite(f"VRF or number of {tenant.name} is {holder}'s")
 
 
 def _one_of(rows: int, tenant: Tenant) -> None:

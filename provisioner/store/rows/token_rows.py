@@ -15,7 +15,7 @@ from provisioner.store.schema.access_schema import tokens
 
 
 def add_token(connection: Connection, token: Token, now: float) -> None:
-    """A new token, and a row of the journal; `StaleWrite` if the id is taken."""
+    """Add a token and journal it; `StaleWrite` if the id is taken."""
     if connection.scalar(select(tokens.c.id).where(tokens.c.id == token.id)) is not None:
         raise StaleWrite(f"there is a token {token.id} already")
     connection.execute(
@@ -30,7 +30,7 @@ def add_token(connection: Connection, token: Token, now: float) -> None:
 
 
 def find_token(connection: Connection, digest: str) -> Token | None:
-    """The token with this digest, good or not."""
+    """Return the token with this digest, good or not."""
     body = connection.scalar(select(tokens.c.body).where(tokens.c.digest == digest))
     return None if body is None else parse(Token, body, "tokens")
 
@@ -42,14 +42,14 @@ def read_token(connection: Connection, token_id: str) -> Token | None:
 
 
 def read_tokens(connection: Connection) -> tuple[Token, ...]:
-    """Every token, the one that expires last first."""
+    """Return every token, the one that expires last first."""
     query = select(tokens.c.id, tokens.c.body).order_by(tokens.c.expires_at.desc(), tokens.c.id)
     rows = ((r.id, "", r.body) for r in connection.execute(query))
     return parse_each(connection, Token, "tokens", rows)
 
 
 def revoke_token(connection: Connection, token_id: str, now: float) -> Token | None:
-    """From now on it lets nobody in; None if there is no such token. The first time stays.
+    """Revoke a token; None if there is no such token. The first time stays.
 
     The browser sessions that it began end in the same transaction.
     """

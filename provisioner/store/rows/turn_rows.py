@@ -29,7 +29,9 @@ def record(
     now: float,
     standing: ReleaseConditions | None = None,
 ) -> tuple[Operation, Node | None]:
-    """The outcome of one turn: all of it or nothing. `StaleWrite` if `standing` does not hold."""
+    """Return the outcome of one turn: all of it or nothing. `StaleWrite` if `standing` does not
+    hold.
+    """
     inventory, report, certificate, proof = parts
     fenced = operation_rows.fence(connection, operation)
     if standing is not None:

@@ -1,4 +1,4 @@
-"""The tables of access: tokens, what was asked through the API, answers kept for replay."""
+"""The tables of access: tokens, requests through the API, answers kept for replay."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ answers = Table(
     metadata,
     Column("caller", String, primary_key=True),
     Column("key", String, primary_key=True),
-    Column("fingerprint", String, nullable=False),  # SHA-256 of what was asked
+    Column("fingerprint", String, nullable=False),  # SHA-256 of the request
     Column("asked_at", Double, nullable=False, index=True),
     Column("status", Integer, nullable=False),  # HTTP; 0: no answer yet
     Column("headers", Text, nullable=False),  # JSON

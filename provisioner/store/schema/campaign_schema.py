@@ -39,6 +39,6 @@ notices = Table(
     Column("tenant", String, nullable=False, index=True),
     Column("node", String, nullable=False),
     Column("at", Double, nullable=False),
-    Column("sent_at", Double, nullable=False, index=True),  # 0: nobody was told yet
+    Column("sent_at", Double, nullable=False, index=True),  # 0: not sent yet
     Column("body", Text, nullable=False),
 )

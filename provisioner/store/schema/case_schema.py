@@ -16,7 +16,7 @@ cases = Table(
     Column("closed_at", Double, nullable=False, index=True),  # 0: it is open
     Column("body", Text, nullable=False),
 )
-# one open case per node, whoever opens it
+# one open case per node, regardless of its opener
 Index(
     "one_open_case",
     cases.c.node,

@@ -14,8 +14,8 @@ executors = Table(
     Column("host", String, nullable=False),
     Column("version", String, nullable=False),
     Column("started_at", Double, nullable=False),
-    Column("died_at", Double, nullable=False),  # 0: nobody saw it dead
-    # JSON: what it works by, as digests; "{}": of a version that did not say
+    Column("died_at", Double, nullable=False),  # 0: not observed dead
+    # JSON: its parts, as digests; "{}": of a version without them
     Column("digests", Text, nullable=False, server_default="{}"),
     # until when daemons that work by something else are allowed beside it; 0: not at all
     Column("change_until", Double, nullable=False, server_default="0"),

@@ -1,4 +1,4 @@
-"""The tables of what was archived and removed from the journal; see `schema.py` for the rules."""
+"""The tables of the journal's archived and removed rows; see `schema.py` for the rules."""
 
 from __future__ import annotations
 

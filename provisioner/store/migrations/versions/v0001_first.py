@@ -21,7 +21,7 @@ def upgrade() -> None:
 
 
 def _intent() -> None:
-    """What is wanted: nodes, tenants, and every matrix ever used."""
+    """Create the tables of intent: nodes, tenants, and every matrix ever used."""
     op.create_table(
         "nodes",
         sa.Column("id", sa.String(), nullable=False),
@@ -48,7 +48,7 @@ def _intent() -> None:
 
 
 def _driving() -> None:
-    """Who acts, and what was about to be done."""
+    """Create the tables of operations and their actions."""
     op.create_table(
         "operations",
         sa.Column("id", sa.String(), nullable=False),
@@ -98,7 +98,7 @@ def _driving() -> None:
 
 
 def _seen() -> None:
-    """What was seen."""
+    """Create the tables of observations."""
     op.create_table(
         "inventories",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -131,7 +131,7 @@ def _seen() -> None:
 
 
 def _proved() -> None:
-    """What was proved, and what happened."""
+    """Create the tables of proofs and of the journal."""
     op.create_table(
         "certificates",
         sa.Column("id", sa.String(), nullable=False),
@@ -170,7 +170,7 @@ def _proved() -> None:
 
 
 def _secrets() -> None:
-    """Ciphertexts, and the keys that sign certificates."""
+    """Create the tables of ciphertexts, and of the keys that sign certificates."""
     op.create_table(
         "credentials",
         sa.Column("name", sa.String(), nullable=False),
@@ -193,7 +193,7 @@ def _secrets() -> None:
 def _append_only() -> None:
     """Let the database itself refuse to change the journal.
 
-    The hash chain finds what somebody does to the file; this stops our own mistakes.
+    The hash chain reveals changes to the file by others; this stops our own mistakes.
     """
     if op.get_bind().dialect.name == "postgresql":
         op.execute(

@@ -1,4 +1,4 @@
-"""A signing key can be withdrawn: what it signed is not believed any more."""
+"""A signing key can be withdrawn: its signatures are no longer valid."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ depends_on: str | None = None
 
 
 def upgrade() -> None:
-    """Nullable: keys that are there stay believed."""
+    """Add the column; it is nullable, so that existing keys stay valid."""
     op.add_column("signing_keys", sa.Column("withdrawn_at", sa.Double(), nullable=True))

@@ -1,4 +1,4 @@
-"""What is noticed of nodes that serve: alerts, overrides, and our subscriptions at BMCs."""
+"""Alerts on nodes that serve, their overrides, and our subscriptions at BMCs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests among nodes: sessions, and what the newest one said of each node."""
+"""Tests among nodes: sessions, and the newest outcome of each node."""
 
 from __future__ import annotations
 

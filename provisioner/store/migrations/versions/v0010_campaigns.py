@@ -1,4 +1,4 @@
-"""Campaigns and their nodes, pinned releases, and what tenants are told."""
+"""Campaigns and their nodes, pinned releases, and notices to tenants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks, and what is on its way to them."""
+"""Webhooks, and the deliveries on their way to them."""
 
 from __future__ import annotations
 

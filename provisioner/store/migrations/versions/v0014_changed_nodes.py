@@ -1,4 +1,4 @@
-"""A number for each change of a node, by which a daemon reads only what is new to it."""
+"""A number for each change of a node, by which a daemon reads only new changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database's identity, each daemon's count of writes, and what a restore left to settle."""
+"""The database's identity, each daemon's count of writes, and the differences after a restore."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from provisioner.sim.switches.switch import Switch
 
 NODE, PEER, STRANGER, CANARY = "su0-n00", "su0-n01", "su0-n02", "su0-n03"
 LEAF, OTHER_LEAF = "leaf-su0-r3", "leaf-su0-r5"
+LAST_LEAF = "leaf-su0-r7"
 RAILS = frozenset(range(8))
 FEW = frozenset({3, 5, 7})  # of two leaves with a name here and the last: enough for any one fault
 SERVER = "10.200.0.1"  # a storage server
@@ -70,6 +71,7 @@ class Bench:
     def __init__(self, rails: Set[int] = RAILS, **settings: Any) -> None:
         self.rig = Rig(nodes=4, **{**SETTINGS, **settings})
         self._rails = rails
+        self.awaited: set[str] = set()  # what a scenario hooks into and did not come to yet
         self.switches = self.rig.site.switches
         rechecks = Rechecks(self.rig.effects, self.rig.store, MATRIX)
         self.releases = Releases(self.rig.effects, self.rig.store, self.rig.tenancy, rechecks)
@@ -161,14 +163,16 @@ class Bench:
         """As the store has it."""
         return self.rig.nodes[name]
 
-    def when_moved(self, act: Callable[[], None]) -> None:
+    def when_moved(self, act: Callable[[], None], leaf: str = LAST_LEAF) -> None:
         """Do something right after the last leaf has saved its configuration."""
-        last = self.switches["leaf-su0-r7"]
+        last = self.switches[leaf]
         noted = last.log_event
+        self.awaited.add(f"{leaf} saves its configuration")
 
         def note(now: float, kind: str, subject: str, detail: str = "") -> None:
             noted(now, kind, subject, detail)
             if kind == "config_saved":
+                self.awaited.discard(f"{leaf} saves its configuration")
                 act()
 
         last.log_event = note  # type: ignore[method-assign]
@@ -177,10 +181,12 @@ class Bench:
         """Do something when the gate was passed once, and packets were sent."""
         hosts = self.rig.hosts
         run = hosts.run
+        self.awaited.add("a host is asked for its settings")
 
         async def running(*given: Any) -> Any:
             told = await run(*given)
             if any(c.name == "nic_config" for c in given[2]):  # what a host is asked for last
+                self.awaited.discard("a host is asked for its settings")
                 act()
             return told
 
@@ -230,9 +236,11 @@ def play(
     async def main() -> Any:
         bench = await Bench(rails, **settings).open()
         try:
-            return await scenario(bench)
+            outcome = await scenario(bench)
         finally:
             await bench.close()
+        assert not bench.awaited, "a hook heard nothing"
+        return outcome
 
     return asyncio.run(main())
 

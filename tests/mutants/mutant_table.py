@@ -50,6 +50,8 @@ TABLE = (
         ),
         (
             "tests/fabric/test_release_order.py",
+            "tests/fabric/test_release_parts.py",
+            "tests/fabric/test_release_recheck.py",
             "tests/fabric/test_cables_at_intake.py",
             "tests/fabric/test_release_elsewhere.py",
         ),

@@ -77,7 +77,7 @@ class Rechecks:
         context = await judging_context(
             store, self._matrix, site.settings, self._thresholds, node, inventory
         )
-        raw = {name: evidence.model_dump(mode="json") for name, evidence in outputs.items()}
+        raw = {name: evidence.model_dump() for name, evidence in outputs.items()}
         digest = await store.evidence.put_output(json.dumps(raw, sort_keys=True))
         rows = [
             _row(GateCheck.NIC_SETTINGS, node.id, c, outputs, context, digest) for c in _SETTINGS

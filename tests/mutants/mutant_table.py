@@ -65,7 +65,11 @@ TABLE = (
             "provisioner.control.node.performer:Performer._standing",
             "provisioner.control.node.performer:Performer._release_refused",
         ),
-        ("tests/fabric/test_fences.py", "tests/simulation/test_release_standing.py"),
+        (
+            "tests/fabric/test_handovers.py",
+            "tests/fabric/test_fences.py",
+            "tests/simulation/test_release_standing.py",
+        ),
     ),
     Row(
         "where ports are, read back",

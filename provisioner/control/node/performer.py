@@ -206,9 +206,8 @@ class Performer:
         it was a customer's before, the answer is the blocker that it waits with for a person.
         """
         if trespass:
-            where = {"placement": node.placement, "vrf": node.vrf}
             noted = await self._trespasses.note(node, trespass, "its driver")
-            node = noted.model_copy(update=where)
+            node = noted.model_copy(update={"placement": node.placement})
         if node.placement is Placement.CUSTOMER and not trespass:
             outcome = await self._releases.reclaim(node)
         else:  # its place is unknown: the move is the fastest fence
@@ -216,7 +215,8 @@ class Performer:
         if outcome.blockers:
             stored = await self._store.nodes.get(node.id)
             # `node` is this turn's observation; the stored row decides
-            unsaid = stored is not None and stored.placement is not Placement.MIXED
+            assert stored is not None
+            unsaid = stored.placement is not Placement.MIXED
             if unsaid and (outcome.placements or node.placement is Placement.MIXED):
                 unsure = node.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
                 await self._record_fence(hold, unsure, PortsFenced(confirmed=False))

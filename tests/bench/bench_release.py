@@ -59,6 +59,7 @@ class TimedSwitch(Switch):
         super().__init__(*given, **named)
         self.asked_at: list[float] = []
         self.own_s: list[float] = []
+        self.events = 0
 
     def apply(self, revision: Revision, now: float) -> None:
         self.asked_at.append(now)
@@ -70,7 +71,8 @@ class TimedSwitch(Switch):
             self.own_s.append(now - self.asked_at[len(self.own_s)])
 
     def log_event(self, now: float, kind: str, subject: str, detail: str = "") -> None:
-        """Nobody reads it, and it would grow."""
+        """Count it; nobody reads it, and it would grow."""
+        self.events += 1
 
 
 class SwitchNodes:
@@ -223,11 +225,13 @@ async def measure(nodes: int) -> dict[str, Any]:
         for switch in fleet.switches.values():
             switch.asked_at.clear()
             switch.own_s.clear()
+            switch.events = 0
         fleet.requests = 0
         cpu = time.process_time()
         wrong, took_s = await all_at_once(fleet, act)
         cpu = time.process_time() - cpu
         assert not wrong, wrong[0]
+        assert all(s.events and s.own_s for s in fleet.switches.values()), "a leaf was not heard"
         revisions = sum(len(s.asked_at) for s in fleet.switches.values())
         own_s = own_time(fleet, act)
         say(

@@ -52,6 +52,7 @@ class PortJudge:
     wrong: list[str] = field(default_factory=list)
     hands: list[Hand] = field(default_factory=list)
     entered: int = 0  # ports that a daemon brought into a customer's VRF
+    heard: int = 0  # what leaves have noted since it listens
     closed: bool = False  # writes were lost, and no person has settled it yet
     when_entered: Callable[[], None] | None = None  # once, at the next entry
 
@@ -65,6 +66,7 @@ class PortJudge:
 
         def note(now: float, kind: str, subject: str, detail: str = "") -> None:
             noted(now, kind, subject, detail)
+            self.heard += 1
             if kind == "vrf":
                 self._moved(switch, subject.partition("/")[2], now)
             if self.closed and kind in ("vrf", "config_applied", "config_saved"):
@@ -147,7 +149,7 @@ class PortJudge:
     def judge(self) -> list[str]:
         """Everything that must never be so and was, until now."""
         now = self.world.clock.now()
-        found = list(self.wrong)
+        found = [*self.wrong, *["no leaf was heard"] * (not self.heard)]
         for hand in self.hands:
             if hand.at > now:
                 continue

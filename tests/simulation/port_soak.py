@@ -72,6 +72,8 @@ class Soak(PortWorld):
             self.truth.judge()
         await self._rest()
         await self.close()
+        unheard = [s.name for s in self.switches.values() if not s.heard]
+        assert not unheard, f"nothing was heard of {unheard}: its moves were not judged"
 
     async def open(self) -> None:
         """Everything is stored, and a daemon takes the hosts in."""

@@ -47,8 +47,10 @@ class WatchedSwitch(Switch):
     """Tells the truth's keeper of every port that changes its VRF."""
 
     truth: PortTruth | None = None
+    heard = 0
 
     def log_event(self, now: float, kind: str, subject: str, detail: str = "") -> None:
+        self.heard += 1
         if kind == "vrf" and self.truth is not None:
             self.truth.port_moved(*subject.split("/", 1))
 

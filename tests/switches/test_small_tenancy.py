@@ -209,12 +209,16 @@ def test_a_port_that_moves_on_by_itself_is_not_where_it_was_proved() -> None:
         def note(now: float, kind: str, subject: str, detail: str = "") -> None:
             saved(now, kind, subject, detail)
             if kind == "config_saved":
+                heard.append(subject)
                 site.put("swp1", "BLUE", "operational")
 
+        heard: list[str] = []
         site.switch.log_event = note  # type: ignore[method-assign]
-        return await site.tenancy.move(site.ports()[:1], "RED")
+        return await site.tenancy.move(site.ports()[:1], "RED"), heard
 
-    outcome = play(scenario)
+    outcome, heard = play(scenario)
+
+    assert heard
 
     assert [b.reason for b in outcome.blockers] == [Reason.ISOLATION]
     assert not outcome.persisted

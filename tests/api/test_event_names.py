@@ -16,8 +16,8 @@ OWN = "su0-n03"  # of tenant blue
 
 async def written(served: Served, former: str) -> None:
     """One row of the tenant's node as an earlier version wrote it, beside one of today."""
-    await served.store.journal(event_of(former, OWN, {"why": "x"}), NOW)
-    await served.store.journal(event_of("state", OWN, {"to": "released"}), NOW)
+    await served.store.journal.append(event_of(former, OWN, {"why": "x"}), NOW)
+    await served.store.journal.append(event_of("state", OWN, {"to": "released"}), NOW)
 
 
 @pytest.mark.parametrize("former", sorted(FORMER_NAMES))

@@ -131,8 +131,9 @@ async def _control(data: Data) -> dict[str, float]:
     store, clock = data.store, SteppedClock()
     settings = Settings(watch_node_s=1800.0, watch_s=1800.0)
     reach = Reach(None, None, data.vault)  # type: ignore[arg-type]  # nobody is asked
-    watcher = Blind(WatchParts(store.alerts, lambda: "s"), store, clock, settings, reach, nobody)
-    scheduler = Scheduler(Context(store, clock, settings), nobody, watcher.keeper.held)
+    context = Context(store, clock, settings)
+    watcher = Blind(context, WatchParts(store.alerts, lambda: "s"), reach, nobody)
+    scheduler = Scheduler(context, nobody, watcher.keeper.held)
     await watcher.round()
     await scheduler.tick()
     rounds, ticks = [], []

@@ -167,15 +167,9 @@ async def bookkeeping(data: Data, count: int) -> dict[str, float]:
         await data.store.write(partial(fill, numbers=numbers))
     clock, settings = SteppedClock(), Settings(watch_node_s=LOOK_S, watch_s=LOOK_S)
     reach = Reach(None, None, data.vault)  # type: ignore[arg-type]  # nobody is asked
-    watcher = Blind(
-        WatchParts(data.store.alerts, lambda: "s"),
-        data.store,
-        clock,
-        settings,
-        reach,
-        nobody,
-    )
-    scheduler = Scheduler(Context(data.store, clock, settings), nobody, watcher.keeper.held)
+    context = Context(data.store, clock, settings)
+    watcher = Blind(context, WatchParts(data.store.alerts, lambda: "s"), reach, nobody)
+    scheduler = Scheduler(context, nobody, watcher.keeper.held)
     first = 1000 * await cpu_of(watcher.round)
     rounds, ticks = [], []
     for turn in range(8):

@@ -46,7 +46,7 @@ class Parts:
 
     async def collect(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
         self.read_at.append(self._bench.rig.clock.now())
-        inventory = await self._bench.rig.store.inventory(node.id)
+        inventory = await self._bench.rig.store.evidence.get_inventory(node.id)
         if self._answers:
             return inventory, tuple(self._answers.pop(0))
         if self.before is not None:
@@ -74,15 +74,15 @@ class Driver:
         )
 
     async def hold(self) -> Hold:
-        opened = await self.store.open_operation(NODE, "journey", self.bench.rig.clock.now())
+        opened = await self.store.operations.open(NODE, "journey", self.bench.rig.clock.now())
         assert opened is not None
-        return Hold(self.store, self.bench.rig.clock, await self.store.take(opened.id))
+        return Hold(self.store, self.bench.rig.clock, await self.store.operations.take(opened.id))
 
     async def certified(self, hold: Hold, **changes: Any) -> Node:
         """The bench's node with a certificate of what is in it."""
         store, now = self.store, self.bench.rig.clock.now()
-        inventory = await store.inventory(NODE)
-        node = await store.node(NODE)
+        inventory = await store.evidence.get_inventory(NODE)
+        node = await store.nodes.get(NODE)
         assert inventory is not None
         assert node is not None
         signer = await open_signer(store, MasterKey.generate(), now)
@@ -117,14 +117,14 @@ class Driver:
         self, trespass: Sequence[PortPlacement] = (), seen: Placement = Placement.MIXED
     ) -> tuple[Blocker, ...]:
         """A fence of the node, of which this turn has seen where its ports are."""
-        hold, node = await self.hold(), await self.store.node(NODE)
+        hold, node = await self.hold(), await self.store.nodes.get(NODE)
         assert node is not None
         turn = Fence(trespass=tuple(trespass))
         seen_node = node.model_copy(update={"placement": seen})
         return tuple(await self._performer.perform(hold, seen_node, turn, None))
 
     async def refusals(self) -> list[tuple[str, ...]]:
-        rows = await self.store.journal_rows()
+        rows = await self.store.journal.list()
         return [tuple(r["detail"]["rows"]) for r in rows if r["kind"] == "release_refused"]
 
 
@@ -132,7 +132,7 @@ def revoke(bench: Bench, tasks: list[Any]) -> Callable[[], None]:
     """A person's act, as soon as a leaf has saved what was moved."""
 
     async def act() -> None:
-        await bench.rig.store.revoke("c-1", "an alert came", bench.rig.clock.now())
+        await bench.rig.store.evidence.revoke("c-1", "an alert came", bench.rig.clock.now())
 
     return lambda: tasks.append(asyncio.ensure_future(act()))
 
@@ -144,7 +144,7 @@ async def execute(bench: Bench, statement: str) -> None:
 
 async def end(driver: Driver, problems: Any) -> Any:
     """The problems, the row, what was refused, and where the ports are."""
-    node = await driver.store.node(NODE)
+    node = await driver.store.nodes.get(NODE)
     return problems, node, await driver.refusals(), driver.bench.rig.truth(NODE)
 
 
@@ -157,14 +157,14 @@ def test_a_handover_is_recorded_with_its_proof_and_its_event() -> None:
         during: list[Any] = []
 
         async def look() -> None:
-            during.append(await driver.store.node(NODE))
+            during.append(await driver.store.nodes.get(NODE))
 
         bench.when_moved(lambda: tasks.append(asyncio.ensure_future(look())), LEAF)
         tasks: list[Any] = []
         problems = await driver.release(blockers=(BUSY,))
-        rows = await driver.store.journal_rows()
+        rows = await driver.store.journal.list()
         events = [r["detail"] for r in rows if r["kind"] == "released"]
-        proof = await driver.store.proof(NODE)
+        proof = await driver.store.evidence.get_proof(NODE)
         return (*await end(driver, problems), during[0], events, proof)
 
     problems, node, refusals, vrfs, during, events, proof = play(scenario, TWO)
@@ -311,9 +311,9 @@ def put(bench: Bench, vrf: str) -> None:
 
 
 async def row(bench: Bench, **changes: Any) -> None:
-    node = await bench.rig.store.node(NODE)
+    node = await bench.rig.store.nodes.get(NODE)
     assert node is not None
-    await bench.rig.store.save_node(node.model_copy(update=changes))
+    await bench.rig.store.nodes.save(node.model_copy(update=changes))
 
 
 @pytest.mark.parametrize("seen", [Placement.MIXED, Placement.CUSTOMER])
@@ -383,12 +383,20 @@ def test_a_customers_node_is_denied_before_it_is_moved_and_labelled_afterwards()
     assert label[2:4] == (NODE, "-")
 
 
-def test_the_ports_of_a_node_that_may_be_anywhere_are_labelled_by_their_fence() -> None:
+def test_a_node_that_may_be_anywhere_is_fenced_at_once_and_its_ports_are_labelled() -> None:
     async def scenario(bench: Bench) -> Any:
         put(bench, "RED")
         bench.rig.tenancy.mark = DatabaseMark("0123abcd" * 4, 1)
+        sent = len(bench.rig.switches.calls)
         driver = Driver(bench, Parts(bench))
         await driver.fence()
-        return (await bench.rig.tenancy.read_labels(LEAF))[bench.port]
+        posts = [n for n, method, _ in bench.rig.switches.calls[sent:] if method == "POST"]
+        kinds = {r["kind"] for r in await driver.store.journal.list()}
+        return (await bench.rig.tenancy.read_labels(LEAF))[bench.port], posts, kinds
 
-    assert play(scenario, TWO)[2:4] == (NODE, "-")
+    label, posts, kinds = play(scenario, TWO)
+
+    assert label[2:4] == (NODE, "-")
+    assert posts == [LEAF]  # nothing is denied first
+    assert "trespass" not in kinds
+    assert "fence" in kinds

@@ -297,6 +297,18 @@ def customer(bench: Bench) -> Node:
     return bench.node().model_copy(update=place)
 
 
+def test_a_reclaim_of_no_ports_asks_nothing() -> None:
+    async def scenario(bench: Bench) -> Any:
+        node = customer(bench).model_copy(update={"ports": ()})
+        began = bench.rig.clock.now()
+        outcome = await bench.releases.reclaim(node)
+        return outcome.placements, bench.rig.clock.now() - began
+
+    placements, took = play(scenario, TWO, reclaim_idle_s=900.0)
+
+    assert (placements, took) == ((), 0.0)
+
+
 async def reclaim(bench: Bench) -> tuple[Any, float, list[tuple[str, str]]]:
     """What came of a reclaim, how long it took, and what the leaves were told to do."""
     began, sent = bench.rig.clock.now(), len(bench.rig.switches.calls)

@@ -188,24 +188,28 @@ def test_what_a_move_of_another_node_shows_for_a_moment_is_waited_out() -> None:
             saved = bench.leaf.startup
             bench.leaf.startup = copy.deepcopy(saved)
             bench.leaf.startup["interface"][bench.port]["description"] = "not this one"
-            until = bench.rig.clock.now() + 4.0
 
             async def save() -> None:
-                await bench.rig.clock.sleep(until - bench.rig.clock.now())
+                await bench.rig.clock.sleep(15.0)
                 bench.leaf.startup = saved
+                saved_at.append(bench.rig.clock.now())
 
             tasks.append(asyncio.ensure_future(save()))
 
         tasks: list[Any] = []
+        saved_at: list[float] = []
         bench.when_probed(unsave)
         outcome = await bench.release()
+        ended = bench.rig.clock.now()
         await asyncio.gather(*tasks)
-        return outcome
+        return outcome, saved_at[0], ended
 
-    outcome = play(scenario, TWO, release_settle_s=20.0)
+    outcome, saved_at, ended = play(scenario, TWO, release_settle_s=60.0)
 
     assert outcome.blockers == ()
     assert GateCheck.STANDS in checks(outcome, RowVerdict.PASS)
+    assert saved_at <= ended < saved_at + 10.0
+    assert all(leaf.at >= saved_at and leaf.saved for leaf in outcome.after)  # as it stood last
 
 
 def test_routes_of_other_leaves_follow_a_moment_later() -> None:

@@ -90,7 +90,7 @@ def test_a_host_that_is_well_has_a_good_row_of_each_check_and_its_evidence_is_ke
     async def scenario(bench: Bench) -> Any:
         rows = await look(bench, looks(bench))
         digest = await _digest(bench, rows[0].seen.removeprefix("evidence "))
-        return rows, await bench.rig.store.evidence(digest), bench.rig.hosts.calls
+        return rows, await bench.rig.store.evidence.get_output(digest), bench.rig.hosts.calls
 
     rows, text, calls = play(scenario, TWO)
 

@@ -85,6 +85,8 @@ async def trunk(seed: int, branches: int, only: int | None, file: Path) -> dict[
         trouble.end()
         await world.end()
         told = report(world, str(seed), trouble.struck)
+        if rests and not told["entries"]:
+            told["anomalies"].append("it came to its rest, and no port was heard to enter a VRF")
         if not rests and only is None:
             stood = [f"{n.id} {n.state}" for n in await world.store.nodes.list()]
             told["anomalies"].append(f"no rest within {TRUNK_S:.0f} s: {stood}")

@@ -48,7 +48,7 @@ class Rechecks:
         self._site = site
         self._store = store
         self._matrix = matrix
-        self._thresholds = thresholds or {}
+        self._thresholds = thresholds
 
     async def read_counters(self, node: Node) -> Outputs:
         """Return the counters of the RDMA ports now; {} if the host does not report them."""

@@ -32,11 +32,11 @@ async def judging_context(
     store: Store,
     matrix: Matrix,
     settings: Settings,
-    thresholds: Mapping[str, Limits],
+    thresholds: Mapping[str, Limits] | None,
     node: Node,
     inventory: Inventory,
 ) -> CheckContext:
-    """Return the context. `thresholds`: the site's own. The profile's learned limits are read from
+    """Return the context. `thresholds`: the site's own, if any. The profile's learned limits are read from
     the store.
     """
     leaves = {p.switch for p in node.ports}

@@ -181,7 +181,7 @@ def judge(truth: dict[str, Any], takeovers: int = 1) -> None:
     assert {n: a["power_acts"] for n, a in nodes.items() if a["power_acts"] > most} == {}
 
 
-@FULL  # on a loaded machine three deaths may meet one card's transfer: it is given up then
+@FULL
 def test_a_daemon_that_is_killed_and_one_that_is_stopped_do_nothing_twice(server, tmp_path):
     async def scenario() -> tuple[dict[str, Any], list[int]]:
         async with fleet(server, tmp_path, hosts=HOSTS or 2) as there:

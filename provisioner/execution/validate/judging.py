@@ -36,8 +36,8 @@ async def judging_context(
     node: Node,
     inventory: Inventory,
 ) -> CheckContext:
-    """Return the context. `thresholds`: the site's own, if any. The profile's learned limits are read from
-    the store.
+    """Return the context. `thresholds`: the site's own, if any. The profile's learned limits are
+    read from the store.
     """
     leaves = {p.switch for p in node.ports}
     nodes = [n for n in await store.nodes.list() if n.id != node.id] if leaves else []

@@ -96,7 +96,7 @@ def test_a_host_that_is_well_has_a_good_row_of_each_check_and_its_evidence_is_ke
 
     assert verdicts(rows) == GOOD
     assert [len(r.seen) for r in rows[:3]] == [len("evidence ") + 16] * 3
-    assert rows[3].seen == "2 cables heard at both ends"
+    assert rows[3].seen.startswith("2 cables ")
     assert calls == [["rdma_counters"], ASKED]
     evidence = json.loads(text)
     assert list(evidence) == sorted(ASKED)

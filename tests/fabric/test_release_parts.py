@@ -11,7 +11,7 @@ from release_rig import LEAF, NODE, PEER, RED_CANARY, SERVER, Bench, bad, play
 from test_release_elsewhere import FAR, old_route, without_a_cable_there
 from test_release_order import LAST, OBJECTION, TWO, alone, checks, customer, spoil
 
-from provisioner.execution.tenancy.release_sequence import ReleaseOutcome, proved
+from provisioner.execution.tenancy.release_sequence import ReleaseOutcome, seal_release
 from provisioner.execution.tenancy.tenancy import MoveOutcome
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
@@ -47,7 +47,7 @@ def lines_sent(bench: Bench) -> list[tuple[str, str]]:
 
 def test_a_gate_asks_for_the_ports_and_what_the_site_and_its_plan_demand() -> None:
     async def scenario(bench: Bench) -> Any:
-        return await bench.releases.ask(bench.node(), "RED"), bench.node()
+        return await bench.releases.build_ask(bench.node(), "RED"), bench.node()
 
     ask, node = play(scenario, TWO, port_mtu=4200)
 
@@ -59,7 +59,7 @@ def test_a_port_of_infiniband_is_judged_by_its_partition() -> None:
     async def scenario(bench: Bench) -> Any:
         card = Port(switch="", interface="", rail=0, nic_slot="NIC_0", guid="0002c903000e0b72")
         node = bench.node().model_copy(update={"ports": (*bench.node().ports, card)})
-        judged = await bench.releases.judge(await bench.releases.ask(node, "RED"), ())
+        judged = await bench.releases.judge(await bench.releases.build_ask(node, "RED"), ())
         return judged.rows
 
     rows = {(r.check, r.subject): r.verdict for r in play(scenario, TWO)}
@@ -276,7 +276,7 @@ def test_a_host_is_asked_about_cables_once_a_leaf_hears_it(heard: tuple[str, ...
             if name not in heard:
                 switch.neighbours.clear()
         node = bench.node().model_copy(update={"state": State.INTAKE})
-        return await bench.releases.miscabled(node), len(bench.rig.hosts.calls)
+        return await bench.releases.list_miscablings(node), len(bench.rig.hosts.calls)
 
     assert play(scenario, TWO) == ((), len(heard))
 
@@ -285,4 +285,4 @@ def test_a_proof_rounds_its_time_to_the_millisecond() -> None:
     outcome = ReleaseOutcome(MoveOutcome(), 1.0, watched_s=1.23456)
     node = Node(id=NODE, kind=NodeKind.HOST, tenant="red", vrf="RED")
 
-    assert proved(node, "RED", outcome, None, 9.0).watched_s == 1.235
+    assert seal_release(node, "RED", outcome, None, 9.0).watched_s == 1.235

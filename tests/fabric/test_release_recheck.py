@@ -70,8 +70,8 @@ async def look(
     """The rows of one look; without `before` the counters were read just now."""
     leaves = await bench.rig.tenancy.look(bench.node().ports)
     assert isinstance(leaves, dict)
-    counted = await rechecks.counted(bench.node()) if before is None else before
-    return await rechecks.rows(bench.node(), counted, leaves)
+    counted = await rechecks.read_counters(bench.node()) if before is None else before
+    return await rechecks.judge_host(bench.node(), counted, leaves)
 
 
 def verdicts(rows: tuple[GateRow, ...]) -> list[tuple[GateCheck, str, RowVerdict]]:
@@ -113,9 +113,9 @@ async def _digest(bench: Bench, beginning: str) -> str:
 
 def test_what_is_counted_is_the_errors_of_the_rdma_ports() -> None:
     async def scenario(bench: Bench) -> Any:
-        counted = await looks(bench).counted(bench.node())
+        counted = await looks(bench).read_counters(bench.node())
         silence(bench)
-        return counted, await looks(bench).counted(bench.node())
+        return counted, await looks(bench).read_counters(bench.node())
 
     counted, silent = play(scenario, TWO)
 
@@ -140,7 +140,7 @@ def test_errors_since_before_the_packets_are_judged_by_the_sites_thresholds(
         rechecks = looks(bench, {"port_rcv_errors_per_s": site} if site else None)
         old, new = "port_rcv_errors:0", "port_rcv_errors:9"
         answer(bench, "rdma_counters", lambda text: text.replace(old, new))
-        counted = await rechecks.counted(bench.node())
+        counted = await rechecks.read_counters(bench.node())
         return await look(bench, rechecks, earlier(counted, seconds=60, errors=9))
 
     row = play(scenario, TWO)[2]
@@ -238,7 +238,7 @@ def test_exchanged_cables_are_named_with_the_port_of_the_other_node(
         if not listed:
             await bench.rig.store.write(lambda c: c.exec_driver_sql("DELETE FROM inventories"))
         heard = await bench.rig.tenancy.heard(bench.node().ports)
-        return await looks(bench).cables(bench.node(), heard)
+        return await looks(bench).find_miscablings(bench.node(), heard)
 
     found = play(scenario, TWO)
 
@@ -251,6 +251,6 @@ def test_exchanged_cables_are_named_with_the_port_of_the_other_node(
 def test_cables_that_are_as_planned_contradict_nothing() -> None:
     async def scenario(bench: Bench) -> Any:
         heard = await bench.rig.tenancy.heard(bench.node().ports)
-        return await looks(bench).cables(bench.node(), heard)
+        return await looks(bench).find_miscablings(bench.node(), heard)
 
     assert play(scenario, TWO) == ()

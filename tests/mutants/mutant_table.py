@@ -143,9 +143,8 @@ EQUIVALENT: dict[str, str] = {
     "any((_covers(m, network) for m in mine)) => any((_covers(m, network) for m in mine))": (
         "no network covers a shorter prefix: the length is asked first because it is cheap"
     ),
-    "provisioner.execution.tenancy.release_recheck:Rechecks.find_miscablings: '' in vendor='' => 'X'": (
-        "cables are compared by the slots of the cards, not by the vendor"
-    ),
+    "provisioner.execution.tenancy.release_recheck:Rechecks.find_miscablings: "
+    "'' in vendor='' => 'X'": ("cables are compared by the slots of the cards, not by the vendor"),
     "provisioner.access.oidc:OidcProvider.__init__: -KEYS_FRESH_S => KEYS_FRESH_S": (
         "until keys were fetched there is none that could be believed"
     ),

@@ -17,7 +17,7 @@ from typing import Any
 import typer
 
 from provisioner.api.event_schemas import list_schemas
-from provisioner.api.openapi import document
+from provisioner.api.openapi import build_document
 from provisioner.api.table import ALL as ROUTES
 from provisioner.cli import app
 from provisioner.model import outcome
@@ -97,7 +97,7 @@ def _default(value: object) -> str:
 
 def api() -> str:
     """The page of the REST API, from the OpenAPI document that the daemon serves."""
-    api = document(ROUTES)
+    api = build_document(ROUTES)
     lines = [
         "# The REST API, route by route",
         "",

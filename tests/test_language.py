@@ -35,12 +35,7 @@ VAGUE = frozenset(
 PRODUCT = ROOT / "provisioner"
 PENDING = frozenset(
     {
-        "access",
         "adapters",
-        "api",
-        "cli",
-        "daemon",
-        "demo",
         "switches",
     }
 )

@@ -24,6 +24,8 @@ from provisioner.quirks.quirk import Quirk
 
 ROOT = Path(__file__).parents[1]
 MODULE_LINES_MAX = 400
+FOLDER_MODULES_MAX = 40
+LOOSE_MODULES_MAX = 6  # of the package itself
 FUNCTION_LINES_MAX = 70
 LINE_CHARS_MAX = 100
 WORD = re.compile(r"\b[a-z]\w*\b")
@@ -65,6 +67,18 @@ def test_no_module_is_longer_than_a_reader_can_hold():
     long = {named(p): n for p in own_code() if (n := p.read_text().count("\n")) > MODULE_LINES_MAX}
 
     assert long == {}
+
+
+def test_no_folder_holds_more_than_a_reader_surveys():
+    """A check or a migration is one file each, and their folders grow by design."""
+    counts = Counter(path.parent for path in files("provisioner", suffixes={".py"}))
+    grows = {ROOT / "provisioner" / "checks", ROOT / "provisioner" / "store" / "migrations"}
+    top = ROOT / "provisioner"
+
+    assert counts[top] <= LOOSE_MODULES_MAX
+    assert {
+        named(p): n for p, n in counts.items() if n > FOLDER_MODULES_MAX and p not in grows
+    } == {}
 
 
 def test_no_two_modules_import_each_other_in_a_circle():

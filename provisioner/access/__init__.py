@@ -1,5 +1,5 @@
-"""Who is asking: local tokens and OIDC. What they may do is declared beside each route.
+"""Identification of callers by local tokens and OIDC; each route declares the permissions it needs.
 
-Law: a token is read from a header, never kept, never logged; whatever is wrong with one, the answer
-to its holder is the same.
+Law: a token is read from a header, never stored and never logged. A caller with an invalid token
+gets the same answer for every cause.
 """

@@ -1,7 +1,7 @@
-"""From a request's Authorization header, or a session's secret, to a caller or nobody (RFC 6750).
+"""Resolve the Authorization header of a request, or a session's secret, to a caller (RFC 6750).
 
-Rule: fails closed. An unknown, expired or revoked token, an unreachable provider, a role that
-nobody declared: all of them are nobody, and the log has the reason without the token.
+Rule: fails closed. An unknown, expired or revoked token, an unreachable provider and an undeclared
+role all give no caller; the log has the reason without the token.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ FindToken = Callable[[str], Awaitable[Token | None]]
 
 
 class Provider(Protocol):
-    """Reads the tokens of somebody else: OIDC."""
+    """A reader of tokens that another system issued: OIDC."""
 
-    async def caller(self, token: str) -> Caller | None: ...
+    async def identify_caller(self, token: str) -> Caller | None: ...
 
     async def close(self) -> None: ...
 
 
 class Identity:
-    """Local tokens first; whatever does not look like one goes to the provider, if there is one."""
+    """Identification by local tokens first; other tokens go to the OIDC provider, if any."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Identity:
         self._limits = limits
         self._issuer = issuer
 
-    async def caller(self, authorization: str) -> Caller | None:
-        """Who it is, or None."""
+    async def identify_caller(self, authorization: str) -> Caller | None:
+        """Return the caller that the header proves, or None."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or len(token) > HEADER_MAX:
@@ -57,25 +57,25 @@ class Identity:
         if TOKEN.fullmatch(token):
             return await self._local(token)
         if self._provider is not None and token.count(".") == 2:  # a JWS has three parts
-            return await self._provider.caller(token)
+            return await self._provider.identify_caller(token)
         return None
 
     async def _local(self, token: str) -> Caller | None:
-        found = await self._find(sha256_of(token))
-        if found is None:
+        token_row = await self._find(sha256_of(token))
+        if token_row is None:
             return None
-        if not found.is_valid(self._clock.now()):
-            log.info("token %s of %s is no longer good", found.id, found.subject)
+        if not token_row.is_valid(self._clock.now()):
+            log.info("token %s of %s is no longer good", token_row.id, token_row.subject)
             return None
         return Caller(
-            subject=found.subject,
-            roles=frozenset({found.role}),
-            tenant=found.tenant,
-            via=f"token {found.id}",
-            token=found.id,
+            subject=token_row.subject,
+            roles=frozenset({token_row.role}),
+            tenant=token_row.tenant,
+            via=f"token {token_row.id}",
+            token=token_row.id,
         )
 
-    async def session_caller(self, secret: str, *, attended: bool) -> Caller | None:
+    async def identify_session(self, secret: str, *, attended: bool) -> Caller | None:
         """Return the holder of a session, or None; `attended` counts as its use."""
         if self._sessions is None or self._limits is None or not SECRET.fullmatch(secret):
             return None
@@ -91,17 +91,18 @@ class Identity:
         return caller
 
     async def close(self) -> None:
-        """Let go of the provider."""
+        """Close the connection to the provider."""
         if self._provider is not None:
             await self._provider.close()
 
 
-def caller_of(subject: str, words: frozenset[str], tenant: str, via: str) -> Caller | None:
-    """A caller from foreign words for roles; None if none is ours, or they contradict.
+def caller_of(subject: str, claimed: frozenset[str], tenant: str, via: str) -> Caller | None:
+    """Return a caller with those of its claimed roles that exist here, or None.
 
-    The role tenant stands alone: somebody who is staff and a tenant would see both sides.
+    None without a role or a subject, and where roles contradict. The role tenant stands alone: a
+    caller that is staff and tenant at once would see both sides.
     """
-    roles = frozenset(r for r in Role if r.value in words)
+    roles = frozenset(r for r in Role if r.value in claimed)
     if not roles or not subject:
         return None
     if Role.TENANT in roles:

@@ -1,7 +1,7 @@
 """Tokens of an OIDC provider: keys fetched by discovery, signature, issuer, audience and times.
 
-OpenID Connect Discovery 1.0 section 4, RFC 7517 (keys), RFC 9068 (access tokens as JWT), RFC 8725
-(algorithms are chosen here, never by the token).
+The provider's keys are fetched by OpenID Connect Discovery 1.0 section 4 and read by RFC 7517. An
+access token is a JWT by RFC 9068. The algorithms are chosen here, never by the token (RFC 8725).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 # asymmetric ones only: with HS256 a public key would be a shared secret (RFC 8725 section 3.1)
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
-LEEWAY_S = 30.0  # clocks of two machines
-KEYS_FRESH_S = 3600.0  # a key that was withdrawn is believed this long at most
-KEYS_AGAIN_S = 30.0  # an unknown key id makes us ask again, but not more often than this
+LEEWAY_S = 30.0  # the clocks of two machines may differ
+KEYS_FRESH_S = 3600.0  # a withdrawn key is trusted this long at most
+KEYS_AGAIN_S = 30.0  # an unknown key id makes us fetch the keys again, but not more often than this
 DOCUMENT_MAX = 256 * 1024  # bytes
 KEYS_MAX = 100
 TIMEOUT_S = 10.0
@@ -37,7 +37,7 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class OidcSite:
-    """What a site says of its provider. Claims may be paths: "realm_access.roles"."""
+    """A site's OIDC settings. Claims may be paths: "realm_access.roles"."""
 
     issuer: str
     audience: str
@@ -46,7 +46,7 @@ class OidcSite:
     role_prefix: str = ""  # "provisioner-": a role is "provisioner-operator"
 
     def check(self) -> None:
-        """Raises InputError for what cannot be safe."""
+        """Raise InputError for an issuer without TLS, or for an empty audience."""
         parts = urlsplit(self.issuer)
         local = parts.hostname in ("127.0.0.1", "::1", "localhost")
         safe = parts.scheme == "https" or (local and parts.scheme == "http")
@@ -59,7 +59,7 @@ class OidcSite:
 
 
 class OidcProvider:
-    """Keys are kept for an hour; while the provider is silent, older ones are not believed."""
+    """Tokens of one provider. Keys older than an hour are refused while it does not answer."""
 
     def __init__(
         self, site: OidcSite, now: Callable[[], float], ca_file: Path | None = None
@@ -74,13 +74,13 @@ class OidcProvider:
         self._session: aiohttp.ClientSession | None = None
         self._ca_file = ca_file
 
-    async def caller(self, token: str) -> Caller | None:
-        """Who the token is for, or None; the log has why."""
+    async def identify_caller(self, token: str) -> Caller | None:
+        """Return the caller that the token identifies, or None; the log has the reason."""
         try:
             header = jwt.get_unverified_header(token)
             key = await self._key(str(header.get("kid", "")))
             if key is None:
-                raise jwt.InvalidTokenError("no key of the provider signed it")
+                raise jwt.InvalidTokenError("it is not signed by a key of the provider")
             claims = jwt.decode(
                 token,
                 key,
@@ -91,17 +91,17 @@ class OidcProvider:
                 options={"require": ["exp", "iat", "iss", "aud", "sub"]},
             )
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
-            log.info("a token of the provider is not good: %s", str(error)[:200])
+            log.info("a token of the provider was refused: %s", str(error)[:200])
             return None
         return self._caller(claims)
 
     def _caller(self, claims: Mapping[str, Any]) -> Caller | None:
-        words = _claim(claims, self._site.roles_claim)
-        words = words.split() if isinstance(words, str) else words
-        if not isinstance(words, list):
+        claimed = _claim(claims, self._site.roles_claim)
+        claimed = claimed.split() if isinstance(claimed, str) else claimed
+        if not isinstance(claimed, list):
             return None
         prefix = self._site.role_prefix
-        own = {w[len(prefix) :] for w in words if isinstance(w, str) and w.startswith(prefix)}
+        own = {w[len(prefix) :] for w in claimed if isinstance(w, str) and w.startswith(prefix)}
         tenant = _claim(claims, self._site.tenant_claim)
         subject = str(claims.get("sub", ""))[:200]
         tenant = tenant if isinstance(tenant, str) else ""
@@ -113,7 +113,7 @@ class OidcProvider:
 
     async def _key(self, kid: str) -> jwt.PyJWK | None:
         if self._now() - self._fetched_at > KEYS_FRESH_S or kid not in self._keys:
-            async with self._fetching:  # who comes while the keys are read waits for them
+            async with self._fetching:  # callers that come while the keys are fetched wait for them
                 if self._now() - self._asked_at >= KEYS_AGAIN_S:
                     self._asked_at = self._now()
                     await self._fetch()
@@ -124,15 +124,15 @@ class OidcProvider:
         return self._keys.get(kid)
 
     async def _fetch(self) -> None:
-        """Discovery, then the keys. A silent provider is logged; nothing is raised."""
+        """Fetch the discovery document, then the keys; a failure is logged and never raised."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                found = await self._document(
+                discovery = await self._document(
                     self._site.issuer.rstrip("/") + "/.well-known/openid-configuration"
                 )
-                if found.get("issuer") != self._site.issuer:
-                    raise ValueError("it names another issuer than the one that was configured")
-                address = str(found.get("jwks_uri", ""))
+                if discovery.get("issuer") != self._site.issuer:
+                    raise ValueError("it names another issuer than api_oidc_issuer")
+                address = str(discovery.get("jwks_uri", ""))
                 if urlsplit(address).scheme != urlsplit(self._site.issuer).scheme:
                     raise ValueError("its keys are at an address of another scheme")
                 self._keys = _keys_of(await self._document(address))
@@ -152,10 +152,10 @@ class OidcProvider:
                 body += part
                 if len(body) > DOCUMENT_MAX:
                     raise ValueError(f"{address} answers with more than {DOCUMENT_MAX} bytes")
-        found = json.loads(body)
-        if not isinstance(found, dict):
+        document = json.loads(body)
+        if not isinstance(document, dict):
             raise ValueError(f"{address} is no JSON object")
-        return found
+        return document
 
     async def close(self) -> None:
         """Close the connection to the provider."""
@@ -164,7 +164,7 @@ class OidcProvider:
 
 
 def _keys_of(document: Mapping[str, Any]) -> Mapping[str, jwt.PyJWK]:
-    """The keys that sign, by id; those that we cannot use are left out."""
+    """Return the signing keys by id, without those of an unsupported kind."""
     listed = document.get("keys")
     if not isinstance(listed, list):
         raise ValueError("the provider lists no keys")
@@ -182,9 +182,9 @@ def _keys_of(document: Mapping[str, Any]) -> Mapping[str, jwt.PyJWK]:
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> Any:
-    found: Any = claims.get(path)
-    if found is None:  # a claim's own name may have dots; else they lead into objects
-        found = claims
+    value: Any = claims.get(path)
+    if value is None:  # a claim's own name may have dots; otherwise they lead into objects
+        value = claims
         for word in path.split("."):
-            found = found.get(word) if isinstance(found, dict) else None
-    return found
+            value = value.get(word) if isinstance(value, dict) else None
+    return value

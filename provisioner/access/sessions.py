@@ -1,7 +1,7 @@
-"""Sessions of browsers: begun with a token, known by a secret that only the browser keeps.
+"""Sessions of browsers: opened with a token, identified by a secret that only the browser keeps.
 
-Rule: a session opens less than the token that began it. It ends with the token, after a while
-without use, and when its holder signs out; and it makes no destructive change unless the token was
+Rule: a session permits less than the token that opened it. It ends with the token, after a while
+without use, and when its holder signs out; it makes no destructive change unless the token was
 shown shortly before.
 """
 
@@ -14,13 +14,13 @@ from typing import Protocol
 from provisioner.access.tokens import sha256_of
 from provisioner.model.access import Caller, Session, SessionLimits, Token
 
-PREFIX = "prs_"  # recognised in a log or a repository; never good as a bearer token
+PREFIX = "prs_"  # recognisable in a log or a repository; never valid as a bearer token
 SECRET = re.compile(r"prs_[A-Za-z0-9_-]{43}")
-USED_LATE_S = 60.0  # how late a use is written: one write a minute, not one a request
+USED_LATE_S = 60.0  # the use of a session is written once a minute, not at each request
 
 
 class SessionRepository(Protocol):
-    """Where sessions are kept: all daemons of a site read and write the same."""
+    """The store of sessions, which all daemons of a site share."""
 
     async def find_session(self, digest: str) -> tuple[Session, Token | None] | None: ...
 
@@ -50,10 +50,10 @@ def new_session(caller: Caller, limits: SessionLimits, now: float) -> tuple[str,
 def caller_of_session(
     session: Session, token: Token | None, limits: SessionLimits, issuer: str, now: float
 ) -> Caller | None:
-    """Return the session's holder as it may act now, or None.
+    """Return the session's holder with the permissions it has now, or None.
 
-    `token` is the row of the local token that began it. `issuer` is the provider that the site
-    believes now; sessions of another one are over.
+    `token` is the row of the local token that opened it. `issuer` is the provider that the site
+    trusts now; sessions of another one have ended.
     """
     if not session.is_valid(limits, now):
         return None
@@ -82,5 +82,5 @@ def is_fresh(caller: Caller, limits: SessionLimits, now: float) -> bool:
 
 
 def use_is_due(session: Session, limits: SessionLimits, now: float) -> bool:
-    """Return whether this use has to be written down."""
+    """Return whether this use is due to be written."""
     return now - session.used_at >= min(USED_LATE_S, limits.idle_s / 10)

@@ -1,6 +1,6 @@
-"""Local tokens: made once, shown once; what is kept is a SHA-256.
+"""Local tokens: each is made and shown once, and stored as a SHA-256.
 
-256 random bits need no slow hash: nobody can try them out.
+256 random bits need no slow hash: they cannot be guessed by trial.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import secrets
 from provisioner.model.access import Role, Token
 from provisioner.model.input_error import InputError
 
-# tokens are recognised where they must not be, in a repository or a log, by their beginning
+# the prefix makes a token recognisable where it must not be, in a repository or a log
 PREFIX = "prv_"
 TOKEN = re.compile(r"prv_[A-Za-z0-9_-]{43}")
 SUBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
-DAYS_MAX = 366.0  # nobody remembers who has an older one
+DAYS_MAX = 366.0  # an older token has usually been forgotten by its holder
 DAY_S = 86400.0
 
 
 def sha256_of(token: str) -> str:
-    """What is kept of a token, hex."""
+    """Return the stored form of a token, in hex."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
 def make_token() -> str:
-    """Return a new token, to be shown once."""
+    """Return a new token, which is shown once."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def new_token(subject: str, role: Role, tenant: str, days: float, now: float) -> tuple[str, Token]:
-    """Return a token, to be shown once, and its record. Raises InputError."""
+    """Return a token, which is shown once, and its record. Raises InputError."""
     token = make_token()
     return token, new_record(sha256_of(token), subject, role, tenant, days, now)
 

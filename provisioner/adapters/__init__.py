@@ -1,3 +1,4 @@
-"""The outside world behind our ports: devices, files, mail, other systems. Adapters know nothing of
-one another.
+"""The outside world behind our ports: devices, files, mail, other systems.
+
+Adapters are independent of one another; an import contract holds them apart.
 """

@@ -33,15 +33,15 @@ PIECE_BYTES = 1024 * 1024
 SILENCE_MAX_S = 60.0  # between two pieces; a server that reads from tape has no place here
 WHOLE_MAX_S = 4 * 3600.0  # 16 GB at 10 Mbit/s, with room
 CONNECTIONS_MAX = 8  # to the one server: few files are read, and each by one of us
-HEADER_MAX = 200  # characters of a validator; what is longer is none
+HEADER_MAX = 200  # characters of a validator; a longer one is ignored
 
-# what a status means that is neither the file nor its absence
+# the meaning of a status that is neither the file nor its absence
 STATUS = {401: Reason.NOT_OFFERED, 403: Reason.NOT_OFFERED, 405: Reason.NOT_OFFERED}
 ABSENT = frozenset({404, 410})
 
 
 class NotGiven(PortError):
-    """The server answered, and not with the file."""
+    """The server answered without the file."""
 
     def __init__(self, detail: str, reason: Reason) -> None:
         super().__init__(detail)
@@ -60,7 +60,7 @@ class HttpArtifactServer:
         self._session = open_session(per_host=CONNECTIONS_MAX, keep_alive=True)
 
     def address(self, name: str, *, doubled: bool = False) -> str:
-        """The file's address, each character of its name as it must stand in one."""
+        """Return the file's address, with each character of its name escaped as needed."""
         address = f"{self.url}/{quote(name, safe='')}"
         if not doubled:
             return address
@@ -70,7 +70,7 @@ class HttpArtifactServer:
     async def head(
         self, name: str, timeout_s: float, *, doubled: bool = False
     ) -> Validators | None:
-        """What is offered now. Raises PortError."""
+        """Return the validators of the file as it is offered now. Raises PortError."""
         address = self.address(name, doubled=doubled)
         answer = await self._asked("HEAD", address, time_limit(timeout_s))
         try:
@@ -81,7 +81,7 @@ class HttpArtifactServer:
     async def get(
         self, name: str, size_max_bytes: int, take: Callable[[bytes], Awaitable[None]]
     ) -> Validators | None:
-        """The whole file. Raises PortError, and what `take` raises."""
+        """Read the whole file. Raises PortError, and the errors of `take`."""
         limit = aiohttp.ClientTimeout(
             total=WHOLE_MAX_S, sock_connect=CONNECT_MAX_S, sock_read=SILENCE_MAX_S
         )
@@ -151,7 +151,7 @@ def _refused(address: str, status: int) -> NotGiven:
 
 @contextmanager
 def _told(address: str) -> Iterator[None]:
-    """What the HTTP stack raises, as a PortError. A body that breaks off is an absence."""
+    """Return the PortError for a failure of HTTP. A body that breaks off counts as absence."""
     try:
         yield
     except (aiohttp.ClientPayloadError, asyncio.IncompleteReadError) as error:
@@ -162,7 +162,7 @@ def _told(address: str) -> Iterator[None]:
 
 
 def validators_of(headers: Mapping[str, str]) -> Validators:
-    """Of an answer's headers; what is no validator is left out."""
+    """Return the validators of an answer's headers, without malformed ones."""
     etag, modified = _short(headers.get("ETag", "")), _short(headers.get("Last-Modified", ""))
     length = headers.get("Content-Length", "")
     return Validators(

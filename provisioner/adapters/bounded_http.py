@@ -1,8 +1,8 @@
 """HTTP to a device that may lie: one request that leaves at most once, bounded in time and bytes.
 
-Beneath the adapters that speak HTTP (Redfish, NVUE); it knows neither. It decides four things and
-nothing else: whom to trust (`Trust`), whom to ask (`own_url`), how much to read (`BoundedSession`),
-and which of the promised errors a failure is (`port_error`).
+It is beneath the adapters that speak HTTP, and has no part of any one's protocol. It decides four
+things: whom to trust (`Trust`), whom to ask (`own_url`), how much to read (`BoundedSession`), and
+which of the promised errors a failure is (`port_error`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KEEPALIVE_S = (
 )
 REDIRECTS_MAX = 4  # of one GET: a slash at the end, perhaps another name of the resource
 DETAIL_MAX = 300  # characters of a foreign message that we repeat
-# everything that the HTTP stack raises for what a peer does; all else is our own bug
+# every error of the HTTP stack for a peer's behaviour; all else is our own bug
 FAILURES = (
     aiohttp.ClientError,
     aiohttp.http.HttpProcessingError,
@@ -57,10 +57,10 @@ TlsOption = ssl.SSLContext | aiohttp.Fingerprint | bool
 
 
 class Trust:
-    """Whom to believe: one TLS context for all devices, and a pin per device.
+    """The trusted certificates: one TLS context for all devices, and a pin per device.
 
-    A context per device would cost 0.8 MB and 89 ms each (facts/redfish 0.5). The options are kept,
-    because the connection pool tells connections apart by the very object.
+    A context per device would cost 0.8 MB and 89 ms each (facts/redfish 0.5). The options are
+    cached, because the connection pool compares them by identity.
     """
 
     def __init__(self, ca_file: Path | None = None) -> None:
@@ -69,7 +69,7 @@ class Trust:
         self._ca_file = ca_file
 
     def option(self, url: str, pin: str, *, insecure: bool) -> TlsOption:
-        """What aiohttp is to check. A pin comes first; `insecure` is what a person asked for."""
+        """Return aiohttp's option. A pin takes precedence; `insecure` is a person's request."""
         if pin:
             if not url.startswith("https://"):
                 raise CertificateChanged(f"{url}: pinned, but plain http has no certificate")
@@ -92,9 +92,10 @@ class Trust:
 
 
 def own_url(base: str, path: str, *, encoded: bool = False) -> URL:
-    """`path` at `base` itself: what a device names never leads to another. Raises Malformed.
+    """Return `path` at `base` itself: a name from a device never leads elsewhere. Raises Malformed.
 
-    `encoded`: the path has all its escapes. Otherwise "%2F" is kept, and what needs one gets it.
+    `encoded`: the path has all its escapes. Otherwise "%2F" is preserved, and other characters are
+    escaped as needed.
     """
     origin = URL(base).origin()
     if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable():
@@ -105,9 +106,9 @@ def own_url(base: str, path: str, *, encoded: bool = False) -> URL:
 
 
 def redirected_path(base: str, path: str, status: int, location: str) -> str | None:
-    """Where a redirect of a GET leads, as a path of the very same origin; None: not followed.
+    """Return the target of a GET's redirect as a path of the same origin; None: not followed.
 
-    Whoever asks bounds how often (`REDIRECTS_MAX`).
+    The caller bounds how often (`REDIRECTS_MAX`).
     """
     if status not in (301, 302, 303, 307, 308) or not location:
         return None
@@ -123,7 +124,7 @@ def redirected_path(base: str, path: str, status: int, location: str) -> str | N
 
 @dataclass
 class Attempt:
-    """Whether one request has left this machine. A request that changes something leaves once."""
+    """The departure of one request. A request that changes something leaves once."""
 
     safe: bool
     sent: bool = field(default=False, init=False)
@@ -137,7 +138,7 @@ class Attempt:
 
 
 def departures() -> aiohttp.TraceConfig:
-    """Tells each request's `Attempt`, given as `trace_request_ctx`, when it leaves."""
+    """Return the trace that marks each request's `Attempt` (`trace_request_ctx`) as it leaves."""
 
     async def leaving(_session: aiohttp.ClientSession, kept: SimpleNamespace, _: object) -> None:
         attempt = kept.trace_request_ctx
@@ -254,10 +255,10 @@ class BoundedSession:
         headers = options["headers"] = options.get("headers") or {}
         headers.setdefault("Accept-Encoding", self._coding)
         options["allow_redirects"] = False
-        asked = self._session.request(
+        exchange = self._session.request(
             method, url, ssl=self._tls, trace_request_ctx=self._attempt, **options
         )
-        return _Exchange(asked, self._size_max_bytes)
+        return _Exchange(exchange, self._size_max_bytes)
 
 
 class _Exchange:
@@ -277,10 +278,10 @@ class _Exchange:
 
 def first_of_each(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Headers with lowercase names; of several with one name the first counts (facts E5)."""
-    kept: dict[str, str] = {}
+    first: dict[str, str] = {}
     for name, value in headers:
-        kept.setdefault(name.lower(), value)
-    return kept
+        first.setdefault(name.lower(), value)
+    return first
 
 
 def port_error(where: str, error: BaseException, attempt: Attempt) -> PortError:
@@ -314,7 +315,7 @@ def port_error(where: str, error: BaseException, attempt: Attempt) -> PortError:
 
 
 def error_words(error: BaseException) -> str:
-    """Return its class and message on one short line; it may quote what a hostile peer sent."""
-    words = " ".join(_TLS_OBJECT.sub("", str(error)).split())
-    text = words if isinstance(error, PortError) else f"{type(error).__name__} {words}"
+    """Return the error's class and message on one short line; it may quote a hostile peer."""
+    line = " ".join(_TLS_OBJECT.sub("", str(error)).split())
+    text = line if isinstance(error, PortError) else f"{type(error).__name__} {line}"
     return "".join(c for c in text if c.isprintable())[:DETAIL_MAX].rstrip()

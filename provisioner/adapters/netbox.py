@@ -1,7 +1,7 @@
-"""A NetBox: reads what it has of some sites, and makes, changes and deletes single objects.
+"""A NetBox: reads the objects of some sites, and makes, changes and deletes single objects.
 
-By pynetbox, which is synchronous: whoever has an event loop calls this in a thread. Nothing here
-decides (`planning/intake/netbox_mirror.py`).
+pynetbox is synchronous: a caller with an event loop calls this in a thread. Nothing here decides
+(`planning/intake/netbox_mirror.py`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from provisioner.ports.errors import PortError, Unreachable
 K = NetBoxKind
 CHUNK = 50  # ids in one query: its URL stays below 2,000 characters
 REQUEST_S = 60.0
-WORDS_MAX = 300  # of an answer that is a no
+WORDS_MAX = 300  # characters of a refusal's text
 TERMINATION = "dcim.interface"
-# kind -> (application, endpoint); what names a thing when it is made is in `_body`
+# kind -> (application, endpoint); the naming fields of a new object are in `_body`
 ENDPOINTS = {
     K.SITE: ("dcim", "sites"),
     K.MANUFACTURER: ("dcim", "manufacturers"),
@@ -69,7 +69,7 @@ class NetBox:
             raise InputError("--url", url[:200], "a token goes over https only", remedy)
         self._api = pynetbox.api(url, token=token.reveal())
         session = self._api.http_session
-        session.trust_env = False  # no proxy and no .netrc: nobody else gets the token
+        session.trust_env = False  # no proxy and no .netrc: no other host gets the token
         session.max_redirects = 0
         session.verify = ca_file or True
         for scheme in ("https://", "http://"):
@@ -78,13 +78,13 @@ class NetBox:
         self._tag = {"name": TAG, "slug": TAG}
 
     def read(self, sites: Collection[str], addresses: Collection[str]) -> tuple[NetBoxObject, ...]:
-        """What there is of these sites (slugs), and of these addresses, wherever they are."""
+        """Read the objects of these sites (slugs), and of these addresses at any site."""
         try:
-            found = tuple(self._read(sites, addresses))
+            objects = tuple(self._read(sites, addresses))
         except (requests.RequestException, RequestError, ValueError) as error:
             raise _failed(error) from None
-        self._numbers = {(o.kind, o.key): o.number for o in found}
-        return found
+        self._numbers = {(o.kind, o.key): o.number for o in objects}
+        return objects
 
     def _read(self, sites: Collection[str], addresses: Collection[str]) -> Iterator[NetBoxObject]:
         for kind in (K.SITE, K.MANUFACTURER, K.ROLE):
@@ -94,14 +94,14 @@ class NetBox:
             maker = row["manufacturer"]["slug"]
             key = f"{maker}/{row['slug']}"
             yield _object(K.DEVICE_TYPE, key, row, manufacturer=maker, model=row["model"])
-        known = {row["slug"] for row in self._rows(K.SITE)} & set(sites)
-        if not known:
+        existing = {row["slug"] for row in self._rows(K.SITE)} & set(sites)
+        if not existing:
             return
-        for row in self._rows(K.RACK, site=sorted(known)):
+        for row in self._rows(K.RACK, site=sorted(existing)):
             site = row["site"]["slug"]
             yield _object(K.RACK, f"{site}/{row['name']}", row, site=site, name=row["name"])
         devices: dict[int, str] = {}
-        for row in self._rows(K.DEVICE, site=sorted(known)):
+        for row in self._rows(K.DEVICE, site=sorted(existing)):
             if row.get("name") and "/" not in row["name"]:
                 devices[row["id"]] = row["name"]
                 yield _device(row)
@@ -111,7 +111,7 @@ class NetBox:
         self, devices: Mapping[int, str], addresses: Collection[str]
     ) -> Iterator[NetBoxObject]:
         interfaces: dict[int, str] = {}
-        seen: set[int] = set()
+        ids: set[int] = set()
         for chunk in _chunks(sorted(devices)):
             for row in self._rows(K.INTERFACE, device_id=chunk):
                 key = interfaces[row["id"]] = f"{devices[row['device']['id']]}/{row['name']}"
@@ -125,12 +125,12 @@ class NetBox:
         for chunk in _chunks(sorted(devices)):
             cables |= {row["id"]: row for row in self._rows(K.CABLE, device_id=chunk)}
             rows |= {row["id"]: row for row in self._rows(K.ADDRESS, device_id=chunk)}
-        for asked in _chunks(sorted(addresses)):
-            rows |= {row["id"]: row for row in self._rows(K.ADDRESS, address=asked)}
+        for chunk in _chunks(sorted(addresses)):
+            rows |= {row["id"]: row for row in self._rows(K.ADDRESS, address=chunk)}
         for row in cables.values():
             ends = [_end(row.get(f"{side}_terminations"), interfaces) for side in "ab"]
-            if all(ends) and row["id"] not in seen:
-                seen.add(row["id"])
+            if all(ends) and row["id"] not in ids:
+                ids.add(row["id"])
                 first, second = sorted(ends)
                 yield _object(K.CABLE, f"{first}--{second}", row, a=first, b=second)
         for row in rows.values():
@@ -139,40 +139,40 @@ class NetBox:
             yield _object(K.ADDRESS, row["address"], row, interface=interface if held else "")
 
     def tag(self) -> None:
-        """Make our tag if it is not there."""
+        """Make our tag if it does not exist."""
         try:
-            there = self._api.extras.tags.get(slug=TAG)
-            there = there or self._api.extras.tags.create(name=TAG, slug=TAG)
-            self._tag = {"name": str(there.name), "slug": TAG}  # somebody may call it otherwise
+            tag = self._api.extras.tags.get(slug=TAG)
+            tag = tag or self._api.extras.tags.create(name=TAG, slug=TAG)
+            self._tag = {"name": str(tag.name), "slug": TAG}  # a person may have renamed it
         except (requests.RequestException, RequestError, ValueError) as error:
             raise _failed(error) from None
 
     def carry_out(self, change: NetBoxChange) -> None:
-        """One change, after `read`. What it refers to must have been made before."""
+        """Carry out one change, after `read`. Objects that it refers to must exist."""
         application, endpoint = ENDPOINTS[change.kind]
-        there = getattr(getattr(self._api, application), endpoint)
+        endpoint_now = getattr(getattr(self._api, application), endpoint)
         try:
             if change.verb is Verb.DELETE:
-                there.delete([change.number])
+                endpoint_now.delete([change.number])
             elif change.verb is Verb.UPDATE:
-                there.update([{"id": change.number, **self._body(change, new=False)}])
+                endpoint_now.update([{"id": change.number, **self._body(change, new=False)}])
             elif change.verb is Verb.CREATE:
                 body = {**self._body(change, new=True), "tags": [self._tag]}
-                self._numbers[change.kind, change.key] = there.create(body).id
+                self._numbers[change.kind, change.key] = endpoint_now.create(body).id
         except (requests.RequestException, RequestError, ValueError) as error:
             raise _failed(error) from None
 
     def _body(self, change: NetBoxChange, *, new: bool) -> dict[str, Any]:
-        """The fields as NetBox takes them: numbers for what they refer to."""
+        """Return the fields in NetBox's form: numbers for references."""
         kind, fields = change.kind, dict(change.wanted)
         name = change.key.rpartition("/")[2]
         body: dict[str, Any] = {}
-        for field, other in (
+        for field, target in (
             ("site", K.SITE), ("role", K.ROLE), ("device_type", K.DEVICE_TYPE), ("rack", K.RACK),
             ("manufacturer", K.MANUFACTURER),
         ):  # fmt: skip
             if field in fields:
-                body[field] = self._number(other, fields.pop(field))
+                body[field] = self._number(target, fields.pop(field))
         if kind is K.ADDRESS and "interface" in fields:
             body["assigned_object_type"] = TERMINATION
             body["assigned_object_id"] = self._number(K.INTERFACE, fields.pop("interface"))
@@ -201,8 +201,8 @@ class NetBox:
 
     def _rows(self, kind: K, **asked: Sequence[object]) -> Iterator[Mapping[str, Any]]:
         application, endpoint = ENDPOINTS[kind]
-        there = getattr(getattr(self._api, application), endpoint)
-        for record in there.filter(**asked) if asked else there.all():
+        rows_endpoint = getattr(getattr(self._api, application), endpoint)
+        for record in rows_endpoint.filter(**asked) if asked else rows_endpoint.all():
             yield dict(record)
 
 
@@ -228,7 +228,7 @@ def _device(row: Mapping[str, Any]) -> NetBoxObject:
 
 
 def _end(ends: object, interfaces: Mapping[int, str]) -> str:
-    """The interface of ours that a cable ends at; "" for several, and for what is none."""
+    """Return the interface of ours that a cable ends at; "" for several, or for none."""
     if not isinstance(ends, list) or len(ends) != 1:
         return ""
     end = dict(ends[0])
@@ -241,11 +241,11 @@ def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
 
 
 def _failed(error: Exception) -> PortError:
-    told = getattr(error, "error", None) or str(error)
-    words = "".join(c if c.isprintable() else " " for c in str(told))[:WORDS_MAX]
+    message = getattr(error, "error", None) or str(error)
+    line = "".join(c if c.isprintable() else " " for c in str(message))[:WORDS_MAX]
     if isinstance(error, requests.ConnectionError | requests.Timeout):
-        return Unreachable(f"NetBox: {words}", maybe_executed=True)
-    return PortError(f"NetBox: {words}")
+        return Unreachable(f"NetBox: {line}", maybe_executed=True)
+    return PortError(f"NetBox: {line}")
 
 
 def _origin(url: str) -> tuple[str, str | None, int]:

@@ -1,8 +1,8 @@
-"""Commands on hosts over SSH: one kept connection a host, for reads that a play is too dear for.
+"""Commands on hosts over SSH: one cached connection per host, for reads too small for a play.
 
-A host's key is pinned under the node's name when it is first seen, in the same file that Ansible
-reads; a key that is another one afterwards is refused until someone forgets the old one. What a
-host sends is hostile: sizes and times are bounded, and nothing of our own is forwarded to it.
+A host's key is pinned under the node's name at its first connection, in the same file that Ansible
+reads; another key is refused afterwards until a person removes the old one. A host's output is
+hostile: sizes and times are bounded, and nothing of our own is forwarded to it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Host:
 
 
 class _Client(asyncssh.SSHClient):
-    """Decides on a key that is not in the file: the first of its host, if keys are learned."""
+    """The decision on a key that is not in the file: the first of its host, if keys are learned."""
 
     def __init__(self, *, learn: bool) -> None:
         self._learn = learn
@@ -78,7 +78,7 @@ class SshShell:
     async def run(
         self, host: str, address: str, commands: Sequence[ShellCommand]
     ) -> Sequence[ShellOutput]:
-        """Run the commands in order. See the port for what is raised."""
+        """Run the commands in order. See the port for the errors."""
         entry = self._hosts.setdefault(host, _Host())
         async with entry.lock, self._slots:
             self._hosts.move_to_end(host)
@@ -92,7 +92,7 @@ class SshShell:
             return outputs
 
     async def forget(self, host: str, known: str = "") -> None:
-        """Drop the connection and what is pinned for the host; pin what is known of it instead."""
+        """Drop the connection and the pin of the host; pin the key that is given instead."""
         entry = self._hosts.setdefault(host, _Host())
         async with entry.lock:
             _drop(entry)
@@ -103,13 +103,13 @@ class SshShell:
                     await asyncio.to_thread(_pin, self._remote.known_hosts, host, key)
 
     async def close(self) -> None:
-        """Close every connection; commands that run are cut off here, and end there in time."""
+        """Close every connection; running commands are cut off here, and end there in time."""
         for entry in self._hosts.values():
             _drop(entry)
         self._hosts.clear()
 
     async def _make_room(self, mine: _Host) -> None:
-        """Close what is idle for long, and the longest idle when there are too many."""
+        """Close connections that are idle for long, and the longest idle if there are too many."""
         now = time.monotonic()
         idle = [h for h in self._hosts.values() if h.connection is not None and h is not mine]
         unused = [h for h in idle if not h.lock.locked()]
@@ -129,7 +129,7 @@ class SshShell:
         return entry.connection
 
     async def _lives(self, entry: _Host) -> bool:
-        """Whether a kept connection still leads to a host: it may have been restarted."""
+        """Return whether a cached connection still leads to a host: it may have been restarted."""
         assert entry.connection is not None
         if entry.connection.is_closed():
             return False
@@ -143,8 +143,8 @@ class SshShell:
 
     async def _connect(self, host: str, address: str) -> asyncssh.SSHClientConnection:
         remote = self._remote
-        known = await asyncio.to_thread(_known, remote.known_hosts)
-        pinned = remote.learn and any(known.match(host, "", None)[:3])
+        keys = await asyncio.to_thread(_known, remote.known_hosts)
+        pinned = remote.learn and any(keys.match(host, "", None)[:3])
         client = _Client(learn=remote.learn and not pinned)
         try:
             async with asyncio.timeout(CONNECT_S + LOGIN_S):
@@ -152,10 +152,10 @@ class SshShell:
                     lambda: client,
                     address,
                     remote.port,
-                    options=self._options(host, known),
+                    options=self._options(host, keys),
                 )
         except asyncssh.HostKeyNotVerifiable as error:
-            if not any(known.match(host, "", None)[:3]):
+            if not any(keys.match(host, "", None)[:3]):
                 detail = f"no SSH host key of {host} at {address} is given, and none is learned"
                 raise HostKeyUnknown(detail) from None
             detail = f"the SSH host key of {host} at {address} is not the pinned one"
@@ -177,7 +177,7 @@ class SshShell:
         if remote.private_key is not None:
             keys = {"client_keys": [str(remote.private_key)], "agent_path": None}
         return asyncssh.SSHClientConnectionOptions(
-            config=None,  # what a person has in ~/.ssh/config is not for the daemon
+            config=None,  # a person's ~/.ssh/config is not for the daemon
             username=remote.user,
             known_hosts=known,
             host_key_alias=host if remote.learn else None,
@@ -194,7 +194,7 @@ class SshShell:
     async def _one(
         self, connection: asyncssh.SSHClientConnection, command: ShellCommand
     ) -> ShellOutput:
-        """One command. It is ended on the host at its limit, also if we are gone by then.
+        """Run one command. It is ended on the host at its limit, also if we are gone by then.
 
         A daemon that may no longer act ends here, before the command leaves.
         """
@@ -232,20 +232,20 @@ class SshShell:
 async def _read(
     stream: asyncssh.SSHReader[bytes], process: asyncssh.SSHClientProcess[bytes]
 ) -> tuple[bytes, bool]:
-    """What is kept of a stream, and whether it was longer; one that does not stop is cut off."""
-    kept, seen = bytearray(), 0
+    """Return a stream's stored part, and whether it was longer; an endless one is cut off."""
+    content, size = bytearray(), 0
     while data := await stream.read(65536):
-        seen += len(data)
-        kept += data[: OUTPUT_MAX - len(kept)]
-        if seen > DISCARD_MAX:
+        size += len(data)
+        content += data[: OUTPUT_MAX - len(content)]
+        if size > DISCARD_MAX:
             process.close()
             break
-    return bytes(kept), seen > len(kept)
+    return bytes(content), size > len(content)
 
 
 @contextlib.asynccontextmanager
 async def _dropping(entry: _Host) -> AsyncIterator[None]:
-    """A connection that failed, or whose caller gave up in the middle, is not used again."""
+    """Drop a connection that failed, or whose caller gave up in the middle."""
     try:
         yield
     except (PortError, asyncio.CancelledError):
@@ -260,7 +260,7 @@ def _drop(entry: _Host) -> None:
 
 
 def _known(path: Path | None) -> asyncssh.SSHKnownHosts:
-    """The file as it is now: a person may take a line out of it."""
+    """Return the present file: a person may take a line out of it."""
     text = ""
     if path is not None:
         with contextlib.suppress(FileNotFoundError):
@@ -269,7 +269,7 @@ def _known(path: Path | None) -> asyncssh.SSHKnownHosts:
 
 
 def _pin(path: Path, host: str, key: asyncssh.SSHKey) -> None:
-    """One whole line by one write, for ssh(1) appends to the same file."""
+    """Write one whole line by one write, for ssh(1) appends to the same file."""
     line = f"{host} {key.export_public_key('openssh').decode().strip()}\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -281,9 +281,9 @@ def _pin(path: Path, host: str, key: asyncssh.SSHKey) -> None:
 def _unpin(path: Path, host: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if line.split(" ", 1)[0] != host]
+        remaining = [line for line in lines if line.split(" ", 1)[0] != host]
         new = path.with_name(f"{path.name}.new")
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.writelines(kept)
+            file.writelines(remaining)
         new.replace(path)

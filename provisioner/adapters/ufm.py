@@ -80,7 +80,7 @@ class UfmTransport:
         self._session: aiohttp.ClientSession | None = None
 
     async def request(self, call: Call) -> Reply:
-        """One request, sent once; `call.path` is relative to the API. Raises `PortError` only."""
+        """Send one request once; `call.path` is relative to the API. Raises `PortError` only."""
         attempt = Attempt(call.method == "GET")
         where = f"{call.method} {self.address.url}{call.path}"[:200]
         try:
@@ -125,9 +125,10 @@ class UfmTransport:
 
 
 class UfmIsolation:
-    """`Isolation` for one InfiniBand fabric.
+    """The port `Isolation` for one InfiniBand fabric.
 
-    `default_limited`: a person's word on the default partition (`planning/tenancy/partitions.py`).
+    `default_limited`: a person's confirmation for the default partition
+    (`planning/tenancy/partitions.py`).
     """
 
     def __init__(self, transport: UfmTransport, *, default_limited: bool = False) -> None:
@@ -136,18 +137,21 @@ class UfmIsolation:
         self._writing = asyncio.Lock()
 
     async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
-        """Partitions to make and to delete. There is one UFM, so that `only` spares nothing."""
-        seen = await self._look()
-        if isinstance(seen, Blocker):
-            return FabricDelta(blockers=(seen,))
-        found = partitions.plan_partitions(tenants, seen)
-        if isinstance(found, Blocker):
-            return FabricDelta(blockers=(found,))
+        """Return the partitions to make and to delete.
+
+        There is one UFM, so that `only` spares nothing.
+        """
+        state = await self._look()
+        if isinstance(state, Blocker):
+            return FabricDelta(blockers=(state,))
+        planned = partitions.plan_partitions(tenants, state)
+        if isinstance(planned, Blocker):
+            return FabricDelta(blockers=(planned,))
         name = self._transport.address.url
-        return FabricDelta(tuple(FabricStep(name, (str(act),), act) for act in found))
+        return FabricDelta(tuple(FabricStep(name, (str(act),), act) for act in planned))
 
     async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
-        """Make and delete them. A partition that has got a member meanwhile stays."""
+        """Make and delete them. A partition that gained a member meanwhile stays."""
         assert not delta.blockers
         async with self._writing:
             for act in (step.order for step in delta.steps):
@@ -159,46 +163,46 @@ class UfmIsolation:
     async def where(
         self, members: Sequence[Member], tenants: Sequence[Tenant]
     ) -> Mapping[Member, frozenset[str]] | Blocker:
-        """Partitions of each port, by the names of their tenants."""
+        """Return the partitions of each port, by the names of their tenants."""
         guids = _guids(members)
         if isinstance(guids, Blocker):
             return guids
-        seen = await self._look()
-        if isinstance(seen, Blocker):
-            return seen
-        found = partitions.list_networks(guids.values(), tenants, seen)
-        return {member: found[guid] for member, guid in guids.items()}
+        state = await self._look()
+        if isinstance(state, Blocker):
+            return state
+        networks = partitions.list_networks(guids.values(), tenants, state)
+        return {member: networks[guid] for member, guid in guids.items()}
 
     async def read_members(
         self, tenants: Sequence[Tenant]
     ) -> Mapping[str, frozenset[str]] | Blocker:
         """Return the networks of every GUID that is in any partition but the default one."""
-        seen = await self._look()
-        return seen if isinstance(seen, Blocker) else partitions.list_members(tenants, seen)
+        state = await self._look()
+        return state if isinstance(state, Blocker) else partitions.list_members(tenants, state)
 
     async def place(
         self, members: Sequence[Member], vrf: str, tenants: Sequence[Tenant]
     ) -> tuple[Blocker, ...]:
-        """Out of every other partition, then into this one."""
+        """Move the ports out of every other partition, then into this one."""
         guids = _guids(members)
         if isinstance(guids, Blocker):
             return (guids,)
         ports = sorted(set(guids.values()))
         async with self._writing:
             for _ in range(TRIES_MAX):
-                seen = await self._look()
-                if isinstance(seen, Blocker):
-                    return (seen,)
+                state = await self._look()
+                if isinstance(state, Blocker):
+                    return (state,)
                 if vrf != MAINTENANCE_VRF:
-                    joined = partitions.find_default_connection(ports, seen, limited=self._limited)
+                    joined = partitions.find_default_connection(ports, state, limited=self._limited)
                     if joined is not None:
                         return (joined,)
-                asked = partitions.plan_placing(ports, vrf, tenants, seen)
-                if isinstance(asked, Blocker):
-                    return (asked,)
-                if not asked:
+                calls = partitions.plan_placing(ports, vrf, tenants, state)
+                if isinstance(calls, Blocker):
+                    return (calls,)
+                if not calls:
                     return ()
-                for act in asked:
+                for act in calls:
                     if (problem := await self._until_so(act)) is not None:
                         return (problem,)
         detail = f"after {TRIES_MAX} tries the ports are still not in {vrf} alone"
@@ -213,23 +217,23 @@ class UfmIsolation:
     async def _until_so(self, act: Act) -> Blocker | None:
         problem: Blocker | None = None
         for _ in range(TRIES_MAX):
-            seen = await self._look()
-            if isinstance(seen, Blocker):
-                problem = seen
+            state = await self._look()
+            if isinstance(state, Blocker):
+                problem = state
                 continue
-            if partitions.is_so(act, seen):
+            if partitions.is_so(act, state):
                 return None
-            if act.verb == "delete" and seen[act.pkey].members:
-                detail = f"{len(seen[act.pkey].members)} ports are in it"
+            if act.verb == "delete" and state[act.pkey].members:
+                detail = f"{len(state[act.pkey].members)} ports are in it"
                 return _blocker(Reason.ISOLATION, f"P_Key {act.pkey:#06x}", detail)
-            problem = await self._send(act, seen)
+            problem = await self._send(act, state)
             if problem is not None and problem.reason is Reason.LOGIN_REFUSED:
                 return problem  # the same credential again would only lock the account
-        seen = await self._look()
-        if isinstance(seen, Blocker):
-            return seen
+        state = await self._look()
+        if isinstance(state, Blocker):
+            return state
         unseen = _blocker(Reason.ISOLATION, str(act), "UFM took it, and does not list it")
-        return None if partitions.is_so(act, seen) else problem or unseen
+        return None if partitions.is_so(act, state) else problem or unseen
 
     async def _send(self, act: Act, seen: Mapping[int, Partition]) -> Blocker | None:
         for call in _calls(act, seen):
@@ -237,8 +241,8 @@ class UfmIsolation:
                 reply = await self._transport.request(call)
             except PortError as error:
                 return _of(error, str(act))
-            gone = call.method == "DELETE" and reply.status == 404
-            if reply.status >= 300 and not gone:
+            absent = call.method == "DELETE" and reply.status == 404
+            if reply.status >= 300 and not absent:
                 return _blocker(Reason.REFUSED, str(act), status_words(reply))
         return None
 
@@ -249,12 +253,12 @@ class UfmIsolation:
             reply = await self._transport.request(call)
             if reply.status >= 300:
                 raise Unreachable(f"{path}: status {reply.status}", maybe_executed=False)
-            found = partitions.read_partitions(reply.json())
-            if isinstance(found, str):
-                raise Malformed(found)
+            partitions_read = partitions.read_partitions(reply.json())
+            if isinstance(partitions_read, str):
+                raise Malformed(partitions_read)
         except PortError as error:
             return _of(error, self._transport.address.url)
-        return found
+        return partitions_read
 
 
 def _calls(act: Act, seen: Mapping[int, Partition]) -> list[Call]:
@@ -278,15 +282,15 @@ def _calls(act: Act, seen: Mapping[int, Partition]) -> list[Call]:
 
 
 def _guids(members: Sequence[Member]) -> dict[Member, str] | Blocker:
-    found = {}
+    guids = {}
     for member in members:
         guid = partitions.read_guid(member.name)
         if guid is None:
             return _blocker(Reason.MALFORMED, member.name[:40], "this is no GUID of a port")
-        found[member] = guid
-    if not found:
+        guids[member] = guid
+    if not guids:
         return _blocker(Reason.ISOLATION, "no ports", "there is no port that could be isolated")
-    return found
+    return guids
 
 
 def _of(error: PortError, subject: str) -> Blocker:

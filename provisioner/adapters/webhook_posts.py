@@ -14,13 +14,14 @@ from provisioner.model.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.planning.watch import webhooks as form
 from provisioner.ports import Clock, Secret
 
-ANSWER_MAX = 64 * 1024  # bytes that are read so that the connection can be kept; the rest is not
-ERROR_MAX = 300  # characters of what went wrong
+# bytes that are read so that the connection can be used again; the rest is not
+ANSWER_MAX = 64 * 1024
+ERROR_MAX = 300  # characters of a failure's text
 
 
 @asynccontextmanager
 async def open_posts(clock: Clock, site: str, per_host: int) -> AsyncIterator[HttpPosts]:
-    """A sender whose connections are closed at the end."""
+    """Yield a sender, and close its connections at the end."""
     posts = HttpPosts(clock, site, per_host)
     try:
         yield posts
@@ -40,7 +41,7 @@ class HttpPosts:
     async def post(
         self, webhook: Webhook, row: JournalRow, secrets: Sequence[Secret], timeout_s: float
     ) -> PostOutcome:
-        """One try. The body is the same each time, the timestamp and the signature are not."""
+        """Try once. The body is the same each time, the timestamp and the signature are not."""
         body = form.cloud_event(row, self._site)
         id_, now = form.event_id(row), int(self._clock.now())
         try:
@@ -63,8 +64,8 @@ class HttpPosts:
                 await _read_little(answer)
                 return outcome
         except (*FAILURES, ssl.SSLError, asyncio.IncompleteReadError) as error:
-            words = " ".join(f"{type(error).__name__} {error}".split())
-            shown = "".join(c for c in words if c.isprintable())[:ERROR_MAX].rstrip()
+            cause = " ".join(f"{type(error).__name__} {error}".split())
+            shown = "".join(c for c in cause if c.isprintable())[:ERROR_MAX].rstrip()
             return PostOutcome(delivered=False, error=shown)
 
     def _trust(self, webhook: Webhook) -> ssl.SSLContext | bool:
@@ -80,7 +81,7 @@ class HttpPosts:
 
 
 async def _read_little(answer: aiohttp.ClientResponse) -> None:
-    """The status has been said; what follows decides only whether the connection is kept."""
+    """Read a little: the status is decided; the rest only lets the connection be used again."""
     try:
         await answer.content.read(ANSWER_MAX)
     except FAILURES:

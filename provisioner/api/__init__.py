@@ -1,2 +1,4 @@
-"""The REST API: routes to what people may ask, and problems as RFC 9457 has them. It decides
-nothing itself."""
+"""The REST API: routes for people and programs, and problems in the form of RFC 9457.
+
+It decides nothing itself.
+"""

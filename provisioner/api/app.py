@@ -1,8 +1,8 @@
-"""The application: from the table of routes to a server. Every request takes the same way.
+"""The application: it turns the table of routes into a server, and serves every request alike.
 
-Who asks, whether its role may, what it says (path, query, body against their models), whether it
-was asked before (idempotency), then the handler, then the answer with its ETag. A no at any point
-is a problem (RFC 9457).
+A request passes the same stations in order: the caller, its role, the request's path, query and
+body against their models, idempotency, the handler, and the answer with its ETag. A refusal at any
+station is a problem (RFC 9457).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from provisioner.api import idempotency
 from provisioner.api.console_cookie import identify
 from provisioner.api.console_pages import add_console
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import Refused, answered, no
+from provisioner.api.problem import Refused, build_answer, build_refusal
 from provisioner.api.route import PREFIX, Route
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
 from provisioner.ports import StaleWrite, StoreFailed
 
-BODY_MAX = 256 * 1024  # bytes; 64 sessions of 512 prefixes are some 500 KB: nobody needs both
-BODY_S = 20.0  # a body is there within this
+BODY_MAX = 256 * 1024  # bytes; a body for 64 sessions of 512 prefixes has some 500 KB
+BODY_S = 20.0  # seconds; a body arrives within this time
 PATH_WORD = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 NOBODY = Caller(subject="", roles=frozenset())
 HEADERS = {
@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 PARTS: web.AppKey[ApiParts] = web.AppKey("parts", ApiParts)
 
 
-def application(parts: ApiParts, routes: Sequence[Route]) -> web.Application:
-    """The API as an aiohttp application."""
+def build_application(parts: ApiParts, routes: Sequence[Route]) -> web.Application:
+    """Return the API as an aiohttp application."""
     app = web.Application(middlewares=[_guard], client_max_size=BODY_MAX)
     app[PARTS] = parts
     for route in routes:
@@ -60,27 +60,29 @@ def application(parts: ApiParts, routes: Sequence[Route]) -> web.Application:
 
 @web.middleware
 async def _guard(request: web.Request, handler: idempotency.Handler) -> web.StreamResponse:
-    """Every failure becomes a problem; every answer has the headers that browsers want."""
+    """Turn every failure into a problem; give every answer the headers for browsers."""
     try:
         endpoint = getattr(handler, "__self__", None)
         if not (isinstance(endpoint, _Endpoint) and endpoint.protected):
             request.app[PARTS].callers.charge_stranger(request)
         answer = await handler(request)
     except Refused as refused:
-        answer = answered(refused)
+        answer = build_answer(refused)
     except web.HTTPException as error:
-        answer = answered(_http(error))
+        answer = build_answer(_http(error))
     except StaleWrite as stale:
         unblock = "Look at it as it is now, then ask again."
-        answer = answered(no(409, "stale", "Somebody changed it meanwhile", unblock, str(stale)))
+        answer = build_answer(
+            build_refusal(409, "stale", "Somebody changed it meanwhile", unblock, str(stale))
+        )
     except StoreFailed:
         log.exception("the store failed, at %s", request.path)
         unblock = "Ask again in a minute; the daemon's log says what is wrong with its database."
-        answer = answered(no(503, "store", "The database failed", unblock))
+        answer = build_answer(build_refusal(503, "store", "The database failed", unblock))
     except Exception:
         log.exception("our bug, at %s %s", request.method, request.path)
         unblock = "Report it with the log of the daemon."
-        answer = answered(no(500, "bug", "Our bug; it is in the log", unblock))
+        answer = build_answer(build_refusal(500, "bug", "Our bug; it is in the log", unblock))
     if not answer.prepared:
         for name, value in HEADERS.items():
             answer.headers.setdefault(name, value)
@@ -88,14 +90,14 @@ async def _guard(request: web.Request, handler: idempotency.Handler) -> web.Stre
 
 
 def _http(error: web.HTTPException) -> Refused:
-    """What aiohttp refuses by itself: no such path, no such method, too large."""
-    words = {
+    """Return the problem for a refusal of aiohttp: no such path, no such method, too large."""
+    titles = {
         404: ("path", "There is no such path", "See /v1/openapi.json for those that there are."),
         405: ("method", "This path has no such method", "The Allow header names those it has."),
         413: ("size", "The body is too large", f"Send at most {BODY_MAX} bytes."),
     }
-    word, title, unblock = words.get(error.status, ("http", error.reason, "Send what HTTP asks."))
-    refused = no(error.status, word, title, unblock)
+    word, title, unblock = titles.get(error.status, ("http", error.reason, "Send what HTTP asks."))
+    refused = build_refusal(error.status, word, title, unblock)
     if "Allow" in error.headers:
         refused.headers["Allow"] = error.headers["Allow"]
     return refused
@@ -111,7 +113,7 @@ class _Endpoint:
 
     @property
     def protected(self) -> bool:
-        """Whether it needs a token."""
+        """Return whether the route needs a token."""
         return bool(self._route.roles)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
@@ -131,7 +133,9 @@ class _Endpoint:
     async def _serve(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         route = self._route
         if any(not PATH_WORD.fullmatch(request.match_info[w]) for w in self._words):
-            raise no(400, "path", "The path is not readable", "Send what a list answered.")
+            raise build_refusal(
+                400, "path", "The path is not readable", "Send what a list answered."
+            )
         query, body = self._query(request), None
         raw = b"" if route.verb == "GET" else await _read(request, route.body_max)
         if route.body is not None:
@@ -141,48 +145,55 @@ class _Endpoint:
             self._parts.callers.charge_change(caller, route.name)
         else:
             return _conditional(request, await self._answer(ask))
-        return await idempotency.once(ask, raw, lambda: self._answer(ask))
+        return await idempotency.answer_once(ask, raw, lambda: self._answer(ask))
 
     async def _admitted(self, request: web.Request) -> Caller:
-        callers, given = self._parts.callers, request.headers.get("Authorization", "")
-        if given:
-            callers.check_login(request, given)
+        callers, authorization = self._parts.callers, request.headers.get("Authorization", "")
+        if authorization:
+            callers.check_login(request, authorization)
         caller = await identify(self._parts, request, attended=not self._route.endless)
-        if given:
-            callers.record_login(request, given, good=caller is not None)
+        if authorization:
+            callers.record_login(request, authorization, good=caller is not None)
         elif caller is None:
             callers.charge_stranger(request)
         if caller is None:
             unblock = "Send `Authorization: Bearer TOKEN`; `provisioner token create` makes one."
-            refused = no(401, "token", "A good bearer token is needed", unblock)
+            refused = build_refusal(401, "token", "A good bearer token is needed", unblock)
             refused.headers["WWW-Authenticate"] = 'Bearer realm="provisioner"'
             raise refused
         callers.charge_request(caller)
         if not caller.roles & self._route.roles:
-            wanted = " or ".join(sorted(r.value for r in self._route.roles))
+            roles = " or ".join(sorted(r.value for r in self._route.roles))
             log.info("%s (%s) may not: %s", caller.subject, caller.via, self._route.name)
-            raise no(403, "role", f"This is for the role {wanted}", "Ask somebody who has it.")
+            raise build_refusal(
+                403, "role", f"This is for the role {roles}", "Ask somebody who has it."
+            )
         return caller
 
     def _query(self, request: web.Request) -> Record:
-        given = request.query
-        if len(set(given)) != len(given):
-            raise no(400, "query", "A parameter is given twice", "Give each of them once.")
+        parameters = request.query
+        if len(set(parameters)) != len(parameters):
+            raise build_refusal(
+                400, "query", "A parameter is given twice", "Give each of them once."
+            )
         try:
-            return self._route.query.model_validate_strings(dict(given))
+            return self._route.query.model_validate_strings(dict(parameters))
         except ValidationError as error:
             raise _misfit(error, "query", "A parameter is not what this takes") from None
 
     async def _answer(self, ask: Ask) -> web.StreamResponse:
-        told = await self._route.handle(ask)
-        if isinstance(told, web.StreamResponse):
-            return told
-        assert type(told.body) is self._route.answers[told.status], (self._route.name, told.status)
-        return response(told)
+        result = await self._route.handle(ask)
+        if isinstance(result, web.StreamResponse):
+            return result
+        assert type(result.body) is self._route.answers[result.status], (
+            self._route.name,
+            result.status,
+        )
+        return build_response(result)
 
 
-def response(told: Reply) -> web.Response:
-    """A record as JSON, with an ETag (RFC 9110 section 8.8.3)."""
+def build_response(told: Reply) -> web.Response:
+    """Return a record as JSON, with an ETag (RFC 9110 section 8.8.3)."""
     raw = told.body.model_dump_json().encode()
     tag = told.etag or f'"{hashlib.sha256(raw).hexdigest()[:24]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
@@ -194,13 +205,13 @@ def response(told: Reply) -> web.Response:
 
 
 def _conditional(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-    """304 where the caller has this answer already (RFC 9110 section 13.1.2)."""
-    wanted = request.headers.get("If-None-Match", "")
+    """Return 304 where the caller has this answer already (RFC 9110 section 13.1.2)."""
+    condition = request.headers.get("If-None-Match", "")
     tag = answer.headers.get("ETag", "")
-    if answer.prepared or answer.status != 200 or not wanted or not tag:
+    if answer.prepared or answer.status != 200 or not condition or not tag:
         return answer
-    known = [word.strip().removeprefix("W/") for word in wanted.split(",")]
-    if tag not in known:
+    etags = [word.strip().removeprefix("W/") for word in condition.split(",")]
+    if tag not in etags:
         return answer
     return web.Response(status=304, headers={"ETag": tag})
 
@@ -210,14 +221,16 @@ async def _read(request: web.Request, most: int) -> bytes:
         async with asyncio.timeout(BODY_S):
             return await request.clone(client_max_size=most).read()
     except TimeoutError:
-        refused = no(408, "slow", "The body did not come", "Send it at once.")
+        refused = build_refusal(408, "slow", "The body did not come", "Send it at once.")
         refused.headers["Connection"] = "close"
         raise refused from None
 
 
 def _checked(model: type[Record], raw: bytes, request: web.Request) -> Record:
     if raw and request.content_type != "application/json":
-        raise no(415, "media", "The body must be JSON", "Send Content-Type: application/json.")
+        raise build_refusal(
+            415, "media", "The body must be JSON", "Send Content-Type: application/json."
+        )
     try:
         return model.model_validate_json(raw or b"{}")
     except ValidationError as error:
@@ -228,14 +241,14 @@ def _misfit(error: ValidationError, word: str, title: str) -> Refused:
     first = error.errors(include_input=False, include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])[:100]
     unblock = "See /v1/openapi.json for what it takes."
-    return no(400, word, title, unblock, f"{where}: {first['msg']}"[:300])
+    return build_refusal(400, word, title, unblock, f"{where}: {first['msg']}"[:300])
 
 
-def models(routes: Sequence[Route]) -> list[type[BaseModel]]:
-    """Every model that routes name, each once."""
-    found: dict[type[BaseModel], None] = {}
+def list_models(routes: Sequence[Route]) -> list[type[BaseModel]]:
+    """Return every model that routes name, each once."""
+    named: dict[type[BaseModel], None] = {}
     for route in routes:
         for model in (route.body, *route.answers.values()):
             if model is not None:
-                found[model] = None
-    return list(found)
+                named[model] = None
+    return list(named)

@@ -1,8 +1,9 @@
-"""What each caller takes of the API: rates, and what it may hold at the same time.
+"""The rates and shares of each caller: how often it may ask, and how much at the same time.
 
 A caller is the identity that its token proves, or its address where it has none. Two tokens of one
-person are one caller. What is over a rate is answered 429 before anything is written, and counted;
-a row of the journal a minute says how often (`gathered_rows.py`). Each daemon counts for itself.
+person are one caller. A request over a rate is answered 429 before anything is written, and
+counted; a row of the journal per minute has the count (`gathered_rows.py`). Each daemon counts for
+itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from aiohttp import web
 
 from provisioner.access.rates import Rate
 from provisioner.api.gathered_rows import GatheredRows
-from provisioner.api.problem import Refused, no
+from provisioner.api.problem import Refused, build_refusal
 from provisioner.model.access import Caller
 from provisioner.runtime import process_scope
 from provisioner.runtime.bounded_listener import name_peer
@@ -28,14 +29,14 @@ from provisioner.settings import Settings
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0
-ROWS_OF_CHANGE = 2  # of the journal: that it was asked for, and what became of it
-TOKENS_MAX = 4096  # that were good lately, by their digests
+ROWS_OF_CHANGE = 2  # rows of the journal: the request and its result
+TOKENS_MAX = 4096  # digests of recently valid tokens
 HEAVY_AT_ONCE = 2  # answers of one caller that are computed at the same time
-BUSY_S = 5.0  # until one that holds too much may ask again
+BUSY_S = 5.0  # seconds until a caller over its share may ask again
 
 
 class Callers:
-    """One per process."""
+    """The counters of all callers; one per process."""
 
     def __init__(
         self, settings: Settings, gathered: GatheredRows, now: Callable[[], float] = time.monotonic
@@ -51,7 +52,7 @@ class Callers:
         self._heavy: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def charge_request(self, caller: Caller) -> None:
-        """Count a request of a caller that is known. Refused if it is one too many."""
+        """Count a request of an identified caller. Raises Refused over its rate."""
         self._charge(self._requests, "requests", name_caller(caller))
 
     def charge_stranger(self, request: web.Request) -> None:
@@ -59,22 +60,22 @@ class Callers:
         self._charge(self._strangers, "requests", f"address {_peer(request)}")
 
     def charge_change(self, caller: Caller, verb: str) -> None:
-        """Count a change, and the rows that it writes. Refused, and gathered, if it is too much."""
+        """Count a change, and the rows that it writes. Over the rate it is refused and gathered."""
         name, now = name_caller(caller), self._now()
         wait_s = self._rows.wait_s(name, now, ROWS_OF_CHANGE)
         if wait_s:
             self._gathered.add(name, verb)
             raise self._over("audit rows", name, self._rows, wait_s)
-        wait_s = self._changes.take(name, now)
+        wait_s = self._changes.take_permissions(name, now)
         if wait_s:
             self._gathered.add(name, verb)
             raise self._over("changes", name, self._changes, wait_s)
-        self._rows.take(name, now, ROWS_OF_CHANGE)
+        self._rows.take_permissions(name, now, ROWS_OF_CHANGE)
 
     def check_login(self, request: web.Request, authorization: str) -> None:
         """Refuse a login from an address with too many failed ones, before the token is read.
 
-        A token that was good lately is let through: callers behind one proxy share an address.
+        A recently valid token is let through: callers behind one proxy share an address.
         """
         peer = _peer(request)
         wait_s = self._failures.wait_s(peer, self._now())
@@ -83,9 +84,9 @@ class Callers:
             raise self._over("failed logins", f"address {peer}", self._failures, wait_s)
 
     def record_login(self, request: web.Request, authorization: str, *, good: bool) -> None:
-        """Remember how a login ended."""
+        """Record the result of a login."""
         if not good:
-            self._failures.take(_peer(request), self._now())
+            self._failures.take_permissions(_peer(request), self._now())
             self._good.pop(_digest(authorization), None)
             return
         self._good[_digest(authorization)] = None
@@ -110,7 +111,7 @@ class Callers:
             total = ("all", "event streams")
             if self._held[total] >= self._settings.api_streams_max:
                 self._count("streams in total", name_caller(caller))
-                refused = no(
+                refused = build_refusal(
                     503, "busy", "Too many event streams are open", "Ask again in a minute."
                 )
                 refused.headers["Retry-After"] = "60"
@@ -125,7 +126,7 @@ class Callers:
 
     @contextlib.asynccontextmanager
     async def hold_heavy(self, caller: Caller) -> AsyncIterator[None]:
-        """Wait for a turn among the caller's own answers that cost much to compute."""
+        """Wait for a turn among the caller's own expensive answers."""
         name = name_caller(caller)
         turn = self._heavy.get(name)
         if turn is None:
@@ -134,7 +135,7 @@ class Callers:
             yield
 
     async def close(self) -> None:
-        """Write what was gathered."""
+        """Write the gathered refusals."""
         await self._gathered.close()
 
     @contextlib.contextmanager
@@ -144,7 +145,7 @@ class Callers:
         if self._held[key] >= most:
             self._count(f"{kind} at once", name)
             unblock = f"Wait until one of yours has ended; {most} may be under way at once."
-            refused = no(429, "rate", f"You have too many {kind} under way", unblock)
+            refused = build_refusal(429, "rate", f"You have too many {kind} under way", unblock)
             refused.headers["Retry-After"] = f"{BUSY_S:.0f}"
             raise refused
         self._held[key] += 1
@@ -156,7 +157,7 @@ class Callers:
                 del self._held[key]
 
     def _charge(self, rate: Rate, kind: str, name: str) -> None:
-        wait_s = rate.take(name, self._now())
+        wait_s = rate.take_permissions(name, self._now())
         if wait_s:
             raise self._over(kind, name, rate, wait_s)
 
@@ -168,7 +169,7 @@ class Callers:
             f"Wait {seconds} s (Retry-After), then ask again; ask less often. {rate.count} {kind} "
             f"{period} are allowed: the setting {SETTINGS[kind]} of the daemon."
         )
-        refused = no(429, "rate", f"Too many {kind} from {name}", unblock)
+        refused = build_refusal(429, "rate", f"Too many {kind} from {name}", unblock)
         refused.headers["Retry-After"] = str(seconds)
         return refused
 
@@ -186,7 +187,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 def name_caller(caller: Caller) -> str:
-    """Return the name under which an identity is counted: a tenant's is never one of the staff."""
+    """Return the name under which an identity is counted; a tenant's never equals the staff's."""
     return f"{caller.tenant}/{caller.subject}" if caller.tenant else caller.subject
 
 

@@ -1,8 +1,8 @@
-"""Changes: written down, approved where the site wants a second person, carried out, told.
+"""Changes: recorded, approved where the site wants a second person, carried out, reported.
 
-Rule: a change is a row before it is begun, and the row has its arguments, so that another person in
-another hour can approve exactly what was asked. Whoever waits longer than `api_wait_s` follows the
-operation; the work goes on without him.
+Rule: a change is a row before it is begun, and the row has its arguments, so that another person
+can later approve exactly the change that was requested. A caller that waits longer than
+`api_wait_s` follows the operation; the work continues without it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from aiohttp import web
 
 from provisioner.api.console_cookie import require_proof
-from provisioner.api.operations import OperationView, approvable, view_of_request
+from provisioner.api.operations import OperationView, build_request_view, needs_approval
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import blocked, no
+from provisioner.api.problem import build_refusal, refuse_blocked
 from provisioner.api.route import PREFIX
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.outcome import Blocker, Reason
@@ -27,17 +27,17 @@ from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
 
 log = logging.getLogger(__name__)
-# what settles a restore, and what sends nothing to any device
+# changes that settle a restore, and changes that send nothing to any device
 WHILE_CLOSED = frozenset(
     {ChangeKind.RECOVERY_SETTLE, ChangeKind.RECOVERY_FINISH, ChangeKind.TOKEN_CREATE}
 )
-SAVES_MAX = 5  # tries to write an outcome: nobody writes such a row more than once or twice
+SAVES_MAX = 5  # tries to write an outcome: such a row is written once or twice by others at most
 WORKS_MAX = 64  # changes under way at once; a person makes one at a time
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a change. `state` DONE, FAILED, UNFINISHED or UNDER_WAY."""
+    """The result of a change. `state` DONE, FAILED, UNFINISHED or UNDER_WAY."""
 
     state: RequestState
     result: Mapping[str, Any] | None = None
@@ -47,7 +47,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a change would do: sentences for the person who decides, and what stands in its way."""
+    """The effects of a change: sentences for the person who decides, and the obstacles."""
 
     lines: tuple[str, ...] = ()
     blockers: tuple[Blocker, ...] = ()
@@ -58,19 +58,19 @@ Execute = Callable[["ApiParts", ChangeRequest], Awaitable[Outcome]]
 Foresee = Callable[["ApiParts", ChangeRequest], Awaitable[Forecast]]
 
 
-def failed(*blockers: Blocker) -> Outcome:
-    """Nothing was changed; these stand in the way."""
+def build_failure(*blockers: Blocker) -> Outcome:
+    """Return the outcome of a change that these blockers prevented."""
     return Outcome(RequestState.FAILED, blockers=blockers)
 
 
-def objection(subject: str, detail: str, unblock: str) -> Outcome:
-    """Nothing was changed: the subject is not in a state for it."""
+def build_objection(subject: str, detail: str, unblock: str) -> Outcome:
+    """Return the outcome of a change that the subject's state does not permit."""
     reason = Reason.PRECONDITION
-    return failed(Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock))
+    return build_failure(Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock))
 
 
 class Works:
-    """Carries changes out; one task each, at most WORKS_MAX."""
+    """The runner of changes: one task for each, at most WORKS_MAX."""
 
     def __init__(
         self,
@@ -83,16 +83,16 @@ class Works:
         self._tasks: set[asyncio.Task[ChangeRequest]] = set()
         self._places = 0  # of changes under way, and of those whose row is being written
 
-    async def ask(
+    async def submit_change(
         self, ask: Ask, kind: ChangeKind, subject: str, tenant: str, arguments: Mapping[str, Any]
     ) -> Reply:
-        """Write it down, and do it unless another person must approve it first."""
+        """Record a change, and carry it out unless another person must approve it first."""
         parts = ask.parts
         if ask.dry_run:
-            return await self.foresee(ask, kind, subject, arguments)
+            return await self.forecast_change(ask, kind, subject, arguments)
         require_proof(ask, kind)
-        waits = approvable(kind, parts.settings.api_four_eyes)
-        asked = ChangeRequest(
+        waits = needs_approval(kind, parts.settings.api_four_eyes)
+        request = ChangeRequest(
             kind=kind,
             subject=subject,
             tenant=tenant,
@@ -102,19 +102,19 @@ class Works:
             state=RequestState.WAITING if waits else RequestState.RUNNING,
             note="another person has to approve it" if waits else "",
         )
-        with self.reserve(ask, kind) as place:
+        with self.reserve_place(ask, kind) as place:
             if waits:
                 await _check_waiting(ask)
-            stored = await parts.store.requests.add(asked)
+            stored = await parts.store.requests.add(request)
             if waits:
-                return await self.told(ask, stored)
+                return await self.answer_change(ask, stored)
             return await self.run(ask, stored, place.pop_all())
 
-    async def foresee(
+    async def forecast_change(
         self, ask: Ask, kind: ChangeKind, subject: str, arguments: Mapping[str, Any]
     ) -> Reply:
-        """Answer what a change would do. Nothing is written, nothing leaves for a device."""
-        asked = ChangeRequest(
+        """Return the effects of a change. Nothing is written, nothing is sent to a device."""
+        request = ChangeRequest(
             kind=kind,
             subject=subject,
             arguments=dict(arguments),
@@ -122,13 +122,13 @@ class Works:
             asked_at=ask.now,
         )
         find = self._forecasts.get(kind)
-        forecast = Forecast() if find is None else await find(ask.parts, asked)
+        forecast = Forecast() if find is None else await find(ask.parts, request)
         shown = OperationView(
             id="",
             kind=kind.value,
             subject=subject,
             state="dry_run",
-            asked_by=asked.asked_by,
+            asked_by=request.asked_by,
             opened_at=ask.now,
             result={"lines": list(forecast.lines), **forecast.result},
             blockers=forecast.blockers,
@@ -136,10 +136,9 @@ class Works:
         return Reply(shown, etag=ask.tag)
 
     async def run(self, ask: Ask, asked: ChangeRequest, place: ExitStack) -> Reply:
-        """Carry out a row that is RUNNING; told when it is over, or when the caller waited enough.
+        """Carry out a row that is RUNNING; answer when it ends, or after the caller's waiting time.
 
-        `place` is what `reserve` returned. `Prefer: respond-async` (RFC 7240) asks not to wait at
-        all.
+        `place` comes from `reserve`. `Prefer: respond-async` (RFC 7240) asks not to wait at all.
         """
         task = asyncio.create_task(self._carry_out(ask.parts, asked), name=f"request {asked.id}")
         self._tasks.add(task)
@@ -147,27 +146,29 @@ class Works:
         task.add_done_callback(lambda _: place.close())
         waits = 0.0 if _async(ask.request) else ask.parts.settings.api_wait_s
         await asyncio.wait({task}, timeout=waits)
-        return await self.told(ask, task.result() if task.done() else asked)
+        return await self.answer_change(ask, task.result() if task.done() else asked)
 
-    async def told(self, ask: Ask, asked: ChangeRequest) -> Reply:
-        """The operation as an answer: 200 over, 202 not yet; Refused where something blocks."""
-        found = await operation_view(ask.parts, asked, ask.now)
-        if found.state == "failed" and found.blockers:
-            raise blocked(found.blockers)
-        status = 200 if found.state == "done" else 202
-        return Reply(found, status, location=f"{PREFIX}/operations/{found.id}")
+    async def answer_change(self, ask: Ask, asked: ChangeRequest) -> Reply:
+        """Return the operation as an answer: 200 ended, 202 not yet. Refused if blocked."""
+        view = await read_operation_view(ask.parts, asked, ask.now)
+        if view.state == "failed" and view.blockers:
+            raise refuse_blocked(view.blockers)
+        status = 200 if view.state == "done" else 202
+        return Reply(view, status, location=f"{PREFIX}/operations/{view.id}")
 
     async def _carry_out(self, parts: ApiParts, asked: ChangeRequest) -> ChangeRequest:
         try:
             outcome = await self._executors[asked.kind](parts, asked)
         except StaleWrite as stale:
             unblock = "Look at it, then ask again."
-            outcome = objection(asked.subject, f"somebody changed it meanwhile: {stale}", unblock)
+            outcome = build_objection(
+                asked.subject, f"somebody changed it meanwhile: {stale}", unblock
+            )
         except StoreFailed:
             raise
         except Exception:
             log.exception("our bug, in request %s", asked.id)
-            outcome = failed(
+            outcome = build_failure(
                 Blocker(
                     reason=Reason.OUR_BUG,
                     subject=asked.subject,
@@ -188,19 +189,19 @@ class Works:
         by = asked.decided_by or asked.asked_by
         return await _keep(parts, ended, by, now)
 
-    def reserve(self, ask: Ask, kind: ChangeKind) -> ExitStack:
-        """Return a place for a change, before its row is written; closing it gives it back.
+    def reserve_place(self, ask: Ask, kind: ChangeKind) -> ExitStack:
+        """Return a place for a change, before its row is written; closing it frees the place.
 
-        Refused if nothing may be changed now, or if too many changes are under way: the caller's,
-        or all together.
+        Raises Refused if nothing may be changed now, or if too many changes are under way: the
+        caller's, or all together.
         """
         if (why := permit.get_closing_reason()) and kind not in WHILE_CLOSED:
             remedy = "Settle it first: `provisioner recovery list` (docs/disaster-recovery.md)."
-            raise no(503, "look_only", f"Nothing is changed now: {why}", remedy)
+            raise build_refusal(503, "look_only", f"Nothing is changed now: {why}", remedy)
         with ExitStack() as place:
             place.enter_context(ask.parts.callers.hold_change(ask.caller))
             if self._places >= WORKS_MAX:
-                refused = no(
+                refused = build_refusal(
                     503, "busy", "Too many changes are under way", "Ask again in a minute."
                 )
                 refused.headers["Retry-After"] = "60"
@@ -213,29 +214,31 @@ class Works:
         self._places -= 1
 
     async def close(self) -> None:
-        """What is under way is cut off; its rows are found as lost at the next start."""
+        """Cancel the changes under way; their rows are recognised as lost at the next start."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def _check_waiting(ask: Ask) -> None:
-    """Refuse a change of a caller that has too many which wait for another person's approval."""
+    """Refuse a change of a caller with too many changes that wait for another person's approval."""
     parts = ask.parts
     since = ask.now - parts.settings.api_approval_h * 3600
     most = parts.settings.api_waiting_per_caller
     if await parts.store.requests.count_waiting(ask.caller.subject, since) >= most:
         unblock = "Ask an approver to decide on them: GET /v1/requests?waiting=true."
-        refused = no(429, "waiting", f"{most} changes of yours wait for an approval", unblock)
+        refused = build_refusal(
+            429, "waiting", f"{most} changes of yours wait for an approval", unblock
+        )
         refused.headers["Retry-After"] = "600"
         raise refused
 
 
 async def _keep(parts: ApiParts, ended: ChangeRequest, by: str, now: float) -> ChangeRequest:
-    """Write what became of a change, also where its row went stale meanwhile.
+    """Write the result of a change, also where its row went stale meanwhile.
 
-    Another process may have taken the change for lost. What was done is known here and nowhere
-    else, so that it is written over that. Raises `StaleWrite` after SAVES_MAX tries.
+    Another process may have taken the change for lost. Only this process has the result, so that it
+    overwrites that. Raises `StaleWrite` after SAVES_MAX tries.
     """
     for _ in range(SAVES_MAX - 1):
         try:
@@ -249,11 +252,11 @@ async def _keep(parts: ApiParts, ended: ChangeRequest, by: str, now: float) -> C
     return await parts.store.requests.save(ended, by, now)
 
 
-async def operation_view(parts: ApiParts, asked: ChangeRequest, now: float) -> OperationView:
-    """A request as whoever follows it sees it."""
+async def read_operation_view(parts: ApiParts, asked: ChangeRequest, now: float) -> OperationView:
+    """Return a request in the form for the caller that follows it."""
     of_node = asked.state is RequestState.UNDER_WAY
     node = await parts.store.nodes.get(asked.subject) if of_node else None
-    return view_of_request(asked, node, now, parts.settings.api_approval_h * 3600)
+    return build_request_view(asked, node, now, parts.settings.api_approval_h * 3600)
 
 
 def _async(request: web.Request) -> bool:

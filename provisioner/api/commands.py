@@ -1,8 +1,8 @@
-"""Which command of the command line each route is, and the description that the program loads.
+"""The command of each route, and the description that the command line loads.
 
-The command line is a client: it knows routes by a file that is made of the table here, so that it
-starts without loading a server. `python -m pytest tests/cli/test_surface.py` holds the two equal;
-with RECORD_GOLDEN=1 it writes the file anew.
+The command line is a client: it reads the routes from a file that is generated from the table here,
+so that it starts without loading a server. `python -m pytest tests/cli/test_surface.py` holds the
+two equal; with RECORD_GOLDEN=1 it writes the file anew.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FILES = {
     "expected": "--file",
     "secret": "--secret-file",
 }
-# options that are given several times are named for one of their values
+# options that are repeated have the name of one of their values
 SINGULAR = {"kinds": "--kind", "nodes": "--node", "cards": "--card", "networks": "--range"}
 PAGED = ("limit", "cursor", "where")  # every list command has its own options for these
 EXAMPLES: Mapping[str, str] = {
@@ -55,9 +55,10 @@ class Command:
 
     name: str  # "node reclaim"
     words: tuple[str, ...] = ()
-    destructive: bool = False  # it shows what it would do, and asks
-    destructive_with: str = ""  # the option with which alone it is
-    example: str = ""  # what follows the name; "": made of the path and the route's example
+    destructive: bool = False  # it shows its effects, and asks
+    destructive_with: str = ""  # the option with which alone it is destructive
+    # the arguments after the name; "": built from the path and the route's example
+    example: str = ""
 
 
 C = Command
@@ -193,7 +194,7 @@ COMMANDS: Mapping[str, Command] = {
     "create_token": C("token create", example="--subject ada --role operator --days 90"),
     "revoke_token": C("token revoke", destructive=True),
 }
-# pages and pictures for a browser, its cookie, and what a local command shows better
+# pages and pictures for a browser, its cookie, and answers that a local command shows better
 WITHOUT_COMMAND = frozenset(
     {
         "show_docs",
@@ -209,7 +210,7 @@ WITHOUT_COMMAND = frozenset(
 
 
 def describe(routes: Sequence[Route]) -> dict[str, dict[str, Any]]:
-    """Return what the command line needs to know of each command, as JSON's values."""
+    """Return the description of each command for the command line, as JSON's values."""
     described = {}
     for route in routes:
         if route.name not in WITHOUT_COMMAND:
@@ -223,7 +224,7 @@ def _describe(route: Route, command: Command) -> dict[str, Any]:
     items = answer.model_fields.get("items")
     query = {n: f for n, f in route.query.model_fields.items() if route.query is not Dry}
     fields = route.query.model_fields
-    told: dict[str, Any] = {
+    description: dict[str, Any] = {
         "name": route.name,
         "verb": route.verb,
         "path": route.path,
@@ -235,16 +236,16 @@ def _describe(route: Route, command: Command) -> dict[str, Any]:
     }
     body = {} if route.body is None else dict(route.body.model_fields)
     named = {**query, **body}
-    told["words"] += [
+    description["words"] += [
         (n, named[n].description or "", named[n].is_required()) for n in command.words
     ]
     if route.body is not None:
-        told["body"] = [_option(n, f) for n, f in body.items()]
+        description["body"] = [_option(n, f) for n, f in body.items()]
     if items is not None and route.verb == "GET":
-        told["list"] = _row_fields(items)
-        told["paged"] = "cursor" in fields
-        told["filters"] = "where" in fields
-        told["limits"] = "limit" in fields
+        description["list"] = _row_fields(items)
+        description["paged"] = "cursor" in fields
+        description["filters"] = "where" in fields
+        description["limits"] = "limit" in fields
     for name, holds in (
         ("changes", route.changes),
         ("recorded", route.recorded),
@@ -252,12 +253,12 @@ def _describe(route: Route, command: Command) -> dict[str, Any]:
         ("entity", route.entity and route.changes),
     ):
         if holds:
-            told[name] = True
+            description[name] = True
     if command.destructive_with:
-        told["destructive_with"] = command.destructive_with
+        description["destructive_with"] = command.destructive_with
     if route.media != "application/json":
-        told["media"] = route.media
-    return told
+        description["media"] = route.media
+    return description
 
 
 def _example(route: Route) -> str:
@@ -272,27 +273,27 @@ def _row_fields(items: FieldInfo) -> list[str]:
 
 def _option(name: str, field: FieldInfo) -> dict[str, Any]:
     kind, many, choices = _kind(field.annotation)
-    told: dict[str, Any] = {"name": name, "kind": kind, "help": field.description or ""}
+    option: dict[str, Any] = {"name": name, "kind": kind, "help": field.description or ""}
     if many:
-        told["many"] = True
+        option["many"] = True
         if name in SINGULAR:
-            told["flag"] = SINGULAR[name]
+            option["flag"] = SINGULAR[name]
     if choices:
-        told["choices"] = choices
+        option["choices"] = choices
     if field.is_required():
-        told["required"] = True
+        option["required"] = True
     if name in FILES:
-        told |= {"kind": "file", "flag": FILES[name]}
+        option |= {"kind": "file", "flag": FILES[name]}
     if choices == ["true", "false"]:
-        told["kind"] = "flag"
-        del told["choices"]
+        option["kind"] = "flag"
+        del option["choices"]
     if name in ("until", "begins_at", "ends_at"):
-        told["kind"] = "time"
-    return told
+        option["kind"] = "time"
+    return option
 
 
 def _kind(annotation: Any) -> tuple[str, bool, list[str]]:
-    """Return how a value is given on the command line, whether several are, and the choices."""
+    """Return the type of a value on the command line, whether it repeats, and the choices."""
     origin = get_origin(annotation)
     parts = [a for a in get_args(annotation) if a is not NoneType]
     if origin in (Union, UnionType) and len(parts) == 1:

@@ -1,7 +1,7 @@
-"""The console's cookie: the secret of a session, which a browser keeps where no script can read it.
+"""The console's cookie: the secret of a session, stored by a browser where no script can read it.
 
-Rule: a cookie is sent by the browser whoever wrote the page, so it alone never carries a change. It
-counts for a change only with a header that a foreign page cannot send (no preflight is ever
+Rule: a browser sends a cookie for pages of any origin, so the cookie alone never permits a change.
+It counts for a change only with a header that a foreign page cannot send (no preflight is ever
 answered here), beside SameSite=Strict; see docs/console.md.
 """
 
@@ -14,35 +14,36 @@ from aiohttp import web
 from provisioner.access.sessions import SECRET, is_fresh
 from provisioner.api.local_peer import find_local_caller
 from provisioner.api.parts import ApiParts, Ask
-from provisioner.api.problem import no
+from provisioner.api.problem import build_refusal
 from provisioner.model.access import PROOF_KINDS, Caller, ChangeKind
 
 # "__Host-": a browser takes it over TLS only, from this host for this host (RFC 6265bis section
 # 4.1.3.2). To browsers the API speaks nothing but TLS.
 COOKIE = "__Host-provisioner"
 PROOF = "X-Provisioner-Console"
-UNATTENDED = "X-Provisioner-Unattended"  # a page asks by itself: that is no use of the session
+# a request that the page sends by itself, which is no use of the session
+UNATTENDED = "X-Provisioner-Unattended"
 READING = ("GET", "HEAD")
 
 
 async def identify(
     parts: ApiParts, request: web.Request, *, attended: bool = True
 ) -> Caller | None:
-    """Return who sent a request: by its Authorization header, its cookie, or the unix socket.
+    """Return the sender of a request: by its Authorization header, its cookie, or the unix socket.
 
-    Refused if a cookie alone asks for a change.
+    Raises Refused if a cookie alone asks for a change.
     """
-    given = request.headers.get("Authorization", "")
-    if given:
-        return await parts.identity.caller(given)
+    authorization = request.headers.get("Authorization", "")
+    if authorization:
+        return await parts.identity.identify_caller(authorization)
     secret = read_secret(request)
     if not secret:
         return find_local_caller(request)
     if request.method not in READING and not _own_page(request):
         unblock = f"Send the token in the Authorization header, or `{PROOF}: 1` from our own page."
-        raise no(403, "cross-site", "A cookie alone changes nothing", unblock)
+        raise build_refusal(403, "cross-site", "A cookie alone changes nothing", unblock)
     attended = attended and request.headers.get(UNATTENDED) != "1"
-    return await parts.identity.session_caller(secret, attended=attended)
+    return await parts.identity.identify_session(secret, attended=attended)
 
 
 def require_proof(ask: Ask, kind: ChangeKind) -> None:
@@ -55,7 +56,7 @@ def require_proof(ask: Ask, kind: ChangeKind) -> None:
         return
     unblock = "Sign in again with your token, then ask again."
     detail = f"{kind.value} is made within {limits.proof_s:.0f} s of a sign-in"
-    refused = no(401, "fresh-sign-in", "A fresh sign-in is needed", unblock, detail)
+    refused = build_refusal(401, "fresh-sign-in", "A fresh sign-in is needed", unblock, detail)
     refused.headers["WWW-Authenticate"] = (
         'Bearer realm="provisioner", error="insufficient_user_authentication", '
         f'max_age="{limits.proof_s:.0f}"'
@@ -64,7 +65,7 @@ def require_proof(ask: Ask, kind: ChangeKind) -> None:
 
 
 def set_cookie(answer: web.StreamResponse, secret: str) -> None:
-    """Keep it until the browser is closed; "" forgets it."""
+    """Set the cookie until the browser is closed; "" removes it."""
     answer.set_cookie(
         COOKIE,
         secret,
@@ -77,16 +78,16 @@ def set_cookie(answer: web.StreamResponse, secret: str) -> None:
 
 
 def read_secret(request: web.Request) -> str:
-    """Return the cookie's value, if there is exactly one that can be a session's secret."""
+    """Return the cookie's value, if there is exactly one in the form of a session's secret."""
     try:
         jar = SimpleCookie(request.headers.get("Cookie", ""))
     except CookieError:
         return ""
-    kept = jar.get(COOKIE)
-    return kept.value if kept is not None and SECRET.fullmatch(kept.value) else ""
+    values = jar.get(COOKIE)
+    return values.value if values is not None and SECRET.fullmatch(values.value) else ""
 
 
 def _own_page(request: web.Request) -> bool:
-    """Whether our own page asks. Fetch metadata is believed only where it says no."""
+    """Return whether our own page asks. Fetch metadata is believed only where it denies that."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     return site == "same-origin" and request.headers.get(PROOF) == "1"

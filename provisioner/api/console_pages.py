@@ -1,7 +1,7 @@
 """Serves the console: plain files of our own, read once, under a policy that allows nothing else.
 
-There is no build step: a browser loads the ES modules as they lie in `console/`. Whatever a device
-says reaches a page as text only; Trusted Types make a browser refuse anything else.
+There is no build step: a browser loads the ES modules as they are in `console/`. A device's text
+reaches a page as text only; Trusted Types make a browser refuse anything else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from provisioner.api.problem import missing
+from provisioner.api.problem import refuse_missing
 
 FILES = Path(__file__).parent / "console"
 BEGIN = "index.html"
@@ -31,7 +31,7 @@ POLICY = (
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
-    "Cache-Control": "no-cache",  # asked for again each time, and answered 304
+    "Cache-Control": "no-cache",  # revalidated each time, and answered 304
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -41,7 +41,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class File:
-    """One file as it is sent."""
+    """One file in the form in which it is sent."""
 
     kind: str
     plain: bytes
@@ -50,8 +50,8 @@ class File:
 
 
 @lru_cache(maxsize=1)
-def files() -> dict[str, File]:
-    """All files of the console by name."""
+def read_files() -> dict[str, File]:
+    """Return all files of the console by name."""
     return {f.name: _file(f) for f in sorted(FILES.iterdir()) if f.suffix in TYPES}
 
 
@@ -62,7 +62,7 @@ def _file(path: Path) -> File:
 
 
 def accepts_gzip(request: web.Request) -> bool:
-    """Whether the client takes gzip (RFC 9110 section 12.5.3; a weight of 0 is a no)."""
+    """Return whether the client takes gzip (RFC 9110 section 12.5.3; a weight of 0 refuses it)."""
     for part in request.headers.get("Accept-Encoding", "").split(","):
         name, _, weight = part.partition(";")
         if name.strip().lower() == "gzip":
@@ -71,29 +71,29 @@ def accepts_gzip(request: web.Request) -> bool:
 
 
 async def serve(request: web.Request) -> web.StreamResponse:
-    """A file; without a name, the page itself."""
-    found = files().get(request.match_info.get("file") or BEGIN)
-    if found is None:
-        raise missing("page")
-    headers = {**HEADERS, "ETag": found.tag}
-    known = request.headers.get("If-None-Match", "").split(",")
-    if found.tag in [word.strip().removeprefix("W/") for word in known]:
+    """Serve a file; without a name, the page itself."""
+    file = read_files().get(request.match_info.get("file") or BEGIN)
+    if file is None:
+        raise refuse_missing("page")
+    headers = {**HEADERS, "ETag": file.tag}
+    etags = request.headers.get("If-None-Match", "").split(",")
+    if file.tag in [word.strip().removeprefix("W/") for word in etags]:
         return web.Response(status=304, headers=headers)
-    body = found.plain
+    body = file.plain
     if accepts_gzip(request):
-        body = found.packed
+        body = file.packed
         headers["Content-Encoding"] = "gzip"
-    return web.Response(body=body, content_type=found.kind, charset="utf-8", headers=headers)
+    return web.Response(body=body, content_type=file.kind, charset="utf-8", headers=headers)
 
 
-async def home(_request: web.Request) -> web.StreamResponse:
-    """Whoever types the host's name only wants the console."""
+async def redirect_home(_request: web.Request) -> web.StreamResponse:
+    """Redirect a request for the host's name alone to the console."""
     return web.Response(status=307, headers={"Location": "/console/", "Cache-Control": "no-cache"})
 
 
 def add_console(app: web.Application) -> None:
-    """The console's paths, beside those of the API."""
-    app.router.add_get("/", home)
-    app.router.add_get("/console", home)
+    """Add the console's paths beside those of the API."""
+    app.router.add_get("/", redirect_home)
+    app.router.add_get("/console", redirect_home)
     app.router.add_get("/console/", serve)
     app.router.add_get("/console/{file:[a-z_]{1,40}\\.[a-z]{2,4}}", serve)

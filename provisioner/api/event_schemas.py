@@ -1,7 +1,7 @@
 """JSON Schemas of events: of a row of the journal, and of the CloudEvent that a webhook receives.
 
-Both are made from the classes of `model.events`, so that they cannot differ from what is written.
-The OpenAPI document has one webhook for each kind.
+Both are generated from the classes of `model.events`, so that they equal the written rows. The
+OpenAPI document has one webhook for each kind.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _MODE: Literal["serialization"] = "serialization"
 
 def list_schemas() -> dict[str, Any]:
     """Return the schema of each event's detail by class name, with the schemas that they name."""
-    kept = [(cls, _MODE) for cls in EVENTS.values()]
-    _, schemas = models_json_schema(kept, by_alias=True, ref_template=REF)
-    for cls in EVENTS.values():  # a row has the fields that its writer gave
+    modes = [(cls, _MODE) for cls in EVENTS.values()]
+    _, schemas = models_json_schema(modes, by_alias=True, ref_template=REF)
+    for cls in EVENTS.values():  # a row has the fields that its writer set
         schema = schemas["$defs"][cls.__name__]
         schema.get("properties", {}).pop("about", None)
         schema["required"] = sorted(_list_required(cls))

@@ -1,5 +1,8 @@
-"""Wakes whoever waits for new rows of the journal. One look a second for all of them together, and
-none while nobody waits; the journal's number is the cursor."""
+"""Wakes the listeners that wait for new rows of the journal.
+
+One query per second serves all of them together, and none is made while there is no listener; the
+journal's number is the cursor.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,21 @@ from collections.abc import Awaitable, Callable
 
 from provisioner.ports import StoreFailed
 
-LOOK_S = 1.0  # how late an event may be told; another process may have written it
+LOOK_S = 1.0  # seconds of delay of an event; another process may have written it
 
 
 class Feed:
-    """`head` reads the number of the newest row."""
+    """The feed of new rows. `head` reads the number of the newest row."""
 
     def __init__(self, head: Callable[[], Awaitable[int]]) -> None:
         self._head = head
         self._seen = 0
         self._news = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
-        self.listeners = 0  # that wait now
+        self.listeners = 0  # number of listeners that wait now
 
-    async def newer(self, than: int, timeout_s: float) -> bool:
-        """Whether there is a row after `than` within this time."""
+    async def wait_for_newer(self, than: int, timeout_s: float) -> bool:
+        """Return whether there is a row after `than` within this time."""
         self.listeners += 1
         try:
             if self._looking is None or self._looking.done():
@@ -49,7 +52,7 @@ class Feed:
             await asyncio.sleep(LOOK_S)
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop the queries."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

@@ -27,7 +27,7 @@ class Atlas:
         self._answers: dict[str, tuple[str, bytes, bytes]] = {}
         self._turn = asyncio.Lock()
 
-    async def answer(self, store: SqlStore, tenant: str | None) -> tuple[str, bytes, bytes]:
+    async def build_answer(self, store: SqlStore, tenant: str | None) -> tuple[str, bytes, bytes]:
         """(ETag, JSON, the same packed) of all nodes, or of one tenant's; made once for all."""
         async with self._turn:
             seq = (await store.journal.get_head())[0]

@@ -1,8 +1,8 @@
 """Refusals over a rate, gathered: one row of the journal a minute for each caller and verb.
 
-So nothing is lost and the journal cannot be flooded. Failed logins of strangers are one row a
-minute for all addresses together. A caller that is limited in each of several minutes is a notice
-of the daemon, which health, metrics and webhooks carry on.
+So nothing is lost and the journal cannot be flooded. Failed logins without an identity are one row
+a minute for all addresses together. A caller that is limited in each of several minutes becomes a
+notice of the daemon in health, metrics and webhooks.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from provisioner.runtime import process_scope
 
 log = logging.getLogger(__name__)
 PERIOD_S = 60.0
-ROWS_MAX = 64  # a minute; what is more is counted in one row
-ADDRESSES_MAX = 16  # that a row of failed logins names
-NAMES_MAX = 1024  # callers that are watched for being limited for long
-LONG_PERIODS = 5  # limited in so many minutes in a row: a notice
-SUBJECT = "callers"  # of the notice
-CALLER_CHARACTERS = 120  # of a name that a row or notice shows
+ROWS_MAX = 64  # rows a minute; further refusals are counted in one row
+ADDRESSES_MAX = 16  # addresses that a row of failed logins names
+NAMES_MAX = 1024  # callers that are watched for long limits
+LONG_PERIODS = 5  # minutes in a row with a limit after which a notice is given
+SUBJECT = "callers"  # seconds of the notice
+CALLER_CHARACTERS = 120  # characters of a name that a row or notice shows
 
 Write = Callable[[CallerLimited], Awaitable[None]]
 
 
 class GatheredRows:
-    """One per process. `write` appends a row to the journal."""
+    """The gathered refusals of one process. `write` appends a row to the journal."""
 
     def __init__(self, write: Write, period_s: float = PERIOD_S) -> None:
         self._write, self._period_s = write, period_s
         self._refused: Counter[tuple[str, str]] = Counter()
         self._logins: Counter[str] = Counter()
-        self._limited: dict[str, str] = {}  # caller -> by which limit, in this period
+        self._limited: dict[str, str] = {}  # caller -> the limits it met in this period
         self._in_a_row: dict[str, int] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -56,13 +56,13 @@ class GatheredRows:
         self._begin()
 
     def mark_limited(self, caller: str, kind: str) -> None:
-        """Remember that a caller met a limit in this period."""
+        """Record that a caller met a limit in this period."""
         if caller in self._limited or len(self._limited) < NAMES_MAX:
             self._limited[caller[:CALLER_CHARACTERS]] = kind
         self._begin()
 
-    async def flush(self) -> None:
-        """Write what was gathered in the period that ends now, and judge who is limited long."""
+    async def write_rows(self) -> None:
+        """Write the rows of the period that ends now; find callers that are limited for long."""
         refused, self._refused = self._refused, Counter()
         logins, self._logins = self._logins, Counter()
         limited, self._limited = self._limited, {}
@@ -80,12 +80,12 @@ class GatheredRows:
             )
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         with contextlib.suppress(StoreFailed):
-            await self.flush()
+            await self.write_rows()
 
     def _begin(self) -> None:
         if self._task is None or self._task.done():
@@ -97,7 +97,7 @@ class GatheredRows:
             await asyncio.sleep(self._period_s)
             quiet = not (self._refused or self._logins or self._limited)
             try:
-                await self.flush()
+                await self.write_rows()
             except (StoreFailed, StaleWrite):
                 log.warning("refusals over a rate could not be written; they are in metrics only")
             if quiet:

@@ -2,7 +2,7 @@
 
 The socket's file is for the daemon's own user and for root, who own the data directory anyway; so
 such a caller has the roles of the staff without a token. Its name is the login that the session
-began with, which `sudo` and `su` keep (`/proc/PID/loginuid`, pam_loginuid(8)), else the name of
+began with, which `sudo` and `su` preserve (`/proc/PID/loginuid`, pam_loginuid(8)), else the name of
 the user that the process runs as: two people who use one service account stay two people.
 """
 
@@ -30,7 +30,7 @@ def find_local_caller(request: web.Request) -> Caller | None:
         return None
     raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     process, user, _group = CREDENTIALS.unpack(raw)
-    if user not in (0, os.getuid()):  # the file's mode lets no other in: fail closed
+    if user not in (0, os.getuid()):  # the file's mode admits no other user: fail closed
         return None
     name = _name(_read_login(process, user))
     return Caller(subject=name, roles=STAFF, via=f"the unix socket as {_name(user)}")

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 from the table of routes: nothing is written twice."""
+"""Builds the OpenAPI 3.1 document from the table of routes, so that nothing is written twice."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from provisioner.api.app import models
+from provisioner.api.app import list_models
 from provisioner.api.event_schemas import REF, list_schemas, list_webhooks
-from provisioner.api.pages import Document, Page
 from provisioner.api.problem import MEDIA, Problem
 from provisioner.api.route import PREFIX, Route
+from provisioner.api.routes.pages import Document, Page
 
 WORDS = {
     "node": "Name of a node.",
@@ -57,12 +57,12 @@ _NONE_MATCH = {
 }
 
 
-def document(routes: Sequence[Route]) -> dict[str, Any]:
-    """The whole document, as JSON's values."""
-    kept = [m for m in models(routes) if m not in (Document, Page)]
-    kept.append(Problem)
+def build_document(routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the whole document, as JSON's values."""
+    served = [m for m in list_models(routes) if m not in (Document, Page)]
+    served.append(Problem)
     bodies = {r.body for r in routes}
-    _, schemas = models_json_schema([_mode(m, asked=m in bodies) for m in kept], ref_template=REF)
+    _, schemas = models_json_schema([_mode(m, asked=m in bodies) for m in served], ref_template=REF)
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(PREFIX + route.path, {})[route.verb.lower()] = _operation(route)
@@ -89,17 +89,17 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
 def _mode(
     model: type[BaseModel], *, asked: bool
 ) -> tuple[type[BaseModel], Literal["validation", "serialization"]]:
-    """What is asked for may leave out defaults; what is answered has all."""
+    """Return the schema's mode: a request may omit defaults; an answer has all fields."""
     return model, "validation" if asked else "serialization"
 
 
-def text(routes: Sequence[Route]) -> bytes:
-    """The document as it is served."""
-    return json.dumps(document(routes), indent=1, sort_keys=False).encode()
+def write_document(routes: Sequence[Route]) -> bytes:
+    """Return the document as it is served."""
+    return json.dumps(build_document(routes), indent=1, sort_keys=False).encode()
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": route.name,
         "tags": [route.tag],
         "summary": route.summary,
@@ -108,19 +108,19 @@ def _operation(route: Route) -> dict[str, Any]:
         "x-roles": sorted(r.value for r in route.roles),
     }
     if not route.roles:
-        told["security"] = []
+        operation["security"] = []
     if route.body is not None:
         schema = {"$ref": REF.format(model=route.body.__name__)}
         content: dict[str, Any] = {"schema": schema}
         if route.example is not None:
             content["example"] = dict(route.example)
         required = any(f.is_required() for f in route.body.model_fields.values())
-        told["requestBody"] = {"required": required, "content": {"application/json": content}}
-    return told
+        operation["requestBody"] = {"required": required, "content": {"application/json": content}}
+    return operation
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {
             "name": word,
             "in": "path",
@@ -131,23 +131,29 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
         for word in re.findall(r"\{(\w+)\}", route.path)
     ]
     schema = route.query.model_json_schema()
-    for name, said in schema.get("properties", {}).items():
-        said = {k: v for k, v in said.items() if k != "title"}
-        about = said.pop("description", "")
-        found.append(
-            {"name": name, "in": "query", "required": False, "description": about, "schema": said}
+    for name, parameter_schema in schema.get("properties", {}).items():
+        parameter_schema = {k: v for k, v in parameter_schema.items() if k != "title"}
+        about = parameter_schema.pop("description", "")
+        parameters.append(
+            {
+                "name": name,
+                "in": "query",
+                "required": False,
+                "description": about,
+                "schema": parameter_schema,
+            }
         )
     if route.changes:
-        found.append(_KEY)
+        parameters.append(_KEY)
         if route.entity:
-            found.append(_MATCH)
+            parameters.append(_MATCH)
     elif route.roles and route.media == "application/json":
-        found.append(_NONE_MATCH)
-    return found
+        parameters.append(_NONE_MATCH)
+    return parameters
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for status, model in route.answers.items():
         schema: dict[str, Any] = {"$ref": REF.format(model=model.__name__)}
         if model is Document:
@@ -158,38 +164,38 @@ def _responses(route: Route) -> dict[str, Any]:
         if status == 202:
             headers["Location"] = {"schema": {"type": "string"}}
         about = {200: "It is so.", 202: "It is under way, or waits: follow the operation."}[status]
-        told[str(status)] = {
+        responses[str(status)] = {
             "description": about,
             "headers": headers,
             "content": {route.media: {"schema": schema}},
         }
     if not route.changes and route.roles and route.media == "application/json":
-        told["304"] = {"description": "What you have is still so."}
+        responses["304"] = {"description": "What you have is still so."}
     for status, why in sorted((_refusals(route) | dict(route.refusals)).items()):
         content = {MEDIA: {"schema": {"$ref": REF.format(model="Problem")}}}
-        told[str(status)] = {"description": why, "content": content}
-    return told
+        responses[str(status)] = {"description": why, "content": content}
+    return responses
 
 
 def _refusals(route: Route) -> dict[int, str]:
-    found = {429: "More than one caller may take; Retry-After says when to ask again."}
+    refusals = {429: "More than one caller may take; Retry-After says when to ask again."}
     takes = route.query.model_fields or "{" in route.path or route.body is not None
     if takes or route.changes:
-        found[400] = "A parameter or the body is not what this takes."
+        refusals[400] = "A parameter or the body is not what this takes."
     if route.roles:
-        found[401] = "No good bearer token."
-        found[403] = "The token's role may not do this."
+        refusals[401] = "No good bearer token."
+        refusals[403] = "The token's role may not do this."
     if "{" in route.path:
-        found[404] = "There is no such thing, or it is not yours."
+        refusals[404] = "There is no such thing, or it is not yours."
     if route.changes:
-        found[409] = "It cannot be done now; each blocker has its remedy."
-        found[413] = f"The body is larger than {route.body_max} bytes."
-        found[422] = "The idempotency key was used for another request."
-        found[503] = "A device, or the daemon, is not able to now."
+        refusals[409] = "It cannot be done now; each blocker has its remedy."
+        refusals[413] = f"The body is larger than {route.body_max} bytes."
+        refusals[422] = "The idempotency key was used for another request."
+        refusals[503] = "A device, or the daemon, is not able to now."
         if route.entity:
-            found[412] = "It changed since the ETag that you name."
+            refusals[412] = "It changed since the ETag that you name."
     if route.body is not None:
-        found[408] = "The body did not come."
-        found[413] = f"The body is larger than {route.body_max} bytes."
-        found[415] = "The body is not JSON."
-    return found
+        refusals[408] = "The body did not come."
+        refusals[413] = f"The body is larger than {route.body_max} bytes."
+        refusals[415] = "The body is not JSON."
+    return refusals

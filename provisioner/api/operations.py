@@ -1,6 +1,6 @@
-"""What an operation looks like to whoever follows it: a request of a person, or a node's own.
+"""The view of an operation for its followers: a request of a person, or a node's own operation.
 
-A request on a node is done when the node rests again, which may be hours after it was written down.
+A request on a node is done when the node rests again, which may be hours after it was recorded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RESTING = frozenset({State.CERTIFIED, State.RELEASED, State.RETIRED})
 
 
 class OperationView(Record):
-    """An undertaking to follow at /v1/operations/{id}."""
+    """An operation to follow at /v1/operations/{id}."""
 
     id: str  # "r12": a request; "su0-n03:7": the seventh operation of a node; "": a dry run
     kind: str
@@ -37,14 +37,14 @@ class OperationView(Record):
 
     @property
     def over(self) -> bool:
-        """Whether following it is of no use any more."""
+        """Return whether it has ended, so that following it is of no use."""
         return self.state not in ("waiting", "running")
 
 
-def view_of_request(
+def build_request_view(
     asked: ChangeRequest, node: Node | None, now: float, limit_s: float
 ) -> OperationView:
-    """A request as it stands now; `node`: its subject, if that is one."""
+    """Return the present state of a request; `node`: its subject, if that is one."""
     state, note, blockers, ended = asked.state.value, asked.note, asked.blockers, asked.ended_at
     if asked.state is RequestState.WAITING and now - asked.asked_at > limit_s:
         state = RequestState.EXPIRED.value
@@ -79,14 +79,14 @@ def _on_its_way(
     return "running", f"{node.state.value}: {node.note}", node.blockers, 0.0
 
 
-def view_of_operation(operation: Operation) -> OperationView:
-    """A node's own undertaking."""
-    words = {"active": "running"}
+def build_operation_view(operation: Operation) -> OperationView:
+    """Return the present state of a node's own operation."""
+    states = {"active": "running"}
     return OperationView(
-        id=public_id(operation.id),
+        id=encode_id(operation.id),
         kind=operation.want,
         subject=operation.node,
-        state=words.get(operation.status.value, operation.status.value),
+        state=states.get(operation.status.value, operation.status.value),
         phase=operation.phase,
         note=operation.note,
         asked_by="provisioner",
@@ -94,25 +94,25 @@ def view_of_operation(operation: Operation) -> OperationView:
     )
 
 
-def public_id(operation_id: str) -> str:
-    """Such as "node#7" as it stands in a path, where "#" would begin a fragment."""
+def encode_id(operation_id: str) -> str:
+    """Return the id in the form of a path, where the "#" of "node#7" would begin a fragment."""
     node, _, number = operation_id.rpartition("#")
     return f"{node}:{number}"
 
 
-def stored_id(public: str) -> str:
-    """The inverse of `public_id`."""
+def decode_id(public: str) -> str:
+    """Return the inverse of `public_id`."""
     node, _, number = public.rpartition(":")
     return f"{node}#{number}"
 
 
-def request_number(public: str) -> int:
-    """12 of "r12"; 0 if it is no id of a request."""
+def parse_number(public: str) -> int:
+    """Return 12 for "r12"; 0 for an id of another form."""
     digits = public[1:]
     good = public.startswith("r") and digits.isascii() and digits.isdigit() and len(digits) < 16
     return int(digits) if good else 0
 
 
-def approvable(kind: ChangeKind, policy: tuple[ChangeKind, ...]) -> bool:
-    """Whether the site wants a second person for this."""
+def needs_approval(kind: ChangeKind, policy: tuple[ChangeKind, ...]) -> bool:
+    """Return whether the site wants a second person for this kind of change."""
     return kind in policy

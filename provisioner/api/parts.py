@@ -1,4 +1,4 @@
-"""A request as its handler sees it, and the parts of the daemon that a handler may reach.
+"""A request in the form for its handler, and the parts of the daemon that a handler may use.
 
 Rule: a handler decides nothing about access. `Ask` gives it only the nodes and tenants that the
 caller may see.
@@ -19,7 +19,7 @@ from provisioner.access.identity import Identity
 from provisioner.api.callers import Callers
 from provisioner.api.feed import Feed
 from provisioner.api.fleet_atlas import Atlas
-from provisioner.api.problem import missing, no
+from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
@@ -37,12 +37,12 @@ from provisioner.settings import Settings
 from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
 
-MATCH = re.compile(r'\*|"[!#-~]{1,60}"')  # one entity tag; lists of them make no sense here
+MATCH = re.compile(r'\*|"[!#-~]{1,60}"')  # one entity tag; lists of them have no meaning here
 
 
 @dataclass
 class Reply:
-    """What a handler answers; `etag` in quotes, or "" for one that is made of the body."""
+    """A handler's answer; `etag` in quotes, or "" for one that is computed from the body."""
 
     body: Record
     status: int = 200
@@ -53,15 +53,15 @@ class Reply:
 class ChangeRunner(Protocol):
     """Records and carries out changes; `changes.Works` in the daemon."""
 
-    async def ask(
+    async def submit_change(
         self, ask: Ask, kind: ChangeKind, subject: str, tenant: str, arguments: Mapping[str, Any]
     ) -> Reply: ...
 
-    def reserve(self, ask: Ask, kind: ChangeKind) -> ExitStack: ...
+    def reserve_place(self, ask: Ask, kind: ChangeKind) -> ExitStack: ...
 
     async def run(self, ask: Ask, asked: ChangeRequest, place: ExitStack) -> Reply: ...
 
-    async def foresee(
+    async def forecast_change(
         self, ask: Ask, kind: ChangeKind, subject: str, arguments: Mapping[str, Any]
     ) -> Reply: ...
 
@@ -70,7 +70,7 @@ class ChangeRunner(Protocol):
 
 @dataclass(frozen=True)
 class ApiParts:
-    """One per process."""
+    """The parts of the daemon for handlers; one record per process."""
 
     store: SqlStore
     clock: Clock
@@ -85,10 +85,11 @@ class ApiParts:
     callers: Callers
     static: Mapping[str, tuple[str, bytes]]  # path -> (type, content) of pages
     vault: Credentials | None = None  # None: nothing that needs a login is done here
-    signer: Signer | None = None  # None: archives are only given as they are stored
+    signer: Signer | None = None  # None: archives are only served as they are stored
     rehearsals: Rehearsals | None = None  # None: there is no simulator in this process
-    plan: AddressPlan | None = None  # of the fabric's addresses: tells switches' planes
-    outside: OutsideArtifacts | None = None  # None: devices pull from us, or we do not know
+    plan: AddressPlan | None = None  # of the fabric's addresses: it has the switches' planes
+    # None: devices pull from us, or the server is not configured here
+    outside: OutsideArtifacts | None = None
     transport: BmcTransport | None = None  # None: no BMC is reached, and nothing is taken in
     directory: Path | None = None  # the data directory
     read_watch: Callable[[], tuple[WatchStatus, float]] | None = None  # newest report, age in s
@@ -99,7 +100,7 @@ class ApiParts:
 
 @dataclass
 class Ask:
-    """One request, read and checked, and what its handler may use."""
+    """One request, read and validated, and the parts that its handler may use."""
 
     parts: ApiParts
     request: web.Request
@@ -107,43 +108,51 @@ class Ask:
     query: Any
     body: Any
     now: float
-    tag: str = ""  # of the thing that is to be changed, once `check_match` compared it
+    tag: str = ""  # of the record that is to be changed, once `check_match` compared it
 
     @property
     def dry_run(self) -> bool:
-        """Whether the caller only wants to know what would be done."""
+        """Return whether the caller only asks for the effects."""
         return getattr(self.query, "dry_run", "false") == "true"
 
-    def word(self, name: str) -> str:
-        """A variable part of the path."""
+    def read_word(self, name: str) -> str:
+        """Return a variable part of the path."""
         return self.request.match_info[name]
 
     def may_see(self, node: Node) -> bool:
-        """The staff sees all, a tenant what is allocated to it now."""
+        """Return whether the caller may see a node: the staff all, a tenant its own."""
         return self.caller.staff or (bool(self.caller.tenant) and node.tenant == self.caller.tenant)
 
-    async def node(self, name: str = "") -> Node:
-        """The node of the path; Refused as missing if there is none, or it is somebody else's."""
-        found = await self.parts.store.nodes.get(name or self.word("node"))
-        if found is None or not self.may_see(found):
-            raise missing("node")
-        return found
+    async def read_node(self, name: str = "") -> Node:
+        """Return the node of the path.
 
-    async def tenant(self) -> Tenant:
-        """The tenant of the path, by the same rule."""
-        name = self.word("tenant")
-        found = next((t for t in await self.parts.store.tenants.list() if t.name == name), None)
-        if found is None or not (self.caller.staff or self.caller.tenant == name):
-            raise missing("tenant")
-        return found
+        Raises Refused as missing if there is none for this caller.
+        """
+        stored = await self.parts.store.nodes.get(name or self.read_word("node"))
+        if stored is None or not self.may_see(stored):
+            raise refuse_missing("node")
+        return stored
+
+    async def read_tenant(self) -> Tenant:
+        """Return the tenant of the path, by the same rule."""
+        name = self.read_word("tenant")
+        stored = next((t for t in await self.parts.store.tenants.list() if t.name == name), None)
+        if stored is None or not (self.caller.staff or self.caller.tenant == name):
+            raise refuse_missing("tenant")
+        return stored
 
     def check_match(self, tag: str) -> None:
-        """If-Match (RFC 9110 section 13.1.1): Refused if the caller decided on something older."""
+        """Check If-Match (RFC 9110 section 13.1.1).
+
+        Raises Refused if the caller read an older state.
+        """
         self.tag = tag
-        wanted = self.request.headers.get("If-Match", "*").strip()
-        if not MATCH.fullmatch(wanted):
-            raise no(400, "match", "If-Match is not readable", "Send the ETag as it was given.")
-        if wanted not in ("*", tag):
-            raise no(
+        condition = self.request.headers.get("If-Match", "*").strip()
+        if not MATCH.fullmatch(condition):
+            raise build_refusal(
+                400, "match", "If-Match is not readable", "Send the ETag as it was given."
+            )
+        if condition not in ("*", tag):
+            raise build_refusal(
                 412, "changed", "It changed since you read it", "Read it again, then decide anew."
             )

@@ -1,7 +1,7 @@
-"""Picks nodes by an expression, a bounded number of rows at a time.
+"""Selects nodes by an expression, a bounded number of rows at a time.
 
-The expression is tried on node after node, in the order of ids. So a page may hold fewer nodes than
-asked for, or none, while there is more: the cursor says where it stopped looking.
+The expression is evaluated on node after node, in the order of ids. So a page may hold fewer nodes
+than its limit, or none, while there are more: the cursor says where the search stopped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
-from provisioner.api.problem import no
+from provisioner.api.problem import build_refusal
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.campaigns.select_expression import (
@@ -21,22 +21,25 @@ from provisioner.planning.campaigns.select_expression import (
 )
 from provisioner.store.sql_store import SqlStore
 
-LOOKED_MAX = 700  # nodes that one page looks at: some 15 ms (`make bench-api`)
+LOOKED_MAX = 700  # nodes that one page reads: some 15 ms (`make bench-api`)
 
 
 @dataclass(frozen=True)
 class Picked:
-    """Which nodes. `tenant` not "": of that tenant only, whatever the expression says."""
+    """The selection of nodes.
+
+    `tenant` not "": of that tenant only, whatever the expression says.
+    """
 
     where: str
     kind: NodeKind | None
     tenant: str
 
 
-async def pick(
+async def select_nodes(
     store: SqlStore, wanted: Picked, after: str, limit: int
 ) -> tuple[tuple[Node, ...], str]:
-    """The nodes, and the id to go on after ("": there are no more). Refused for bad words."""
+    """Return the nodes, and the id to continue after ("": no more). Refused if it is wrong."""
     expression = _expression(wanted.where) if wanted.where.strip() else None
     narrowed: dict[str, Collection[str]] = {}
     if wanted.kind is not None:
@@ -45,13 +48,13 @@ async def pick(
         narrowed["tenant"] = {wanted.tenant}
     looks = limit if expression is None else LOOKED_MAX
     rows = await store.nodes.list_page(after=after, limit=looks + 1, narrowed=narrowed)
-    found: list[Node] = []
+    selected: list[Node] = []
     for row in rows[:looks]:
         if expression is None or expression.matches_facts(read_fields(row)):
-            found.append(row)
-            if len(found) == limit:
-                return tuple(found), "" if row is rows[-1] else row.id
-    return tuple(found), rows[looks - 1].id if len(rows) > looks else ""
+            selected.append(row)
+            if len(selected) == limit:
+                return tuple(selected), "" if row is rows[-1] else row.id
+    return tuple(selected), rows[looks - 1].id if len(rows) > looks else ""
 
 
 @lru_cache(maxsize=256)
@@ -64,4 +67,6 @@ def _expression(text: str) -> Expression:
         return _parsed(text)
     except InputError as error:
         detail = f"{error.where}: {error.problem}"
-        raise no(400, "where", "The expression cannot be read", error.remedy, detail) from None
+        raise build_refusal(
+            400, "where", "The expression cannot be read", error.remedy, detail
+        ) from None

@@ -1,4 +1,4 @@
-"""Problems as JSON (RFC 9457): one shape for every no, and what would turn it into a yes."""
+"""Problems as JSON (RFC 9457): one form for every refusal, with the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
 
 MEDIA = "application/problem+json"
-# everything else is the request's own conflict with what is so
+# every other reason is a conflict of the request with the present state
 _STATUS = {
     Reason.NOT_EXPECTED: 404,
     Reason.QUOTA: 403,
@@ -25,18 +25,18 @@ _STATUS = {
 
 
 class Problem(Record):
-    """The body of every answer that is a no (RFC 9457)."""
+    """The body of every refusal (RFC 9457)."""
 
     type: str = Field(description="`urn:provisioner:problem:` and a word of a closed list.")
     title: str
     status: int
     detail: str = ""
-    unblock: str = Field(description="What would turn the no into a yes, as an instruction.")
+    unblock: str = Field(description="The remedy, as an instruction.")
     blockers: tuple[Blocker, ...] = ()
 
 
 class Refused(Exception):
-    """A handler's no; the application makes the answer of it."""
+    """A handler's refusal, from which the application makes the answer."""
 
     def __init__(self, problem: Problem, headers: dict[str, str] | None = None) -> None:
         super().__init__(problem.title)
@@ -44,7 +44,7 @@ class Refused(Exception):
         self.headers = headers or {}
 
 
-def no(
+def build_refusal(
     status: int,
     word: str,
     title: str,
@@ -52,7 +52,7 @@ def no(
     detail: str = "",
     blockers: Sequence[Blocker] = (),
 ) -> Refused:
-    """A refusal with its remedy; `word` tells it from others of the same status."""
+    """Return a refusal with its remedy; `word` distinguishes it from others of the same status."""
     return Refused(
         Problem(
             type=f"urn:provisioner:problem:{word}",
@@ -65,22 +65,22 @@ def no(
     )
 
 
-def blocked(blockers: Sequence[Blocker]) -> Refused:
-    """The answer to a request that something stands in the way of."""
+def refuse_blocked(blockers: Sequence[Blocker]) -> Refused:
+    """Return the refusal of a request with blockers."""
     first = blockers[0]
     status = _STATUS.get(first.reason, 409)
-    return no(
+    return build_refusal(
         status, first.reason.value, "It cannot be done now", first.unblock, str(first), blockers
     )
 
 
-def missing(what: str) -> Refused:
-    """404, also for what the caller may not see: the answers cannot be told apart."""
-    return no(404, "missing", f"There is no such {what}", "Look at the list of them.")
+def refuse_missing(what: str) -> Refused:
+    """Return 404, also for records that the caller may not see: the answers are identical."""
+    return build_refusal(404, "missing", f"There is no such {what}", "Look at the list of them.")
 
 
-def answered(refused: Refused) -> web.Response:
-    """The refusal as an answer."""
+def build_answer(refused: Refused) -> web.Response:
+    """Return the refusal as an answer."""
     headers = {"Cache-Control": "no-store", **refused.headers}
     return web.Response(
         status=refused.problem.status,

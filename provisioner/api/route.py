@@ -1,7 +1,7 @@
-"""What a route is: declared as data, so that the server, the document and the tests read the same.
+"""A route, declared as data, so that the server, the document and the tests read the same.
 
-Rule: a handler decides nothing about access. Its route names the roles, and `Ask` gives it only
-what the caller may see.
+Rule: a handler decides nothing about access. Its route names the roles, and `Ask` gives it only the
+records that the caller may see.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Nothing(Record):
 
 
 class Paging(Record):
-    """Which part of a list. A page may hold fewer than `limit` while `next` is given."""
+    """The page of a list. A page may hold fewer than `limit` rows while `next` is set."""
 
-    limit: int = Field(100, ge=1, le=LIMIT_MAX, description="Rows of one page.")
-    cursor: str = Field("", max_length=400, description="`next` of the page before.")
+    limit: int = Field(100, ge=1, le=LIMIT_MAX, description="Number of rows of one page.")
+    cursor: str = Field("", max_length=400, description="`next` of the previous page.")
 
 
 class Dry(Record):
@@ -51,7 +51,7 @@ Handler = Callable[[Ask], Awaitable[Reply | web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Route:
-    """One verb of one path. `roles` empty: open to anybody, without a token."""
+    """One verb of one path. `roles` empty: it needs no token."""
 
     verb: str
     path: str  # below PREFIX
@@ -63,38 +63,38 @@ class Route:
     answers: Mapping[int, type[Record]]  # status -> body
     query: type[Record] = Nothing
     body: type[Record] | None = None
-    refusals: Mapping[int, str] = field(default_factory=dict)  # status -> when
+    refusals: Mapping[int, str] = field(default_factory=dict)  # status -> condition
     example: Mapping[str, Any] | None = None  # of the body
     entity: bool = False  # has an ETag of its own: takes If-Match where it changes
     media: str = "application/json"
-    heavy: bool = False  # costs much to compute: a caller has few of them at a time
+    heavy: bool = False  # expensive to compute: a caller has few of them at a time
     reads: bool = False  # a POST that changes nothing: its question is too long for a query
     body_max: int = 256 * 1024  # bytes; 64 sessions of 512 prefixes are some 500 KB
 
     def __post_init__(self) -> None:
-        """Let every change that is recorded be tried without being made."""
+        """Give every recorded change a dry run."""
         if self.recorded and self.query is Nothing:
             object.__setattr__(self, "query", Dry)
 
     @property
     def endless(self) -> bool:
-        """Whether its answer is a stream of events."""
+        """Return whether its answer is a stream of events."""
         return self.media == "text/event-stream"
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something."""
+        """Return whether it changes something."""
         return self.verb != "GET" and not self.reads
 
     @property
     def recorded(self) -> bool:
-        """Whether it is a change that is written down before it is made."""
+        """Return whether it is a change that is recorded before it is made."""
         return self.changes and 202 in self.answers
 
 
 Item = TypeVar("Item", bound=Record)
 
 
-def tag_of(generation: int) -> str:
-    """The ETag of a record that counts its changes."""
+def format_etag(generation: int) -> str:
+    """Return the ETag of a record that counts its changes."""
     return f'"g{generation}"'

@@ -1,4 +1,4 @@
-"""The table of contents of the API: every route, and who carries out each kind of change.
+"""The table of contents of the API: every route, and the executor of each kind of change.
 
 A new noun is one module with `ROUTES`, and one name here.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from provisioner.api import (
+from provisioner.api.changes import Execute, Foresee
+from provisioner.api.route import Route
+from provisioner.api.routes import (
     alerts,
     campaign_nodes,
     campaigns,
@@ -28,12 +30,11 @@ from provisioner.api import (
     pins,
     recovery,
     requests,
+    signing_keys,
     site,
     tenants,
     webhooks,
 )
-from provisioner.api.changes import Execute, Foresee
-from provisioner.api.route import Route
 from provisioner.model.access import ChangeKind
 
 ALL: tuple[Route, ...] = (
@@ -56,6 +57,7 @@ ALL: tuple[Route, ...] = (
     *webhooks.ROUTES,
     *recovery.ROUTES,
     *site.ROUTES,
+    *signing_keys.ROUTES,
     *credentials.ROUTES,
     *console_map.ROUTES,
     *console_session.ROUTES,
@@ -82,7 +84,7 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.CAMPAIGN_SKIP: campaign_nodes.change_node,
     ChangeKind.CAMPAIGN_AGAIN: campaign_nodes.change_node,
     ChangeKind.CAMPAIGN_ACCEPT: campaign_nodes.change_node,
-    ChangeKind.CAMPAIGN_REHEARSE: campaign_nodes.rehearsal,
+    ChangeKind.CAMPAIGN_REHEARSE: campaign_nodes.rehearse_campaign,
     ChangeKind.CASE_OPEN: cases.change_case,
     ChangeKind.CASE_OPEN_RACK: cases.change_case,
     ChangeKind.CASE_ACCEPT: case_work.change_case,
@@ -108,14 +110,14 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.RECOVERY_SETTLE: recovery.change_recovery,
     ChangeKind.RECOVERY_FINISH: recovery.change_recovery,
     ChangeKind.CLOCK_ACCEPT: site.change_site,
-    ChangeKind.KEY_ROTATE: site.change_site,
+    ChangeKind.KEY_ROTATE: signing_keys.change_key,
     ChangeKind.FACTORY_KEEP: site.change_site,
     ChangeKind.TOKEN_CREATE: credentials.change_token,
     ChangeKind.TOKEN_REVOKE: credentials.change_token,
     ChangeKind.SESSION_END: console_session.change_session,
 }
 
-# What a person reads before a change; a kind without one has its route's summary.
+# the forecasts that a person reads before a change; a kind without one has its route's summary
 FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.NODE_RETRY: nodes.foresee_node,
     ChangeKind.NODE_RECLAIM: nodes.foresee_node,
@@ -131,6 +133,6 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.WEBHOOK_DROP: webhooks.foresee_loss,
     ChangeKind.RECOVERY_SETTLE: recovery.foresee_settlement,
     ChangeKind.CLOCK_ACCEPT: site.foresee_clock,
-    ChangeKind.KEY_ROTATE: site.foresee_rotation,
+    ChangeKind.KEY_ROTATE: signing_keys.foresee_rotation,
     ChangeKind.TOKEN_REVOKE: credentials.foresee_revocation,
 }

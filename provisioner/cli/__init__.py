@@ -1,7 +1,7 @@
 """The command line: a client of the daemon, with tables for people and JSON or YAML for machines.
 
-A noun's verbs are made of the API's table of routes (client/surface.py). What needs no daemon, and
-what is the daemon, has modules of its own; commands.py lists everything.
+A noun's verbs are built from the API's table of routes (client/surface.py). Commands that need no
+daemon, and the commands that run one, have modules of their own; commands.py lists everything.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from provisioner.model.input_error import InputError
 app = typer.Typer(
     name="provisioner",
     cls=Commands,
-    help="Takes GPU servers from just cabled to safely in a customer's network, and back.",
+    help="Bring GPU servers from the rack to a customer's network safely, and take them back.",
     no_args_is_help=True,
-    pretty_exceptions_show_locals=False,  # locals may hold secrets
+    pretty_exceptions_show_locals=False,  # local variables may hold secrets
 )
 
 
@@ -31,16 +31,19 @@ def _show_version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def read_options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Takes GPU servers from just cabled to safely in a customer's network, and back."""
+    """Bring GPU servers from the rack to a customer's network safely, and take them back."""
 
 
 def main() -> None:
-    """Run the program: bad input is one clear line and exit code 2, a failing world exit code 1."""
+    """Run the program: wrong input is one clear line and exit code 2, a failed device code 1."""
     try:
         app()
     except InputError as error:
@@ -54,7 +57,7 @@ def main() -> None:
 
 
 def _is_promised(error: Exception) -> bool:
-    """Return whether the world failed as it may; loaded only then, to start fast."""
+    """Return whether this failure is one that a port promises; imported late, to start fast."""
     from provisioner.cli.client.connection import NoAnswer
     from provisioner.ports import PortError, StaleWrite, StoreFailed
 

@@ -1,7 +1,7 @@
-"""The commands and where each of them is: only the one that is asked for is loaded.
+"""The commands and their modules; a module is loaded only when its command is used.
 
 The whole program takes seconds to load on a slow machine, and a person who types `provisioner
-where` or presses the tab key waits for it each time. So the list has its own short words.
+where` or presses the tab key would wait each time. So this list has its own short summaries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-ROUTES = "routes"  # in place of a module: made of the table of routes
+ROUTES = "routes"  # in place of a module: built from the table of routes
 
 
 @dataclass(frozen=True)
@@ -42,58 +42,70 @@ COMMANDS = {
     "doctor": Command(
         "serve.doctor",
         "doctor",
-        "Look at a site before go-live, and tell what to do: nothing is changed anywhere.",
+        "Examine a site before go-live and report the remedies; nothing is changed.",
     ),
-    "context": Command("client.context", "app", "Contexts: the daemons that commands go to."),
+    "context": Command("client.context", "app", "Contexts: the daemons that commands use."),
     "intake": Command(
-        ROUTES, "", "Take racked nodes in: they are stored, and the daemon goes on from there."
+        ROUTES, "", "Take racked nodes in: they are stored, and the daemon continues with them."
     ),
     "explain": Command(
-        ROUTES, "", "What a node is, why it is there, what comes next, and what unblocks it."
+        ROUTES,
+        "",
+        "Explain a node: its state, the cause, the next step, and the remedy for a blocker.",
     ),
-    "node": Command(ROUTES, "", "Nodes: where each is on its journey, why, and what to do."),
+    "node": Command(ROUTES, "", "Nodes: their states, the causes, and the actions on them."),
     "switch": Command(ROUTES, "", "Switches."),
     "tenant": Command(ROUTES, "", "Tenants: their networks, quotas and nodes."),
     "campaign": Command(
-        ROUTES, "", "Campaigns: upgrades in waves, with limits, stops and a way back."
+        ROUTES, "", "Campaigns: upgrades in waves, with limits, stop conditions and a way back."
     ),
-    "pin": Command(ROUTES, "", "Releases of single nodes and racks, and the fleet's own."),
+    "pin": Command(
+        ROUTES, "", "Pins: target releases of single nodes and racks, and of the fleet."
+    ),
     "drift": Command(
         ROUTES,
         "",
-        "Nodes that do not run what they are to run: by campaign, pin, or the fleet's release.",
+        "List nodes whose versions differ from their campaign, pin, or the fleet's release.",
     ),
     "debt": Command(
-        ROUTES, "", "What is written and does not run yet, and which reset it waits for."
+        ROUTES,
+        "",
+        "List firmware that is written but not active yet, and the reset that activates it.",
     ),
     "cohort": Command(ROUTES, "", "The fleet's comparison: outliers, learned floors, changes."),
-    "case": Command(ROUTES, "", "Repairs: cases, what is suspected, what was done."),
+    "case": Command(ROUTES, "", "Repairs: cases, their suspects and remedies."),
     "alert": Command(ROUTES, "", "Alerts of nodes: list, override for a time, clear."),
     "notice": Command(ROUTES, "", "Notices to tenants: failures, maintenance, returns."),
     "watch": Command(ROUTES, "", "The watch over nodes that serve."),
     "certificate": Command(
         ROUTES, "", "Certificates: show, export, verify, revoke; the keys that sign them."
     ),
-    "release": Command(ROUTES, "", "Releases of the matrix that the daemon runs."),
+    "release": Command(ROUTES, "", "Target releases of the daemon's matrix."),
     "artifact": Command(ROUTES, "", "Firmware files that the matrix names."),
-    "operation": Command(ROUTES, "", "Operations that are under way, or were."),
-    "request": Command(ROUTES, "", "Changes that people asked for: list, approve, refuse."),
-    "event": Command(ROUTES, "", "What happened: list it, or follow it as it happens."),
+    "operation": Command(ROUTES, "", "Operations, under way and finished."),
+    "request": Command(ROUTES, "", "Requests for changes: list, approve, refuse."),
+    "event": Command(ROUTES, "", "Events: list them, or follow them as they happen."),
     "audit": Command(ROUTES, "", "The audit log: list, verify, archive and prune it."),
     "token": Command(ROUTES, "", "Tokens for the REST API: create, list, revoke."),
-    "session": Command(ROUTES, "", "Browsers that are signed in: list, end."),
-    "webhook": Command(ROUTES, "", "Webhooks: receivers of events, and what was not delivered."),
+    "session": Command(ROUTES, "", "Sessions of browsers: list, end."),
+    "webhook": Command(ROUTES, "", "Webhooks: receivers of events, and undelivered events."),
     "recovery": Command(
-        ROUTES, "", "After a restore: what differs between rows and leaves, and what settles it."
+        ROUTES,
+        "",
+        "Recovery after a restore: differences between rows and leaves, and their decisions.",
     ),
     "agents": Command(
         ROUTES, "", "Maintenance agents, and the certificate authority that their images trust."
     ),
-    "clock": Command(ROUTES, "", "The clock: say that it is right after a step."),
-    "health": Command(ROUTES, "", "Whether the daemon is overloaded, and by what."),
-    "whoami": Command(ROUTES, "", "Who I am, as my token says."),
+    "clock": Command(ROUTES, "", "The clock: confirm it after a step."),
+    "health": Command(
+        ROUTES, "", "Show the daemon's load: whether it is overloaded, and the cause."
+    ),
+    "whoami": Command(ROUTES, "", "Show the caller that your token identifies."),
     "netbox": Command(
-        "client.netbox", "app", "NetBox: hardware lists from it, the fleet shown in it."
+        "client.netbox",
+        "app",
+        "NetBox: read expected hardware from it, write the fleet's state to it.",
     ),
     "backup": Command(
         "serve.backup",
@@ -105,14 +117,13 @@ COMMANDS = {
         "restore",
         "Restore a backup into an empty data directory, or into an empty PostgreSQL database.",
     ),
-    "db": Command("serve.backup", "db", "The database: its schema."),
-    "bmc": Command("offline.bmc", "app", "BMCs: what would be sent to one."),
+    "db": Command("serve.backup", "db", "The database: upgrade its schema."),
+    "bmc": Command("offline.bmc", "app", "BMCs: preview the requests to one."),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "plan": Command(
         "offline.plan",
         "plan",
-        "Print the steps to a release with their reasons, "
-        "or what blocks and what would unblock it.",
+        "Print the steps to a release with their reasons, or the blockers with their remedies.",
     ),
     "matrix": Command("offline.matrix", "app", "The pinned matrix: check, show, compare, draw."),
     "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
@@ -123,18 +134,18 @@ COMMANDS = {
     "where": Command(
         "offline.places",
         "where",
-        "What an address belongs to: rack, node, rail, card and leaf port.",
+        "Find the place of an address: rack, node, rail, card and leaf port.",
     ),
     "address": Command(
-        "offline.places", "address", "The addresses of a place: the inverse of `where`."
+        "offline.places", "address", "Print the addresses of a place: the inverse of `where`."
     ),
     "bundle": Command("offline.bundle", "app", "Air-gap bundles: create, verify, unpack."),
-    "sim": Command("serve.sim", "app", "A simulated site."),
+    "sim": Command("serve.sim", "app", "A simulated site: serve it, break parts, exchange them."),
 }
 
 
 class Loading(MutableMapping[str, Any]):
-    """Every command by its name; each is loaded when it is taken out."""
+    """Every command by its name; each is loaded at its first access."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
@@ -158,22 +169,22 @@ class Loading(MutableMapping[str, Any]):
 
 
 def load(name: str) -> Any:
-    """The command itself, as typer makes it of its function. Raises KeyError."""
+    """Return the command in typer's form. Raises KeyError."""
     where = COMMANDS[name]
     if where.module == ROUTES:
         surface = import_module("provisioner.cli.client.surface")
         return surface.load(name, where.about)
-    found = getattr(import_module(f"provisioner.cli.{where.module}"), where.name)
+    command = getattr(import_module(f"provisioner.cli.{where.module}"), where.name)
     around = typer.Typer()
-    if isinstance(found, typer.Typer):
-        around.add_typer(found, name=name)
+    if isinstance(command, typer.Typer):
+        around.add_typer(command, name=name)
     else:
-        around.command(name)(found)
+        around.command(name)(command)
     return typer.main.get_group(around).commands[name]
 
 
 class Commands(TyperGroup):
-    """The program: lists without loading anything, and runs what was asked for."""
+    """The program: it lists commands without loading any, and runs the one that was named."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -181,11 +192,11 @@ class Commands(TyperGroup):
         self._lists = False
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of the help."""
+        """Return the names, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, or in a list only its name and what it is about."""
+        """Return the command; in a list, only its name and summary."""
         if cmd_name not in COMMANDS:
             return None
         if self._lists:
@@ -193,12 +204,12 @@ class Commands(TyperGroup):
         return self.commands[cmd_name]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """`--help` of the program itself."""
+        """Write `--help` of the program itself."""
         with self._listing():
             super().format_help(ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """What the tab key offers."""
+        """Return the completions for the tab key."""
         with self._listing():
             return super().shell_complete(ctx, incomplete)
 

@@ -1,4 +1,4 @@
-"""Puts the agents' side together: the API that agents call, on HTTPS, and the commands to them."""
+"""Builds the agents' side: the HTTPS API that agents call, and the port for commands to them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AgentDoor:
-    """Where agents find us. `url` is what ramdisks are told ("": from host and port)."""
+    """The address for agents. `url` is the one that ramdisks call ("": made from host and port)."""
 
     host: str = "127.0.0.1"
     port: int = 6385
@@ -43,7 +43,7 @@ class AgentDoor:
 
 @dataclass(frozen=True)
 class ServedAgents:
-    """The port, and what a ramdisk has to know to call."""
+    """The port to the agents, and the address and certificate that a ramdisk needs to call."""
 
     agents: Agents
     url: str = ""
@@ -52,7 +52,7 @@ class ServedAgents:
 
 
 def check_hosts_apart(door: AgentDoor, settings: Settings) -> None:
-    """Raise InputError where agents are looked up and nobody said who keeps their hosts apart.
+    """Raise InputError where agents are looked up and nothing isolates their hosts from each other.
 
     An address that no other machine reaches serves no agents.
     """
@@ -74,7 +74,7 @@ _LOCAL = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def new_token() -> str:
-    """43 characters of 256 random bits; agents want at least 32."""
+    """Return 43 characters of 256 random bits; agents require at least 32."""
     return secrets.token_urlsafe(32)
 
 
@@ -88,7 +88,7 @@ async def serve_agents(
     settings: Settings,
     images: OsImages | None = None,
 ) -> AsyncIterator[ServedAgents]:
-    """Serve the lookup and heartbeat API, and `images`, which are told where that is.
+    """Serve the lookup and heartbeat API, and `images`, which get its address.
 
     Raises `InputError` if it cannot be served there.
     """
@@ -132,7 +132,7 @@ async def serve_agents(
         await runner.cleanup()
 
 
-def simulated(
+def build_simulated_agents(
     runner: SimulatedRunner, store: SqlStore, vault: Vault, clock: Clock, settings: Settings
 ) -> Agents:
     """Return the agents of the simulated site that `runner` reaches."""

@@ -1,4 +1,4 @@
-"""Opens the REST API: identity, work, feed and the server, over TLS with our own authority."""
+"""Builds and serves the REST API, at a unix socket and over TLS with our own authority."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from provisioner import components
 from provisioner.access.identity import Identity
 from provisioner.access.oidc import OidcProvider, OidcSite
 from provisioner.adapters.agent.tls import names_of_ours, open_authority
-from provisioner.api import openapi, pages, table
-from provisioner.api.app import application
+from provisioner.api import openapi, table
+from provisioner.api.app import build_application
 from provisioner.api.callers import Callers
 from provisioner.api.changes import Works
 from provisioner.api.feed import Feed
 from provisioner.api.gathered_rows import GatheredRows
 from provisioner.api.parts import ApiParts
+from provisioner.api.routes import pages
 from provisioner.checks.threshold_data import Limits as Thresholds
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.data import Data
@@ -44,8 +45,8 @@ from provisioner.store.sql_store import SqlStore
 log = logging.getLogger(__name__)
 SOCKET = "api.sock"  # in the data directory
 LOCAL_MAX = 256  # connections of the daemon's own user at once; a command makes one
-PEERS_S = 3600.0  # a request that a peer has been at for this long is not at it any more
-SHUTDOWN_S = 2.0  # streams are cut after it
+PEERS_S = 3600.0  # a request that a peer began this long ago has ended
+SHUTDOWN_S = 2.0  # seconds; streams are cut after it
 
 
 def api_parts(
@@ -66,15 +67,15 @@ def api_parts(
     thresholds: Mapping[str, Thresholds] | None = None,
     opened: tuple[Path, Data] | None = None,
 ) -> ApiParts:
-    """Return everything that handlers reach. Raises InputError for settings that cannot be.
+    """Return everything that handlers use. Raises InputError for settings that contradict.
 
-    `opened`: the data directory with its contents, where the process has one.
+    `opened` is the data directory with its contents, where the process has one.
     """
 
     async def find(digest: str) -> Token | None:
         return await store.tokens.find(digest)
 
-    async def head() -> int:
+    async def read_head() -> int:
         return (await store.journal.get_head())[0]
 
     async def append(event: CallerLimited) -> None:
@@ -98,7 +99,7 @@ def api_parts(
         artifacts=artifacts,
         plans=PlanCache(matrix, components.ALL, settings.production),
         works=Works(table.EXECUTORS, table.FORECASTS),
-        feed=Feed(head),
+        feed=Feed(read_head),
         callers=Callers(settings, GatheredRows(append)),
         vault=vault,
         signer=signer,
@@ -110,12 +111,12 @@ def api_parts(
         directory=None if opened is None else opened[0],
         read_watch=None if opened is None else partial(read_status, opened[0]),
         exchange_key=None if opened is None else partial(_exchange_key, opened[1]),
-        static={**pages.static_files(), pages.OPENAPI: document},
+        static={**pages.read_static_files(), pages.OPENAPI: document},
     )
 
 
 def _open_provider(settings: Settings, clock: Clock, ca_file: Path | None) -> OidcProvider | None:
-    """Return who reads the tokens of an OIDC provider; None if the site has none."""
+    """Return the reader of OIDC tokens; None if the site has no provider."""
     if not settings.api_oidc_issuer:
         return None
     site = OidcSite(
@@ -131,7 +132,7 @@ def _open_provider(settings: Settings, clock: Clock, ca_file: Path | None) -> Oi
 @cache
 def _document() -> bytes:
     """Return the OpenAPI document, which is the same in every process of this version."""
-    return openapi.text(table.ALL)
+    return openapi.write_document(table.ALL)
 
 
 async def _exchange_key(opened: Data, now: float, compromised: bool) -> str:  # noqa: FBT001
@@ -143,20 +144,20 @@ async def _exchange_key(opened: Data, now: float, compromised: bool) -> str:  # 
 
 @asynccontextmanager
 async def serve_api(parts: ApiParts, data: Path) -> AsyncIterator[str]:
-    """Serve it at the directory's socket, and over TLS if the settings say so; yield its URL.
+    """Serve the API at the directory's socket, and over TLS if the settings ask; yield its URL.
 
-    What the process before left under way is reported as lost: the caller holds the directory and
-    its database, so that no other process carries it out now. The URL is "" without TLS. Raises
-    InputError if it cannot be served there.
+    Requests that the previous process left under way are reported as lost: the caller holds the
+    directory and its database, so that no other process carries them out now. The URL is "" without
+    TLS. Raises InputError if the API cannot be served there.
     """
     settings = parts.settings
     now = parts.clock.now()
     before = now - PEERS_S if parts.store.shared else float("inf")
     lost = await parts.store.requests.give_up(now, before)
-    for asked in lost:
-        log.warning("request %s (%s) was under way when the daemon ended", asked.id, asked.kind)
+    for request in lost:
+        log.warning("request %s (%s) was under way when the daemon ended", request.id, request.kind)
     runner = web.AppRunner(
-        application(parts, table.ALL),
+        build_application(parts, table.ALL),
         access_log=None,
         # also ends a connection that sends its headers too slowly
         keepalive_timeout=settings.api_idle_s,
@@ -174,7 +175,7 @@ async def serve_api(parts: ApiParts, data: Path) -> AsyncIterator[str]:
 async def _listen_here(
     held: AsyncExitStack, runner: web.AppRunner, file: Path, settings: Settings
 ) -> None:
-    """Listen at the unix socket, until `held` is closed."""
+    """Listen at the unix socket until `held` is closed."""
     limits = Limits(LOCAL_MAX, LOCAL_MAX, settings.api_idle_s)
     try:
         await held.enter_async_context(serve_at("local api", runner, file, limits))
@@ -187,7 +188,7 @@ async def _listen_here(
 async def _listen_outside(
     held: AsyncExitStack, runner: web.AppRunner, data: Path, settings: Settings
 ) -> str:
-    """Listen over TLS, until `held` is closed; return the URL."""
+    """Listen over TLS until `held` is closed; return the URL."""
     place = (settings.api_host, settings.api_port)
     limits = Limits(
         settings.api_connections_max, settings.api_connections_per_peer, settings.api_idle_s
@@ -207,7 +208,7 @@ async def _listen_outside(
 
 
 def tls_context(data: Path, settings: Settings) -> ssl.SSLContext:
-    """The site's own certificate, or one of our authority, whose certificate clients trust.
+    """Return the site's own certificate, or one of our authority, whose certificate clients trust.
 
     Raises InputError if it cannot be used.
     """

@@ -1,4 +1,4 @@
-"""Where devices pull artifacts from: the artifact directory that we serve, or a server outside."""
+"""The place that devices pull artifacts from: the directory that we serve, or an outside server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ArtifactDoor:
-    """Where devices get files: at `url` of an outside server, or of us at `host` and `port`."""
+    """The address for files: `url` of an outside server, or our own `host` and `port`."""
 
     host: str = "127.0.0.1"
     port: int = 8070
@@ -36,7 +36,7 @@ class ArtifactDoor:
 def open_artifacts(
     directory: Path, door: ArtifactDoor, clock: Clock, ca_file: Path | None, settings: Settings
 ) -> AbstractAsyncContextManager[Artifacts]:
-    """The artifacts of a daemon, as its options say."""
+    """Yield the artifacts of a daemon, as its options say."""
     if door.url:
         return outside_artifacts(directory, door.url, clock, ca_file)
     return serve_artifacts(directory, door.host, door.port, settings)
@@ -46,15 +46,15 @@ def open_artifacts(
 async def outside_artifacts(
     directory: Path, url: str, clock: Clock, ca_file: Path | None = None
 ) -> AsyncIterator[OutsideArtifacts]:
-    """Files of an outside server, `directory` their cache. It need not answer yet.
+    """Yield the files of an outside server with `directory` as cache. It need not answer yet.
 
     Raises InputError for a directory that cannot be written.
     """
     if not os.access(directory, os.W_OK | os.X_OK):
         remedy = "With --artifact-url it is a cache: name a directory that the daemon may write."
         raise InputError("--artifacts", str(directory), "it cannot be written", remedy)
-    if left := await asyncio.to_thread(sweep_parts, directory):
-        log.info("removed %d files that were half fetched once", left)
+    if leftover := await asyncio.to_thread(sweep_parts, directory):
+        log.info("removed %d files that were half fetched once", leftover)
     server = HttpArtifactServer(url, ca_file)
     files = OutsideArtifacts(directory, server, clock)
     log.info("devices pull artifacts from %s", url)
@@ -69,7 +69,7 @@ async def outside_artifacts(
 async def serve_artifacts(
     directory: Path, host: str, port: int, settings: Settings
 ) -> AsyncIterator[Artifacts]:
-    """The artifact directory over plain HTTP, for devices that pull (a BFB is pulled, not pushed).
+    """Serve the artifact directory over plain HTTP, for devices that pull (a BFB is pulled).
 
     Vendor images are signed, and are verified by digest before they are offered; they hold no
     secret, and BlueField BMCs do not verify our certificate anyway.
@@ -100,7 +100,7 @@ async def serve_artifacts(
 
 
 async def warn_of_boot_token(files: Artifacts, image: Pin | None, settings: Settings) -> None:
-    """Log whether the pinned maintenance image cannot carry the token of its boot."""
+    """Log a warning if the pinned maintenance image cannot carry a boot token."""
     if image is None or not image.artifact:
         return
     if await files.carries_slot(image.artifact) is not False:
@@ -108,5 +108,5 @@ async def warn_of_boot_token(files: Artifacts, image: Pin | None, settings: Sett
     if settings.agent_lookup_trusts == "first":
         log.warning("%s carries no token: the first lookup of a boot gets it", image.artifact)
     else:
-        words = "%s cannot carry the token of a boot: no node boots it (docs/agent.md)"
-        log.warning(words, image.artifact)
+        message = "%s cannot carry the token of a boot: no node boots it (docs/agent.md)"
+        log.warning(message, image.artifact)

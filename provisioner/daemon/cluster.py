@@ -1,7 +1,7 @@
-"""Opens a daemon's place among several on one PostgreSQL; on a file there is no such place.
+"""Builds a daemon's place among several on one PostgreSQL; on a file there is no such place.
 
 The driver and the engine for PostgreSQL are the extra `postgresql`. They are imported only when a
-database needs them: a daemon on a file starts without them.
+database needs them, so that a daemon on a file starts without them.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CHANGE_MAX = timedelta(days=7)  # a change that rolls longer is two sites
-LOST = os.EX_TEMPFAIL  # exit code of a daemon that lost its seat: start it again
+CHANGE_MAX = timedelta(days=7)  # a change that takes longer to roll through means two sites
+# exit code of a daemon that lost its seat, so that its service manager starts it again
+LOST = os.EX_TEMPFAIL
 
 
 def digests_of(settings: Settings, matrix: Matrix, texts: Mapping[str, str]) -> Mapping[str, str]:
@@ -61,7 +62,7 @@ def digests_of(settings: Settings, matrix: Matrix, texts: Mapping[str, str]) -> 
 
 
 def declared_end(text: str) -> float:
-    """Return until when a change is declared to roll through; 0 for "". Raises InputError."""
+    """Return the end of a declared rolling change; 0 for "". Raises InputError."""
     if not text:
         return 0.0
     remedy = "Write a time with its zone, within a week: 2026-11-22T18:00+01:00."
@@ -77,12 +78,12 @@ def declared_end(text: str) -> float:
 
 
 def clock_of(database: str, clock: WallClock) -> WallClock:
-    """Return the clock of a daemon on this database: one that can follow it, among several."""
+    """Return the clock of a daemon; among several, one that can follow the database's clock."""
     return DatabaseClock(clock.speed, clock.epoch) if is_postgres(database) else clock
 
 
 def watched_waits(database: str, settings: Settings) -> AbstractContextManager[object]:
-    """Report waits on a PostgreSQL database while inside, and end the process after the limit."""
+    """Report waits on a PostgreSQL database while open, and end the process after the limit."""
     if not is_postgres(database):
         return nullcontext()
     return WaitWatch(settings.database_wait_max_s, partial(wait_reason, database), end_at_once)
@@ -92,17 +93,18 @@ def watched_waits(database: str, settings: Settings) -> AbstractContextManager[o
 async def open_cluster(
     database: str, settings: Settings, clock: WallClock, works: WorksBy
 ) -> AsyncIterator[tuple[Cluster, WorkQueue] | None]:
-    """Our seat and the queue of operations, until the end; None with a file.
+    """Yield our seat and the queue of operations; None with a file.
 
-    `clock` is one of `clock_of`: it goes by the database's clock from then on.
+    `clock` comes from `clock_of` and follows the database's clock from then on.
 
-    Raises InputError if the server refuses it, or if the extra `postgresql` is not installed.
+    Raises InputError if the server refuses the connection, or if the extra `postgresql` is not
+    installed.
     """
     if not is_postgres(database):
         yield None
         return
     try:
-        # takes seconds: before anybody counts on us
+        # this takes seconds, so it precedes our first heartbeat
         dbos = importlib.import_module("provisioner.control.engine.engine_dbos")
         import psycopg
 
@@ -118,8 +120,10 @@ async def open_cluster(
     try:
         await cluster.start()
     except psycopg.Error as error:
-        where, told = shown(postgres_url(database)), " ".join(str(error).split())
-        raise InputError(where, "", f"no place among the daemons: {told}", "Start again.") from None
+        where, cause = shown(postgres_url(database)), " ".join(str(error).split())
+        raise InputError(
+            where, "", f"no place among the daemons: {cause}", "Start again."
+        ) from None
     try:
         yield cluster, dbos.DbosQueue(database)
     finally:
@@ -127,9 +131,9 @@ async def open_cluster(
 
 
 def end_at_once(why: str) -> NoReturn:
-    """Whoever lost its seat acts no more: no log-out, no last write, no goodbye.
+    """End a daemon that lost its seat, without a log-out, a last write or a message.
 
-    A peer may be driving already what we were driving.
+    A peer may already drive our operations.
     """
     log.critical("this daemon ends at once: %s", why)
     for handler in logging.getLogger().handlers:

@@ -1,7 +1,7 @@
 """The daemon: the one place where the parts are put together.
 
-`Parts` names everything from outside; `build` wires it; `Daemon.run` serves until it is stopped.
-A simulated site differs only in the parts that are handed in.
+`Parts` names everything from outside, `Daemon` wires it, and `Daemon.start` begins its loops. A
+simulated site differs only in the parts that are handed in.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything from outside that a daemon is made of."""
+    """Everything from outside that a daemon needs."""
 
     store: Store
     credentials: Credentials
@@ -101,24 +101,25 @@ class Parts:
     login: HostLogin | None = None
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     campaigns: CampaignRepository | None = None  # None: nothing is upgraded in waves
-    cases: CaseRepository | None = None  # None: faults are told, and nothing is repaired
-    tickets: TicketSystem | None = None  # None: work for people is on the command line and the API
+    cases: CaseRepository | None = None  # None: faults are reported, and nothing is repaired
+    # None: work for people is listed by the command line and the API only
+    tickets: TicketSystem | None = None
     passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
-    recovery: RecoveryRepository | None = None  # None: no restore was ever settled by a person
-    fabrics: Fabrics | None = None  # None: tenants' networks are made by whoever asks for them
-    telemetry: Telemetry = SILENCE  # who measures what is done
-    watch: WatchParts | None = None  # None: released nodes are only looked at by operations
-    webhooks: tuple[WebhookRepository, WebhookPosts] | None = None  # None: nobody is told
+    recovery: RecoveryRepository | None = None  # None: a restore is never confirmed by a person
+    fabrics: Fabrics | None = None  # None: the command line and the API make tenants' networks
+    telemetry: Telemetry = SILENCE  # the receivers of measurements
+    watch: WatchParts | None = None  # None: released nodes are read only by operations
+    webhooks: tuple[WebhookRepository, WebhookPosts] | None = None  # None: no webhook is posted
     shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
 
     @property
     def alerts(self) -> AlertRepository | None:
-        """Where alerts are kept, if anybody raises any."""
+        """Return the store of alerts; None where no watch raises them."""
         return None if self.watch is None else self.watch.book
 
 
 class Daemon:
-    """Drives a site. `start` returns at once; `stop` leaves devices as they are."""
+    """The driver of a site. `start` returns at once; `stop` leaves devices as they are."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -183,11 +184,11 @@ class Daemon:
         self.fabric = _fabric(context, parts, self.site, self.engine, self.tenancy)
         self.campaigns = _campaigns(deciding, parts)
         self._ticking: list[asyncio.Task[None]] = []
-        self._failure = FirstFailure()  # of all that ticks, whenever it was begun
+        self._failure = FirstFailure()  # of every loop, whenever it was started
         self._measuring: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Take up what was left, then look for work for ever."""
+        """Resume operations that were under way, then look for work until stopped."""
         if isinstance(self.parts.clock, WallClock):  # in virtual time there is nothing to measure
             await self.time.begin()
             for run in (self.overload.run, self.time.run):
@@ -200,7 +201,7 @@ class Daemon:
         self._ticking = [asyncio.create_task(self._when_sure(), name="waiting for the time")]
 
     async def _when_sure(self) -> None:
-        """Take up what was left as soon as the time can be believed."""
+        """Resume operations as soon as the time can be trusted."""
         await self.time.sure()
         self._ticking.clear()
         await self._take_up()
@@ -214,14 +215,14 @@ class Daemon:
             self._failure.watch(self._ticking[0])
 
     async def _when_leading(self) -> None:
-        """What only one daemon does: here as soon as this one leads, which then lasts."""
+        """Do the work of the leading daemon from when this one leads, which then lasts."""
         assert self.parts.shared is not None
         await self.parts.shared[0].leading()
         self._lead()
         await asyncio.gather(*self._ticking[1:])
 
     def _lead(self) -> None:
-        """Look for work for ever."""
+        """Start the loops that look for work."""
         if self.watcher is not None and self.parts.watch is not None:
             self.watcher.leaf_ports = self.leaf_watch
             self.watcher.partitions = self.partition_watch
@@ -252,9 +253,9 @@ class Daemon:
         self._failure.watch(task)
 
     async def _past_damage(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a loop, and again when it met a damaged row of a node: that node is set aside then.
+        """Run a loop, and again after it met a damaged row of a node, which is then set aside.
 
-        The loops take up what they find at each look, so that beginning anew loses nothing.
+        Each turn of a loop reads its work anew, so that a new start loses nothing.
         """
         while True:
             try:
@@ -265,16 +266,16 @@ class Daemon:
                 await self.parts.clock.sleep(self.parts.settings.poll_s)
 
     async def wait(self) -> None:
-        """Until a loop or the store fails; they never end by themselves."""
+        """Wait until a loop or the store fails; they never end by themselves."""
         ending = [self.engine.failed(), self._failure.wait()]
         if self.parts.shared is not None:
             ending.append(self.parts.shared[0].failed())
         await asyncio.gather(*self._ticking, *ending)
 
     async def stop(self) -> None:
-        """Stop deciding; devices finish what they do, and are looked at again at the next start.
+        """Stop deciding; devices finish their actions and are read again at the next start.
 
-        What was handed in as parts is closed by whoever opened it.
+        The parts that were handed in are closed by their owner.
         """
         ending = [*self._ticking, *self._measuring]
         for task in ending:

@@ -1,4 +1,4 @@
-"""Opens what a command needs from the disk: the data directory, the matrix, the settings."""
+"""Opens a command's files: the data directory, the matrix, the settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DATABASE_VARIABLE = "PROVISIONER_DATABASE"
 
 @dataclass(frozen=True)
 class Keys:
-    """The master key, and what only it opens."""
+    """The master key, and the stores that need it."""
 
     master: MasterKey
     vault: Vault
@@ -52,7 +52,7 @@ class Data:
     """
 
     store: SqlStore
-    clock: WallClock  # what its daemon goes by; a simulated site's may run fast
+    clock: WallClock  # the clock of its daemon; a simulated site's may run fast
     keys: Keys | InputError
 
     @property
@@ -74,31 +74,31 @@ class Data:
 
 
 def database_of(directory: Path, option: str = "") -> str:
-    """The database: what was asked for, else PROVISIONER_DATABASE, else a file of the directory.
+    """Return the database: `option`, else PROVISIONER_DATABASE, else a file of the directory.
 
     Raises InputError for a password on the command line, which every process here could read.
     """
-    asked = option or os.environ.get(DATABASE_VARIABLE, "")
-    if not asked:
+    named = option or os.environ.get(DATABASE_VARIABLE, "")
+    if not named:
         return str(directory / DATABASE)
     source = "--database" if option else DATABASE_VARIABLE
-    if not is_postgres(asked):
+    if not is_postgres(named):
         problem = "is no PostgreSQL database"
         raise InputError(source, "", problem, "Write postgresql://USER@HOST:PORT/NAME.")
     if option and postgres_url(option).password is not None:
         remedy = f"Put it into a password file (PGPASSFILE), PGPASSWORD or {DATABASE_VARIABLE}."
         raise InputError(source, "", "holds a password, which `ps` shows to everybody", remedy)
-    return asked
+    return named
 
 
 def has_data(directory: Path) -> bool:
-    """Whether there is a database already: a file, or one that the environment names."""
+    """Return whether there is a database already: a file, or one that the environment names."""
     return bool(os.environ.get(DATABASE_VARIABLE)) or (directory / DATABASE).is_file()
 
 
 @contextmanager
 def held_data(directory: Path, database: str = "") -> Iterator[None]:
-    """Hold a data directory and its database for this process; the end lets go of both.
+    """Hold a data directory and its database for this process; the end releases both.
 
     On PostgreSQL each daemon has a seat instead, and the directory alone is held. Raises InputError
     if another process holds one of them.
@@ -120,11 +120,11 @@ async def open_data(
     migrates: bool = False,
     needs_key: bool = True,
 ) -> AsyncIterator[Data]:
-    """Open (and make, if need be) a data directory; closed at the end.
+    """Open (and make, if need be) a data directory, and close it at the end.
 
-    `database`: as `database_of` says, where a command has an option for it. `migrates`: a database
-    of an older version is copied into the directory, then migrated; it is refused otherwise.
-    `needs_key`: False opens the rest also where the master key is missing.
+    `database` has the form that `database_of` accepts. `migrates`: a database of an older version
+    is copied into the directory and then migrated; it is refused otherwise. `needs_key`: False
+    opens the rest also where the master key is missing.
     """
     database = database or database_of(directory)
     copy_first = copier(database, directory) if migrates else None
@@ -149,7 +149,7 @@ async def _open_keys(store: SqlStore, directory: Path, now: float) -> Keys:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of at most SIZE_MAX bytes. Raises InputError, never OSError."""
+    """Return the text of a file of at most SIZE_MAX bytes. Raises InputError, never OSError."""
     try:
         if not path.is_file():
             problem = "this is no file" if path.exists() else "there is no such file"
@@ -174,36 +174,36 @@ def read_text(path: Path) -> str:
 
 
 def read_matrix(paths: Sequence[Path]) -> Matrix:
-    """The matrix with its overlays, in order."""
+    """Return the matrix with its overlays, in order."""
     return matrix_text.parse([(str(p), read_text(p)) for p in paths])
 
 
 def read_expected(path: Path) -> Expected:
-    """The expected-hardware list."""
+    """Return the expected-hardware list."""
     return expected_text.parse(str(path), read_text(path))
 
 
 def read_thresholds(path: Path | None) -> Mapping[str, Limits]:
-    """A site's own thresholds; none without a file."""
+    """Return a site's own thresholds; none without a file."""
     return thresholds_text.parse(str(path), read_text(path)) if path is not None else {}
 
 
 def read_settings(path: Path | None, **overrides: object) -> Settings:
-    """Settings from a YAML file of `name: value` lines, then what the command line says."""
+    """Return the settings of a YAML file with the command line's values over them."""
     located = Located({}, {(): ("settings", 1)})
     if path is not None:
         located = load(str(path), read_text(path))
     if not isinstance(located.tree, dict):
         raise located.build_error((), "these are not settings", "Write lines of `name: value`.")
-    given = {k: v for k, v in overrides.items() if v is not None}
+    chosen = {k: v for k, v in overrides.items() if v is not None}
     try:
-        return Settings.model_validate({**located.tree, **given})
+        return Settings.model_validate({**located.tree, **chosen})
     except ValidationError as error:
         raise located.build_model_error(error, "See docs/settings.md.") from None
 
 
 def read_secrets(expected: Expected, environ: Mapping[str, str]) -> Secrets:
-    """Resolve the passwords that the list points to. Raises InputError for one that is missing."""
+    """Resolve the passwords that the list refers to. Raises InputError for a missing one."""
     factory = {}
     for vendor, c in expected.factory_credentials.items():
         sources = (c.password, c.password_env, c.password_file)
@@ -225,11 +225,11 @@ def _secret(
         return Secret(environ[variable])
     if file:
         try:
-            found = read_text(Path(file)).strip()
+            content = read_text(Path(file)).strip()
         except InputError as error:
             problem = f"{file}: {error.problem}"
             raise InputError(where, "password_file", problem, error.remedy) from None
-        if not found:
+        if not content:
             raise InputError(where, "password_file", f"{file} is empty", "Write the password.")
-        return Secret(found)
+        return Secret(content)
     return Secret(password)

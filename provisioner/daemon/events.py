@@ -1,7 +1,7 @@
-"""The listener for what others tell us: events that BMCs post, and alerts that sources push.
+"""The listener for pushed data: events that BMCs post, and alerts that monitoring sends.
 
-HTTPS only. Rule: a request is nobody's until its secret was checked, and nothing of it is read
-before it is known to be small; what it says is data, and acts on nothing by itself.
+It serves HTTPS only. Rule: a request is anonymous until its secret was checked, and its body is not
+read before its size is known to be small. Its content is data and triggers no action by itself.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ log = logging.getLogger(__name__)
 WEBHOOK, EVENTS = "/v1/alerts/webhook", "/v1/redfish/events"
 BODY_MAX = 2 * 1024 * 1024  # bytes; a metric report of a whole baseboard has several 100 KB
 BODY_S = 20.0
-BARRED_S = 30.0  # an address whose requests were refused again and again is not heard for this
-REPLAY_S = 300.0  # a signed request is good for so long, either way of our clock
-SEEN_MAX = 65_536  # signatures that are remembered for that time
-DIRECTORY_S = 60.0  # names and serials are looked up anew after this
+BARRED_S = 30.0  # seconds for which an address is refused after repeated bad requests
+REPLAY_S = 300.0  # a signed request is valid for so long, either way of our clock
+SEEN_MAX = 65_536  # signatures remembered for that time
+DIRECTORY_S = 60.0  # seconds until names and serials are read again
 SIGNATURE, TIMESTAMP, SOURCE = (
     "X-Provisioner-Signature",
     "X-Provisioner-Timestamp",
@@ -63,7 +63,7 @@ class Sender:
 
 
 class Intake:
-    """The HTTP side of the watch. Until `attach` it answers 503: nobody is there to be told."""
+    """The HTTP side of the watch. Until `attach` it answers 503, as no watcher can receive."""
 
     def __init__(
         self,
@@ -79,17 +79,17 @@ class Intake:
         self._directory: tuple[float, Directory] | None = None
         self._serials: dict[str, tuple[str, ...]] = {}  # certificate -> serials
 
-    def attach(self, watcher: Watcher) -> None:
-        """From now on there is somebody to be told."""
+    def attach_watcher(self, watcher: Watcher) -> None:
+        """Hand requests to this watcher from now on."""
         self._watcher = watcher
 
-    def application(self) -> web.Application:
-        """Both doors; anything else is 404."""
-        rate = Rate(lambda: asyncio.get_running_loop().time())  # of requests that were refused
+    def build_application(self) -> web.Application:
+        """Return the application with both routes; anything else is 404."""
+        rate = Rate(lambda: asyncio.get_running_loop().time())  # of refused requests
         barred: OrderedDict[str, float] = OrderedDict()  # address -> until when
 
         @web.middleware
-        async def bounded(request: web.Request, handler: Any) -> web.StreamResponse:
+        async def refuse_when_barred(request: web.Request, handler: Any) -> web.StreamResponse:
             peer, now = request.remote or "", asyncio.get_running_loop().time()
             if barred.get(peer, 0.0) > now:
                 return web.Response(status=429, headers={"Retry-After": f"{BARRED_S:.0f}"})
@@ -101,7 +101,7 @@ class Intake:
                     barred.popitem(last=False)
             return answer
 
-        app = web.Application(middlewares=[bounded])
+        app = web.Application(middlewares=[refuse_when_barred])
         app.router.add_post(WEBHOOK, self._webhook)
         app.router.add_post(EVENTS + "/{id:[A-Za-z0-9_-]{1,64}}", self._event)
         return app
@@ -130,15 +130,15 @@ class Intake:
             return web.Response(status=400)
         if self._watcher is None:
             return web.Response(status=503)
-        found = parse_push(sender.source, document, await self._known(), self._clock.now())
-        await self._hand_on(self._watcher, found)
-        if found.unnamed:
-            log.warning("%s: names no node of ours: %s", sender.source.name, found.unnamed[:3])
+        alerts = parse_push(sender.source, document, await self._known(), self._clock.now())
+        await self._hand_on(self._watcher, alerts)
+        if alerts.unnamed:
+            log.warning("%s: names no node of ours: %s", sender.source.name, alerts.unnamed[:3])
         answer = {
-            "alerts": len(found.signals),
-            "ports": len(found.ports),
-            "unknown_nodes": list(found.unnamed[:16]),
-            "unreadable": found.unreadable,
+            "alerts": len(alerts.signals),
+            "ports": len(alerts.ports),
+            "unknown_nodes": list(alerts.unnamed[:16]),
+            "unreadable": alerts.unreadable,
         }
         return web.json_response(answer, status=202)
 
@@ -151,15 +151,15 @@ class Intake:
         )
 
     def _sender(self, headers: Mapping[str, str], body: bytes) -> Sender | None:
-        """Who sent this, proved: by its bearer token, or by a signature that is new."""
+        """Return the proved sender, by its bearer token or by a signature that is new."""
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            given = hashlib.sha256(token.strip().encode()).digest()
+            digest = hashlib.sha256(token.strip().encode()).digest()
             return next(
                 (
                     s
                     for s in self._senders.values()
-                    if not s.signed and hmac.compare_digest(given, _digest(s.secret))
+                    if not s.signed and hmac.compare_digest(digest, _digest(s.secret))
                 ),
                 None,
             )
@@ -171,14 +171,14 @@ class Intake:
         if len(stamp) > 12 or abs(now - int(stamp)) > REPLAY_S:
             return None
         name = sender.source.name
-        wanted = signature(sender.secret, name, stamp, body)
-        if not hmac.compare_digest(wanted, headers.get(SIGNATURE, "").lower()):
+        expected = sign_request(sender.secret, name, stamp, body)
+        if not hmac.compare_digest(expected, headers.get(SIGNATURE, "").lower()):
             return None
         while self._seen and next(iter(self._seen.values())) < now - 2 * REPLAY_S:
             self._seen.popitem(last=False)
-        if wanted in self._seen or len(self._seen) >= SEEN_MAX:
+        if expected in self._seen or len(self._seen) >= SEEN_MAX:
             return None
-        self._seen[wanted] = now
+        self._seen[expected] = now
         return sender
 
     async def _known(self) -> Directory:
@@ -188,8 +188,8 @@ class Intake:
             serials = {}
             for node in nodes:
                 if node.certificate and node.certificate not in self._serials:
-                    found = await self._store.evidence.get_certificate(node.certificate)
-                    listed = found.serials if found is not None else ()
+                    certificate = await self._store.evidence.get_certificate(node.certificate)
+                    listed = certificate.serials if certificate is not None else ()
                     self._serials[node.certificate] = tuple(
                         part.partition("=")[2] for part in listed
                     )
@@ -199,14 +199,14 @@ class Intake:
         return self._directory[1]
 
 
-def signature(secret: Secret, source: str, stamp: str, body: bytes) -> str:
-    """What a signing source sends: HMAC-SHA-256 over "source.timestamp." and the body."""
+def sign_request(secret: Secret, source: str, stamp: str, body: bytes) -> str:
+    """Return a signing source's header: HMAC-SHA-256 over "source.timestamp." and the body."""
     content = f"{source}.{stamp}.".encode() + body
     return "sha256=" + hmac.new(secret.reveal().encode(), content, hashlib.sha256).hexdigest()
 
 
 class WatchedSite(Protocol):
-    """What the watch needs of a site: whose rails' addresses alerts name, and its limits."""
+    """What the watch uses of a site: the rails whose addresses alerts name, and its limits."""
 
     @property
     def plan(self) -> AddressPlan | None: ...
@@ -232,16 +232,16 @@ async def open_watch(
     streams: EventStreams | None,
     site: WatchedSite | None = None,
 ) -> AsyncIterator[WatchParts]:
-    """What the watch needs; with `url`, a listener there, at an address of this machine.
+    """Yield the parts of the watch; with `url`, listen there, at an address of this machine.
 
     Raises `InputError` if it cannot listen.
     """
     limits = _limits(site)
     intake = Intake(senders, store, clock, None if site is None else site.plan)
 
-    def parts(listener: str, begin: Callable[[Watcher], None]) -> WatchParts:
+    def build_parts(listener: str, begin: Callable[[Watcher], None]) -> WatchParts:
         def attach(watcher: Watcher) -> None:
-            intake.attach(watcher)
+            intake.attach_watcher(watcher)
             begin(watcher)
 
         secret = partial(secrets.token_urlsafe, 32)
@@ -249,13 +249,15 @@ async def open_watch(
 
     if not url:
         async with kept_status(data, clock) as begin:
-            yield parts("", begin)
+            yield build_parts("", begin)
         return
     host, port = _place(url)
-    runner = web.AppRunner(intake.application(), access_log=None, keepalive_timeout=limits.idle_s)
+    runner = web.AppRunner(
+        intake.build_application(), access_log=None, keepalive_timeout=limits.idle_s
+    )
     await runner.setup()
     tls = open_authority(data).server_context((host,))
-    tls.num_tickets = 0  # made and sent in each handshake, and nobody who posts comes back with one
+    tls.num_tickets = 0  # tickets are made and sent in each handshake, and no sender uses one again
     listener = BoundedListener("events", get_handlers(runner), limits, tls)
     try:
         try:
@@ -268,14 +270,14 @@ async def open_watch(
         bound = f"https://{bracketed}:{listener.port}"
         log.info("events and alerts are taken at %s", bound)
         async with kept_status(data, clock) as begin:
-            yield parts(bound + EVENTS, begin)
+            yield build_parts(bound + EVENTS, begin)
     finally:
         await listener.stop()
         await runner.cleanup()
 
 
 def _place(url: str) -> tuple[str, int]:
-    """Host and port of our own URL. Raises `InputError`."""
+    """Return host and port of our own URL. Raises `InputError`."""
     try:
         where = urlsplit(url)
         if where.scheme == "https" and where.hostname and not where.path.strip("/"):

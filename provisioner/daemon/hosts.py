@@ -1,4 +1,4 @@
-"""Puts together how hosts are worked in: the playbook runner and the shell, real or simulated."""
+"""Builds the access to hosts: the playbook runner and the shell, real or simulated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KNOWN_HOSTS = "known_hosts"
 
 @dataclass(frozen=True)
 class Hosts:
-    """The two ports on hosts."""
+    """The two ports for work on hosts."""
 
     runner: PlaybookRunner
     shell: HostShell
@@ -37,17 +37,17 @@ class Hosts:
 async def open_hosts(
     data: Path, playbooks: Path, remote: Remote, store: SqlStore, clock: Clock, settings: Settings
 ) -> AsyncIterator[Hosts]:
-    """Real hosts. Runs that a killed daemon left are followed from here on.
+    """Yield the access to real hosts; runs that a killed daemon left are followed from here on.
 
-    Without a file of known hosts, each host's key is learned when it is first seen.
+    Without a file of known hosts, each host's key is learned at its first connection.
     """
     if remote.known_hosts is None:
         remote = replace(remote, known_hosts=(data / KNOWN_HOSTS).resolve(), learn=True)
     rows = SqlRunRepository(store, place_of(data) if store.shared else "")
     runner = AnsibleRunner(playbooks, data / RUNS, remote, rows, clock, settings)
     shell = SshShell(remote, settings.ssh_connections_max)
-    if left := await runner.attach():
-        log.info("%d playbook runs were left by the last daemon", left)
+    if running := await runner.attach():
+        log.info("%d playbook runs were left by the last daemon", running)
     try:
         yield Hosts(runner, shell)
     finally:
@@ -56,21 +56,21 @@ async def open_hosts(
 
 
 async def kept_clock(runner: SimulatedRunner | None, directory: Path) -> WallClock:
-    """The site's time, written down for commands on this directory.
+    """Return the site's time, and write it down for commands on this directory.
 
-    A simulated site's own may run fast: both sides tell the same.
+    A simulated site's own may run fast; both sides then use the same.
     """
     clock = WallClock()
     if runner is not None:
-        told = await runner.get("/clock")
-        clock = WallClock(told["speed"], told["epoch"])
+        answer = await runner.get("/clock")
+        clock = WallClock(answer["speed"], answer["epoch"])
     write_clock(directory, clock)
     return clock
 
 
 @asynccontextmanager
 async def simulated_hosts(runner: SimulatedRunner) -> AsyncIterator[Hosts]:
-    """Hosts of the simulator behind a control socket, which is closed at the end."""
+    """Yield the simulator's hosts behind a control socket, which is closed at the end."""
     try:
         yield Hosts(runner, SimulatedShell(runner))
     finally:

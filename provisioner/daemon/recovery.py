@@ -1,4 +1,8 @@
-"""Notices a database that lost writes when a daemon starts, and counts its writes from then on."""
+"""Detects a database that lost writes when a daemon starts, and counts its writes from then on.
+
+A file in the data directory holds the high-water mark of the writes. A database below it was
+restored, or promoted without them, and no device is written to until a person confirms it.
+"""
 
 from __future__ import annotations
 
@@ -27,49 +31,49 @@ from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 REASON_SIZE_MAX = 2000
-# A daemon that lives starts again within seconds; after a minute its machine went with the primary.
+# A living daemon starts again within seconds; after a minute its machine is gone with the primary.
 CONFIRM_S = 60
 
 
 class CountedWrites:
-    """A daemon's writes, counted. `look_only`: why nothing may be written to devices; "" if it may.
+    """A daemon's counted writes; `look_only` is why nothing may be written to devices, or "".
 
-    Once that is settled, `act` says what ends this daemon if another one notices a loss.
+    Without such a reason, `allow_writes` sets what ends this daemon if another one notices a loss.
     """
 
     def __init__(self, look_only: str, marking: Marking, stop: Callable[[str], object]) -> None:
         self.look_only = look_only
         self._marking, self._stop = marking, stop
         if not look_only:
-            self.act()
+            self.allow_writes()
 
-    def only_look(self, why: str) -> None:
-        """From now on this daemon writes nothing to devices, and outlives that the rows say so."""
+    def forbid_writes(self, why: str) -> None:
+        """Write nothing to devices from now on; that mark in the rows does not end this daemon."""
         self.look_only, self._marking.stop = why, None
 
-    def act(self) -> None:
-        """From now on this daemon acts, and ends if the database says that none may."""
+    def allow_writes(self) -> None:
+        """Act from now on, and end when the database says that no daemon may."""
         self._marking.stop = self._stop
 
 
 async def _look(store: SqlStore, place: str, kept: HighWater | None) -> DatabasePosition:
-    """What the database says; after a promotion, once its other daemons had time to say theirs."""
-    found = await store.read(lambda c: look(c, place, kept))
-    if kept is None or not waits_for_others(kept, found) or _lost_anything(kept, found):
-        return found
+    """Read the database's position; after a promotion, once other daemons confirmed theirs."""
+    position = await store.read(lambda c: look(c, place, kept))
+    if kept is None or not waits_for_others(kept, position) or _lost_anything(kept, position):
+        return position
     await store.write(lambda c: confirm(c, place))
     for _ in range(CONFIRM_S):
-        if not waits_for_others(kept, found) or found.look_only:
+        if not waits_for_others(kept, position) or position.look_only:
             break
-        names = ", ".join(found.unconfirmed)
+        names = ", ".join(position.unconfirmed)
         log.warning("the server was promoted; waiting for the daemons of %s", names)
         await asyncio.sleep(1.0)
-        found = await store.read(lambda c: look(c, place, kept))
-    return found
+        position = await store.read(lambda c: look(c, place, kept))
+    return position
 
 
-def _lost_anything(kept: HighWater, found: DatabasePosition) -> bool:
-    alone = found.model_copy(update={"unconfirmed": ()})
+def _lost_anything(kept: HighWater, position: DatabasePosition) -> bool:
+    alone = position.model_copy(update={"unconfirmed": ()})
     return judge(kept, alone) != judge(None, DatabasePosition())
 
 
@@ -84,20 +88,24 @@ async def counted_writes(
 ) -> AsyncIterator[CountedWrites]:
     """Judge the database by the directory's high-water mark, and count its writes until the end.
 
-    `requested`: a person asked to look only. Raises `InputError` for a database that this
-    directory must not be used with. The caller holds the directory's lock.
+    `requested`: a person asked to look only. Raises `InputError` for a database that this directory
+    must not be used with. The caller holds the directory's lock.
     """
     file, place = MarkFile(directory), place_of(directory)
     try:
-        kept = file.read()
+        mark_before = file.read()
     except InputError:
         if not requested:
             raise
-        kept = None
-    found = await _look(store, place, kept)
-    left = directory / RESTORED_FILE
-    restored = left.read_text(encoding="utf-8")[:REASON_SIZE_MAX].strip() if left.exists() else ""
-    standing = judge(kept, found, requested=requested, restored=restored)
+        mark_before = None
+    position = await _look(store, place, mark_before)
+    reason_file = directory / RESTORED_FILE
+    restored = (
+        reason_file.read_text(encoding="utf-8")[:REASON_SIZE_MAX].strip()
+        if reason_file.exists()
+        else ""
+    )
+    standing = judge(mark_before, position, requested=requested, restored=restored)
     if standing.refused:
         raise InputError(
             str(directory),
@@ -106,16 +114,16 @@ async def counted_writes(
             "Name the database that it belongs to. If this one is right (a restore): --restored.",
         )
     why = "; ".join(standing.look_only)[:REASON_SIZE_MAX]
-    went_back = bool(restored) or (bool(why) and not found.look_only)
+    went_back = bool(restored) or (bool(why) and not position.look_only)
 
-    def settle(connection: Connection) -> HighWater:
-        if went_back:  # one that was signed out since the copy would let its cookie in again
+    def settle_row(connection: Connection) -> HighWater:
+        if went_back:  # a session that was signed out since the copy would accept its cookie again
             session_rows.end_sessions(connection, true(), "the database was restored", now)
-        return settle_mark(connection, place, kept, why, now)
+        return settle_mark(connection, place, mark_before, why, now)
 
-    mark = await store.write(settle)
+    mark = await store.write(settle_row)
     file.write(mark)
-    left.unlink(missing_ok=True)  # what it says is in the database from here on
+    reason_file.unlink(missing_ok=True)  # its content is in the database from here on
     marking = Marking(file, mark, None)
     store.writer.counting = marking
     try:

@@ -1,4 +1,4 @@
-"""Opens metrics and traces as the settings say: what the daemon is measured by, or `SILENCE`."""
+"""Opens metrics and traces as the settings say; `SILENCE` where they ask for none."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from provisioner.telemetry.serving import build_application, require_private_add
 from provisioner.telemetry.several import TelemetryFanout
 from provisioner.telemetry.tracing import TraceTelemetry, open_traces
 
-TOKEN_MIN = 16  # characters: shorter ones are guessed
+TOKEN_MIN = 16  # characters: shorter tokens can be guessed
 
 
 @dataclass
 class Measured:
-    """Who is told of work, and what scrapers read."""
+    """The receivers of measurements, and the registry that scrapers read."""
 
     telemetry: Telemetry = SILENCE
     registry: CollectorRegistry | None = None  # None: metrics are not served
@@ -43,9 +43,9 @@ class Measured:
 
 @asynccontextmanager
 async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Measured]:
-    """What the settings ask for, the log too; spans that wait are sent at the end.
+    """Yield the receivers that the settings ask for, and set up the log.
 
-    Raises InputError.
+    Waiting spans are sent at the end. Raises InputError.
     """
     set_up_logging(settings.log_format)
     parts: list[Telemetry] = []
@@ -61,11 +61,11 @@ async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Meas
         parts.append(Recorder(registry, clock.now))
     traces = None
     if settings.trace_endpoint:
-        traces = open_traces(settings.trace_endpoint, _headers(settings), built())
+        traces = open_traces(settings.trace_endpoint, _headers(settings), read_version())
         parts.append(traces)
     try:
-        told = parts[0] if len(parts) == 1 else TelemetryFanout(parts) if parts else SILENCE
-        yield Measured(told, registry, token)
+        receiver = parts[0] if len(parts) == 1 else TelemetryFanout(parts) if parts else SILENCE
+        yield Measured(receiver, registry, token)
     finally:
         if traces is not None:
             await asyncio.to_thread(TraceTelemetry.close, traces)
@@ -80,7 +80,10 @@ async def served_metrics(
     settings: Settings,
     queues: Queues,
 ) -> AsyncIterator[str]:
-    """`/metrics`, if the settings ask for it; its URL, or "". Beyond loopback it has our TLS."""
+    """Serve `/metrics` if the settings ask for it; yield its URL, or "".
+
+    Beyond loopback it has our TLS.
+    """
     if measured.registry is None:
         yield ""
         return
@@ -91,8 +94,8 @@ async def served_metrics(
         yield url
 
 
-def built() -> str:
-    """The version of this program."""
+def read_version() -> str:
+    """Return the version of this program."""
     try:
         return version("gpu-provisioner")
     except PackageNotFoundError:  # run from a copy of its files
@@ -100,23 +103,23 @@ def built() -> str:
 
 
 class _Build(Collector):
-    """Which version runs."""
+    """The metric of the running version."""
 
     def collect(self) -> list[InfoMetricFamily]:
         text = "The version of the provisioner that runs."
-        return [InfoMetricFamily("provisioner_build", text, {"version": built()})]
+        return [InfoMetricFamily("provisioner_build", text, {"version": read_version()})]
 
 
 class _Cluster(Collector):
-    """How this daemon stands to its database and its peers."""
+    """The metrics of this daemon's standing towards its database and its peers."""
 
     def collect(self) -> list[Metric]:
         wait = "How long the transaction that waits longest has waited for the database."
         notices = "Notices of this daemon about itself, by subject (docs/high-availability.md)."
         standing = GaugeMetricFamily("provisioner_notices", notices, labels=("subject",))
-        found = process_scope.get_scope().notices
+        notices_by_subject = process_scope.get_scope().notices
         for subject in ("clock", "daemons", "time", "callers"):
-            standing.add_metric((subject,), len(found.get(subject, ())))
+            standing.add_metric((subject,), len(notices_by_subject.get(subject, ())))
         seconds = waits.longest()[1]
         scope = process_scope.get_scope()
         limited = CounterMetricFamily(
@@ -139,23 +142,23 @@ class _Cluster(Collector):
 def _token(path: str) -> Secret | None:
     if not path:
         return None
-    found = read_text(Path(path)).strip()
-    if len(found) < TOKEN_MIN or not found.isascii() or not found.isprintable():
+    token = read_text(Path(path)).strip()
+    if len(token) < TOKEN_MIN or not token.isascii() or not token.isprintable():
         problem = f"a token has at least {TOKEN_MIN} characters of ASCII"
         raise InputError("metrics_token_file", path, problem, "Run: openssl rand -hex 32 > FILE")
-    return Secret(found)
+    return Secret(token)
 
 
 def _headers(settings: Settings) -> dict[str, str]:
-    """Headers of the collector; their values are secrets, and are told to nobody."""
-    path, found = settings.trace_headers_file, dict[str, str]()
+    """Return the collector's headers; their values are secrets, and are never logged."""
+    path, headers = settings.trace_headers_file, dict[str, str]()
     if not path:
-        return found
+        return headers
     for number, line in enumerate(read_text(Path(path)).splitlines(), 1):
         name, colon, value = line.partition(":")
         if line.strip() and not (colon and name.strip().isascii() and value.strip()):
             problem = f"line {number} is no header"
             raise InputError("trace_headers_file", path, problem, "Write lines of `Name: value`.")
         if line.strip():
-            found[name.strip()] = value.strip()
-    return found
+            headers[name.strip()] = value.strip()
+    return headers

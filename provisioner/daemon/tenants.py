@@ -1,4 +1,4 @@
-"""Opens what tenants need: the leaves of a data directory, and a UFM if the site has one."""
+"""Opens the fabrics of tenants: the leaves of a data directory, and a UFM if the site has one."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from provisioner.settings import Settings
 
 @dataclass(frozen=True)
 class FabricAccess:
-    """How a site's fabrics are reached. `ufm` None: there is no InfiniBand."""
+    """The access to a site's fabrics. `ufm` None: there is no InfiniBand."""
 
     plan: AddressPlan
     settings: Settings
     ca_file: Path | None = None
     ufm: UfmAddress | None = None
-    default_limited: bool = False  # of the default InfiniBand partition: a person's word
+    default_limited: bool = False  # of the default InfiniBand partition: a person confirmed it
 
 
 @asynccontextmanager
 async def open_fabrics(access: FabricAccess) -> AsyncIterator[Fabrics]:
-    """The fabrics of a daemon; the connection to UFM is closed at the end."""
+    """Yield the fabrics of a daemon, and close the connection to UFM at the end."""
     if access.ufm is None:
         yield Fabrics(access.plan)
         return
@@ -50,9 +50,9 @@ async def open_fabrics(access: FabricAccess) -> AsyncIterator[Fabrics]:
 async def open_keeper(
     store: Store, credentials: Credentials, clock: Clock, access: FabricAccess
 ) -> AsyncIterator[TenantKeeper]:
-    """A keeper of all tenants beside a daemon; its connections are closed at the end.
+    """Yield a keeper of all tenants beside a daemon, and close its connections at the end.
 
-    Leaves that run SONiC are the daemon's: it has the key that they are logged in to by.
+    Leaves that run SONiC belong to the daemon: it has the key for their login.
     """
     switches = SwitchHttps(ca_file=access.ca_file)
     reach = Reach(

@@ -1,4 +1,4 @@
-"""Opens the system that work for people is told to, as the settings name it."""
+"""Opens the ticket system that receives work for people, as the settings name it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MAIL_SECRET = "PROVISIONER_SMTP_PASSWORD"  # noqa: S105 (the name of the variabl
 async def open_tickets(
     settings: Settings, clock: Clock, environ: Mapping[str, str], ca_file: Path | None = None
 ) -> AsyncIterator[TicketSystem | None]:
-    """The adapter, closed at the end; None where the site has no such system.
+    """Yield the adapter, and close it at the end; None where the site has no such system.
 
-    Raises InputError for what is missing, before the daemon starts.
+    Raises InputError for a missing value, before the daemon starts.
     """
     system = settings.ticket_system
     if system == "webhook":

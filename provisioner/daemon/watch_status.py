@@ -1,8 +1,8 @@
 """The watch's standing as a file of the data directory, for `provisioner watch status`.
 
-What the watch knows is in the daemon's memory; the database is written only when something
-changes. So twice a minute, of large fleets less often, one file tells it, on this machine, to
-whoever may read the directory.
+The standing is in the daemon's memory, and the database is written only when something changes. So
+one file shows it on this machine, twice a minute and less often for large fleets, to the readers of
+the directory.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ log = logging.getLogger(__name__)
 
 STATUS_FILE = "watch.json"
 EVERY_S = 30.0  # real seconds, whatever the clock's speed
-BMCS_PER_S = 2400.0  # more of them are told less often: of 65,536 nodes it takes seconds to tell
-NODES_AT_ONCE = 64  # then others have their turn: some 10 ms
-STALE = 3  # as many times as long as until the next one was promised, and the daemon is silent
+# BMCs; a larger site is written less often: of 65,536 nodes a write takes seconds
+BMCS_PER_S = 2400.0
+NODES_AT_ONCE = 64  # then other tasks run: after some 10 ms
+STALE = 3  # periods without a new file after which the daemon counts as silent
 SIZE_MAX = 256 * 1024 * 1024  # 65,536 nodes with 11 BMCs each are some 60 MB
 
 
 @asynccontextmanager
 async def kept_status(directory: Path, clock: Clock) -> AsyncIterator[Callable[[Watcher], None]]:
-    """From when the watcher is told until the end, its standing is written again and again."""
+    """Yield a function that takes the watcher and from then on writes its standing."""
     file = directory / STATUS_FILE
     writing: list[asyncio.Task[None]] = []
 
@@ -49,13 +50,13 @@ async def kept_status(directory: Path, clock: Clock) -> AsyncIterator[Callable[[
         for task in writing:
             task.cancel()
         await asyncio.gather(*writing, return_exceptions=True)
-        for left in (file, _new(file)):
-            left.unlink(missing_ok=True)
+        for file_left in (file, _new(file)):
+            file_left.unlink(missing_ok=True)
 
 
 def _ended(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        log.error("the watch's standing is told no more", exc_info=task.exception())
+        log.error("the watch's standing is not written any more", exc_info=task.exception())
 
 
 async def _write_for_ever(file: Path, watcher: Watcher, clock: Clock) -> None:
@@ -65,15 +66,15 @@ async def _write_for_ever(file: Path, watcher: Watcher, clock: Clock) -> None:
         try:
             status = about(watcher, clock.now()).model_copy(update={"every_s": every_s})
             await write_status(file, status, nodes(watcher))
-        except OSError as error:  # a full disk stops no watch
+        except OSError as error:  # a full disk does not stop the watch
             log.warning("%s: it cannot be written: %s", file, error)
         await asyncio.sleep(every_s)
 
 
 async def write_status(file: Path, about: WatchStatus, nodes: Iterable[WatchedNode]) -> None:
-    """The whole file or none of it, for its owner only. Raises OSError.
+    """Write the whole file or none of it, for its owner only. Raises OSError.
 
-    `about` has no nodes: they are told one by one, so that the event loop is not held meanwhile.
+    `about` has no nodes: they are written one by one, so that the event loop is not held.
     """
     new = _new(file)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -92,12 +93,12 @@ def _new(file: Path) -> Path:
 
 
 def read_status(directory: Path) -> tuple[WatchStatus, float]:
-    """The newest standing, and how old the file is in real seconds.
+    """Return the newest standing, and the age of the file in real seconds.
 
-    Raises `InputError` if no daemon tells it.
+    Raises `InputError` if no daemon writes it.
     """
     file = directory / STATUS_FILE
-    remedy = "`provisioner serve` watches, and tells of it every half minute."
+    remedy = "`provisioner serve` watches, and writes this file every half minute."
     try:
         with file.open("rb") as opened:
             text = opened.read(SIZE_MAX)

@@ -1,7 +1,7 @@
 """The demonstration: a simulated site in a process of its own, and the daemon that drives it.
 
-The daemon here is the daemon: the same parts as `provisioner serve`, over real HTTPS on loopback;
-only in-band work goes to the simulator's socket, and time runs fast on both sides. The summary is
+The daemon is built from the same parts as `provisioner serve` and speaks real HTTPS on loopback.
+Only in-band work goes to the simulator's socket, and time runs fast on both sides. The summary is
 computed from the store and from the simulator's own ground truth.
 """
 
@@ -22,7 +22,7 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner, SimulatedShell
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
-from provisioner.daemon.agents import simulated
+from provisioner.daemon.agents import build_simulated_agents
 from provisioner.daemon.artifacts import serve_artifacts
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import (
@@ -34,8 +34,8 @@ from provisioner.daemon.data import (
     read_secrets,
 )
 from provisioner.daemon.hosts import kept_clock
-from provisioner.demo.settings import settings_of
-from provisioner.demo.site import DemoFiles, prepare
+from provisioner.demo.settings import choose_settings
+from provisioner.demo.site import DemoFiles, prepare_files
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
@@ -46,7 +46,7 @@ from provisioner.model.outcome import Reason
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 
-# Broken on purpose: (which node, preset of the simulator)
+# Hosts that are broken on purpose: (which node, preset of the simulator)
 BROKEN = ((3, "dead_gpu"), (11, "pcie_gen4"), (20, "bfb_never_completes"))
 SIMULATOR_START_S = 60.0
 DEMO_KEY = "ssh-ed25519 AAAA demo"  # no login uses it: the simulator answers for its hosts
@@ -54,18 +54,19 @@ DEMO_KEY = "ssh-ed25519 AAAA demo"  # no login uses it: the simulator answers fo
 
 @dataclass(frozen=True)
 class Asked:
-    """How large and how fast the demonstration is to be."""
+    """The size and the speed of the demonstration."""
 
     nodes: int = 32
     seed: int = 0
     speed: float = 300.0
-    spare: int = 0  # hosts that no tenant asks for; of a demonstration that stays
-    limit_s: float = 1800.0  # of real time; a loaded machine takes long, a hung one must end
+    spare: int = 0  # hosts that no tenant asks for, in a demonstration that stays
+    # of real time: a loaded machine takes long, and a run that hangs must end
+    limit_s: float = 1800.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What there is to show at one moment."""
+    """The standing of the site at one moment, for display."""
 
     nodes: Sequence[Node]
     simulated_s: float
@@ -96,20 +97,20 @@ Over = Callable[[Sequence[Node], int], bool]  # nodes, operations under way
 
 
 async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summary:
-    """Start the site, take it in, bring it to release, and look at what came of it."""
+    """Start the site, take it in, bring it to release and summarise the result."""
     began = time.monotonic()
-    async with simulator(asked, directory) as site:
+    async with run_simulator(asked, directory) as site:
         hosts = asked.nodes
         broken = [(f"su0-n{i:02d}", fault) for i, fault in BROKEN if i < hosts]
         for name, fault in broken:
             await site.post("/faults", {"node": name, "preset": fault})
-        files = prepare(directory, await site.get("/expected"), hosts)
+        files = prepare_files(directory, await site.get("/expected"), hosts)
         data_directory = directory / "data"
         with held_data(data_directory):
             clock = await kept_clock(site, data_directory)
             async with open_data(data_directory, clock.now()) as data:
                 await drive(
-                    settings_of(asked.nodes, asked.speed),
+                    choose_settings(asked.nodes, asked.speed),
                     files,
                     matrix,
                     site,
@@ -124,8 +125,8 @@ async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summar
 
 
 @asynccontextmanager
-async def simulator(asked: Asked, directory: Path) -> AsyncIterator[SimulatedRunner]:
-    """`provisioner sim serve` as a process, and its control socket; ended at the end."""
+async def run_simulator(asked: Asked, directory: Path) -> AsyncIterator[SimulatedRunner]:
+    """Run `provisioner sim serve` as a process, yield its control socket, and end it at the end."""
     directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 (once, before anything runs)
     socket = directory / "control.sock"
     log = (directory / "simulator.log").open("wb")
@@ -183,9 +184,9 @@ async def drive(
     more: Mapping[str, Any] | None = None,
     beside: Beside | None = None,
 ) -> None:
-    """Take in what answers and run the daemon on it until `over`, or for `limit_s` real seconds.
+    """Take in the devices that answer and run the daemon until `over`, or for `limit_s` seconds.
 
-    `more`: parts of the daemon that a demonstration does without. `beside`: what is open meanwhile.
+    `limit_s` is real time; `more` has further parts of the daemon; `beside` is open beside it.
     """
     transport, switches = RedfishTransport(), SwitchHttps()
     pinned = read_matrix([matrix, files.overlay])
@@ -203,7 +204,7 @@ async def drive(
                 switches=make_switches(switches),
                 runner=site,
                 shell=SimulatedShell(site),
-                agents=simulated(site, data.store, data.vault, clock, settings),
+                agents=build_simulated_agents(site, data.store, data.vault, clock, settings),
                 artifacts=artifacts,
                 matrix=pinned,
                 signer=data.signer,
@@ -215,24 +216,24 @@ async def drive(
         expected = read_expected(files.expected)
         secrets = read_secrets(expected, {})
 
-        async def progress(doing: str) -> Sequence[Node]:
+        async def read_progress(doing: str) -> Sequence[Node]:
             nodes = await data.store.nodes.list()
             show(Progress(nodes, clock.now() - clock.epoch, time.monotonic() - began, doing))
             return nodes
 
-        await progress("discovering")
+        await read_progress("discovering")
         endpoints: dict[str, str] = await site.get("/endpoints")
         urls = sorted(url for name, url in endpoints.items() if "/" in name)
         probes = await probe_all(transport, urls)
-        assembly, found, silent = await find_nodes(
+        assembly, identities, silent = await find_nodes(
             transport, data.store, data.vault, expected, secrets, probes, clock.now()
         )
         assert not silent, silent[0]
-        await take_in(data.store, data.vault, expected, secrets, assembly, found, clock.now())
+        await take_in(data.store, data.vault, expected, secrets, assembly, identities, clock.now())
         await daemon.start()
         try:
             while time.monotonic() - began < limit_s:
-                if over(await progress("driving"), daemon.engine.running):
+                if over(await read_progress("driving"), daemon.engine.running):
                     break
                 await asyncio.sleep(0.25)
         finally:
@@ -242,10 +243,10 @@ async def drive(
 
 
 def _over(nodes: Sequence[Node], running: int) -> bool:
-    """Everything rests: hosts released or quarantined, switches in service."""
-    rest = (State.RELEASED, State.QUARANTINED)
+    """Return whether every host is released or quarantined and every switch is in service."""
+    settled = (State.RELEASED, State.QUARANTINED)
     parked = [n for n in nodes if any(b.reason is Reason.OUR_BUG for b in n.blockers)]
-    return bool(nodes) and running == 0 and all(n.state in rest or n in parked for n in nodes)
+    return bool(nodes) and running == 0 and all(n.state in settled or n in parked for n in nodes)
 
 
 async def _summary(
@@ -264,9 +265,9 @@ async def _summary(
         )
         if held_by is not None and not await data.store.evidence.is_revoked(held_by.id):
             certificates.append(held_by.model_dump(mode="json"))
-    # the simulator compares each certificate with what truly is installed in the node
-    told = await site.post("/uncertified", {"certificates": certificates})
-    uncertified = len(told["nodes"])
+    # the simulator compares each certificate with the parts installed in the node
+    answer = await site.post("/uncertified", {"certificates": certificates})
+    uncertified = len(answer["nodes"])
     inside: list[str] = truth["in_customer_vrf"]
     released = [n.id for n in hosts if n.state is State.RELEASED and n.id in inside]
     violations = tuple(str(v) for v in truth["violations"])
@@ -293,6 +294,6 @@ async def _summary(
 
 
 def as_json(summary: Summary) -> str:
-    """One line for machines."""
+    """Return the summary as one line of JSON."""
     fields: dict[str, Any] = dict(vars(summary))
     return json.dumps(fields)

@@ -1,12 +1,12 @@
-"""A daemon's settings under a simulated site's fast clock."""
+"""The daemon's settings under the fast clock of a simulated site."""
 
 from __future__ import annotations
 
 from provisioner.settings import Settings
 
 DAY_S = 86400.0
-PARTNERS_THERE = 5  # sound nodes and one broken: from here on everybody finds three partners
-# a person who waits for a tenant is the first at its leaves, as at a real site's pace
+PARTNERS_THERE = 5  # five sound nodes and a broken one: from here on each node finds three partners
+# at this speed, too, a person who waits for a tenant is served first at its leaves
 WINDOWS = ("send_window_s", "request_max_s", "release_settle_s", "tenant_settle_s")
 BROWSER_LIMITS = ("api_session_h", "api_session_idle_s", "api_session_proof_s")
 DEVICE_LIMITS = (
@@ -18,17 +18,17 @@ DEVICE_LIMITS = (
     "switch_settle_limit_s",
     "switch_apply_limit_s",
 )
-DEVICE_LIMIT_S = 60.0  # of the wall, at least
+DEVICE_LIMIT_S = 60.0  # seconds of real time, at least
 
 
-def settings_of(nodes: int, speed: float) -> Settings:
-    """For a site of so many hosts and a clock that runs `speed` times as fast.
+def choose_settings(nodes: int, speed: float) -> Settings:
+    """Return settings for a site of so many hosts and a clock that runs `speed` times as fast.
 
-    What is looked at often costs most of a real second. Tenants take every node at once, so that
-    who comes late would find no partners: all are gathered for one session of gate C. Requests take
-    real time, whatever the clock's speed: the windows in which they may be sent are kept, as are
-    the limits of a browser's session, and a device, which is asked several times until it is where
-    it should be, is given at least `DEVICE_LIMIT_S`.
+    Frequent readings cost most of a real second. Tenants take every node at once, so that a late
+    host would find no partners; all are gathered for one session of gate C. Requests take real time
+    at any speed of the clock: the windows in which they may be sent are preserved, and so are the
+    limits of a browser's session. A device that is polled until it reaches a state gets at least
+    `DEVICE_LIMIT_S`.
     """
     settings = Settings(
         site="demo",
@@ -42,12 +42,12 @@ def settings_of(nodes: int, speed: float) -> Settings:
         fabric_wait_s=DAY_S,
         fabric_session_limit_s=DAY_S,
     )
-    kept = {
+    preserved = {
         name: min(getattr(settings, name) * speed, largest_value(name))
         for name in (*WINDOWS, *BROWSER_LIMITS)
     }
     waits = {n: max(getattr(settings, n), DEVICE_LIMIT_S * speed) for n in DEVICE_LIMITS}
-    return settings.model_copy(update=kept | waits)
+    return settings.model_copy(update=preserved | waits)
 
 
 def largest_value(name: str) -> float:

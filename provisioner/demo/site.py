@@ -1,8 +1,8 @@
-"""What the operator of the demonstration's simulated site would have prepared: files, not code.
+"""The files that the operator of the demonstration's simulated site would have prepared.
 
-An overlay that closes the pins which nobody publishes, artifacts with digests, the
+They are an overlay that closes the pins without a public source, artifacts with digests, and the
 expected-hardware list with two tenants. Versions that no public document pairs with Spectrum-X
-1.3.0 are marked as this simulated site's own choice.
+1.3.0 are marked as the choice of this simulated site.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from provisioner.sim.hardware.images import make_image
 
 RELEASE = "spectrum-x-1.3.0"
-BASE = "spectrum-x-1.2.0"  # what a simulated site runs from the beginning
+BASE = "spectrum-x-1.2.0"  # the release that a simulated site runs at the beginning
 OWN_CHOICE = "the choice of a simulated site; no document pairs it with this release"
 
 BFB = "bf-bundle-2.10.0-147_25.01_ubuntu-22.04_prod.bfb"
@@ -72,15 +72,15 @@ class DemoFiles:
     artifacts: Path
 
 
-def prepare(directory: Path, expected: Mapping[str, Any], hosts: int) -> DemoFiles:
-    """Write everything; `expected` is the simulator's hardware list, as its operator knows it."""
+def prepare_files(directory: Path, expected: Mapping[str, Any], hosts: int) -> DemoFiles:
+    """Write all files; `expected` is the simulator's hardware list, as its operator has it."""
     artifacts = directory / "artifacts"
     artifacts.mkdir(parents=True, exist_ok=True)
     for name, content in ARTIFACTS.items():
         (artifacts / name).write_bytes(content)
     files = DemoFiles(directory / "overlay.yaml", directory / "expected.yaml", artifacts)
-    # JSON is YAML too, and nothing in it needs another spelling
-    files.overlay.write_text(json.dumps(overlay(), indent=1), encoding="utf-8")
+    # JSON is valid YAML, and nothing in it needs another spelling
+    files.overlay.write_text(json.dumps(build_overlay(), indent=1), encoding="utf-8")
     half = hosts // 2
     listed = {
         **expected,
@@ -95,29 +95,29 @@ def prepare(directory: Path, expected: Mapping[str, Any], hosts: int) -> DemoFil
     return files
 
 
-def overlay() -> Mapping[str, Any]:
-    """The site's own matrix file: what it adds to the shipped one."""
+def build_overlay() -> Mapping[str, Any]:
+    """Return the site's own matrix file, which extends the shipped one."""
 
-    def own(version: str, **more: str) -> dict[str, str]:
+    def own_pin(version: str, **more: str) -> dict[str, str]:
         return {"version": version, "evidence": OWN_CHOICE, **more}
 
     pins = {
         "bluefield.bundle": _file(BFB),
         "supernic.nic": _file(NIC),
-        "bluefield.bmc": own("BF-24.10-10"),
-        "host.driver": own(DRIVER),
-        "host.fabric_manager": own(DRIVER),
-        "host.os": own(SYSTEM, **_file(f"{SYSTEM}.raw")),
-        "hgx.bundle": own("DGX-HGX-H100x8_0002_230705.1.1", **_file(TRAY)),
-        "host.bmc": own("11.01.01"),
-        "host.bios": own("BIOS Date: 08/04/2023 Ver 1.4"),
+        "bluefield.bmc": own_pin("BF-24.10-10"),
+        "host.driver": own_pin(DRIVER),
+        "host.fabric_manager": own_pin(DRIVER),
+        "host.os": own_pin(SYSTEM, **_file(f"{SYSTEM}.raw")),
+        "hgx.bundle": own_pin("DGX-HGX-H100x8_0002_230705.1.1", **_file(TRAY)),
+        "host.bmc": own_pin("11.01.01"),
+        "host.bios": own_pin("BIOS Date: 08/04/2023 Ver 1.4"),
     }
     profiles = {"hgx-h100-bf3": {"pins": pins}, "sn5600": {"pins": {"switch.os": _file(CUMULUS)}}}
-    # a node that is taken back is erased: its release needs a system to write, the older one too
+    # a reclaimed node is erased: both releases need a system image to write
     system = {"hgx-h100-bf3": {"pins": {"host.os": pins["host.os"]}}}
     return {
         "releases": {RELEASE: {"profiles": profiles}, BASE: {"profiles": system}},
-        "images": {"maintenance": own("1", **_file(MAINTENANCE_ISO))},
+        "images": {"maintenance": own_pin("1", **_file(MAINTENANCE_ISO))},
         "edges": {
             "host.os": [
                 {"from": ["*"], "to": SYSTEM, "activates_by": "none", "evidence": OWN_CHOICE}

@@ -1,9 +1,9 @@
-"""The demonstration that stays: a sound simulated site that serves, until somebody has had enough.
+"""The demonstration that stays: a sound simulated site that serves until it is stopped.
 
-It is what the tutorial is done on. Nothing is broken on purpose: whoever learns breaks it, with
-`provisioner sim break`. Its nodes start at the older release, so that there is one to roll out.
-Customers come once every host is certified: which of them serve is then a matter of place, not of
-which was certified first.
+The tutorial uses it. Nothing is broken on purpose: the reader breaks a part with `provisioner sim
+break`. Its nodes start at the older release, so that there is one to roll out. Customers are added
+once every host is certified: the choice of hosts then depends on their places, not on which was
+certified first.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.daemon.data import Data, held_data, open_data, read_expected
 from provisioner.daemon.hosts import kept_clock
-from provisioner.demo import Asked, Beside, Show, drive, simulator
-from provisioner.demo.settings import settings_of
-from provisioner.demo.site import BASE, prepare
+from provisioner.demo import Asked, Beside, Show, drive, run_simulator
+from provisioner.demo.settings import choose_settings
+from provisioner.demo.site import BASE, prepare_files
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
@@ -31,10 +31,10 @@ from provisioner.settings import Settings
 
 DATA, SETTINGS, POLICY = "data", "settings.yaml", "policy.yaml"
 RACKS = "racks.yaml"  # the expected-hardware list before there are customers
-LOOK_S = 0.25  # of real time: how often is asked whether every host is certified
+LOOK_S = 0.25  # of real time: how often the states of the hosts are read
 
 
-async def stay(
+async def serve_until_stopped(
     asked: Asked,
     directory: Path,
     matrix: Path,
@@ -43,22 +43,22 @@ async def stay(
     stop: asyncio.Event,
     beside: Beside | None = None,
 ) -> None:
-    """Serve until `stop` is set; `served` is called once, when every node serves or is spare."""
-    async with simulator(asked, directory) as site:
-        files = prepare(directory, await site.get("/expected"), asked.nodes - asked.spare)
+    """Serve until `stop` is set; call `served` once every node serves or is spare."""
+    async with run_simulator(asked, directory) as site:
+        files = prepare_files(directory, await site.get("/expected"), asked.nodes - asked.spare)
         listed = json.loads(files.expected.read_text(encoding="utf-8")) | {"release": BASE}
         racks = directory / RACKS
         racks.touch(mode=0o600)
         for file, content in ((files.expected, listed), (racks, listed | {"tenants": []})):
             file.write_text(json.dumps(content), encoding="utf-8")
-        settings = staying(asked)
+        settings = build_settings(asked)
         _write(directory, settings)
-        told = False
+        announced = False
 
-        def over(nodes: Sequence[Node], running: int) -> bool:
-            nonlocal told
-            if not told and running == 0 and is_served(nodes, asked.spare):
-                told = True
+        def is_over(nodes: Sequence[Node], running: int) -> bool:
+            nonlocal announced
+            if not announced and running == 0 and is_served(nodes, asked.spare):
+                announced = True
                 served()
             return stop.is_set()
 
@@ -73,7 +73,7 @@ async def stay(
                     customers = read_expected(files.expected).tenants
                     coming = tasks.create_task(add_customers(data.store, customers))
                     await drive(
-                        *(settings, taken_in, matrix, site, clock, data, show, over),
+                        *(settings, taken_in, matrix, site, clock, data, show, is_over),
                         *(began, forever, more, beside),
                     )
                     coming.cancel()
@@ -90,23 +90,23 @@ def is_served(nodes: Sequence[Node], spare: int) -> bool:
 
 
 async def add_customers(store: Store, customers: Sequence[Tenant]) -> None:
-    """Wait until every host is certified, or in quarantine, and add the list's tenants then."""
-    rest = (State.CERTIFIED, State.QUARANTINED)
+    """Wait until every host is certified or quarantined, then add the list's tenants."""
+    settled = (State.CERTIFIED, State.QUARANTINED)
     while True:
         hosts = [n for n in await store.nodes.list() if n.kind is NodeKind.HOST]
-        if hosts and all(n.state in rest for n in hosts):
+        if hosts and all(n.state in settled for n in hosts):
             break
         await asyncio.sleep(LOOK_S)
     for customer in customers:
         await store.tenants.put(customer)
 
 
-def staying(asked: Asked) -> Settings:
-    """The demonstration's, without tests among nodes: two nodes have not three partners.
+def build_settings(asked: Asked) -> Settings:
+    """Return the demonstration's settings without tests among nodes, which need three partners.
 
-    The site is a laboratory: nobody publishes every pin of the older release.
+    The site is a laboratory: not every pin of the older release is published.
     """
-    return settings_of(asked.nodes, asked.speed).model_copy(
+    return choose_settings(asked.nodes, asked.speed).model_copy(
         update={
             "certify_gates": "ab",
             "production": False,
@@ -117,7 +117,7 @@ def staying(asked: Asked) -> Settings:
 
 
 def _more(data: Data) -> dict[str, Any]:
-    """Return what this daemon has beyond the demonstration's: campaigns, repairs and fabrics."""
+    """Return the parts beyond the demonstration's: campaigns, repairs and fabrics."""
     return {
         "campaigns": data.store.campaigns,
         "cases": data.store.cases,
@@ -126,7 +126,7 @@ def _more(data: Data) -> dict[str, Any]:
 
 
 def _write(directory: Path, settings: Settings) -> None:
-    """What other commands are to be given: the daemon's settings, and a policy in a hurry."""
+    """Write the files for other commands: the daemon's settings, and a policy with short waits."""
     changed = settings.model_dump(mode="json", exclude_defaults=True)
     policy = {
         "canary": {"size": 1, "soak_s": 600},
@@ -135,6 +135,6 @@ def _write(directory: Path, settings: Settings) -> None:
         "allow_irreversible": True,
     }
     Policy.model_validate(policy)
-    # JSON is YAML too
+    # JSON is valid YAML
     for name, content in ((SETTINGS, changed), (POLICY, policy)):
         (directory / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from given_events import event_of
 
 from provisioner.access.tokens import DAY_S, new_token
 from provisioner.api import table
-from provisioner.api.app import application
+from provisioner.api.app import build_application
 from provisioner.api.parts import ApiParts
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
@@ -193,7 +193,7 @@ async def serving(**settings: Any) -> AsyncIterator[Served]:
         keeper = TenantKeeper(store, clock, [], no_leaves)
         chosen = Settings(**settings)
         parts = api_parts(store, keeper, MATRIX, Path("artifacts"), clock, chosen)
-        async with TestClient(TestServer(application(parts, table.ALL))) as client:
+        async with TestClient(TestServer(build_application(parts, table.ALL))) as client:
             yield Served(parts, client, tokens)
     finally:
         await store.close()

@@ -31,17 +31,17 @@ async def rows_of(served: Served, kind: str) -> list[dict[str, object]]:
 
 def test_a_rate_lets_a_burst_through_and_then_its_average():
     rate = Rate(60, 60.0)
-    assert [rate.take("a", 0.0) for _ in range(60)] == [0.0] * 60
-    assert rate.take("a", 0.0) == pytest.approx(1.0)
-    assert rate.take("b", 0.0) == 0.0
-    assert rate.take("a", 1.0) == 0.0
-    assert rate.take("a", 1.0) > 0.0
+    assert [rate.take_permissions("a", 0.0) for _ in range(60)] == [0.0] * 60
+    assert rate.take_permissions("a", 0.0) == pytest.approx(1.0)
+    assert rate.take_permissions("b", 0.0) == 0.0
+    assert rate.take_permissions("a", 1.0) == 0.0
+    assert rate.take_permissions("a", 1.0) > 0.0
 
 
 def test_callers_that_are_counted_are_bounded():
     rate = Rate(1, 60.0)
     for number in range(BUCKETS_MAX + 10):
-        rate.take(str(number), 0.0)
+        rate.take_permissions(str(number), 0.0)
     assert len(rate._buckets) == BUCKETS_MAX
 
 
@@ -147,7 +147,7 @@ def test_a_stream_ends_after_its_life_and_gives_its_place_back():
 def test_one_caller_does_not_hold_all_places_for_changes():
     async def scenario(served: Served) -> None:
         held = served.parts.callers
-        caller = await served.parts.identity.caller(served.key("red")["Authorization"])
+        caller = await served.parts.identity.identify_caller(served.key("red")["Authorization"])
         assert caller is not None
         with held.hold_change(caller):
             before = (await served.store.journal.verify()).rows
@@ -161,7 +161,7 @@ def test_one_caller_does_not_hold_all_places_for_changes():
 
 def test_requests_under_way_are_bounded_for_a_caller():
     async def scenario(served: Served) -> None:
-        caller = await served.parts.identity.caller(served.key("red")["Authorization"])
+        caller = await served.parts.identity.identify_caller(served.key("red")["Authorization"])
         assert caller is not None
         with served.parts.callers.hold_request(caller):
             assert (await served.ask("red", "GET", "/me"))[0] == 429
@@ -201,10 +201,10 @@ def test_a_caller_that_is_limited_for_long_is_a_notice():
             for _ in range(3):
                 await served.ask("red", "GET", "/me")
             assert not process_scope.get_scope().notices.get("callers")
-            await gathered.flush()
+            await gathered.write_rows()
         _, health = await served.ask("viewer", "GET", "/health")
         assert any("red/red@example has been limited" in n for n in health["notices"])
-        await gathered.flush()
+        await gathered.write_rows()
         assert not process_scope.get_scope().notices["callers"]
         assert process_scope.get_scope().limited["requests"] > 0
 
@@ -229,7 +229,7 @@ def test_the_client_waits_as_long_as_it_is_asked_to(monkeypatch: pytest.MonkeyPa
 
             reach = Connection(plainly, Place(server="https://example.org"), {})
             monkeypatch.setattr(connection.time, "sleep", asked.append)
-            return (await asyncio.to_thread(reach.ask, "GET", "/me")).status
+            return (await asyncio.to_thread(reach.send_request, "GET", "/me")).status
 
     assert asyncio.run(main()) == 200
     assert asked == [7.0] * 4

@@ -107,10 +107,10 @@ def run(scenario: Callable[[Provider, OidcProvider], Awaitable[None]], **more: s
 def test_a_good_token_names_a_caller_and_keys_are_fetched_once():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         for _ in range(3):
-            caller = await ours.caller(provider.token())
+            caller = await ours.identify_caller(provider.token())
             assert caller is not None
             assert (caller.subject, caller.roles) == ("ada", {Role.OPERATOR, Role.APPROVER})
-        rs = await ours.caller(provider.token(RSA, "r", "RS256", roles="viewer other"))
+        rs = await ours.identify_caller(provider.token(RSA, "r", "RS256", roles="viewer other"))
         assert rs is not None
         assert rs.roles == {Role.VIEWER}
         assert provider.asked == 1
@@ -140,8 +140,8 @@ def test_what_is_not_wholly_right_is_nobody():
             "deep": "W1tb" * 1000 + ".e30.",
         }
         for why, token in wrong.items():
-            assert await ours.caller(token) is None, why
-        tenant = await ours.caller(provider.token(roles=["tenant"], tenant="red"))
+            assert await ours.identify_caller(token) is None, why
+        tenant = await ours.identify_caller(provider.token(roles=["tenant"], tenant="red"))
         assert tenant is not None
         assert (tenant.tenant, tenant.staff) == ("red", False)
 
@@ -156,17 +156,19 @@ def test_the_one_key_of_a_provider_needs_no_name():
             provider.keys[0] | {"use": "enc"},
             unnamed | {"use": "sig", "kid": "only"},
         ]
-        assert await ours.caller(provider.token(kid="")) is not None
-        assert await ours.caller(provider.token(kid="e")) is None
-        assert await ours.caller(provider.token(RSA, "r", "RS256")) is None
+        assert await ours.identify_caller(provider.token(kid="")) is not None
+        assert await ours.identify_caller(provider.token(kid="e")) is None
+        assert await ours.identify_caller(provider.token(RSA, "r", "RS256")) is None
 
     run(scenario)
 
 
 def test_of_several_keys_none_is_taken_without_a_name():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
-        assert await ours.caller(provider.token(kid="")) is None
-        assert await ours.caller(provider.token(RSA, "e", "RS256")) is None  # another one's name
+        assert await ours.identify_caller(provider.token(kid="")) is None
+        assert (
+            await ours.identify_caller(provider.token(RSA, "e", "RS256")) is None
+        )  # the name of another key
 
     run(scenario)
 
@@ -185,16 +187,18 @@ def test_a_key_signs_by_the_algorithm_that_its_provider_names(name: str):
 
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         provider.keys = [kind.to_jwk(key.public_key(), as_dict=True) | {"kid": "k", "alg": name}]
-        assert await ours.caller(provider.token(key, "k", name)) is not None
-        assert await ours.caller(provider.token(RSA, "k", "RS256")) is None or name == "RS256"
+        assert await ours.identify_caller(provider.token(key, "k", name)) is not None
+        assert (
+            await ours.identify_caller(provider.token(RSA, "k", "RS256")) is None or name == "RS256"
+        )
 
     run(scenario)
 
 
 def test_the_first_of_several_keys_is_not_the_one_of_a_token_without_a_name():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
-        assert await ours.caller(provider.token(RSA, "", "RS256")) is None
-        assert await ours.caller(provider.token(RSA, "r", "RS256")) is not None
+        assert await ours.identify_caller(provider.token(RSA, "", "RS256")) is None
+        assert await ours.identify_caller(provider.token(RSA, "r", "RS256")) is not None
 
     run(scenario)
 
@@ -202,7 +206,7 @@ def test_the_first_of_several_keys_is_not_the_one_of_a_token_without_a_name():
 def test_a_caller_has_the_issuer_and_the_end_of_its_token():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         end = int(time.time()) + 1234
-        caller = await ours.caller(provider.token(exp=end))
+        caller = await ours.identify_caller(provider.token(exp=end))
         assert caller is not None
         assert (caller.issuer, caller.expires_at) == (provider.issuer, float(end))
 
@@ -212,16 +216,16 @@ def test_a_caller_has_the_issuer_and_the_end_of_its_token():
 def test_clocks_may_differ_by_half_a_minute():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         now = int(time.time())
-        assert await ours.caller(provider.token(exp=now - 20)) is not None
-        assert await ours.caller(provider.token(exp=now - 40)) is None
+        assert await ours.identify_caller(provider.token(exp=now - 20)) is not None
+        assert await ours.identify_caller(provider.token(exp=now - 40)) is None
 
     run(scenario)
 
 
 def test_a_claim_of_a_strange_kind_names_no_tenant_and_no_role():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
-        assert await ours.caller(provider.token(roles=["tenant"], tenant=["red"])) is None
-        caller = await ours.caller(provider.token(roles=["viewer", 7, None]))
+        assert await ours.identify_caller(provider.token(roles=["tenant"], tenant=["red"])) is None
+        caller = await ours.identify_caller(provider.token(roles=["viewer", 7, None]))
         assert caller is not None
         assert (caller.roles, caller.via) == ({Role.VIEWER}, provider.issuer)
 
@@ -231,7 +235,7 @@ def test_a_claim_of_a_strange_kind_names_no_tenant_and_no_role():
 def test_a_claim_whose_own_name_has_dots_is_read_as_it_is_named():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         claims = {"https://a.example/roles": ["viewer"], "roles": None}
-        caller = await ours.caller(provider.token(**claims))
+        caller = await ours.identify_caller(provider.token(**claims))
         assert caller is not None
         assert caller.roles == {Role.VIEWER}
 
@@ -255,7 +259,7 @@ def test_keys_that_are_not_where_the_provider_must_have_them_are_not_taken(answe
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         told = {k: provider.issuer + v if v.startswith("/") else v for k, v in answer.items()}
         provider.discovered = told
-        assert await ours.caller(provider.token()) is None
+        assert await ours.identify_caller(provider.token()) is None
         assert provider.asked == 0
 
     run(scenario)
@@ -265,7 +269,7 @@ def test_a_provider_that_lists_no_keys_signs_nothing():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         for number, keys in enumerate(({"e": "none"}, None, "e", []), start=1):
             provider.keys = keys
-            assert await ours.caller(provider.token()) is None
+            assert await ours.identify_caller(provider.token()) is None
             assert provider.asked == number
             provider.now += 31.0
 
@@ -275,27 +279,30 @@ def test_a_provider_that_lists_no_keys_signs_nothing():
 def test_roles_may_be_deep_in_the_claims_and_have_a_prefix():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         deep = {"roles": ["p-operator", "viewer", "p-nothing", "x-approver"]}
-        caller = await ours.caller(provider.token(roles=None, realm_access=deep))
+        caller = await ours.identify_caller(provider.token(roles=None, realm_access=deep))
         assert caller is not None
         assert caller.roles == {Role.OPERATOR}
-        assert await ours.caller(provider.token(roles=None, realm_access="p-operator")) is None
+        assert (
+            await ours.identify_caller(provider.token(roles=None, realm_access="p-operator"))
+            is None
+        )
 
     run(scenario, roles_claim="realm_access.roles", role_prefix="p-")
 
 
 def test_an_unknown_key_makes_us_ask_again_but_not_each_time():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
-        assert await ours.caller(provider.token()) is not None
+        assert await ours.identify_caller(provider.token()) is not None
         fresh = jwt.algorithms.ECAlgorithm.to_jwk(STRANGER.public_key(), as_dict=True)
         provider.keys.append(json.loads(json.dumps(fresh)) | {"kid": "new"})
         for _ in range(5):
             provider.now += 5.9
-            assert await ours.caller(provider.token(STRANGER, "new")) is None
+            assert await ours.identify_caller(provider.token(STRANGER, "new")) is None
         assert provider.asked == 1
         provider.now += 0.5
-        assert await ours.caller(provider.token(STRANGER, "new")) is not None
+        assert await ours.identify_caller(provider.token(STRANGER, "new")) is not None
         provider.now += 60.0
-        assert await ours.caller(provider.token(STRANGER, "new")) is not None
+        assert await ours.identify_caller(provider.token(STRANGER, "new")) is not None
         assert provider.asked == 2
 
     run(scenario)
@@ -304,10 +311,10 @@ def test_an_unknown_key_makes_us_ask_again_but_not_each_time():
 def test_an_unknown_key_is_asked_for_again_after_exactly_half_a_minute():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         provider.now = 0.0  # also of a clock that has just begun
-        assert await ours.caller(provider.token()) is not None
+        assert await ours.identify_caller(provider.token()) is not None
         for at, asked in ((29.0, 1), (30.0, 2)):
             provider.now = at
-            assert await ours.caller(provider.token(kid="unknown")) is None
+            assert await ours.identify_caller(provider.token(kid="unknown")) is None
             assert provider.asked == asked
 
     run(scenario)
@@ -315,7 +322,7 @@ def test_an_unknown_key_is_asked_for_again_after_exactly_half_a_minute():
 
 def test_many_callers_at_once_ask_the_provider_once():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
-        callers = await asyncio.gather(*(ours.caller(provider.token()) for _ in range(5)))
+        callers = await asyncio.gather(*(ours.identify_caller(provider.token()) for _ in range(5)))
         assert None not in callers
         assert provider.asked == 1
 
@@ -327,7 +334,7 @@ def test_keys_are_believed_for_an_hour_and_then_read_anew():
         provider.now = 1000.0
         for at, asked in ((1000.0, 1), (4600.0, 1), (4600.5, 2)):
             provider.now = at
-            assert await ours.caller(provider.token()) is not None
+            assert await ours.identify_caller(provider.token()) is not None
             assert provider.asked == asked
 
     run(scenario)
@@ -336,12 +343,12 @@ def test_keys_are_believed_for_an_hour_and_then_read_anew():
 def test_keys_of_a_provider_that_is_silent_for_an_hour_are_not_believed():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         provider.now = 1000.0
-        assert await ours.caller(provider.token()) is not None
+        assert await ours.identify_caller(provider.token()) is not None
         provider.silent = True
         provider.now = 4600.0
-        assert await ours.caller(provider.token()) is not None
+        assert await ours.identify_caller(provider.token()) is not None
         provider.now = 4600.5
-        assert await ours.caller(provider.token()) is None
+        assert await ours.identify_caller(provider.token()) is None
 
     run(scenario)
 
@@ -349,7 +356,7 @@ def test_keys_of_a_provider_that_is_silent_for_an_hour_are_not_believed():
 def test_a_document_may_be_as_long_as_its_limit():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         provider.discovered = {"jwks_uri": provider.issuer + "/padded?more=0"}
-        assert await ours.caller(provider.token()) is not None
+        assert await ours.identify_caller(provider.token()) is not None
 
     run(scenario)
 
@@ -357,7 +364,7 @@ def test_a_document_may_be_as_long_as_its_limit():
 def test_a_provider_that_is_not_there_lets_nobody_in():
     async def scenario() -> None:
         ours = OidcProvider(OidcSite("http://127.0.0.1:1", "provisioner"), time.time)
-        assert await ours.caller(Provider().token()) is None
+        assert await ours.identify_caller(Provider().token()) is None
         await ours.close()
         await OidcProvider(OidcSite("http://127.0.0.1:1", "provisioner"), time.time).close()
 

@@ -60,7 +60,7 @@ def background() -> Iterator[Background]:
         server.close()
 
 
-DOCUMENT = schemathesis.openapi.from_dict(json.loads(openapi.text(table.ALL)))
+DOCUMENT = schemathesis.openapi.from_dict(json.loads(openapi.write_document(table.ALL)))
 OPERATIONS = [
     found
     for result in DOCUMENT.get_all_operations()

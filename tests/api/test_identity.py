@@ -23,7 +23,7 @@ class Foreign:
         self.asked: list[str] = []
         self.closed = False
 
-    async def caller(self, token: str) -> Caller | None:
+    async def identify_caller(self, token: str) -> Caller | None:
         self.asked.append(token)
         return Caller(subject="ada", roles=frozenset({Role.VIEWER}), via="provider")
 
@@ -49,7 +49,7 @@ def asked(
     async def find(digest: str) -> Token | None:
         return kept.get(digest)
 
-    caller = run(Identity(find, FixedClock(), foreign).caller(header))
+    caller = run(Identity(find, FixedClock(), foreign).identify_caller(header))
     return caller, foreign.asked if foreign else []
 
 

@@ -48,10 +48,10 @@ def run_over_tls(
 
 def test_a_provider_is_believed_by_the_certificate_that_the_site_names(tmp_path: Path):
     async def taken(provider: Provider, ours: OidcProvider, _plain: str) -> None:
-        assert await ours.caller(provider.token()) is not None
+        assert await ours.identify_caller(provider.token()) is not None
 
     async def not_taken(provider: Provider, ours: OidcProvider, _plain: str) -> None:
-        assert await ours.caller(provider.token()) is None
+        assert await ours.identify_caller(provider.token()) is None
         assert provider.asked == 0
 
     run_over_tls(tmp_path, taken, known=True)
@@ -61,7 +61,7 @@ def test_a_provider_is_believed_by_the_certificate_that_the_site_names(tmp_path:
 def test_keys_of_a_provider_behind_tls_are_not_read_without_it(tmp_path: Path):
     async def scenario(provider: Provider, ours: OidcProvider, plain: str) -> None:
         provider.discovered = {"jwks_uri": plain}
-        assert await ours.caller(provider.token()) is None
+        assert await ours.identify_caller(provider.token()) is None
         assert provider.asked == 0
 
     run_over_tls(tmp_path, scenario, known=True)
@@ -70,7 +70,7 @@ def test_keys_of_a_provider_behind_tls_are_not_read_without_it(tmp_path: Path):
 def test_one_connection_to_the_provider_is_kept():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         for number in range(3):
-            assert await ours.caller(provider.token()) is not None
+            assert await ours.identify_caller(provider.token()) is not None
             provider.now += 3601.0
             assert provider.asked == number + 1
         assert len(provider.connections) == 1
@@ -81,11 +81,11 @@ def test_one_connection_to_the_provider_is_kept():
 @pytest.mark.parametrize("keys", ["nonsense", None, {}])
 def test_a_document_without_a_list_of_keys_takes_no_key_away(keys: Any):
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
-        assert await ours.caller(provider.token()) is not None
+        assert await ours.identify_caller(provider.token()) is not None
         provider.keys = keys
         provider.now += 31.0
-        assert await ours.caller(provider.token(kid="unknown")) is None
+        assert await ours.identify_caller(provider.token(kid="unknown")) is None
         assert provider.asked == 2
-        assert await ours.caller(provider.token()) is not None
+        assert await ours.identify_caller(provider.token()) is not None
 
     run(scenario)

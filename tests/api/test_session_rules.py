@@ -56,7 +56,7 @@ def begun(caller: Caller = STAFF, **changes: Any) -> tuple[str, Session]:
 
 def ask(secret: str, book: Book, at: float = NOW, *, attended: bool = True) -> Caller | None:
     identity = Identity(None, At(at), None, book, LIMITS, ISSUER)  # type: ignore[arg-type]
-    return run(identity.session_caller(secret, attended=attended))
+    return run(identity.identify_session(secret, attended=attended))
 
 
 def of_token(role: Role = Role.OPERATOR, tenant: str = "") -> tuple[Session, Token]:
@@ -111,7 +111,7 @@ def test_a_site_without_sessions_knows_nobody_by_a_secret(missing: str) -> None:
     given: dict[str, Any] = {"sessions": Book(session), "limits": LIMITS, "issuer": ISSUER}
     identity = Identity(None, At(NOW), **{**given, missing: None})  # type: ignore[arg-type]
 
-    assert run(identity.session_caller(secret, attended=True)) is None
+    assert run(identity.identify_session(secret, attended=True)) is None
 
 
 # --- its end

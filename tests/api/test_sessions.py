@@ -16,7 +16,7 @@ from served import MATRIX, NOW, Served, StillClock, fill, no_leaves, run
 from provisioner.access.sessions import SECRET, caller_of_session, new_session
 from provisioner.access.tokens import DAY_S, new_token, sha256_of
 from provisioner.api import table
-from provisioner.api.app import application
+from provisioner.api.app import build_application
 from provisioner.api.console_cookie import COOKIE
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
@@ -330,13 +330,15 @@ def test_a_session_survives_a_restart_and_ends_on_every_daemon_at_once(shared):
         token, record = new_token("ada", Role.OPERATOR, "", 30.0, NOW)
         first = open_store(shared)
         await first.write(partial(token_rows.add_token, token=record, now=NOW))
-        async with TestClient(TestServer(application(parts_on(first, clock), table.ALL))) as one:
+        async with TestClient(
+            TestServer(build_application(parts_on(first, clock), table.ALL))
+        ) as one:
             served = Served(parts_on(first, clock), one, {"ada": token})
             secret = await sign_in(served, "ada")
         await first.close()
 
         stores = [open_store(shared) for _ in range(2)]
-        apps = [application(parts_on(s, clock), table.ALL) for s in stores]
+        apps = [build_application(parts_on(s, clock), table.ALL) for s in stores]
         async with TestClient(TestServer(apps[0])) as one, TestClient(TestServer(apps[1])) as two:
             both = [
                 Served(parts_on(s, clock), c, {}) for s, c in zip(stores, (one, two), strict=True)

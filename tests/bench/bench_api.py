@@ -23,7 +23,7 @@ from sqlalchemy import Connection, insert
 
 from provisioner.access.tokens import new_token
 from provisioner.api import table
-from provisioner.api.app import application
+from provisioner.api.app import build_application
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
 from provisioner.daemon.data import read_matrix
@@ -141,7 +141,7 @@ async def bench(count: int) -> dict[str, object]:
             keeper = TenantKeeper(store, clock, [], no_leaves)
             matrix = read_matrix([MATRIX])
             parts = api_parts(store, keeper, matrix, Path(folder), clock, Settings())
-            return await _asked(application(parts, table.ALL), token, count)
+            return await _asked(build_application(parts, table.ALL), token, count)
         finally:
             await store.close()
 

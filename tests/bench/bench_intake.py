@@ -37,8 +37,8 @@ from processes import Peak, used
 
 from provisioner import demo
 from provisioner.daemon.data import open_data
-from provisioner.demo.settings import settings_of
-from provisioner.demo.site import prepare
+from provisioner.demo.settings import choose_settings
+from provisioner.demo.site import prepare_files
 from provisioner.model.node import NodeKind, State
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
@@ -87,16 +87,16 @@ class Figures:
 async def ours(nodes: int, directory: Path) -> dict[str, float]:
     """In a process of its own: from addresses to nodes that have left `intake`."""
     asked = demo.Asked(nodes=nodes, speed=SPEED)
-    async with demo.simulator(asked, directory) as site:
+    async with demo.run_simulator(asked, directory) as site:
         expected, endpoints = await site.get("/expected"), await site.get("/endpoints")
-        files = prepare(directory, expected, nodes)
+        files = prepare_files(directory, expected, nodes)
         told_clock, data_directory = await site.get("/clock"), directory / "data"
         clock = WallClock(told_clock["speed"], told_clock["epoch"])
         began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
         with lock_data_directory(data_directory):
             async with open_data(data_directory, clock.now()) as data:
                 await demo.drive(
-                    settings_of(asked.nodes, asked.speed),
+                    choose_settings(asked.nodes, asked.speed),
                     files,
                     MATRIX,
                     site,
@@ -145,7 +145,7 @@ async def _with_site(
     *,
     cards: bool,
 ) -> Figures:
-    async with demo.simulator(demo.Asked(nodes=nodes, speed=SPEED), directory) as site:
+    async with demo.run_simulator(demo.Asked(nodes=nodes, speed=SPEED), directory) as site:
         endpoints, expected = await site.get("/endpoints"), await site.get("/expected")
         factory = expected["factory_credentials"]
         host, card = factory["supermicro"], factory["nvidia_openbmc"]

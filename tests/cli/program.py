@@ -19,7 +19,7 @@ import pytest
 from local_daemon import daemon
 
 from provisioner.cli import main
-from provisioner.cli.client.surface import LOCAL, specs
+from provisioner.cli.client.surface import LOCAL, read_specs
 from provisioner.daemon.api import SOCKET
 from provisioner.daemon.data import DATABASE
 from provisioner.model.matrix import Matrix
@@ -57,7 +57,7 @@ def run(words: list[str], cwd: Path, matrix: Matrix | None = None, **settings: A
 
 def _asks_a_daemon(words: Sequence[str]) -> bool:
     names = (" ".join(words[:2]), words[0] if words else "")
-    known = any(n in specs() or n in LOCAL or n in NETBOX for n in names)
+    known = any(n in read_specs() or n in LOCAL or n in NETBOX for n in names)
     return known and names[0] not in ALONE and "--offline" not in words and "--server" not in words
 
 

@@ -124,7 +124,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "node list --context lab --data data": ("--context", "one of them"),
     "campaign defer c0001 n0 --until soon": ("--until", "2026-12-24T18:00"),
     "pin set fleet --release r": ("--reason", "provisioner pin set"),
-    "demo --matrix matrix.yaml --directory .": ("--directory", "other files"),
+    "demo --matrix matrix.yaml --directory .": ("--directory", "no demonstration made"),
     "demo --matrix matrix.yaml --spare 1": ("--spare", "every sound host"),
     "demo --matrix matrix.yaml --stay --nodes 2 --spare 2": ("--spare", "of 2 hosts"),
 }  # fmt: skip

@@ -129,7 +129,10 @@ def test_a_check_of_several_commands_takes_each_by_name(tmp_path: Path) -> None:
     [
         (["judge", "nccl_singel", "--evidence", "out.txt"], "Did you mean nccl_single"),
         (["judge", "nccl_single", "--evidence", "nothing.txt"], "No such file"),
-        (["judge", "nccl_single", "--evidence", "out.txt", "--gpu-model", "X1"], "Known: H100"),
+        (
+            ["judge", "nccl_single", "--evidence", "out.txt", "--gpu-model", "X1"],
+            "Known models: H100",
+        ),
         (["judge", "nccl_single", "--evidence", "out.txt", "--profile", "x"], "profile"),
         (["judge", "ecc", "--evidence", "out.txt", "--thresholds", "out.txt"], "no thresholds"),
         (["judge", "nccl_single", "--evidence", "out.txt", "--context", "out.txt"], "no context"),

@@ -11,7 +11,7 @@ import pytest
 
 from provisioner.cli.serve.demo import draw_end
 from provisioner.demo import Asked, Progress, Summary
-from provisioner.demo.stay import is_served, staying
+from provisioner.demo.stay import build_settings, is_served
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.settings import Settings
 
@@ -93,6 +93,6 @@ def test_a_site_serves_when_only_so_many_hosts_are_spare() -> None:
 
 @pytest.mark.parametrize("speed", [1.0, 300.0, 2000.0])
 def test_other_commands_can_read_the_settings_of_a_fast_site(speed: float) -> None:
-    chosen = staying(Asked(nodes=4, speed=speed))
+    chosen = build_settings(Asked(nodes=4, speed=speed))
 
     assert Settings.model_validate(chosen.model_dump(mode="json", exclude_defaults=True)) == chosen

@@ -15,11 +15,11 @@ from local_daemon import daemon
 
 from provisioner.api import table
 from provisioner.api.commands import COMMANDS, WITHOUT_COMMAND, describe
-from provisioner.cli.client.surface import FILE, LOCAL, build, specs
+from provisioner.cli.client.surface import FILE, LOCAL, build, read_specs
 from provisioner.cli.commands import COMMANDS as PROGRAM
 
 ROOT = Path(__file__).parents[2]
-ANSWERS = [name for name in specs() if name not in LOCAL]
+ANSWERS = [name for name in read_specs() if name not in LOCAL]
 
 
 def test_the_program_loads_what_the_routes_describe() -> None:
@@ -38,14 +38,14 @@ def test_every_route_has_a_command_or_is_for_a_browser() -> None:
 
 
 def test_every_noun_is_listed_with_what_it_is_about() -> None:
-    nouns = {name.partition(" ")[0] for name in (*specs(), *LOCAL)}
+    nouns = {name.partition(" ")[0] for name in (*read_specs(), *LOCAL)}
 
     assert nouns <= set(PROGRAM)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_every_verb_takes_the_same_options_and_teaches_by_an_example(name: str) -> None:
-    command, spec = build(name), specs()[name]
+    command, spec = build(name), read_specs()[name]
     options = {flag for p in command.params for flag in (*p.opts, *p.secondary_opts)}
 
     assert {"--output", "-o", "--json", "--context", "--data", "--server"} <= options
@@ -58,15 +58,15 @@ def test_every_verb_takes_the_same_options_and_teaches_by_an_example(name: str) 
 
 
 def test_whatever_takes_something_away_can_be_tried_first() -> None:
-    destructive = [name for name, spec in specs().items() if spec.get("destructive")]
+    destructive = [name for name, spec in read_specs().items() if spec.get("destructive")]
 
     assert len(destructive) > 15
-    assert all(specs()[name].get("recorded") for name in destructive)
+    assert all(read_specs()[name].get("recorded") for name in destructive)
 
 
 def test_examples_are_taken_by_their_own_commands() -> None:
     for name in ANSWERS:
-        words = specs()[name]["example"].removeprefix(name)
+        words = read_specs()[name]["example"].removeprefix(name)
         flags = re.findall(r"--[a-z-]+", words)
         options = {flag for p in build(name).params for flag in p.opts}
 
@@ -96,7 +96,7 @@ def test_a_list_costs_at_most_twice_as_much_as_the_help(tmp_path: Path) -> None:
 
 def test_every_command_that_the_program_names_is_one() -> None:
     """Refusals say what would unblock them, and the console what to type."""
-    known = {*specs(), *LOCAL, *PROGRAM}
+    known = {*read_specs(), *LOCAL, *PROGRAM}
     wrong = []
     for file in (ROOT / "provisioner").rglob("*.*"):
         if file.suffix not in (".py", ".js") or "content" in file.parts:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from rig import MATRIX
 
-from provisioner.demo.site import DRIVER, OWN_CHOICE, RELEASE, DemoFiles, overlay
+from provisioner.demo.site import DRIVER, OWN_CHOICE, RELEASE, DemoFiles, build_overlay
 from provisioner.sim.hardware.images import make_image
 
 NEXT = "site-next"
@@ -32,7 +32,7 @@ def offer(files: DemoFiles) -> None:
     """Put the release beside the site's own: its pins, its moves, its files."""
     for name, content in ARTIFACTS.items():
         (files.artifacts / name).write_bytes(content)
-    mine: dict[str, Any] = json.loads(json.dumps(overlay()))
+    mine: dict[str, Any] = json.loads(json.dumps(build_overlay()))
     shipped = yaml.safe_load(MATRIX.read_text(encoding="utf-8"))["releases"][RELEASE]
     profiles = {}
     for name, own in mine["releases"][RELEASE]["profiles"].items():

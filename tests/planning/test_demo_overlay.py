@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from provisioner.daemon.data import read_matrix
-from provisioner.demo.site import BASE, RELEASE, overlay
+from provisioner.demo.site import BASE, RELEASE, build_overlay
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
@@ -17,7 +17,7 @@ MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 
 def test_both_of_its_releases_pin_a_system_to_write_after_an_erasure(tmp_path: Path) -> None:
     own = tmp_path / "overlay.yaml"
-    own.write_text(json.dumps(overlay()))
+    own.write_text(json.dumps(build_overlay()))
     node = Node(
         id="n", kind=NodeKind.HOST, state=State.DRAINING, served="red", profile="hgx-h100-bf3"
     )

@@ -15,7 +15,7 @@ from outside_files import BODY, NAME, OTHER, PINNED, names, reason, run
 from served import MATRIX, serving
 
 from provisioner.api import table
-from provisioner.api.app import application
+from provisioner.api.app import build_application
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.work import Site, Work
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
@@ -200,7 +200,7 @@ def test_the_api_tells_where_devices_pull_from_and_what_was_seen_there(
             parts = replace(api.parts, matrix=matrix, artifacts=cache, outside=files)
             headers = {"Authorization": f"Bearer {api.tokens['viewer']}"}
             shown = []
-            async with TestClient(TestServer(application(parts, table.ALL))) as client:
+            async with TestClient(TestServer(build_application(parts, table.ALL))) as client:
                 for _ in range(2):
                     answer = await (await client.get("/v1/artifacts", headers=headers)).json()
                     assert answer["pulled_from"] == server.url

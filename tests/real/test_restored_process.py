@@ -25,8 +25,8 @@ from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.daemon.data import open_data, read_expected, read_secrets
-from provisioner.demo.settings import settings_of
-from provisioner.demo.site import DemoFiles, prepare
+from provisioner.demo.settings import choose_settings
+from provisioner.demo.site import DemoFiles, prepare_files
 from provisioner.demo.stay import BASE
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.runtime.wall_clock import WallClock
@@ -158,15 +158,15 @@ def restore(place: Place, way: str) -> None:
 
 async def story(folder: Path, way: str, why: str) -> None:
     asked = demo.Asked(nodes=1, speed=SPEED)
-    async with demo.simulator(asked, folder / "site") as site:
-        files = prepare(folder / "site", await site.get("/expected"), 1)
+    async with demo.run_simulator(asked, folder / "site") as site:
+        files = prepare_files(folder / "site", await site.get("/expected"), 1)
         listed = json.loads(files.expected.read_text()) | {"release": BASE}
         for tenant in listed["tenants"]:
             tenant["nodes_wanted"] = 0  # until the backup is made
         files.expected.write_text(json.dumps(listed))
         place = Place(folder, site, files)
         await take_site_in(site, files, place.data)
-        chosen = settings_of(1, SPEED).model_dump(mode="json", exclude_defaults=True)
+        chosen = choose_settings(1, SPEED).model_dump(mode="json", exclude_defaults=True)
         mine = {k: v for k, v in chosen.items() if not k.startswith("api_session")}
         (folder / "settings.yaml").write_text(yaml.safe_dump({**mine, "api_serve": False}))
 

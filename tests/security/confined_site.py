@@ -31,8 +31,8 @@ from provisioner.api import table
 from provisioner.cli.client.connection import Connection, NoAnswer, connect
 from provisioner.cli.client.contexts import Place
 from provisioner.daemon.data import open_data, read_expected, read_secrets
-from provisioner.demo.settings import settings_of
-from provisioner.demo.site import DemoFiles, prepare
+from provisioner.demo.settings import choose_settings
+from provisioner.demo.site import DemoFiles, prepare_files
 from provisioner.demo.stay import BASE
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.model.access import Role
@@ -79,8 +79,8 @@ async def journey(folder: Path) -> Left:
     """From cabled to a tenant, or as far as that with one host."""
     left = Left()
     asked = demo.Asked(nodes=1, speed=SPEED)
-    async with demo.simulator(asked, folder / "site") as site:
-        files = prepare(folder / "site", await site.get("/expected"), 1)
+    async with demo.run_simulator(asked, folder / "site") as site:
+        files = prepare_files(folder / "site", await site.get("/expected"), 1)
         # what the site has already: this is about secrets, and firmware takes minutes
         listed = json.loads(files.expected.read_text()) | {"release": BASE}
         files.expected.write_text(json.dumps(listed))
@@ -144,7 +144,9 @@ async def _take_in(
 
 
 def _settings(asked: demo.Asked) -> dict[str, object]:
-    chosen = settings_of(asked.nodes, asked.speed).model_dump(mode="json", exclude_defaults=True)
+    chosen = choose_settings(asked.nodes, asked.speed).model_dump(
+        mode="json", exclude_defaults=True
+    )
     return {**chosen, "api_port": 0, "api_host": "127.0.0.1"}
 
 
@@ -210,7 +212,7 @@ async def _watch(client: Connection, pid: int, left: Left) -> None:
                 left.places[f"{name} of a process"] = (
                     left.places.get(f"{name} of a process", b"") + text
                 )
-        rows = (await asyncio.to_thread(client.ask, "GET", "/nodes")).document["items"]
+        rows = (await asyncio.to_thread(client.send_request, "GET", "/nodes")).document["items"]
         left.states = {row["id"]: State(row["state"]) for row in rows if row["kind"] == "host"}
         if left.states and all(state in REACHED for state in left.states.values()):
             return
@@ -240,7 +242,7 @@ async def _gather_answers(client: Connection, left: Left) -> None:
         if route.verb != "GET" or "{" in path or "events" in path:
             continue
         try:
-            answer = await asyncio.to_thread(client.ask, "GET", path)
+            answer = await asyncio.to_thread(client.send_request, "GET", path)
         except NoAnswer:
             continue
         left.places[f"GET /v1{path}"] = answer.content

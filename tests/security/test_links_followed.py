@@ -191,7 +191,9 @@ def _ask_daemon(tls: Tls, url: str, path: str) -> None:
     with tempfile.NamedTemporaryFile("w") as token:
         token.write(PASSWORD.reveal())
         token.flush()
-        connect(contexts.Place(server=url, token_file=token.name, ca=str(tls.ca))).ask("GET", path)
+        connect(contexts.Place(server=url, token_file=token.name, ca=str(tls.ca))).send_request(
+            "GET", path
+        )
 
 
 def _netbox(tls: Tls, url: str) -> None:

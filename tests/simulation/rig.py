@@ -16,7 +16,7 @@ from provisioner.adapters.switches import make_switches
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_expected, read_matrix, read_secrets
-from provisioner.demo.site import ARTIFACTS, DemoFiles, prepare
+from provisioner.demo.site import ARTIFACTS, DemoFiles, prepare_files
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
@@ -69,7 +69,7 @@ class World:
         self.site.on_fetch(fetch)
         self.transport = MemoryBmcs(self.services, self.wire)
         self.switches = MemorySwitches(self.site, self.wire)
-        self.files: DemoFiles = prepare(directory, self.site.build_expected(), nodes)
+        self.files: DemoFiles = prepare_files(directory, self.site.build_expected(), nodes)
         self.store = open_store(":memory:", inline=True)
         self.daemon: Daemon | None = None
         self.fabrics: Fabrics | None = None

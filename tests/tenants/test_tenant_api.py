@@ -10,7 +10,7 @@ from worlds import World, run
 
 from provisioner.access.tokens import new_token
 from provisioner.api import table
-from provisioner.api.app import application
+from provisioner.api.app import build_application
 from provisioner.daemon.api import api_parts
 from provisioner.daemon.data import read_matrix
 from provisioner.model.access import Role
@@ -30,7 +30,7 @@ def test_the_api_does_what_the_command_line_does():
             store, world.keeper, read_matrix([MATRIX]), Path("artifacts"), clock, Settings()
         )
         key, path = {"Authorization": f"Bearer {token}"}, "/v1/tenants/green"
-        async with TestClient(TestServer(application(parts, table.ALL))) as client:
+        async with TestClient(TestServer(build_application(parts, table.ALL))) as client:
             dry = await client.put(path + "?dry_run=true", json={"nodes": 1}, headers=key)
             assert (dry.status, len((await dry.json())["result"]["steps"])) == (200, 8)
             assert (await client.get(path, headers=key)).status == 404

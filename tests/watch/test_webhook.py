@@ -22,7 +22,7 @@ from provisioner.daemon.events import (
     WEBHOOK,
     Sender,
     open_watch,
-    signature,
+    sign_request,
 )
 from provisioner.model.alert import Signal
 from provisioner.model.node import Node, NodeKind
@@ -90,7 +90,7 @@ class Door:
         data = json.dumps(body).encode()
         stamp = str(int(self.clock.now() if at is None else at))
         headers = {SOURCE: "netq", TIMESTAMP: stamp,
-                   SIGNATURE: signature(Secret(SIGNED), "netq", stamp, data)}  # fmt: skip
+                   SIGNATURE: sign_request(Secret(SIGNED), "netq", stamp, data)}  # fmt: skip
         return await self.push(data, **{**headers, **changes})
 
 

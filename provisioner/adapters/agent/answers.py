@@ -1,7 +1,7 @@
-"""What an agent answers to commands, made harmless: sizes, types, characters, and the token.
+"""An agent's answers to commands, made harmless: sizes, types, characters, and the token.
 
-An agent answers HTTP 200 also for a command that failed; only `command_status` tells. It writes its
-token into its own log, so that any text it sends may quote it.
+An agent answers HTTP 200 also for a command that failed; only `command_status` shows the failure.
+It writes its token into its own log, so that any text it sends may quote it.
 """
 
 from __future__ import annotations
@@ -38,49 +38,53 @@ class Command:
 
     @property
     def ended(self) -> bool:
-        """Whether it runs no more."""
+        """Return whether the command has ended."""
         return self.status in ENDED
 
     def outcome(self) -> AgentResult:
-        """How it ended."""
+        """Return the command's result."""
         assert self.ended
         return AgentResult(self.status, self.result, self.error)
 
 
 def digest_of(name: str, parameters: Mapping[str, Any]) -> str:
-    """SHA-256 that tells commands apart."""
+    """Return the SHA-256 that distinguishes commands."""
     text = json.dumps([name, parameters], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def short_name(name: str) -> str:
-    """A command's name without its extension, as the list of commands has it."""
+    """Return a command's name without its extension, as the list of commands has it."""
     return name.rpartition(".")[2]
 
 
 def parse_command(reply: Reply, token: str) -> Command:
-    """The command in an answer. Raises `Malformed`."""
+    """Return the command in an answer. Raises `Malformed`."""
     return _command(reply.json(), token)
 
 
 def parse_commands(reply: Reply, token: str) -> Sequence[Command]:
-    """The list of commands, oldest first. Raises `Malformed`."""
-    given = reply.json()
-    listed = given.get("commands") if isinstance(given, dict) else None
+    """Return the list of commands, oldest first. Raises `Malformed`."""
+    document = reply.json()
+    listed = document.get("commands") if isinstance(document, dict) else None
     if not isinstance(listed, list) or len(listed) > COMMANDS_MAX:
         raise Malformed("not a list of commands")
     return tuple(_command(entry, token) for entry in listed)
 
 
 def fault(reply: Reply, token: str) -> str:
-    """Why a request was refused, in the agent's words."""
+    """Return why a request was refused, in the agent's words."""
     try:
-        given = reply.json()
+        document = reply.json()
     except Malformed:
         return f"HTTP status {reply.status}"
-    said = (given.get("faultstring") or given.get("details")) if isinstance(given, dict) else None
-    words = _words(said, token) if isinstance(said, str) else ""
-    return f"HTTP status {reply.status}: {words}" if words else f"HTTP status {reply.status}"
+    text = (
+        (document.get("faultstring") or document.get("details"))
+        if isinstance(document, dict)
+        else None
+    )
+    detail = _words(text, token) if isinstance(text, str) else ""
+    return f"HTTP status {reply.status}: {detail}" if detail else f"HTTP status {reply.status}"
 
 
 def _command(given: Any, token: str) -> Command:
@@ -102,10 +106,10 @@ def _command(given: Any, token: str) -> Command:
 
 
 def _error_text(error: Any, token: str) -> str:
-    """Agents send {type, code, message, details} (errors.py, RESTError)."""
+    """Return the text of an error {type, code, message, details} (errors.py, RESTError)."""
     if isinstance(error, dict):
-        told = [error.get(key) for key in ("message", "details", "error")]
-        error = ": ".join(part for part in told if isinstance(part, str) and part)
+        texts = [error.get(key) for key in ("message", "details", "error")]
+        error = ": ".join(part for part in texts if isinstance(part, str) and part)
     return _words(error, token) if isinstance(error, str) else ""
 
 
@@ -118,7 +122,7 @@ def _hidden(text: str, token: str) -> str:
 
 
 class _Cleaner:
-    """Copies JSON within bounds; control characters but newline and tab become "?"."""
+    """A copier of JSON within bounds; control characters but newline and tab become "?"."""
 
     def __init__(self, token: str) -> None:
         self._token, self._left = token, VALUES_MAX
@@ -139,5 +143,5 @@ class _Cleaner:
     def _text(self, text: str) -> str:
         if text.isprintable() and self._token not in text:
             return text
-        kept = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
-        return _hidden(kept, self._token)
+        shown = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+        return _hidden(shown, self._token)

@@ -1,9 +1,9 @@
-"""Commands to an agent: sent once, found again when an answer was lost, waited for by polling.
+"""Commands to an agent: sent once, recognised when an answer was lost, polled until they end.
 
-Before a command is sent, the identifiers that the agent lists and the command's digest are noted
-(by whoever keeps the agent's row). An identifier that is listed later and was not then is ours:
-an agent has one client, and runs one command at a time. So neither a lost answer nor a daemon that
-starts again sends a command twice.
+Before a command is sent, the identifiers that the agent lists and the command's digest are noted in
+the agent's row. An identifier that is listed later and was not then is ours: an agent has one
+client, and runs one command at a time. So neither a lost answer nor a daemon that starts again
+sends a command twice.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from provisioner.ports import (
 )
 
 COMMANDS = "/v1/commands/"
-REQUEST_S = 60.0  # an inventory took 22 s on an emulated machine; it is answered at once otherwise
-ARRIVES_S = 10.0  # what left this long ago has arrived, or never will
+# seconds; an inventory took 22 s on an emulated machine; it is answered at once otherwise
+REQUEST_S = 60.0
+ARRIVES_S = 10.0  # seconds after which a sent request has arrived, or never will
 SENDS_MAX = 3  # times that a command is sent that provably did not arrive
-# The agent goes away in carrying these out: once they were taken on, its silence is their end, and
-# what the power did is for the BMC to say.
+# The agent goes away while it carries these out: once they were accepted, its silence is their end,
+# and the BMC reports the power state.
 FAREWELLS = frozenset({"power_off", "run_image"})
-POLL_S, POLL_MAX_S = 1.0, 15.0  # waits between two looks: first and longest
+POLL_S, POLL_MAX_S = 1.0, 15.0  # seconds between two readings: first and longest
 
 Note = Callable[[AgentRequest | None], Awaitable[None]]  # on disk when it returns
 
@@ -53,7 +54,7 @@ class AgentWire(Protocol):
 
 
 class AgentClient:
-    """Runs commands, one at a time for each agent (its caller sees to that)."""
+    """The runner of commands, one at a time for each agent (its caller sees to that)."""
 
     def __init__(self, wire: AgentWire, clock: Clock) -> None:
         self._wire, self._clock = wire, clock
@@ -67,68 +68,68 @@ class AgentClient:
         noted: AgentRequest | None,
         note: Note,
     ) -> AgentResult:
-        """Run one command to its end, or go on with it if it is the one that was `noted`.
+        """Run one command to its end, or continue it if it is the one that was `noted`.
 
         Raises `PortError`s. After `Unreachable` and `Busy` it may be called again with the same
-        command, and goes on with it.
+        command, and continues it.
         """
         ends = self._clock.now() + timeout_s
-        digest, asked = answers.digest_of(name, parameters), noted
-        found: Command | AgentResult | None = None
-        if asked is None or asked.over or asked.command != digest:
-            known = tuple(c.id for c in await self._list(agent))
-            asked = AgentRequest(command=digest, name=name, known=known, sent_at=0.0)
+        digest, request = answers.digest_of(name, parameters), noted
+        current: Command | AgentResult | None = None
+        if request is None or request.over or request.command != digest:
+            listed = tuple(c.id for c in await self._list(agent))
+            request = AgentRequest(command=digest, name=name, known=listed, sent_at=0.0)
         else:
-            found = await self._find(agent, asked)
-        if found is None:
-            found = await self._send(agent, asked, parameters, ends, note)
-        if isinstance(found, AgentResult):  # nothing was taken on
+            current = await self._find(agent, request)
+        if current is None:
+            current = await self._send(agent, request, parameters, ends, note)
+        if isinstance(current, AgentResult):  # nothing was accepted
             await note(None)
-            return found
-        if not asked.id:
-            sent_at = asked.sent_at or self._clock.now()
-            asked = asked.model_copy(update={"id": found.id, "sent_at": sent_at})
-            await note(asked)
+            return current
+        if not request.id:
+            sent_at = request.sent_at or self._clock.now()
+            request = request.model_copy(update={"id": current.id, "sent_at": sent_at})
+            await note(request)
         try:
-            result = (await self._ended(agent, found, ends)).outcome()
-        except Malformed:  # it will be so again: the next call begins anew
+            result = (await self._ended(agent, current, ends)).outcome()
+        except Malformed:  # it will be so again: the next call starts anew
             await note(None)
             raise
-        await note(asked.model_copy(update={"over": True}))
+        await note(request.model_copy(update={"over": True}))
         return result
 
     async def recall(
         self, agent: AgentAddress, noted: AgentRequest, timeout_s: float
     ) -> AgentResult | None:
-        """How the noted command ended, waited for; None: it provably never arrived.
+        """Return the noted command's result, waited for; None: it provably never arrived.
 
-        Nothing is sent, and the note stays: it may be asked again. Raises `PortError`s.
+        Nothing is sent, and the note stays: this may be called again. Raises `PortError`s.
         """
         ends = self._clock.now() + timeout_s
-        found = await self._find(agent, noted)
-        return None if found is None else (await self._ended(agent, found, ends)).outcome()
+        command = await self._find(agent, noted)
+        return None if command is None else (await self._ended(agent, command, ends)).outcome()
 
     async def _send(
         self,
         agent: AgentAddress,
-        asked: AgentRequest,
+        request: AgentRequest,
         parameters: Mapping[str, Any],
         ends: float,
         note: Note,
     ) -> Command | AgentResult:
-        """The command as the agent took it on, or why it did not."""
-        body = {"name": asked.name, "params": dict(parameters)}
+        """Send the command; return it as the agent accepted it, or why it did not."""
+        body = {"name": request.name, "params": dict(parameters)}
         wait_s, sends = POLL_S, 0
         while True:
             sends += 1
-            asked = asked.model_copy(update={"sent_at": self._clock.now()})
-            await note(asked)
+            request = request.model_copy(update={"sent_at": self._clock.now()})
+            await note(request)
             try:
                 reply = await self._request(agent, "POST", COMMANDS, body)
             except Unreachable as error:
-                found = await self._find(agent, asked) if error.maybe_executed else None
-                if found is not None:
-                    return found
+                command = await self._find(agent, request) if error.maybe_executed else None
+                if command is not None:
+                    return command
                 if sends >= SENDS_MAX:
                     raise
                 await self._clock.sleep(wait_s)
@@ -136,20 +137,20 @@ class AgentClient:
             if reply.status == 200:
                 return answers.parse_command(reply, agent.token.reveal())
             why = answers.fault(reply, agent.token.reveal())
-            if reply.status == 409:  # AgentIsBusy: nothing was taken on
+            if reply.status == 409:  # AgentIsBusy: nothing was accepted
                 sends = 0
                 if self._clock.now() + wait_s >= ends:
                     raise Busy(f"the agent does something else: {why}")
                 await self._clock.sleep(wait_s)
                 wait_s = min(2 * wait_s, POLL_MAX_S)
                 continue
-            if reply.status < 500:  # no such command, or wrong parameters: nothing was taken on
+            if reply.status < 500:  # no such command, or wrong parameters: nothing was accepted
                 return AgentResult("FAILED", None, why)
-            found = await self._find(agent, asked)
-            return found if found is not None else AgentResult("FAILED", None, why)
+            command = await self._find(agent, request)
+            return command if command is not None else AgentResult("FAILED", None, why)
 
     async def _find(self, agent: AgentAddress, asked: AgentRequest) -> Command | None:
-        """The noted command in the agent's list; None: it provably never arrived."""
+        """Return the noted command from the agent's list; None: it provably never arrived."""
         while True:
             arrived = self._clock.now() - asked.sent_at >= ARRIVES_S
             for command in await self._list(agent):
@@ -166,12 +167,12 @@ class AgentClient:
         return command.name == answers.short_name(asked.name)
 
     async def _ended(self, agent: AgentAddress, command: Command, ends: float) -> Command:
-        """Wait for its end; silence of the agent is not an end."""
+        """Wait for the command's end; silence of the agent is not an end."""
         wait_s, silent = POLL_S, ""
         while not command.ended:
             if self._clock.now() >= ends:
-                words = f"{command.name} has not ended in time{silent}"
-                raise Unreachable(words, maybe_executed=True)
+                message = f"{command.name} has not ended in time{silent}"
+                raise Unreachable(message, maybe_executed=True)
             await self._clock.sleep(wait_s)
             wait_s = min(2 * wait_s, POLL_MAX_S)
             try:
@@ -192,7 +193,7 @@ class AgentClient:
         return command
 
     async def _list(self, agent: AgentAddress) -> Sequence[Command]:
-        """What the agent was asked in this boot, oldest first."""
+        """Return the commands of this boot, oldest first."""
         reply = await self._request(agent, "GET", COMMANDS, None)
         if reply.status != 200:
             why = answers.fault(reply, agent.token.reveal())

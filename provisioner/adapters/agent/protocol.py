@@ -26,7 +26,7 @@ from provisioner.model.outcome import Reason
 
 # From 1.62 the agent wants a token, from 1.68 it makes its own certificate and serves HTTPS.
 API_VERSION = "1.68"
-OLDEST = (13, 0)  # what we boot; older agents were never tried
+OLDEST = (13, 0)  # the version that we boot; older agents were never tried
 HIDDEN = "******"  # "handed out already": an agent without a token then locks itself down
 ADDRESSES_MAX = 256  # a host has some twenty interfaces
 TEXT_MAX = 300  # characters of a foreign text that we repeat
@@ -40,17 +40,20 @@ VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})[0-9A-Za-z.+-]{0,64}")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an agent is not believed. `detail` is for us; the agent is told the status alone."""
+    """The reason why an agent is not believed.
+
+    `detail` is for us; the agent gets the status alone.
+    """
 
     status: int
     reason: Reason
     detail: str
-    node: str = ""  # the node that is concerned, if one is
+    node: str = ""  # the node concerned, if there is one
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """Which MAC addresses a ramdisk has, and which node it takes itself for ("": none yet)."""
+    """The MAC addresses of a ramdisk, and the node that it claims to be ("": none yet)."""
 
     macs: frozenset[str]
     uuid: str = ""
@@ -58,7 +61,7 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """Where an agent listens, and what it proves itself by."""
+    """The address where an agent listens, with its proofs."""
 
     url: str
     host: IPv4Address | IPv6Address
@@ -68,18 +71,18 @@ class Heartbeat:
 
 
 def node_uuid(node: str) -> str:
-    """What the agent knows this node by: always the same, safe in a path."""
+    """Return the agent's name of a node: always the same, safe in a path."""
     return str(uuid.uuid5(NAMESPACE, node))
 
 
 def printable(text: object, limit: int = TEXT_MAX) -> str:
-    """A foreign text on one short line, without control characters."""
-    words = " ".join(str(text)[: 4 * limit].split())
-    return "".join(c for c in words if c.isprintable())[:limit]
+    """Return a foreign text as one short line, without control characters."""
+    line = " ".join(str(text)[: 4 * limit].split())
+    return "".join(c for c in line if c.isprintable())[:limit]
 
 
 def normal_mac(text: str) -> str:
-    """Lowercase with colons; "" for what is no address of one interface."""
+    """Return the address in lowercase with colons; "" if it is not the address of one interface."""
     mac = text.strip().lower().replace("-", ":")
     return mac if MAC.fullmatch(mac) and mac not in NOBODYS_MACS else ""
 
@@ -88,7 +91,7 @@ def normal_mac(text: str) -> str:
 
 
 def root_answer() -> dict[str, Any]:
-    """Of `GET /`, asked before anything else; without it an agent uses neither token nor TLS."""
+    """Return the answer to `GET /`; without it an agent uses neither token nor TLS."""
     version = {"id": "v1", "status": "CURRENT", "min_version": "1.1", "version": API_VERSION}
     return {
         "name": "provisioner",
@@ -98,11 +101,11 @@ def root_answer() -> dict[str, Any]:
 
 
 def parse_lookup(query: Mapping[str, str]) -> Lookup | Refusal:
-    """The query of `GET /v1/lookup`; interfaces without an Ethernet address are left out."""
-    given = query.get("addresses", "").split(",")
-    if len(given) > ADDRESSES_MAX:
-        return Refusal(400, Reason.TOO_LARGE, f"{len(given)} addresses")
-    macs = frozenset(filter(None, map(normal_mac, given)))
+    """Parse the query of `GET /v1/lookup`; interfaces without an Ethernet address are left out."""
+    addresses = query.get("addresses", "").split(",")
+    if len(addresses) > ADDRESSES_MAX:
+        return Refusal(400, Reason.TOO_LARGE, f"{len(addresses)} addresses")
+    macs = frozenset(filter(None, map(normal_mac, addresses)))
     if not macs:
         return Refusal(400, Reason.MALFORMED, "a lookup without any address")
     claimed = query.get("node_uuid", "").strip().lower()
@@ -114,7 +117,7 @@ def parse_lookup(query: Mapping[str, str]) -> Lookup | Refusal:
 def decide_lookup(
     lookup: Lookup, sessions: Sequence[AgentSession], now: float
 ) -> AgentSession | Refusal:
-    """The session whose node this ramdisk is; every address that it has is looked at.
+    """Return the session of this ramdisk's node; every address that it has is compared.
 
     Its token may be handed out if it was not before (`handed_at` 0).
     """
@@ -135,7 +138,7 @@ def decide_lookup(
 
 
 def lookup_answer(session: AgentSession, token: str, heartbeat_s: float) -> dict[str, Any]:
-    """What the ramdisk is told. It writes images where a command's node says, never by itself."""
+    """Return the answer to a lookup. The ramdisk writes images where a command's node says."""
     return {
         "node": {
             "uuid": session.uuid,
@@ -159,33 +162,33 @@ def lookup_answer(session: AgentSession, token: str, heartbeat_s: float) -> dict
 
 
 def parse_heartbeat(body: bytes) -> Heartbeat | Refusal:
-    """The body of `POST /v1/heartbeat/UUID`."""
+    """Parse the body of `POST /v1/heartbeat/UUID`."""
     try:
-        given = json.loads(body.decode())
+        document = json.loads(body.decode())
     except (ValueError, RecursionError):
         return Refusal(400, Reason.MALFORMED, "a heartbeat that is no JSON")
-    if not isinstance(given, dict):
+    if not isinstance(document, dict):
         return Refusal(400, Reason.MALFORMED, "a heartbeat that is no object")
-    token, version = given.get("agent_token"), given.get("agent_version")
+    token, version = document.get("agent_token"), document.get("agent_version")
     if not isinstance(token, str) or not TOKEN.fullmatch(token):
         return Refusal(401, Reason.FOREIGN_AGENT, "a heartbeat without a token")
-    known = VERSION.fullmatch(version) if isinstance(version, str) else None
-    if known is None or (int(known[1]), int(known[2])) < OLDEST:
+    matched = VERSION.fullmatch(version) if isinstance(version, str) else None
+    if matched is None or (int(matched[1]), int(matched[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         detail = f"agent version {printable(version, 40)!r}; {oldest} or newer is wanted"
         return Refusal(400, Reason.NOT_OFFERED, detail)
-    place = _place(given.get("callback_url"))
+    place = _place(document.get("callback_url"))
     if isinstance(place, Refusal):
         return place
-    certificate = given.get("agent_verify_ca")
+    certificate = document.get("agent_verify_ca")
     if not isinstance(certificate, str) or not _is_for(certificate, place[1]):
         detail = f"no certificate of its own for {place[1]}"
         return Refusal(400, Reason.FOREIGN_AGENT, detail)
-    return Heartbeat(place[0], place[1], token, known[0], certificate)
+    return Heartbeat(place[0], place[1], token, matched[0], certificate)
 
 
 def _place(given: object) -> tuple[str, IPv4Address | IPv6Address] | Refusal:
-    """An https URL of an address and a port, and nothing more."""
+    """Return the https URL of an address and a port, and nothing more."""
     wrong = Refusal(400, Reason.MALFORMED, f"callback_url {printable(given, 80)!r}")
     if not isinstance(given, str) or len(given) > 128:
         return wrong
@@ -202,10 +205,10 @@ def _place(given: object) -> tuple[str, IPv4Address | IPv6Address] | Refusal:
 
 
 def _is_for(certificate: str, host: IPv4Address | IPv6Address) -> bool:
-    """Whether this is one certificate for this address.
+    """Return whether this is one certificate for this address.
 
-    Its dates are not looked at: it is believed as such, byte for byte, and only for this boot, and
-    the clock of a ramdisk may be wrong.
+    Its dates are ignored: it is trusted byte for byte and for this boot only, and the clock of a
+    ramdisk may be wrong.
     """
     if len(certificate) > CERTIFICATE_MAX:
         return False
@@ -225,7 +228,7 @@ def decide_heartbeat(
     now: float,
     token_life_s: float,
 ) -> AgentSession | Refusal:
-    """The session as it is from now on. `token` is the one that was handed out ("": none was)."""
+    """Return the session after a heartbeat. `token` is the one handed out ("": none was)."""
     if session is None:
         return Refusal(404, Reason.NOT_EXPECTED, "a heartbeat for a node that nobody knows")
     node = session.node

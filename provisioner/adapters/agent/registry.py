@@ -1,4 +1,4 @@
-"""`Agents`: which maintenance agents are up, and commands to them."""
+"""The maintenance agents that are up, and commands to them: the port `Agents`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from provisioner.model.agent import AgentRequest, AgentSession
 from provisioner.ports import AgentAddress, AgentResult, Clock, Secret, Unreachable
 from provisioner.settings import Settings
 
-LOOK_S = 2.0  # between two looks whether an agent is there; they cost nothing
+LOOK_S = 2.0  # seconds between two readings of an agent's presence, which cost nothing
 
 
 class AgentRegistry:
-    """See `ports.Agents`. `Sessions` has what the lookup and heartbeat API writes."""
+    """The port `ports.Agents`. `Sessions` holds the rows of the lookup and heartbeat API."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class AgentRegistry:
 
     @property
     def lookup_gives_token(self) -> bool:
-        """Whether the first lookup gets the token of a boot whose image carries none."""
+        """Return whether the first lookup gets the token of a boot whose image carries none."""
         return self._settings.agent_lookup_trusts == "first"
 
     async def expect(
@@ -62,12 +62,12 @@ class AgentRegistry:
 
     async def wait(self, node: str, timeout_s: float) -> AgentAddress | None:
         ends = self._clock.now() + timeout_s
-        while (found := await self.present(node)) is None:
-            left = ends - self._clock.now()
-            if left <= 0:
+        while (agent := await self.present(node)) is None:
+            remaining_s = ends - self._clock.now()
+            if remaining_s <= 0:
                 return None
-            await self._clock.sleep(min(self._look_s, left))
-        return found
+            await self._clock.sleep(min(self._look_s, remaining_s))
+        return agent
 
     async def dismiss(self, node: str) -> None:
         session = await self._sessions.of(node)
@@ -82,13 +82,13 @@ class AgentRegistry:
             if session is None or not self._is(session, agent):
                 raise Unreachable(f"{agent.node}: that agent is gone", maybe_executed=False)
 
-            async def note(asked: AgentRequest | None) -> None:
+            async def note(request: AgentRequest | None) -> None:
                 now = await self._sessions.of(agent.node)
                 if now is not None and self._is(now, agent):
-                    await self._sessions.change(agent.node, asked=asked)
+                    await self._sessions.change(agent.node, asked=request)
 
-            asked = session.asked
-            return await self._client.run(agent, name, parameters, timeout_s, asked, note)
+            request = session.asked
+            return await self._client.run(agent, name, parameters, timeout_s, request, note)
 
     async def recall(
         self, agent: AgentAddress, name: str, since: float, timeout_s: float
@@ -97,13 +97,13 @@ class AgentRegistry:
             session = await self._sessions.of(agent.node)
             if session is None or not self._is(session, agent):
                 raise Unreachable(f"{agent.node}: that agent is gone", maybe_executed=False)
-            asked = session.asked
-            if asked is None or asked.name != name or asked.sent_at < since:
+            request = session.asked
+            if request is None or request.name != name or request.sent_at < since:
                 return None
-            return await self._client.recall(agent, asked, timeout_s)
+            return await self._client.recall(agent, request, timeout_s)
 
     def _fresh(self, session: AgentSession) -> bool:
-        """Whether its agent called lately, with a token that is still worth something."""
+        """Return whether the agent called lately, with a token that is still valid."""
         now = self._clock.now()
         return (
             not session.dismissed
@@ -114,5 +114,5 @@ class AgentRegistry:
 
     @staticmethod
     def _is(session: AgentSession, agent: AgentAddress) -> bool:
-        """Whether this session is of this very agent, not of an earlier or later boot."""
+        """Return whether this session is of this very agent, not of an earlier or later boot."""
         return not session.dismissed and session.certificate == agent.certificate

@@ -1,8 +1,7 @@
-"""The lookup and heartbeat API on HTTPS: bounded bodies, a bounded rate for each peer (aiohttp
-bounds request lines and headers to 8 KB).
+"""The lookup and heartbeat API on HTTPS: bounded bodies, and a bounded rate for each peer.
 
-Whoever reaches the maintenance network may ask; no answer holds a secret but the one that hands a
-token to a node that is to boot now.
+aiohttp bounds request lines and headers to 8 KB. Every host of the maintenance network may ask; no
+answer holds a secret but the one that hands a token to a node that is to boot now.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ class Rate:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # peer -> left, at
 
     def admits(self, peer: str) -> bool:
-        """Whether this peer may ask once more now."""
+        """Return whether this peer may ask once more now."""
         now = self._now()
-        left, at = self._left.pop(peer, (BURST, now))
-        left = min(BURST, left + (now - at) * PER_SECOND)
-        admitted = left >= 1.0
-        self._left[peer] = (left - 1.0 if admitted else left, now)
+        allowance, at = self._left.pop(peer, (BURST, now))
+        allowance = min(BURST, allowance + (now - at) * PER_SECOND)
+        admitted = allowance >= 1.0
+        self._left[peer] = (allowance - 1.0 if admitted else allowance, now)
         while len(self._left) > PEERS_MAX:
             self._left.popitem(last=False)
         return admitted
 
 
 def application(service: AgentService, files: web.Application | None = None) -> web.Application:
-    """The API of `service`, and beside it, under /images, what agents fetch."""
+    """Return the API of `service`, and beside it, under /images, the files for agents."""
     rate = Rate(lambda: asyncio.get_running_loop().time())
 
     async def handle(request: web.Request) -> web.Response:
@@ -59,8 +58,8 @@ def application(service: AgentService, files: web.Application | None = None) -> 
                     body += await request.content.read(BODY_MAX + 1 - len(body))
         except TimeoutError:
             return _answer(408, None)
-        told = await service.handle(request.method, request.path, request.query, body, peer)
-        return _answer(told.status, told.body)
+        answer = await service.handle(request.method, request.path, request.query, body, peer)
+        return _answer(answer.status, answer.body)
 
     app = web.Application()
     if files is not None:

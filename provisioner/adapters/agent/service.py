@@ -1,8 +1,8 @@
 """The lookup and heartbeat API without a socket: a request in, a status and JSON out.
 
-`server` puts it on HTTPS; the simulator's agents call it as it is. Whoever is refused learns only
-that; the reason goes to the journal and the log, each at most once in REPEAT_S, since whoever asks
-may ask without end.
+`server` puts it on HTTPS; the simulator's agents call it directly. A refused caller learns only
+that it was refused; the reason goes to the journal and the log, each at most once in REPEAT_S,
+since a host may ask without end.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ HEARTBEAT = "/v1/heartbeat/"
 BODY_MAX = 64 * 1024  # bytes; a heartbeat has about 1 KB
 REPEAT_S = 300.0
 REPORTS_MAX = 1024  # different refusals that are remembered
-JOURNAL_MAX = 200  # refusals written down within REPEAT_S, whoever they are from
+JOURNAL_MAX = 200  # refusals written within REPEAT_S, of all senders together
 
 Report = Callable[[Event, float], Awaitable[None]]
 
 
 class Answer(NamedTuple):
-    """Status and JSON body (None: empty)."""
+    """A status and a JSON body (None: empty)."""
 
     status: int
     body: Any = None
 
 
 class AgentService:
-    """What agents ask of us. `report` writes a line of the journal."""
+    """The answers to agents' requests. `report` writes a line of the journal."""
 
     def __init__(
         self, sessions: Sessions, clock: Clock, settings: Settings, report: Report
@@ -100,12 +100,12 @@ class AgentService:
         if session is not None:
             session = await self._sessions.of(session.node)  # as it is after that wait
         now, life_s = self._clock.now(), self._settings.agent_token_s
-        seen = protocol.decide_heartbeat(heartbeat, peer, session, token, now, life_s)
-        if isinstance(seen, Refusal):
-            return await self._refuse(seen, peer, "heartbeat")
+        verdict = protocol.decide_heartbeat(heartbeat, peer, session, token, now, life_s)
+        if isinstance(verdict, Refusal):
+            return await self._refuse(verdict, peer, "heartbeat")
         if session is not None and not session.seen_at:
-            log.info("%s: its maintenance agent is up at %s", seen.node, seen.url)
-        await self._sessions.save(seen)
+            log.info("%s: its maintenance agent is up at %s", verdict.node, verdict.url)
+        await self._sessions.save(verdict)
         return Answer(202)
 
     async def _refuse(self, refusal: Refusal, peer: str, what: str, node: str = "") -> Answer:
@@ -136,5 +136,5 @@ class AgentService:
 
 
 def _fault(text: str) -> dict[str, Any]:
-    """An error as the agent reads it (ironic_api_client.py, _error_from_response)."""
+    """Return an error as the agent reads it (ironic_api_client.py, _error_from_response)."""
     return {"error_message": {"faultcode": "Client", "faultstring": text, "debuginfo": None}}

@@ -1,7 +1,7 @@
-"""What is known of every agent, in memory and in rows; the token in the vault alone.
+"""The sessions of agents, in memory and in rows; the token is in the vault alone.
 
-The rule that a reader would otherwise break: memory is changed first and without an await, so that
-two requests that come at once never both get a token; then the row is written; then it is answered.
+Rule: memory is changed first and without an await, so that two requests that come at once never
+both get a token; then the row is written; then it is answered.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class Sessions:
         self._tokens: dict[str, str] = {}
 
     async def all(self) -> Sequence[AgentSession]:
-        """Every node's last session."""
+        """Return every node's last session."""
         return tuple((await self._load()).values())
 
     async def of(self, node: str) -> AgentSession | None:
-        """A node's last session."""
+        """Return a node's last session."""
         return (await self._load()).get(node)
 
     async def by_uuid(self, uuid: str) -> AgentSession | None:
-        """The session of the node that agents know by `uuid`."""
+        """Return the session of the node that agents call by `uuid`."""
         return next((s for s in await self.all() if s.uuid == uuid), None)
 
     async def begin(
@@ -56,7 +56,7 @@ class Sessions:
         *,
         through_boot: bool = False,
     ) -> str:
-        """A new session; the token of the earlier one is worth nothing from here on.
+        """Begin a new session; the token of the earlier one is invalid from here on.
 
         `through_boot`: returns the token, which counts as handed out. Else "": a lookup gets it.
         """
@@ -79,13 +79,13 @@ class Sessions:
         return token
 
     async def end(self, session: AgentSession) -> None:
-        """The node leaves the ramdisk."""
+        """End the session of a node that leaves the ramdisk."""
         self._tokens[session.node] = ""
         await self.save(session.model_copy(update={"dismissed": True, "asked": None}))
         await self._credentials.remove(_name(session.node))
 
     async def hand_out(self, session: AgentSession, peer: str, now: float) -> str:
-        """The token of this boot, once; it is in the vault before this returns."""
+        """Return the token of this boot, once; it is in the vault before this returns."""
         token = self._new_token()
         assert not session.handed_at
         self._tokens[session.node] = token
@@ -98,13 +98,13 @@ class Sessions:
         return token
 
     async def token(self, session: AgentSession) -> str:
-        """The token that is in force; "" if none was handed out, or it is worth nothing now."""
+        """Return the token in force; "" if none was handed out, or it is invalid now."""
         if self._shared or session.node not in self._tokens:
-            kept = await self._credentials.current(_name(session.node))
-            found = kept[1].reveal() if kept and session.handed_at else ""
+            stored = await self._credentials.current(_name(session.node))
+            token = stored[1].reveal() if stored and session.handed_at else ""
             if self._shared:
-                return found
-            self._tokens.setdefault(session.node, found)
+                return token
+            self._tokens.setdefault(session.node, token)
         return self._tokens[session.node]
 
     async def change(self, node: str, **changes: object) -> None:
@@ -116,7 +116,7 @@ class Sessions:
         await self.save(now.model_copy(update=changes))
 
     async def save(self, session: AgentSession) -> None:
-        """On disk when this returns."""
+        """Save the session; it is on disk when this returns."""
         self._remember(session)
         await self._rows.put_session(session)
 
@@ -127,7 +127,7 @@ class Sessions:
     async def _load(self) -> dict[str, AgentSession]:
         if self._shared or self._known is None:
             rows = {s.node: s for s in await self._rows.list_sessions()}
-            if self._shared or self._known is None:  # nobody was faster
+            if self._shared or self._known is None:  # no other daemon was faster
                 self._known = rows
         return self._known
 

@@ -27,7 +27,7 @@ AUTHORITY_DAYS = 3650  # images are built anew far more often
 SERVER_DAYS = 397  # longer than a daemon runs
 SKEW = timedelta(days=1)  # the clock of a ramdisk may be behind
 FILE_MAX = 16 * 1024  # bytes of a key or certificate
-EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (no name by which anybody reaches us)
+EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (no address that a client would use)
 Key = ec.EllipticCurvePrivateKey
 
 
@@ -39,11 +39,11 @@ class Authority:
     key: Key
 
     def ca_pem(self) -> str:
-        """What a ramdisk must trust."""
+        """Return the certificate that a ramdisk must trust."""
         return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def server_context(self, hosts: tuple[str, ...]) -> ssl.SSLContext:
-        """TLS for a server that agents know by these names or addresses."""
+        """Return TLS for a server that agents call by these names or addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _certificate("provisioner", key, self.certificate, self.key, hosts)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -61,15 +61,15 @@ class Authority:
 
 
 def names_of_ours(names: Iterable[str]) -> tuple[str, ...]:
-    """Those that a certificate of ours can have, each once."""
+    """Return those names that our certificate can have, each once."""
     return tuple(dict.fromkeys(n for n in names if n and n not in EVERYWHERE))
 
 
 def open_authority(directory: Path) -> Authority:
-    """The authority of this data directory, made if there is none. The caller holds its lock.
+    """Return the authority of this data directory, made if there is none.
 
-    Raises `InputError` if its files cannot be used: a new one is never made in place of one that
-    images trust already.
+    The caller holds the directory's lock. Raises `InputError` if its files cannot be used: a new
+    one is never made in place of one that images trust already.
     """
     key_file, certificate_file = directory / KEY_FILE, directory / CERTIFICATE_FILE
     if not key_file.exists():
@@ -165,7 +165,7 @@ def _content(file: Path) -> bytes:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """A new file of its owner's, whole or not at all."""
+    """Write a new file for its owner only, whole or not at all."""
     part = file.with_suffix(".part")
     part.unlink(missing_ok=True)
     part.touch(0o600, exist_ok=False)

@@ -61,7 +61,7 @@ class HttpsWire:
         await self._session.close()
 
     def _pin(self, agent: AgentAddress) -> aiohttp.Fingerprint:
-        """Compared before the first byte of the request leaves; names are not looked at."""
+        """Return the check of the pin before the first byte leaves; names are not compared."""
         if agent.certificate not in self._pins:
             try:
                 der = ssl.PEM_cert_to_DER_cert(agent.certificate.strip())
@@ -74,7 +74,7 @@ class HttpsWire:
 
 
 def _without(error: PortError, token: str) -> PortError:
-    """The same error, in words that do not have the token."""
+    """Return the same error with the token taken out of its text."""
     error.args = tuple(
         a.replace(token, "***") if isinstance(a, str) and token else a for a in error.args
     )

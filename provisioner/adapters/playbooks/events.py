@@ -21,7 +21,10 @@ Verdicts = list[tuple[str, PlaybookResult]]
 
 
 class Events:
-    """What a run said so far. `feed` returns the hosts whose verdict became certain just now."""
+    """The results of a run so far.
+
+    `feed` returns the hosts whose verdict became certain just now.
+    """
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self.waiting = dict.fromkeys(hosts, "")  # host -> its current task; "" before the first
@@ -33,22 +36,22 @@ class Events:
         self._items: dict[str, str] = {}
 
     def hide(self, secrets: Iterable[str]) -> None:
-        """Take these out of everything that is read from here on."""
+        """Take these secrets out of everything that is read from here on."""
         self._secrets = spellings(secrets)
 
     def feed(self, data: bytes, progress: Callable[[str, str], None] | None = None) -> Verdicts:
-        """Read on. `progress(host, task)` is told of each task that begins."""
-        found: Verdicts = []
-        *lines, rest = (self._rest + data).split(b"\n")
+        """Read on; call `progress(host, task)` for each task that begins."""
+        verdicts: Verdicts = []
+        *lines, incomplete = (self._rest + data).split(b"\n")
         for line in lines:
             if self._skipping or len(line) > LINE_MAX:
                 self._skipping = False
                 self.malformed += 1
                 continue
-            found += self._line(line, progress)
-        self._skipping = self._skipping or len(rest) > LINE_MAX
-        self._rest = b"" if self._skipping else rest
-        return found
+            verdicts += self._line(line, progress)
+        self._skipping = self._skipping or len(incomplete) > LINE_MAX
+        self._rest = b"" if self._skipping else incomplete
+        return verdicts
 
     def _line(self, line: bytes, progress: Callable[[str, str], None] | None) -> Verdicts:
         text = redacted(line.decode("utf-8", "replace"), self._secrets)
@@ -94,45 +97,45 @@ class Events:
         return host, PlaybookResult("ok", fact)
 
     def _end(self, summary: object) -> Verdicts:
-        """The play's own count of what happened. It accounts for what was rescued or ignored."""
+        """Read the play's own counts, which include rescued and ignored failures."""
         if not isinstance(summary, dict):
             self.malformed += 1
             return []
-        found: Verdicts = []
+        verdicts: Verdicts = []
         for host in list(self.waiting):
             counts = summary.get(host)
             if not isinstance(counts, dict):
                 continue  # the play never reached it
             if counts.get("unreachable") == 0 and counts.get("failures") == 0:
-                found.append(self._decide(host, "failed", "the play ended without a result"))
+                verdicts.append(self._decide(host, "failed", "the play ended without a result"))
             elif counts.get("unreachable"):
-                found.append(self._decide(host, "unreachable", self._reasons.get(host, "")))
+                verdicts.append(self._decide(host, "unreachable", self._reasons.get(host, "")))
             elif counts.get("failures"):
                 detail = self._reasons.get(host, "no message")
-                found.append(self._decide(host, "failed", detail))
-        return found
+                verdicts.append(self._decide(host, "failed", detail))
+        return verdicts
 
     def all_left(self, status: str, detail: str) -> Verdicts:
-        """The same verdict for every host that has none."""
+        """Return the same verdict for every host that has none."""
         return [self._decide(host, status, detail) for host in list(self.waiting)]
 
     def over(self, output: str | None) -> Verdicts:
-        """The run is over: what is left has no verdict.
+        """End the run: hosts without a verdict have none.
 
-        `output`: what the process itself said, if it came to its end by itself; then a host on
+        `output`: the text of the process itself, if it came to its end by itself; then a host on
         which no task began was provably not touched.
         """
-        found: Verdicts = []
+        verdicts: Verdicts = []
         for host, task in list(self.waiting.items()):
             if task or output is None:
                 where = f" in the task {task}" if task else ""
                 detail = self._reasons.get(host) or f"the run ended{where} without a verdict"
-                found.append(self._decide(host, "unknown", detail))
+                verdicts.append(self._decide(host, "unknown", detail))
             else:
-                told = redacted(output, self._secrets)
-                told = readable(told[max(0, told.find("[ERROR]")) :]) or "it said nothing"
-                found.append(self._decide(host, "failed", f"the play did not begin: {told}"))
-        return found
+                shown = redacted(output, self._secrets)
+                shown = readable(shown[max(0, shown.find("[ERROR]")) :]) or "it said nothing"
+                verdicts.append(self._decide(host, "failed", f"the play did not begin: {shown}"))
+        return verdicts
 
     def _decide(self, host: str, status: str, detail: str) -> tuple[str, PlaybookResult]:
         self.waiting.pop(host)
@@ -140,23 +143,23 @@ class Events:
 
 
 def readable(text: object) -> str:
-    """For a person's terminal: one line, nothing that moves a cursor, bounded."""
+    """Return text for a person's terminal: one bounded line without control characters."""
     if not isinstance(text, str):
         return ""
     plain = _COLOURS.sub("", text[: 4 * DETAIL_MAX])
-    kept = "".join(c if c.isprintable() else " " for c in plain)
-    return " ".join(kept.split())[:DETAIL_MAX]
+    line = "".join(c if c.isprintable() else " " for c in plain)
+    return " ".join(line.split())[:DETAIL_MAX]
 
 
 def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
-    """How secrets may be spelled in a run's output, longest first; too short ones are no secret."""
+    """Return the spellings of secrets in a run's output, longest first, without too short ones."""
     long = {s for s in secrets if len(s) >= SECRET_MIN}
     inside = {json.dumps(s, ensure_ascii=e)[1:-1] for s in long for e in (True, False)}
     return tuple(sorted(long | inside, key=len, reverse=True))
 
 
 def redacted(text: str, spelled: Sequence[str]) -> str:
-    """The text without them."""
+    """Return the text without them."""
     for secret in spelled:
         text = text.replace(secret, "(secret)")
     return text

@@ -1,7 +1,7 @@
-"""One run on disk: what was asked, who runs it, what it said, and whether it is over.
+"""One run on disk: its request, its process, its events, and whether it has ended.
 
-A lock that the run's own processes hold tells whether it lives: no process id can be mistaken for
-another's. rc appears when the run came to its end by itself; neither: it died.
+A lock that the run's own processes hold shows whether it lives: no process id can be mistaken for
+another's. The file rc appears when the run came to its end by itself; without lock and rc it died.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from provisioner.adapters.playbooks.events import redacted, spellings
 from provisioner.adapters.playbooks.inventory import EVENTS, OUTPUT, PRINTED, read_secrets
 
 READ_MAX = 1024 * 1024  # bytes of events read at once, so that no run holds the loop up
-OUTPUT_MAX = 64 * 1024  # bytes kept of what the process itself printed
+OUTPUT_MAX = 64 * 1024  # bytes stored of the output of the process itself
 EVENTS_MAX = 256 * 1024 * 1024  # bytes; 50 hosts with 100 tasks write 2 MB
 
 
@@ -34,7 +34,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, volatile: Path, cgroup: str, asked: Mapping[str, Any]) -> RunFolder:
-        """A new folder whose lock nobody holds yet. Raises OSError."""
+        """Make a new folder, whose lock is free. Raises OSError."""
         path.mkdir(mode=0o700, parents=True)
         request = {**asked, "volatile": str(volatile), "cgroup": cgroup}
         for name, text in (("lock", ""), ("request.json", json.dumps(request))):
@@ -45,7 +45,7 @@ class RunFolder:
 
     @classmethod
     def find(cls, path: Path) -> RunFolder | None:
-        """A predecessor's folder; None: it is not there, or was not finished."""
+        """Return a predecessor's folder; None: it is missing, or was not finished."""
         try:
             request = json.loads((path / "request.json").read_text(encoding="utf-8"))
             return cls(path, Path(request["volatile"]), str(request["cgroup"]))
@@ -54,12 +54,12 @@ class RunFolder:
 
     @property
     def control(self) -> str:
-        """Where this run's ssh sockets are."""
+        """Return the folder of this run's ssh sockets."""
         return str(self.volatile / "control")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
-        """Held while the process is started, which inherits it: no moment is without a holder."""
+        """Hold the lock while the process starts and inherits it: at no moment is it free."""
         descriptor = os.open(self.path / "lock", os.O_RDWR)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,11 +68,11 @@ class RunFolder:
             os.close(descriptor)
 
     def finished(self) -> bool:
-        """Whether it came to its end by itself."""
+        """Return whether the run came to its end by itself."""
         return (self.path / "rc").exists()
 
     def alive(self) -> bool:
-        """Whether a process of it holds the lock."""
+        """Return whether a process of the run holds the lock."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDWR)
         except OSError:
@@ -86,7 +86,7 @@ class RunFolder:
         return False
 
     def events(self, offset: int) -> bytes:
-        """What it said from `offset` on, at most READ_MAX bytes."""
+        """Return the events from `offset` on, at most READ_MAX bytes."""
         if offset > EVENTS_MAX:
             return b""
         for folder in (self.volatile, self.path):
@@ -96,17 +96,17 @@ class RunFolder:
         return b""
 
     def output(self) -> str:
-        """What Ansible printed, and after it ansible-runner itself, which runs quietly."""
-        told = [self.volatile / PRINTED, self.volatile / OUTPUT]
-        texts = [_beginning(p) for p in (told if self.volatile.is_dir() else [self.path / OUTPUT])]
+        """Return Ansible's output, and after it that of ansible-runner, which runs quietly."""
+        parts = [self.volatile / PRINTED, self.volatile / OUTPUT]
+        texts = [_beginning(p) for p in (parts if self.volatile.is_dir() else [self.path / OUTPUT])]
         return "".join(texts)[:OUTPUT_MAX]
 
     def secrets(self) -> list[str]:
-        """What must not be kept of its output."""
+        """Return the secrets that must not be stored with its output."""
         return read_secrets(self.volatile)
 
     def settle(self) -> None:
-        """The run is over and nothing of it lives: keep what it said, without secrets.
+        """Close the folder of a run that has ended: store its output without secrets.
 
         May be repeated at any point.
         """
@@ -114,7 +114,7 @@ class RunFolder:
             spelled = spellings(self.secrets())
             events = _beginning(self.volatile / EVENTS, EVENTS_MAX)
             _replace(self.path / EVENTS, redacted(events, spelled))
-            # what is printed wraps and quotes as it likes: a secret in it may not be recognised
+            # printed text wraps and quotes freely: a secret in it may not be recognised
             _replace(self.path / OUTPUT, "" if spelled else self.output())
         shutil.rmtree(self.volatile, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""One run that is going on, or that a predecessor left: followed to its end, verdict by verdict."""
+"""One run that is under way, or that a predecessor left, followed to its end by verdicts."""
 
 from __future__ import annotations
 
@@ -35,39 +35,40 @@ class LiveRun:
         self._answers: dict[str, list[asyncio.Future[PlaybookResult]]] = {}
 
     def does(self, call: PlaybookCall) -> bool:
-        """Whether this is the run of just that call."""
+        """Return whether this is the run of just that call."""
         return self.run.play == call.play and self.run.hosts.get(call.host) == call.digest
 
     def hand_over(self, host: str, answer: asyncio.Future[PlaybookResult]) -> None:
-        """Whoever waits for a host's result."""
+        """Give a host's result to the callers that wait for it."""
         if host in self._results:
             answer.set_result(self._results[host])
         else:
             self._answers.setdefault(host, []).append(answer)
 
     async def result(self, host: str) -> PlaybookResult:
-        """The host's result, as soon as it is certain; later ones hold nobody up."""
+        """Return the host's result as soon as it is certain, without waiting for other hosts."""
         answer: asyncio.Future[PlaybookResult] = asyncio.get_running_loop().create_future()
         self.hand_over(host, answer)
         return await answer
 
     async def decided(self, host: str) -> None:
-        """Until this run does nothing more on a host."""
+        """Wait until this run does nothing more on a host."""
         await self.result(host)
 
     def reread(self) -> None:
-        """The verdicts of a run that was followed to its end before."""
+        """Read the verdicts of a run that was followed to its end before."""
         self._drain(whole=True)
         self._rest()
 
     async def follow(self) -> str:
-        """Until the run is over and nothing of it lives here; how it ended, for its row."""
+        """Follow until the run has ended and no process of it lives here; return how it ended."""
         until = self.run.started_at + self.run.limit_s
         state, timed_out = "lost", False
         while self.folder is not None:
             processes.reap(self.pid)
             over = self.folder.finished() or not self.folder.alive()
-            self._drain(whole=over)  # asked before reading: what it said last is not missed
+            # queried before reading, so that its last events are not missed
+            self._drain(whole=over)
             if over:
                 state = "ended" if self.folder.finished() else "lost"
                 break
@@ -89,7 +90,7 @@ class LiveRun:
         return "failed" if state == "ended" and bad else state
 
     def fail(self, error: BaseException) -> None:
-        """A bug of ours: whoever waits hears of it."""
+        """Give a bug of ours to every caller that waits."""
         for answers in self._answers.values():
             for answer in answers:
                 if not answer.done():
@@ -106,7 +107,7 @@ class LiveRun:
             await asyncio.sleep(POLL_S)
 
     async def _end(self) -> None:
-        """Nothing that could still write to a host is left here; then what was said is kept."""
+        """End every process that could still write to a host, then store the output."""
         folder = self.folder
         control = folder.control if folder is not None else ""
         cgroup = folder.cgroup if folder is not None else ""
@@ -125,7 +126,7 @@ class LiveRun:
                 return
 
     def _rest(self) -> None:
-        """Hosts without a verdict, now that nothing more comes."""
+        """Return the hosts without a verdict, once nothing more comes."""
         ended = self.folder is not None and self.folder.finished()
         self._deliver(self.events.over(self.folder.output() if self.folder and ended else None))
 

@@ -1,4 +1,4 @@
-"""What ansible-runner is given: its private data directory, with the variables of every host.
+"""The private data directory of ansible-runner, with the variables of every host.
 
 Two rules. Every string is marked as no template: a value may come from a device, and Ansible would
 otherwise evaluate "{{ ... }}" on the daemon's machine. And all of it is on a tmpfs, because it may
@@ -28,7 +28,7 @@ DEPTH_MAX = 32  # of a call's variables
 
 
 def volatile_root() -> Path | None:
-    """A directory that is in memory only; None: this machine has none that we may write."""
+    """Return a directory that is in memory only; None: this machine has none that we may write."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     for place in (runtime, "/dev/shm", "/run"):  # noqa: S108 - a new 0700 folder is made in it
         if place and os.access(place, os.W_OK | os.X_OK) and in_memory(Path(place)):
@@ -37,22 +37,22 @@ def volatile_root() -> Path | None:
 
 
 def in_memory(path: Path) -> bool:
-    """Whether what is written there reaches no disk (swap apart)."""
-    found, kind = "", ""
+    """Return whether files there reach no disk (swap apart)."""
+    mount, kind = "", ""
     real = str(path.resolve())
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        words = line.split(" ")
-        point, after = words[4], words[words.index("-") + 1 :]
+        fields = line.split(" ")
+        point, after = fields[4], fields[fields.index("-") + 1 :]
         within = real == point or real.startswith(point.rstrip("/") + "/")
-        if within and len(point) >= len(found):
-            found, kind = point, after[0]
+        if within and len(point) >= len(mount):
+            mount, kind = point, after[0]
     return kind in TMPFS
 
 
 def write_data_directory(
     folder: Path, run_id: str, calls: Sequence[PlaybookCall], remote: Remote
 ) -> None:
-    """ansible-runner's private data directory, readable by nobody else."""
+    """Write ansible-runner's private data directory, readable by our user only."""
     folder.mkdir(mode=0o700)
     for name in ("inventory", "env", "control", "temporary", "home"):
         (folder / name).mkdir(mode=0o700)
@@ -66,27 +66,27 @@ def write_data_directory(
 
 
 def read_secrets(folder: Path) -> list[str]:
-    """The secrets of a run, from its own folder: to be taken out of what it printed."""
+    """Return the secrets of a run from its own folder, to be taken out of its output."""
     try:
-        found = json.loads((folder / SECRETS).read_text(encoding="utf-8"))
+        document = json.loads((folder / SECRETS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
-    return [s for s in found if isinstance(s, str)] if isinstance(found, list) else []
+    return [s for s in document if isinstance(s, str)] if isinstance(document, list) else []
 
 
 def has_secrets(call: PlaybookCall) -> bool:
-    """Whether its variables may only be written to memory."""
+    """Return whether its variables may only be written to memory."""
     return any(True for _ in _secrets(call.variables))
 
 
 def command(folder: Path, playbook: Path) -> list[str]:
-    """ansible-runner's command line. Nothing in it is secret: others can read it."""
+    """Return ansible-runner's command line. Nothing in it is secret: others can read it."""
     runner = [sys.executable, "-m", "ansible_runner", "run", str(folder)]
     return [*runner, "-p", str(playbook), "-i", "run", "--quiet"]
 
 
 def environment(folder: Path, run_id: str, ansible: Path, hosts: int) -> dict[str, str]:
-    """No secret is in it: ansible-runner writes its environment to a file."""
+    """Return the environment, without secrets: ansible-runner writes it to a file."""
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '/usr/bin')}",
         "HOME": os.environ.get("HOME", "/"),
@@ -113,7 +113,7 @@ def _connection(call: PlaybookCall, remote: Remote, run_id: str) -> dict[str, An
         "ansible_host": call.address,
         "ansible_connection": remote.connection,
         "ansible_python_interpreter": remote.python,
-        # each play puts it into its environment, so that a probe can tell what is left in a host
+        # each play puts it into its environment, so that a probe can find its processes in a host
         "provisioner_run": run_id,
     }
     if remote.connection != "ssh":

@@ -1,8 +1,9 @@
-"""Detached processes: started so that they outlive us, found again by a mark, ended completely.
+"""Detached processes: started to outlive us, identified by a mark, ended completely.
 
 A killed process group is not enough: Ansible's workers make sessions of their own, and ssh's
-masters stay (facts: ansible 1). All that a run starts carries its id in its environment; where the
-kernel lets us, it is in a cgroup of its own too, whose kill leaves out nobody (Linux 5.14).
+masters stay (facts: ansible 1). All processes of a run carry its id in their environment; where the
+kernel permits, the run is in a cgroup of its own too, whose kill reaches every process (Linux
+5.14).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from provisioner.adapters.playbooks.folder import RunFolder
 from provisioner.adapters.playbooks.inventory import MARK, OUTPUT
 
-LOCK_DESCRIPTOR = 9  # what the wrapper inherits the lock as
+LOCK_DESCRIPTOR = 9  # the descriptor under which the wrapper inherits the lock
 KILL_ROUNDS = 50  # 0.1 s apart: a process in the middle of a disk write dies late
 
 # `"$@"` runs with the lock held by the shell and by ansible-runner; rc appears whole or not at all
@@ -37,7 +38,7 @@ echo $code >"$folder/rc.new" && mv "$folder/rc.new" "$folder/rc"
 def start(
     folder: RunFolder, lock: int, command: Sequence[str], environment: Mapping[str, str]
 ) -> int:
-    """Start the wrapper in a session of its own, holding the folder's lock; its process id.
+    """Start the wrapper in a session of its own, holding the folder's lock; return its process id.
 
     No pipe leads to us and no object of ours ends it: our death cannot break it. Raises OSError.
     """
@@ -59,7 +60,7 @@ def start(
 
 
 def reap(pid: int) -> None:
-    """Take note of a child's end, if it is ours and has ended; 0 is nobody."""
+    """Reap a child of ours that has ended; 0 is no process."""
     with contextlib.suppress(ChildProcessError):
         if pid > 0:
             os.waitpid(pid, os.WNOHANG)
@@ -83,14 +84,14 @@ def make_cgroup(run_id: str) -> str:
 
 
 def _own_cgroup() -> Path | None:
-    """Our place in the cgroup v2 tree."""
+    """Return our place in the cgroup v2 tree."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         place = next(line[3:] for line in lines if line.startswith("0::"))
         for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-            words = line.split(" ")
-            if words[words.index("-") + 1] == "cgroup2":
-                return Path(words[4]) / place.lstrip("/")
+            fields = line.split(" ")
+            if fields[fields.index("-") + 1] == "cgroup2":
+                return Path(fields[4]) / place.lstrip("/")
     return None
 
 
@@ -99,9 +100,9 @@ def marked(run_id: str, control: str = "") -> list[int]:
 
     (A master's title overwrites its environment, as setproctitle does on Linux.)
     """
-    wanted = f"{MARK}={run_id}".encode()
+    mark = f"{MARK}={run_id}".encode()
     pids = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-    return [pid for pid in pids if _belongs(pid, wanted, control)]
+    return [pid for pid in pids if _belongs(pid, mark, control)]
 
 
 def _belongs(pid: int, wanted: bytes, control: str) -> bool:
@@ -111,7 +112,7 @@ def _belongs(pid: int, wanted: bytes, control: str) -> bool:
         if not control:
             return False
         title = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:  # ended meanwhile, or somebody else's
+    except OSError:  # ended meanwhile, or of another user
         return False
     return title.startswith(b"ssh: ") and control.encode() in title
 
@@ -127,8 +128,8 @@ def interrupt(run_id: str) -> None:
 
 def _is_play(pid: int) -> bool:
     with contextlib.suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return any(w.endswith(b"/ansible-playbook") for w in words[:2])
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return any(w.endswith(b"/ansible-playbook") for w in arguments[:2])
     return False
 
 
@@ -137,17 +138,17 @@ def _parent(pid: int) -> int:
 
 
 def kill_all(run_id: str, cgroup: str, control: str) -> bool:
-    """End every process of a run; blocks for seconds at worst. False: something would not die."""
+    """End every process of a run; blocks for seconds at worst. False: a process would not die."""
     for _ in range(KILL_ROUNDS):
         if cgroup:
             with contextlib.suppress(OSError):
                 (Path(cgroup) / "cgroup.kill").write_text("1", encoding="ascii")
-        left = marked(run_id, control)
-        for pid in left:
+        remaining = marked(run_id, control)
+        for pid in remaining:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
             reap(pid)
-        if not left:
+        if not remaining:
             break
         time.sleep(0.1)
     else:

@@ -1,8 +1,8 @@
-"""Per-host calls in, batched runs out: each a detached process that the next daemon finds again.
+"""Calls per host in, batched runs out: each a detached process that the next daemon takes over.
 
-The order that a reader would otherwise break: row in the store, folder with its lock, process;
-and at the end: processes gone, what was said is kept, row closed. So whatever is found after a
-crash is either going on, or over, and then what has no verdict is unknown.
+The order that must hold: row in the store, folder with its lock, process; and at the end: processes
+gone, output stored, row closed. So after a crash a run is either under way, or over, and then a
+host without a verdict is unknown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Waiting:
 
 
 class AnsibleRunner:
-    """The `PlaybookRunner` for real hosts. `attach` first: it takes up what a predecessor left."""
+    """The `PlaybookRunner` for real hosts. `attach` first: it takes over a predecessor's runs."""
 
     def __init__(
         self,
@@ -67,31 +67,31 @@ class AnsibleRunner:
         self._batches: set[asyncio.Task[None]] = set()
 
     async def attach(self) -> int:
-        """Follow every run that has no end yet, prune old ones; how many there were."""
-        left = await self._runs.list_open()
-        for run in left:
-            found = folders.RunFolder.find(Path(run.folder))
-            live = LiveRun(run, found, self._clock)
-            self._live[run.id] = live  # at once: it may be asked for before its task begins
+        """Follow every run that has no end yet and prune old ones; return how many there were."""
+        open_runs = await self._runs.list_open()
+        for run in open_runs:
+            folder = folders.RunFolder.find(Path(run.folder))
+            live = LiveRun(run, folder, self._clock)
+            self._live[run.id] = live  # at once: a caller may want it before its task begins
             self._background(self._to_its_end(live))
         await self.prune()
-        return len(left)
+        return len(open_runs)
 
     async def run(self, call: PlaybookCall) -> PlaybookResult:
-        """Run one play on one host, together with whoever asks for the same play now."""
+        """Run one play on one host, together with other callers of the same play now."""
         if (wrong := self._refusal(call)) is not None:
             return wrong
         if (same := self._on(call.host)) is not None and same.does(call):
             # left by a predecessor, or by a caller who did not wait for it
             return await same.result(call.host)
         async with self._queues.setdefault(call.host, asyncio.Lock()):
-            while (other := self._on(call.host)) is not None:
-                await other.result(call.host)
+            while (earlier := self._on(call.host)) is not None:
+                await earlier.result(call.host)
             await self._elsewhere(call.host)
             return await self._queue(call)
 
     async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
-        """What became of the same call that was made at `since` or later. See the port."""
+        """Return the result of the same call made at `since` or later. See the port."""
         await self._elsewhere(call.host)
         for run in await self._runs.list_since(call.host, since):
             live = self._live.get(run.id)
@@ -104,7 +104,7 @@ class AnsibleRunner:
         return None
 
     def progress(self) -> dict[str, str]:
-        """What is done in which host now. See the port."""
+        """Return the present task of each host. See the port."""
         return {
             host: f"{live.run.play}: {task or 'begins'}"
             for live in self._live.values()
@@ -112,21 +112,21 @@ class AnsibleRunner:
         }
 
     async def idle(self) -> None:
-        """Until every run that is followed now is over."""
+        """Wait until every run that is followed now has ended."""
         await asyncio.gather(*(live.over.wait() for live in self._live.values()))
 
     async def cancel(self, host: str) -> None:
-        """End the run that this host is in; nothing of it is left on this machine afterwards.
+        """End the run that this host is in; no process of it is left on this machine afterwards.
 
-        A task inside a host may go on (it must: a firmware burn is not cut in half), so the
-        results are "unknown": the host is looked at before anything else is done there.
+        A task inside a host may continue (it must: a firmware burn is not cut in half), so the
+        results are "unknown": the host is read before anything else is done there.
         """
         if (live := self._on(host)) is not None:
             live.cancelled.set()
             await live.over.wait()
 
     async def prune(self) -> None:
-        """Remove folders and rows that are old; what did not end well is kept longer."""
+        """Remove old folders and rows; those of failed runs are stored longer."""
         now = self._clock.now()
         for run in await self._runs.list_ended_before(now - self._settings.runs_keep_days * DAY_S):
             kept_s = self._settings.runs_failed_keep_days * DAY_S
@@ -136,7 +136,7 @@ class AnsibleRunner:
             await self._runs.forget(run.id)
 
     async def close(self) -> None:
-        """Stop following. What runs goes on; whoever still waits is cancelled."""
+        """Stop following. Runs continue; callers that still wait are cancelled."""
         tasks = list(self._batches)
         for task in tasks:
             task.cancel()
@@ -156,7 +156,7 @@ class AnsibleRunner:
         return None
 
     def _on(self, host: str) -> LiveRun | None:
-        """The run that works on a host now."""
+        """Return the run that works on a host now."""
         live = (r for r in self._live.values() if host in r.events.waiting)
         return next(live, None)
 
@@ -180,19 +180,19 @@ class AnsibleRunner:
         task.add_done_callback(self._batches.discard)
 
     async def _batch(self, play: str, batch: Sequence[_Waiting]) -> None:
-        """One run, from its row to its last verdict."""
+        """Carry one run from its row to its last verdict."""
         await self._slots.acquire()
         try:
-            wanted = [w for w in batch if not w.answer.done()]  # whose caller gave up meanwhile
-            if not wanted:
+            waiting = [w for w in batch if not w.answer.done()]  # whose caller gave up meanwhile
+            if not waiting:
                 return
-            live = LiveRun(self._row(play, [w.call for w in wanted]), None, self._clock)
+            live = LiveRun(self._row(play, [w.call for w in waiting]), None, self._clock)
             self._live[live.run.id] = live  # before the first await: no other run on these hosts
-            for w in wanted:
+            for w in waiting:
                 live.hand_over(w.call.host, w.answer)
-            await self._begin(live, [w.call for w in wanted])
+            await self._begin(live, [w.call for w in waiting])
             await self._to_its_end(live)
-        except Exception as error:  # a bug of ours, or the store: whoever waits hears of it
+        except Exception as error:  # a bug of ours, or the store: every caller that waits gets it
             for w in batch:
                 if not w.answer.done():
                     w.answer.set_exception(error)
@@ -221,13 +221,15 @@ class AnsibleRunner:
             live.problem = f"the run was not started: {error.strerror or error}"
 
     def _start(self, live: LiveRun, calls: Sequence[PlaybookCall]) -> None:
-        """Folder, variables in memory, process."""
+        """Make the folder and the variables in memory, and start the process."""
         run_id = live.run.id
         root = volatile_root() or self._work
         self._work.mkdir(mode=0o700, parents=True, exist_ok=True)
         volatile = root / f"provisioner-run-{run_id}"
-        asked = {"play": live.run.play, "hosts": dict(live.run.hosts)}
-        made = folders.RunFolder.create(Path(live.run.folder), volatile, make_cgroup(run_id), asked)
+        request = {"play": live.run.play, "hosts": dict(live.run.hosts)}
+        made = folders.RunFolder.create(
+            Path(live.run.folder), volatile, make_cgroup(run_id), request
+        )
         live.folder = made
         with made.locked() as lock:
             write_data_directory(volatile, run_id, calls, self._remote)

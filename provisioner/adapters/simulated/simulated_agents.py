@@ -1,7 +1,7 @@
 """`Agents` of a simulated site: the daemon's own protocol code, without a socket between.
 
-Whoever looks whether an agent is there first lets the simulated agents say what they want to say.
-So nothing runs by itself, and a run under virtual time replays exactly.
+Every query for an agent's presence first lets the simulated agents send their calls. So nothing
+runs by itself, and a run under virtual time replays exactly.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Travel = Callable[[], Awaitable[str]]  # "request" or "answer" if that is lost, 
 
 
 class SimulatedSide(Protocol):
-    """The simulator as its agents are reached: in this process, or over its control socket."""
+    """The simulator's agents: in this process, or over its control socket."""
 
     async def calls(self, answers: list[Json]) -> list[Json]:
-        """Give `answers` to earlier calls; what agents ask now."""
+        """Give `answers` to earlier calls; return the agents' present calls."""
         ...
 
     async def request(self, asked: Json) -> Json | None:
-        """A request to the agent at `url`; None: nothing listens there."""
+        """Send a request to the agent at `url`; None: nothing listens there."""
         ...
 
 
@@ -55,38 +55,38 @@ class SiteSide:
 
     async def calls(self, answers: list[Json]) -> list[Json]:
         now, agents = self._site.advance(), self._site.agents
-        for given in answers:
-            agents.accept_answer(given["call"], given["status"], given["body"], now)
-        told: list[Json] = agents.list_calls(now)
-        return told
+        for answer in answers:
+            agents.accept_answer(answer["call"], answer["status"], answer["body"], now)
+        requests: list[Json] = agents.list_calls(now)
+        return requests
 
     async def request(self, asked: Json) -> Json | None:
         now = self._site.advance()
-        told: Json | None = self._site.agents.send_request(**asked, now=now)
-        return told
+        answer: Json | None = self._site.agents.send_request(**asked, now=now)
+        return answer
 
 
 class SocketSide:
-    """A site behind its control socket, which whoever opened `runner` closes."""
+    """A site behind its control socket, which the owner of `runner` closes."""
 
     def __init__(self, runner: SimulatedRunner) -> None:
         self._runner = runner
 
     async def calls(self, answers: list[Json]) -> list[Json]:
-        told: list[Json] = (await self._post("/agents/calls", {"answers": answers}))["calls"]
-        return told
+        requests: list[Json] = (await self._post("/agents/calls", {"answers": answers}))["calls"]
+        return requests
 
     async def request(self, asked: Json) -> Json | None:
-        told: Json | None = (await self._post("/agents/request", asked))["answer"]
-        return told
+        answer: Json | None = (await self._post("/agents/request", asked))["answer"]
+        return answer
 
     async def _post(self, path: str, body: Json) -> Json:
         try:
-            told: Json = await self._runner.post(path, body)
+            answer: Json = await self._runner.post(path, body)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            words = f"the simulator does not answer: {error}"
-            raise Unreachable(words, maybe_executed=True) from None
-        return told
+            message = f"the simulator does not answer: {error}"
+            raise Unreachable(message, maybe_executed=True) from None
+        return answer
 
 
 class SimulatedWire:
@@ -99,7 +99,8 @@ class SimulatedWire:
         self, agent: AgentAddress, method: str, path: str, body: Any, timeout_s: float
     ) -> Reply:
         work = self._request(agent, method, path, body)
-        task = asyncio.ensure_future(work)  # what has left arrives, whoever is still there to ask
+        # a request that has left arrives, even if its sender is gone
+        task = asyncio.ensure_future(work)
         task.add_done_callback(lambda t: t.cancelled() or t.exception())
         return await asyncio.shield(task)
 
@@ -107,7 +108,7 @@ class SimulatedWire:
         fate = await self._travel() if self._travel is not None else ""
         if fate == "request":
             raise Unreachable("connection refused", maybe_executed=False)
-        told = await self._side.request(
+        answer = await self._side.request(
             {
                 "url": agent.url,
                 "method": method,
@@ -116,21 +117,21 @@ class SimulatedWire:
                 "body": "" if body is None else json.dumps(body),
             }
         )
-        if told is None:
+        if answer is None:
             raise Unreachable(f"{agent.url}: connection refused", maybe_executed=False)
-        if told["certificate"] != agent.certificate:
+        if answer["certificate"] != agent.certificate:
             raise CertificateChanged(f"{agent.url}: the certificate is not the pinned one")
-        await self._clock.sleep(told["takes_s"])
+        await self._clock.sleep(answer["takes_s"])
         if fate == "answer":
             raise Unreachable("the answer was lost", maybe_executed=True)
-        return Reply(told["status"], {}, json.dumps(told["body"]).encode())
+        return Reply(answer["status"], {}, json.dumps(answer["body"]).encode())
 
     async def close(self) -> None:
         return None
 
 
 class SimulatedAgents(AgentRegistry):
-    """The registry, which lets the simulated agents call before it looks."""
+    """The registry, which lets the simulated agents call before each query."""
 
     def __init__(
         self,
@@ -161,10 +162,10 @@ class SimulatedAgents(AgentRegistry):
 
     async def _answer(self, call: Mapping[str, Any]) -> Json:
         body = str(call["body"]).encode()
-        told = await self._service.handle(
+        answer = await self._service.handle(
             call["method"], call["path"], call["query"], body, call["peer"]
         )
-        return {"call": dict(call), "status": told.status, "body": told.body}
+        return {"call": dict(call), "status": answer.status, "body": answer.body}
 
 
 def simulated_agents(
@@ -179,7 +180,7 @@ def simulated_agents(
     *,
     shared: bool = False,
 ) -> SimulatedAgents:
-    """`Agents` onto a simulated site. `shared`: several daemons drive it.
+    """Return `Agents` onto a simulated site. `shared`: several daemons drive it.
 
     A simulated host reads no byte of its image, so that its token comes by the lookup.
     """

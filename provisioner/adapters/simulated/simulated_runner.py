@@ -1,4 +1,4 @@
-"""In-band work on a simulated site: plays and commands, asked of the simulator's control socket."""
+"""In-band work on a simulated site: plays and commands, sent to the simulator's control socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from provisioner.ports import (
     Unreachable,
 )
 
-CALL_MAX_S = 3600.0  # of real time; a simulated play ends much earlier
+CALL_MAX_S = 3600.0  # seconds of real time; a simulated play ends much earlier
 
 
 class SimulatedRunner:
@@ -29,19 +29,19 @@ class SimulatedRunner:
         )
 
     async def run(self, call: PlaybookCall) -> PlaybookResult:
-        """Ask the simulated host; a simulator that does not answer is an unreachable host."""
+        """Run the play on the simulated host; a silent simulator is an unreachable host."""
         return await self.ask(call.play, call.host, call.variables)
 
     async def recall(self, call: PlaybookCall, since: float) -> PlaybookResult | None:
-        """A simulated play goes on without its daemon, and tells nobody."""
+        """Return None: a simulated play runs without its daemon and leaves no result."""
         return PlaybookResult("unknown", {}, "whoever asked for it is gone")
 
     def progress(self) -> dict[str, str]:
-        """A simulated play says nothing while it lasts."""
+        """Return nothing: a simulated play reports no progress."""
         return {}
 
     async def ask(self, play: str, host: str, variables: Mapping[str, Any]) -> PlaybookResult:
-        """One play, or the commands "run_commands", on one simulated host."""
+        """Run one play, or the commands "run_commands", on one simulated host."""
         body = {"play": play, "host": host, "variables": dict(variables)}
         try:
             async with self._session.post("http://simulator/inband", json=body) as reply:
@@ -51,13 +51,13 @@ class SimulatedRunner:
         return PlaybookResult(answer["status"], answer["facts"], answer.get("detail", ""))
 
     async def get(self, path: str) -> Any:
-        """Ask the simulator about its own truth, for a summary that assumes nothing."""
+        """Read the simulator's own truth, for a summary that assumes nothing."""
         async with self._session.get(f"http://simulator{path}") as reply:
             reply.raise_for_status()
             return await reply.json()
 
     async def post(self, path: str, body: object) -> Any:
-        """Tell the simulator something, such as a fault to inject."""
+        """Send the simulator a command, such as a fault to inject."""
         async with self._session.post(f"http://simulator{path}", json=body) as reply:
             reply.raise_for_status()
             return await reply.json()
@@ -76,7 +76,7 @@ class SimulatedShell:
     async def run(
         self, host: str, address: str, commands: Sequence[ShellCommand]
     ) -> Sequence[ShellOutput]:
-        """Ask the simulated host."""
+        """Run the commands on the simulated host."""
         result = await self._runner.ask("run_commands", host, asked(commands))
         return outputs(result, commands)
 
@@ -88,17 +88,17 @@ class SimulatedShell:
 
 
 def asked(commands: Sequence[ShellCommand]) -> dict[str, Any]:
-    """Commands as the simulator takes them."""
+    """Return commands in the simulator's form."""
     listed = [{"name": c.name, "command": c.line, "timeout_s": c.timeout_s} for c in commands]
     return {"commands": listed}
 
 
 def outputs(result: PlaybookResult, commands: Sequence[ShellCommand]) -> Sequence[ShellOutput]:
-    """Its answer as a shell's. Raises `Unreachable` for a host that is not there."""
+    """Return its answer as a shell's. Raises `Unreachable` for a missing host."""
     if result.status != "ok":
         raise Unreachable(result.detail, maybe_executed=True)
-    said = result.facts["commands"]
+    answers = result.facts["commands"]
     return [
-        ShellOutput(said[c.name]["rc"], said[c.name]["stdout"], said[c.name]["stderr"])
+        ShellOutput(answers[c.name]["rc"], answers[c.name]["stdout"], answers[c.name]["stderr"])
         for c in commands
     ]

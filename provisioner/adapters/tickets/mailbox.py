@@ -1,9 +1,9 @@
 """Tickets by e-mail: one message to a mailbox, over SMTP (RFC 5321) with TLS.
 
-A mailbox cannot be asked what it has. A message keeps its Message-ID when it is sent again, so that
-a ticket system, which knows messages by it (RFC 5322 section 3.6.4), makes one ticket; later ones
-answer to it (In-Reply-To). `smtplib` works in a thread: the standard library's client is maintained
-with Python, and a message takes a second.
+A mailbox cannot be queried. A message has the same Message-ID when it is sent again, so that a
+ticket system, which identifies messages by it (RFC 5322 section 3.6.4), makes one ticket; later
+ones answer to it (In-Reply-To). `smtplib` works in a thread: the standard library's client is
+maintained with Python, and a message takes a second.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ class Mailbox:
         self._server, self._sender, self._to, self._clock = server, sender, to, clock
 
     async def look(self, _key: str) -> Looked:
-        """Nobody can be asked."""
+        """Return that the mailbox cannot be queried."""
         return Looked(certain=False)
 
     async def send(self, message: TicketMessage, bundle: bytes) -> TicketRef:
-        """One message; its Message-ID is the ticket's id."""
+        """Send one message; its Message-ID is the ticket's id."""
         mail = self.mail(message, bundle)
         await asyncio.to_thread(self._deliver, mail)
         first = mail["In-Reply-To"] or mail["Message-ID"]
         return TicketRef(id=str(first))
 
     def mail(self, message: TicketMessage, bundle: bytes) -> EmailMessage:
-        """As it is sent."""
+        """Return the message in the form in which it is sent."""
         mail = EmailMessage()
         mail["From"], mail["To"] = self._sender, self._to
         mail["Subject"] = message.title
         mail["Date"] = formatdate(self._clock.now())
         mail["Message-ID"] = self._id(message.id)
-        mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's vacation answers it
+        mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no vacation responder answers it
         if message.id != message.key:
             mail["In-Reply-To"] = mail["References"] = self._id(message.key)
         mail.set_content(message.text)

@@ -106,7 +106,7 @@ class Webhook:
 
 
 def signature(secret: Secret, key: str, at: int, content: bytes) -> dict[str, str]:
-    """The headers of one message. `at`: seconds since the epoch."""
+    """Return the headers of one message. `at`: seconds since the epoch."""
     signed = b"%b.%d.%b" % (key.encode(), at, content)
     made = hmac.new(secret.reveal().encode(), signed, hashlib.sha256).digest()
     return {
@@ -122,13 +122,13 @@ def _ref(status: int, body: bytes) -> TicketRef:
     if not 200 <= status < 300:
         raise Malformed(f"the ticket system answered with status {status}")
     try:
-        told = json.loads(body)
-        found, url = told["id"], told.get("url", "")
+        document = json.loads(body)
+        id_text, url = document["id"], document.get("url", "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Malformed("the ticket system's answer is no JSON object with an id") from None
-    if isinstance(found, int) and not isinstance(found, bool):
-        found = str(found)
-    good = isinstance(found, str) and 0 < len(found) <= TEXT_MAX and found.isprintable()
+    if isinstance(id_text, int) and not isinstance(id_text, bool):
+        id_text = str(id_text)
+    good = isinstance(id_text, str) and 0 < len(id_text) <= TEXT_MAX and id_text.isprintable()
     if not good or not isinstance(url, str) or len(url) > TEXT_MAX or not url.isprintable():
         raise Malformed("the ticket system's id or url is not readable")
-    return TicketRef(id=found, url=url)
+    return TicketRef(id=id_text, url=url)

@@ -1,4 +1,4 @@
-"""What the options and files of a command make as the parameters and the body of a request."""
+"""Builds the parameters and the body of a request from the options and files of a command."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from typing import Any
 
 from provisioner.model.input_error import InputError
 
-FILE_IS_A_LIST = ("intake", "case factory")  # --file is one of expected hardware, not the body
+FILE_IS_A_LIST = ("intake", "case factory")  # --file is the expected-hardware list, not the body
 Spec = Mapping[str, Any]
 Given = dict[str, Any]
 
 
-def text_of(option: Spec, given: Given) -> str:
+def format_text(option: Spec, given: Given) -> str:
     """Return a parameter of the query as text."""
     value = _value(option, given[option["name"]])
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def body_of(command: str, spec: Spec, given: Given) -> dict[str, Any]:
-    """Return the body: what a file has, with the options laid over it."""
+def build_body(command: str, spec: Spec, given: Given) -> dict[str, Any]:
+    """Return the body: the file's content with the options laid over it."""
     file = given.get("file") if command not in FILE_IS_A_LIST else None
-    told: Any = {} if file is None else _document(Path(file), "--file")
-    if not isinstance(told, dict):
+    body: Any = {} if file is None else _document(Path(file), "--file")
+    if not isinstance(body, dict):
         raise InputError("--file", str(file), "it is no mapping", "Write lines of `name: value`.")
     for option in spec["body"]:
         value = given.get(option["name"])
         if value not in (None, [], ""):
-            told[option["name"]] = _value(option, value)
-    missing = [o["name"] for o in spec["body"] if o.get("required") and o["name"] not in told]
+            body[option["name"]] = _value(option, value)
+    missing = [o["name"] for o in spec["body"] if o.get("required") and o["name"] not in body]
     if missing:
         names = ", ".join("--" + name.replace("_", "-") for name in missing)
         raise InputError(names, "", "it is not given", f"Example: provisioner {spec['example']}")
-    return told
+    return body
 
 
 def _value(option: Spec, value: Any) -> Any:
     flag = "--" + option["name"].replace("_", "-")
     if option["kind"] == "time":
-        return seconds_of(flag, value)
+        return parse_time(flag, value)
     if option["kind"] == "document" and isinstance(value, str | Path):
         return _document(Path(value), flag)
     if option["kind"] == "file" and isinstance(value, Path):
@@ -50,7 +50,7 @@ def _value(option: Spec, value: Any) -> Any:
 
 
 def _document(path: Path, flag: str) -> Any:
-    """Return what a YAML or JSON file holds; `-` is the standard input."""
+    """Return the content of a YAML or JSON file; `-` is the standard input."""
     from provisioner.planning.matrix.located_yaml import load
 
     return load(str(path), _read(path, flag)).tree
@@ -62,12 +62,12 @@ def _read(path: Path, flag: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        words = getattr(error, "strerror", "") or "not UTF-8"
-        problem = f"it cannot be read ({words})"
+        cause = getattr(error, "strerror", "") or "not UTF-8"
+        problem = f"it cannot be read ({cause})"
         raise InputError(flag, str(path), problem, "Check the path.") from None
 
 
-def seconds_of(option: str, value: Any) -> float:
+def parse_time(option: str, value: Any) -> float:
     """Return a time of UTC in seconds since the epoch. Raises InputError."""
     try:
         return float(value)

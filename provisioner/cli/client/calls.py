@@ -1,6 +1,6 @@
-"""Carries out one command: from its options to requests, and from answers to an exit code.
+"""Carries out one command, from its options to requests and from answers to an exit code.
 
-Exit codes are the same everywhere: 0 done, 1 refused or failed, 2 wrong input, 3 written down and
+Exit codes are the same everywhere: 0 done, 1 refused or failed, 2 wrong input, 3 recorded and
 waiting for another person's approval.
 """
 
@@ -17,29 +17,29 @@ from urllib.parse import quote
 
 import typer
 
-from provisioner.cli.client.bodies import Given, Spec, body_of, text_of
+from provisioner.cli.client.bodies import Given, Spec, build_body, format_text
 from provisioner.cli.client.connection import Answer, Connection, connect
 from provisioner.cli.client.contexts import find_place
 from provisioner.cli.client.output import (
-    lines_of,
-    plain,
+    list_lines,
     show_blockers,
     show_document,
     show_event,
     show_problem,
     show_rows,
+    strip_controls,
 )
 from provisioner.cli.client.row_order import filter_rows, sort_rows
 from provisioner.model.input_error import InputError
 
-WAITS = 3  # exit code: written down, another person has to approve it
+WAITS = 3  # exit code: the change is recorded and needs another person's approval
 FAILED, WRONG = 1, 2
 PAGE = 500  # rows of one request for a list
-ROWS_MAX = 100_000  # rows that a list is read to, to be filtered or sorted here
-ENDLESS = ("event list",)  # its cursor is where it goes on, also when nothing came
+ROWS_MAX = 100_000  # rows read of a list that is filtered or sorted here
+ENDLESS = ("event list",)  # its cursor marks the place to continue, also when no event came
 WORD = re.compile(r"{(\w+)}")
 OVER = ("done", "running", "dry_run")
-# commands whose answers are shown by a function of their own: `module.function`
+# commands whose answers have a function of their own for display: `module.function`
 VIEWS: Mapping[str, str] = {
     "explain": "views.show_explanation",
     "node show": "views.show_node",
@@ -68,7 +68,7 @@ VIEWS: Mapping[str, str] = {
     "case show": "case_views.show_case",
     "case report": "case_views.show_repairs",
 }
-# fields of the answer that are the file, where --out or a pipe asks for one
+# fields of the answer that hold the file, where --out or a pipe asks for one
 FILED: Mapping[str, str] = {
     "certificate export": "envelope",
     "certificate revocations": "envelope",
@@ -76,7 +76,7 @@ FILED: Mapping[str, str] = {
 }
 
 
-def call(command: str, spec: Spec, given: Given) -> None:
+def run_command(command: str, spec: Spec, given: Given) -> None:
     """Carry out a command. Ends with typer.Exit where the exit code is not 0."""
     form = "json" if given.get("as_json") else str(given.get("output") or "table")
     if form not in ("table", "wide", "json", "yaml"):
@@ -87,20 +87,20 @@ def call(command: str, spec: Spec, given: Given) -> None:
     names = [name for name, _, _ in spec["words"]]
     path = WORD.sub(lambda match: quote(str(given[match[1]]), safe=":"), spec["path"])
     query = {
-        o["name"]: text_of(o, given) for o in spec["query"] if given.get(o["name"]) is not None
+        o["name"]: format_text(o, given) for o in spec["query"] if given.get(o["name"]) is not None
     }
     if spec.get("media") == "text/event-stream":
-        for event in reach.stream(path, query):
+        for event in reach.follow_events(path, query):
             show_event(event, form)
         return
-    body = None if "body" not in spec else body_of(command, spec, given)
+    body = None if "body" not in spec else build_body(command, spec, given)
     if "list" in spec:
         _show_list(command, spec, given, reach, path, query, form)
         return
     if spec.get("changes"):
         answer = _change(spec, given, reach, path, query, body, form, [given.get(n) for n in names])
     else:
-        answer = reach.ask(spec["verb"], path, query, body)
+        answer = reach.send_request(spec["verb"], path, query, body)
     _finish(command, answer, given, form, after)
 
 
@@ -117,8 +117,10 @@ def _reach(given: Given) -> Connection:
 
 def _load(name: str) -> Callable[..., Any]:
     module, function = name.split(".")
-    found: Callable[..., Any] = getattr(import_module(f"provisioner.cli.client.{module}"), function)
-    return found
+    function_of_command: Callable[..., Any] = getattr(
+        import_module(f"provisioner.cli.client.{module}"), function
+    )
+    return function_of_command
 
 
 def _show_list(
@@ -142,7 +144,7 @@ def _show_list(
     while not answer.status or (cursor and len(rows) < enough):
         page = {"limit": str(min(PAGE, enough - len(rows)))} if spec["limits"] else {}
         more = {"cursor": cursor} if cursor else {}
-        answer = reach.ask("GET", path, {**query, **page, **more})
+        answer = reach.send_request("GET", path, {**query, **page, **more})
         if not answer.good:
             _finish(command, answer, given, form, None)
         got = answer.document["items"]
@@ -156,19 +158,19 @@ def _show_list(
     if sort:
         rows = sort_rows(rows, sort, spec["list"])
     shown = rows[: int(limit)] if limit else rows
-    rest = {k: v for k, v in answer.document.items() if k not in ("items", "next")}
+    envelope = {k: v for k, v in answer.document.items() if k not in ("items", "next")}
 
     def write() -> None:
         if command in VIEWS:
-            _load(VIEWS[command])({**rest, "items": shown}, given)
+            _load(VIEWS[command])({**envelope, "items": shown}, given)
         else:
             show_rows(command, shown, spec["list"], form)
         if cursor or len(shown) < len(rows):
             typer.echo(f"There are more rows than these {len(shown)}: --limit.", err=True)
 
-    show_document(shown if not rest else {**rest, "items": shown}, form, write)
+    show_document(shown if not envelope else {**envelope, "items": shown}, form, write)
     failing = FAILS.get(command)
-    if failing is not None and failing({**rest, "items": shown}):
+    if failing is not None and failing({**envelope, "items": shown}):
         raise typer.Exit(FAILED)
 
 
@@ -182,39 +184,43 @@ def _change(
     form: str,
     words: list[Any],
 ) -> Answer:
-    """Send a change; what takes something away is shown first, and agreed to."""
+    """Send a change; a destructive one is shown first and needs consent."""
     headers = {"If-Match": given["if_match"]} if given.get("if_match") else {}
     dry = bool(given.get("dry_run"))
     asks = spec.get("destructive") or given.get(spec.get("destructive_with", ""))
     if spec.get("recorded") and (dry or (asks and not given.get("yes"))):
-        shown = reach.ask(spec["verb"], path, {**query, "dry_run": "true"}, body, headers)
+        shown = reach.send_request(spec["verb"], path, {**query, "dry_run": "true"}, body, headers)
         if dry or not shown.good or (shown.document or {}).get("blockers"):
             return shown
         machine = form in ("json", "yaml")
         sentence = f"{spec['summary']} ({' '.join(str(w) for w in words if w)})"
         for line in _forecast(shown.document) or [sentence]:
-            typer.echo(plain(line), err=machine)
+            typer.echo(strip_controls(line), err=machine)
         if not sys.stdin.isatty():
             problem = "it is not given, and there is no terminal to ask on"
             raise InputError("--yes", "", problem, "Look with --dry-run, then give --yes.")
         typer.confirm("Is that meant?", abort=True, err=machine)
         if spec.get("entity") and shown.etag.startswith('"g'):  # counts changes
             headers.setdefault("If-Match", shown.etag)
-    answer = reach.ask(spec["verb"], path, query, body, headers, changes=True)
+    answer = reach.send_request(spec["verb"], path, query, body, headers, changes=True)
     if answer.status == 202 and _state(answer) == "running":
-        answer = _load("following.follow")(reach, answer, to_the_end=bool(given.get("wait")))
+        answer = _load("following.follow_operation")(
+            reach, answer, to_the_end=bool(given.get("wait"))
+        )
     return answer
 
 
 def _forecast(document: Any) -> list[str]:
-    """Return what a dry run says would be done."""
+    """Return the result of a dry run."""
     result = document.get("result") or {} if isinstance(document, dict) else {}
     lines = [str(line) for line in result.get("lines") or ()]
     for step in result.get("steps") or ():
         lines.append(f"{step['device']} would be sent:")
         lines += [f"  {line}" for line in step["lines"] or ("(nothing: it is proved and saved)",)]
-    lines += [f"{node} would leave: it is drained, fenced and erased." for node in
-              result.get("leaving") or ()]  # fmt: skip
+    lines += [
+        f"{node} would leave: it is drained, fenced and erased."
+        for node in result.get("leaving") or ()
+    ]
     return lines
 
 
@@ -248,7 +254,7 @@ def _finish(
         elif is_operation:
             _show_operation(document, dry_run=bool(given.get("dry_run")))
         else:
-            for line in lines_of(document):
+            for line in list_lines(document):
                 typer.echo(line)
 
     if after is not None and not is_dry(document):
@@ -271,16 +277,16 @@ def is_dry(document: Any) -> bool:
 def _show_operation(document: Mapping[str, Any], *, dry_run: bool) -> None:
     if is_dry(document):
         for line in _forecast(document) or [f"{document['kind']} {document['subject']}"]:
-            typer.echo(plain(line))
+            typer.echo(strip_controls(line))
         show_blockers(document.get("blockers") or ())
         typer.echo("Nothing was done: --dry-run." if dry_run else "Nothing was done.")
         return
     head = f"{document['id']} {document['kind']} {document['subject']}: {document['state']}"
     note = f" ({document['note']})" if document.get("note") else ""
-    typer.echo(plain(head + note))
+    typer.echo(strip_controls(head + note))
     for name, value in (document.get("result") or {}).items():
         if isinstance(value, str | int | float) and value != "":
-            typer.echo(plain(f"  {name.replace('_', ' ')}: {value}"))
+            typer.echo(strip_controls(f"  {name.replace('_', ' ')}: {value}"))
     show_blockers(document.get("blockers") or ())
 
 
@@ -300,7 +306,7 @@ FAILS: Mapping[str, Callable[[Any], bool]] = {
     "watch status": lambda d: d["stale"] or bool(d["unwatched"]),
     "cohort compare": lambda d: any(c["effect"] == "worse" for c in d["items"]),
 }
-# commands that make something of their options before they ask: `module.function`
+# commands that convert their options before the request: `module.function`
 PREPARED: Mapping[str, str] = {
     "token create": "preparing.make_token",
     "webhook add": "preparing.make_webhook_secret",

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.options.showing import console
+from provisioner.cli.options.showing import open_console
 from provisioner.model.campaign import Campaign, NodeProgress
 from provisioner.planning.campaigns.campaign_preview import Blast, Preview
 from provisioner.planning.campaigns.campaign_report import Report
@@ -18,8 +18,8 @@ from provisioner.planning.campaigns.waves import wave_name
 Document = Mapping[str, Any]
 
 
-def moment(at: float) -> str:
-    """A time for people; "–" if it is not yet."""
+def format_moment(at: float) -> str:
+    """Return a time for people; "–" if it has not come yet."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") if at else "–"
 
 
@@ -28,28 +28,28 @@ def show_campaign(document: Document, _given: Document) -> None:
     campaign = Campaign.model_validate(document["campaign"], strict=False)
     head = Table("campaign", "state", "release", "from", "select", "by", "reason")
     c = campaign
-    words = (c.id, c.state, c.target, c.baseline, c.select, c.created_by or "–", c.reason)
-    head.add_row(*(Text(str(word)) for word in words))
-    out = console()
+    cells = (c.id, c.state, c.target, c.baseline, c.select, c.created_by or "–", c.reason)
+    head.add_row(*(Text(str(word)) for word in cells))
+    out = open_console()
     out.print(head)
     table = Table("node", "wave", "progress", "deferred until", "why")
     for progress in document["nodes"]:
         row = NodeProgress.model_validate(progress, strict=False)
-        until = moment(row.deferred_until)
+        until = format_moment(row.deferred_until)
         name = wave_name(campaign.policy, row.wave)
         table.add_row(*(Text(str(w)) for w in (row.node, name, row.state, until, row.reason)))
     out.print(table)
 
 
 def show_report(document: Document, _given: Document) -> None:
-    """Print what became of a campaign so far."""
+    """Print a campaign's results so far."""
     _show(Report.model_validate(document, strict=False))
 
 
 def show_rehearsal(document: Document, _given: Document) -> None:
-    """Print how a campaign went on a twin."""
+    """Print the course of a campaign on a twin."""
     result = document.get("result") or {}
-    out = console()
+    out = open_console()
     if "report" not in result:
         out.print(Text(f"{document['id']} {document['subject']}: {document['state']}"))
         return
@@ -62,27 +62,27 @@ def show_rehearsal(document: Document, _given: Document) -> None:
 
 
 def _show(found: Report) -> None:
-    out = console()
+    out = open_console()
     states = ", ".join(f"{count} {state}" for state, count in found.states.items())
     head = f"{found.campaign} to {found.release}: {found.state}"
     out.print(Text(head + (f" ({found.reason})" if found.reason else ""), style="bold"))
     out.print(f"{found.nodes} nodes: {states or 'none yet'}")
-    out.print(f"began {moment(found.began_at)}, last back {moment(found.ended_at)}")
+    out.print(f"began {format_moment(found.began_at)}, last back {format_moment(found.ended_at)}")
     out.print(
         f"minutes out of service: median {found.minutes_median:.0f}, most "
         f"{found.minutes_most:.0f}, planned {found.minutes_planned:.0f}"
     )
     table = Table("wave", "nodes", "states", "began", "ended", title="Waves")
     for wave in found.waves:
-        told = ", ".join(f"{count} {state}" for state, count in wave.states.items())
-        began, ended = moment(wave.began_at), moment(wave.ended_at)
-        table.add_row(wave.name, str(wave.nodes), told, began, ended)
+        states = ", ".join(f"{count} {state}" for state, count in wave.states.items())
+        began, ended = format_moment(wave.began_at), format_moment(wave.ended_at)
+        table.add_row(wave.name, str(wave.nodes), states, began, ended)
     out.print(table)
     if found.left:
-        left = Table("node", "progress", "why", title="Not brought to the release")
+        unfinished = Table("node", "progress", "why", title="Not brought to the release")
         for item in found.left:
-            left.add_row(Text(item.node), item.state, Text(item.reason))
-        out.print(left)
+            unfinished.add_row(Text(item.node), item.state, Text(item.reason))
+        out.print(unfinished)
     if found.comparisons:
         compared = Table("metric", "nodes", "change", "p", "says", title="Before and after")
         for c in found.comparisons:
@@ -92,33 +92,33 @@ def _show(found: Report) -> None:
 
 def show_preview(document: Document, _given: Document) -> None:
     """Print waves, blast radius, and every node that is refused."""
-    found = Preview.model_validate(document, strict=False)
-    out = console()
-    out.print(Text(f"{found.campaign} to {found.release}", style="bold"))
+    preview = Preview.model_validate(document, strict=False)
+    out = open_console()
+    out.print(Text(f"{preview.campaign} to {preview.release}", style="bold"))
     out.print(
-        f"{found.steps} steps, {found.resets} resets, {found.minutes} node minutes; "
-        f"about {found.lasts_s / 3600:.1f} h from its start"
+        f"{preview.steps} steps, {preview.resets} resets, {preview.minutes} node minutes; "
+        f"about {preview.lasts_s / 3600:.1f} h from its start"
     )
-    out.print(Text(f"blast radius: {_blast(found.blast)}"))
-    out.print(Text(f"at most at once: {_blast(found.at_once)}"))
+    out.print(Text(f"blast radius: {_blast(preview.blast)}"))
+    out.print(Text(f"at most at once: {_blast(preview.at_once)}"))
     table = Table("wave", "nodes", "blast radius", "steps", "resets", "min", "from h", "to h")
-    for w in found.waves:
+    for w in preview.waves:
         times = ("never", "–") if w.begins_s < 0 else (_hours(w.begins_s), _hours(w.ends_s))
         figures = (len(w.nodes), _blast(w.blast), w.steps, w.resets, w.minutes, *times)
         table.add_row(w.name, *(Text(str(f)) for f in figures))
     out.print(table)
-    if found.unchanged:
-        out.print(Text(f"already there: {', '.join(found.unchanged)}"))
-    if found.to_confirm:
+    if preview.unchanged:
+        out.print(Text(f"already there: {', '.join(preview.unchanged)}"))
+    if preview.to_confirm:
         out.print(Text("To be agreed to before it starts, as in the figures above:", style="bold"))
-    for step, names in sorted(found.one_way.items()):
-        agreed = "confirmed" if step not in found.to_confirm else f'--confirm "{step}"'
+    for step, names in sorted(preview.one_way.items()):
+        agreed = "confirmed" if step not in preview.to_confirm else f'--confirm "{step}"'
         out.print(Text(f"  cannot be undone: {step} on {len(names)} nodes ({agreed})"))
-    for blocker in found.stopped:
+    for blocker in preview.stopped:
         out.print(Text(f"would stop by itself: {blocker}"))
-    if found.refused:
+    if preview.refused:
         refused = Table("node", "why", "what would unblock it", title="Refused")
-        for name, blocker in sorted(found.refused.items()):
+        for name, blocker in sorted(preview.refused.items()):
             refused.add_row(Text(name), Text(str(blocker)), Text(blocker.unblock))
         out.print(refused)
 

@@ -1,4 +1,4 @@
-"""Cases, and the report on repairs, in words for people."""
+"""Cases, and the report on repairs, as text for people."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.client.output import lines_of
-from provisioner.cli.options.showing import console
+from provisioner.cli.client.output import list_lines
+from provisioner.cli.options.showing import open_console
 from provisioner.model.case import Case, PartsDifference, Ticket
 from provisioner.planning.repair.repair_report import Figure, RepairReport
 
 Document = Mapping[str, Any]
 
 
-def minute(at: float) -> str:
-    """A time in UTC; a dash for none."""
+def format_minute(at: float) -> str:
+    """Return a time in UTC; a dash for none."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") if at else "–"
 
 
-def shown(said: str) -> Text:
-    """What was told from outside, without what moves a terminal's cursor."""
+def strip_controls(said: str) -> Text:
+    """Return text from outside without sequences that move a terminal's cursor."""
     return Text("".join(c if c.isprintable() else "\ufffd" for c in said))
 
 
 def show_case(document: Document, _given: Document) -> None:
-    """Print one case: stages, suspects with evidence, what was tried, parts."""
-    if document["case"] is None:  # a tenant sees it in short
-        for line in lines_of(document["line"]):
+    """Print one case: stages, suspects with evidence, remedies that were tried, parts."""
+    if document["case"] is None:  # a tenant sees a short form
+        for line in list_lines(document["line"]):
             typer.echo(line)
         return
     case = Case.model_validate(document["case"], strict=False)
-    for line in lines(case):
-        console().print(shown(line))
+    for line in list_case_lines(case):
+        open_console().print(strip_controls(line))
 
 
 def show_repairs(document: Document, _given: Document) -> None:
     """Print mean times to repair, and availability."""
-    for table in report_tables(RepairReport.model_validate(document, strict=False)):
-        console().print(table)
+    for table in build_report_tables(RepairReport.model_validate(document, strict=False)):
+        open_console().print(table)
 
 
-def lines(case: Case) -> Iterator[str]:
-    """Everything of one case."""
+def list_case_lines(case: Case) -> Iterator[str]:
+    """Yield every line of one case."""
     yield f"{case.id} · {case.stage.value} · {case.service.value} · tenant {case.tenant or '–'}"
     yield f"{case.origin.value} by {case.by or 'nobody named'}: {case.reason}"
     if case.drain_at:
-        yield f"taken back at {minute(case.drain_at)}"
+        yield f"taken back at {format_minute(case.drain_at)}"
     if case.score:
         yield f"score of its history {case.score:g}{' · everything is tested' * case.deeper}"
-    yield "stages: " + " → ".join(f"{s.stage.value} {minute(s.at)}" for s in case.stages)
+    yield "stages: " + " → ".join(f"{s.stage.value} {format_minute(s.at)}" for s in case.stages)
     for suspect in case.suspects:
         serial = f" (serial {suspect.serial})" if suspect.serial else ""
         yield f"suspect {suspect.kind} {suspect.part}{serial} {suspect.confidence:.0%}: "
@@ -68,21 +68,21 @@ def lines(case: Case) -> Iterator[str]:
         yield f"evidence {name}: {digest}"
     yield from (f"not to be had: {gap}" for gap in case.gaps)
     if case.ticket is not None:
-        yield from work(case.ticket)
+        yield from list_work(case.ticket)
     if case.spare is not None:
         spare = case.spare
         yield f"spare: {spare.kind.value} {spare.part_number or '–'} serial {spare.serial or '–'}"
     if case.difference is not None:
-        yield from difference(case.difference)
+        yield from list_differences(case.difference)
     if case.note:
         yield f"note: {case.note}"
 
 
-def work(ticket: Ticket) -> Iterator[str]:
-    """What people were asked, and how far their system knows of it."""
+def list_work(ticket: Ticket) -> Iterator[str]:
+    """Yield the work that people were asked to do, with its ticket's state."""
     yield f"work: {ticket.work}"
-    known = f"{ticket.system} {ticket.id}" if ticket.id else "told to no system"
-    yield f"  ticket {known} {ticket.url}".rstrip() + f", RMA {ticket.rma or 'none'}"
+    ticket_line = f"{ticket.system} {ticket.id}" if ticket.id else "in no ticket system"
+    yield f"  ticket {ticket_line} {ticket.url}".rstrip() + f", RMA {ticket.rma or 'none'}"
     if ticket.problem:
         yield f"  not told yet, {ticket.tries} tries: {ticket.problem}"
     led = "on" if ticket.led else "off"
@@ -91,8 +91,8 @@ def work(ticket: Ticket) -> Iterator[str]:
         yield f"  evidence archive: SHA-256 {ticket.bundle}"
 
 
-def difference(found: PartsDifference) -> Iterator[str]:
-    """What was exchanged, before and after."""
+def list_differences(found: PartsDifference) -> Iterator[str]:
+    """Yield the differences in parts before and after the repair."""
     for change in found.changes:
         moved = f" (was in {change.moved_from})" if change.moved_from else ""
         before, after = change.before or "empty", change.after or "empty"
@@ -109,8 +109,8 @@ def difference(found: PartsDifference) -> Iterator[str]:
         yield "the host itself is another one"
 
 
-def report_tables(report: RepairReport) -> Iterator[Table]:
-    """The report as tables."""
+def build_report_tables(report: RepairReport) -> Iterator[Table]:
+    """Return the report as tables."""
     whole = Table("cases", "open now", "endings", title="Repairs")
     ends = ", ".join(f"{name} {count}" for name, count in report.endings.items()) or "–"
     whole.add_row(str(report.opened), str(report.open_now), ends)

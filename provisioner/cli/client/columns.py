@@ -1,7 +1,7 @@
-"""The columns of the tables that lists are shown as.
+"""The columns of the tables that show lists.
 
-A column is `title=field`, or `field` alone; a field may have a dot for a field in it, and after a
-colon how it is shown: `at` (a time), `n` (how many), `all` (joined by commas). Lists without
+A column is `title=field`, or `field` alone. A field may have a dot for a field in it, and after a
+colon the form of display: `at` (a time), `n` (a count), `all` (joined by commas). Lists without
 columns of their own show the fields of their rows.
 """
 
@@ -53,7 +53,7 @@ COLUMNS: dict[str, str] = {
     "cohort compare": "metric nodes change:percent p:short says=effect",
 }
 
-# What is said where there is nothing to list, and what makes the first row.
+# The sentence for an empty list, with the command that makes the first row.
 EMPTY: dict[str, str] = {
     "node list": "There is no such node: `provisioner intake --file LIST` takes nodes in.",
     "tenant list": "There is no tenant yet: `provisioner tenant apply NAME` makes one.",

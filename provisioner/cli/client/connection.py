@@ -1,7 +1,7 @@
 """One request to a daemon and its answer: through its unix socket, or over verified TLS.
 
-It is made of the standard library alone, so that a command starts fast. A change carries an
-idempotency key: one whose answer was lost is sent again with the same key, and is made once.
+Only the standard library is used, so that a command starts fast. A change carries an idempotency
+key: if its answer was lost, it is sent again with the same key and is made once.
 """
 
 from __future__ import annotations
@@ -23,26 +23,29 @@ from urllib.parse import quote, urlencode, urlsplit
 from provisioner.cli.client.contexts import Place
 from provisioner.model.input_error import InputError
 
-SOCKET = "api.sock"  # in the data directory; `provisioner/daemon/api.py` has it too
+SOCKET = "api.sock"  # in the data directory; `provisioner/daemon/api.py` has the same name
 PREFIX = "/v1"
-TRIES = 3  # of one request, where the answer was lost
-WAIT_S = 0.5  # before the second; doubles
-LIMIT_S = 150.0  # of one request; a scan before an intake takes longest
+TRIES = 3  # tries of one request whose answer was lost
+WAIT_S = 0.5  # seconds before the second try; doubles
+LIMIT_S = 150.0  # seconds for one request; a scan before an intake takes longest
 SIZE_MAX = 256 * 1024 * 1024  # bytes; a case's archive may be large, everything else is small
 LINE_MAX = 1024 * 1024  # bytes of one line of a stream
-LIMITED = 429  # the caller asked too often: always tried again, after Retry-After
-PATIENCE_S = 300.0  # of one request, for all that it is asked to wait
+LIMITED = 429  # the caller asked too often: tried again after Retry-After
+PATIENCE_S = 300.0  # seconds that one request waits in all, when asked to wait
 STEADY = frozenset({502, 503, 504})  # of a balancer or a full daemon: it may pass
 PATH_MAX = 100  # bytes of a socket's path (unix(7) has 108)
 
 
 class NoAnswer(Exception):
-    """No daemon answered, or what answered is none. The command line exits with code 1."""
+    """No daemon answered, or the answer is not one of a daemon. The exit code is 1."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer. `document` is its JSON; None where it is none, and then `content` counts."""
+    """One answer.
+
+    `document` is its JSON; None where it has none, and then `content` holds the bytes.
+    """
 
     status: int
     document: Any
@@ -53,7 +56,7 @@ class Answer:
 
     @property
     def good(self) -> bool:
-        """Whether it is what was asked for."""
+        """Return whether the request succeeded."""
         return self.status < 400
 
 
@@ -66,7 +69,7 @@ class Connection:
     def __init__(self, connect: Connect, place: Place, headers: Mapping[str, str]) -> None:
         self._connect, self.place, self._headers = connect, place, headers
 
-    def ask(
+    def send_request(
         self,
         verb: str,
         path: str,
@@ -76,7 +79,7 @@ class Connection:
         *,
         changes: bool = False,
     ) -> Answer:
-        """Send one request, up to TRIES times; an answer's Retry-After is obeyed, for PATIENCE_S.
+        """Send one request, up to TRIES times; an answer's Retry-After is obeyed for PATIENCE_S.
 
         Raises NoAnswer.
         """
@@ -124,14 +127,14 @@ class Connection:
         waits_s = _retry_after_s(answer)
         return Answer(answer.status, _document(kind, content), content, location, etag, waits_s)
 
-    def stream(self, path: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-        """Yield events as they come, and go on where it broke off. Raises NoAnswer."""
-        asked, attempt = dict(query), 0
+    def follow_events(self, path: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        """Yield events as they come, and continue after a break. Raises NoAnswer."""
+        query_now, attempt = dict(query), 0
         while True:
             attempt, wait_s, broken = attempt + 1, WAIT_S, "the stream ended"
             try:
                 with closing(self._connect(None)) as connection:
-                    connection.request("GET", _target(path, asked), headers=dict(self._headers))
+                    connection.request("GET", _target(path, query_now), headers=dict(self._headers))
                     answer = connection.getresponse()
                     if answer.status in (LIMITED, *STEADY):
                         wait_s = min(_retry_after_s(answer) or WAIT_S, PATIENCE_S)
@@ -140,8 +143,9 @@ class Connection:
                         raise NoAnswer(f"{path}: status {answer.status}")
                     else:
                         for number, event in _events(answer):
-                            attempt = 0  # it goes on: the server ends a stream now and then
-                            asked["after"] = number or asked.get("after", "-1")
+                            # the server ends a stream now and then; a new one continues it
+                            attempt = 0
+                            query_now["after"] = number or query_now.get("after", "-1")
                             yield event
             except (OSError, http.client.HTTPException) as error:
                 broken = _words(error)
@@ -151,7 +155,7 @@ class Connection:
 
 
 def connect(place: Place) -> Connection:
-    """Return the way to a daemon. Raises InputError for a place that cannot be used."""
+    """Return a connection to a daemon. Raises InputError for an unusable address."""
     if not place.server:
         file = Path(place.data) / SOCKET
         return Connection(lambda limit_s: _LocalConnection(file, limit_s), place, {})
@@ -221,8 +225,8 @@ def _read_token(name: str) -> str:
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:
-    asked = quote(path, safe="/%:@!$&'()*+,;=~?")  # names are quoted already, links may not be
-    return PREFIX + asked + (f"?{urlencode(query)}" if query else "")
+    quoted = quote(path, safe="/%:@!$&'()*+,;=~?")  # names are quoted already, links may not be
+    return PREFIX + quoted + (f"?{urlencode(query)}" if query else "")
 
 
 def _retry_after_s(answer: http.client.HTTPResponse) -> float:

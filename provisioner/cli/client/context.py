@@ -1,4 +1,4 @@
-"""`provisioner context`: name daemons, and choose the one that commands go to."""
+"""`provisioner context`: name daemons, and choose the one that commands use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from provisioner.cli.client.contexts import NAME_MAX, Place, read_contexts, writ
 from provisioner.cli.options.showing import JsonOption, show_table
 from provisioner.model.input_error import InputError
 
-app = typer.Typer(help="Contexts: the daemons that commands go to.", no_args_is_help=True)
+app = typer.Typer(help="Contexts: the daemons that commands use.", no_args_is_help=True)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
 
 
@@ -23,14 +23,17 @@ def add(
     name: NameArgument,
     server: Annotated[str, typer.Option("--server", help="https://HOST:PORT of a daemon.")] = "",
     data: Annotated[
-        Path | None, typer.Option("--data", help="Or a data directory of this machine.")
+        Path | None,
+        typer.Option("--data", help="A data directory of this machine, instead of --server."),
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option("--token-file", help="File with a token (mode 0600).")
     ] = None,
-    ca: Annotated[Path | None, typer.Option("--ca", help="CA of its certificate.")] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", help="File with the CA of the daemon's certificate.")
+    ] = None,
 ) -> None:
-    """Name a daemon; the first one that is named is used from then on.
+    """Name a daemon; the first one becomes the context in use.
 
     Example: provisioner context add lab --server https://lab.example:8443 --token-file ~/.lab
     """
@@ -51,7 +54,7 @@ def add(
 
 @app.command("list")
 def list_contexts(as_json: JsonOption = False) -> None:
-    """All contexts; a star marks the one in use.
+    """List all contexts; a star marks the one in use.
 
     Example: provisioner context list
     """
@@ -72,7 +75,7 @@ def list_contexts(as_json: JsonOption = False) -> None:
 
 @app.command()
 def use(name: NameArgument) -> None:
-    """Let commands go to this daemon from now on.
+    """Send commands to this daemon from now on.
 
     Example: provisioner context use lab
     """
@@ -84,7 +87,7 @@ def use(name: NameArgument) -> None:
 
 @app.command()
 def remove(name: NameArgument) -> None:
-    """Forget a context. The daemon and the token's file stay.
+    """Remove a context. The daemon and the token's file stay.
 
     Example: provisioner context remove lab
     """
@@ -97,9 +100,9 @@ def remove(name: NameArgument) -> None:
 
 
 def _check_known(name: str, places: object) -> None:
-    known = sorted(places) if isinstance(places, dict) else []
-    if name not in known:
-        remedy = f"Known: {', '.join(known) or 'none'}."
+    names = sorted(places) if isinstance(places, dict) else []
+    if name not in names:
+        remedy = f"Known: {', '.join(names) or 'none'}."
         raise InputError("NAME", name[:NAME_MAX], "there is no such context", remedy)
 
 

@@ -1,6 +1,6 @@
 """Contexts: the daemons that a person works with, by name, in one file of their own.
 
-The file holds addresses and names of files, never a token. What decides where a command goes, in
+The file holds addresses and names of files, never a token. The daemon of a command is chosen by, in
 this order: its options, PROVISIONER_SERVER, PROVISIONER_DATA, the context in use, and last the unix
 socket of the data directory `var`.
 """
@@ -15,14 +15,14 @@ from pathlib import Path
 
 from provisioner.model.input_error import InputError
 
-DATA = Path("var")  # where nothing names another place
+DATA = Path("var")  # the data directory where nothing names another one
 SIZE_MAX = 1024 * 1024  # bytes
 NAME_MAX = 64
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a daemon is: at a server, or behind the socket of a data directory."""
+    """The address of a daemon: a server, or the socket of a data directory."""
 
     server: str = ""
     data: str = ""
@@ -35,14 +35,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Contexts:
-    """All contexts, and which one is in use; "" for none."""
+    """All contexts, and the one in use; "" for none."""
 
     places: Mapping[str, Place]
     current: str = ""
 
 
 def find_file() -> Path:
-    """Return where contexts are kept (XDG Base Directory Specification)."""
+    """Return the file of contexts (XDG Base Directory Specification)."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
     return Path(home) / "provisioner" / "contexts.json"
 
@@ -52,9 +52,9 @@ def read_contexts() -> Contexts:
     file = find_file()
     try:
         with file.open("rb") as opened:
-            told = json.loads(opened.read(SIZE_MAX))
-        places = {str(n): Place(**p) for n, p in told["contexts"].items()}
-        return Contexts(places, str(told.get("current", "")))
+            document = json.loads(opened.read(SIZE_MAX))
+        places = {str(n): Place(**p) for n, p in document["contexts"].items()}
+        return Contexts(places, str(document.get("current", "")))
     except FileNotFoundError:
         return Contexts({})
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -66,11 +66,11 @@ def write_contexts(contexts: Contexts) -> None:
     """Replace the file by these contexts. Raises InputError if it cannot be written."""
     file = find_file()
     places = {name: asdict(place) for name, place in contexts.places.items()}
-    told = {"current": contexts.current, "contexts": places}
+    document = {"current": contexts.current, "contexts": places}
     new = file.with_name(f"{file.name}.new")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         new.chmod(0o600)
         new.replace(file)
     except OSError as error:
@@ -79,7 +79,7 @@ def write_contexts(contexts: Contexts) -> None:
 
 
 def find_place(given: Mapping[str, object]) -> Place:
-    """Return where a command goes. `given`: its options by name. Raises InputError."""
+    """Return the daemon for a command. `given`: its options by name. Raises InputError."""
     server, data = str(given.get("server") or ""), str(given.get("data") or "")
     name = str(given.get("context") or "")
     if sum(map(bool, (server, data, name))) > 1:
@@ -99,9 +99,9 @@ def find_place(given: Mapping[str, object]) -> Place:
     if not name:
         return Place(data=str(DATA))
     if name not in contexts.places:
-        known = ", ".join(sorted(contexts.places)) or "none"
+        names = ", ".join(sorted(contexts.places)) or "none"
         problem = "there is no such context"
-        raise InputError("--context", name[:NAME_MAX], problem, f"Known: {known}.")
+        raise InputError("--context", name[:NAME_MAX], problem, f"Known: {names}.")
     place = contexts.places[name]
     return Place(
         place.server, place.data, more["token_file"] or place.token_file, more["ca"] or place.ca

@@ -1,6 +1,6 @@
-"""Follows an operation until it is over, the fleet or a campaign until it rests.
+"""Follows an operation until it ends, and the fleet or a campaign until it rests.
 
-A look is one request, or one for each page of nodes.
+One reading is one request, or one for each page of nodes.
 """
 
 from __future__ import annotations
@@ -21,30 +21,43 @@ from rich.text import Text
 
 from provisioner.cli.client.connection import PREFIX, Answer, Connection, connect
 from provisioner.cli.client.contexts import find_place
-from provisioner.cli.client.output import plain, show_problem
-from provisioner.cli.options.showing import JsonOption, console
+from provisioner.cli.client.output import show_problem, strip_controls
+from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.model.input_error import InputError
 
-LOOK_S = 0.5  # between two looks; grows to LOOK_MAX_S for what takes hours
+LOOK_S = 0.5  # seconds between two readings; grows to LOOK_MAX_S for work that takes hours
 LOOK_MAX_S = 10.0
 RESTING = ("certified", "released", "retired", "quarantined")
-STATES = ("discovered", "intake", "converging", "validating", "certified", "released", "draining",
-          "quarantined", "repairing", "retired")  # fmt: skip
+STATES = (
+    "discovered",
+    "intake",
+    "converging",
+    "validating",
+    "certified",
+    "released",
+    "draining",
+    "quarantined",
+    "repairing",
+    "retired",
+)
 GOING = ("started", "rolling_back", "paused")
 ROWS_MAX = 30  # nodes under way that are shown; the bars count all
 PAGE = 500
 
-ContextOption = Annotated[str, typer.Option("--context", help="A daemon by its name.")]
+ContextOption = Annotated[str, typer.Option("--context", help="Context: a daemon by its name.")]
 DataOption = Annotated[Path | None, typer.Option("--data", help="Data directory of a daemon.")]
 ServerOption = Annotated[str, typer.Option("--server", help="https://HOST:PORT of a daemon.")]
 TokenOption = Annotated[Path | None, typer.Option("--token-file", help="File with a token.")]
-CaOption = Annotated[Path | None, typer.Option("--ca", help="CA of its certificate.")]
+CaOption = Annotated[
+    Path | None, typer.Option("--ca", help="File with the CA of the daemon's certificate.")
+]
 
 
-def follow(reach: Connection, answer: Answer, *, to_the_end: bool) -> Answer:
-    """Return an operation's last answer. What waits for another person is not waited for.
+def follow_operation(reach: Connection, answer: Answer, *, to_the_end: bool) -> Answer:
+    """Return an operation's last answer, without waiting for another person's approval.
 
-    Unless `to_the_end`, it ends once the request was carried out, though the node is on its way.
+    Unless `to_the_end`, it ends once the request was carried out, though the node is still under
+    way.
     """
     place = answer.location.removeprefix(PREFIX)
     if not place.startswith("/operations/"):
@@ -56,7 +69,7 @@ def follow(reach: Connection, answer: Answer, *, to_the_end: bool) -> Answer:
                 break
             time.sleep(wait_s)
             wait_s = min(wait_s * 1.5, LOOK_MAX_S)
-            answer = reach.ask("GET", place)
+            answer = reach.send_request("GET", place)
             status.update(Text(_words(answer)))
     return answer
 
@@ -67,12 +80,14 @@ def _field(answer: Answer, name: str) -> str:
 
 def _words(answer: Answer) -> str:
     names = ("id", "kind", "subject", "state", "note")
-    return plain(" ".join(word for name in names if (word := _field(answer, name))))
+    return strip_controls(" ".join(word for name in names if (word := _field(answer, name))))
 
 
 def watch_nodes(
-    every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between looks.")] = 2,
-    once: Annotated[bool, typer.Option("--once", help="One look, then end.")] = False,
+    every_s: Annotated[
+        float, typer.Option("--every", min=0.2, help="Seconds between readings.")
+    ] = 2,
+    once: Annotated[bool, typer.Option("--once", help="Read once, then end.")] = False,
     as_json: JsonOption = False,
     context: ContextOption = "",
     data: DataOption = None,
@@ -80,27 +95,38 @@ def watch_nodes(
     token_file: TokenOption = None,
     ca_file: CaOption = None,
 ) -> None:
-    """Follow the fleet: how many nodes are in each state, and what those under way do.
+    """Follow the fleet: the number of nodes in each state, and the actions of those under way.
 
-    It ends when every node rests, or with Ctrl-C; with --json each look is one object on a line.
+    It ends when every node rests, or with Ctrl-C; with --json each reading is one object on a line.
 
     Example: provisioner node watch --every 10
     """
-    reach = connect(find_place({"context": context, "data": data, "server": server,
-                                "token_file": token_file, "ca_file": ca_file}))  # fmt: skip
+    reach = connect(
+        find_place(
+            {
+                "context": context,
+                "data": data,
+                "server": server,
+                "token_file": token_file,
+                "ca_file": ca_file,
+            }
+        )
+    )
     nodes = read_nodes(reach)
     if as_json:
         while True:
-            typer.echo(json.dumps(count(nodes)))
-            if once or at_rest(nodes):
+            typer.echo(json.dumps(count_nodes(nodes)))
+            if once or is_at_rest(nodes):
                 return
             time.sleep(every_s)
             nodes = read_nodes(reach)
-    with Live(view(nodes, _now(reach)), console=console(100), auto_refresh=False) as live:
-        while not once and not at_rest(nodes):
+    with Live(
+        draw_nodes(nodes, _now(reach)), console=open_console(100), auto_refresh=False
+    ) as live:
+        while not once and not is_at_rest(nodes):
             time.sleep(every_s)
             nodes = read_nodes(reach)
-            live.update(view(nodes, _now(reach)), refresh=True)
+            live.update(draw_nodes(nodes, _now(reach)), refresh=True)
 
 
 def _now(reach: Connection) -> float:
@@ -109,32 +135,32 @@ def _now(reach: Connection) -> float:
 
 def read_nodes(reach: Connection) -> list[dict[str, Any]]:
     """Return every node of a daemon, page by page."""
-    found: list[dict[str, Any]] = []
+    nodes: list[dict[str, Any]] = []
     cursor = ""
     while True:  # ends with the last page: each begins after the one before
         query = {"limit": str(PAGE), **({"cursor": cursor} if cursor else {})}
         document = _asked(reach, "/nodes", query)
-        found += document["items"]
+        nodes += document["items"]
         cursor = document["next"]
         if not cursor:
-            return found
+            return nodes
 
 
 def _asked(reach: Connection, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-    answer = reach.ask("GET", path, query)
+    answer = reach.send_request("GET", path, query)
     if not answer.good:
         show_problem(answer.document, answer.status, "table")
         raise typer.Exit(2 if answer.status in (400, 404) else 1)
     return dict(answer.document)
 
 
-def at_rest(nodes: Sequence[Mapping[str, Any]]) -> bool:
+def is_at_rest(nodes: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether nothing is under way."""
     return all(n["state"] in RESTING for n in nodes)
 
 
-def count(nodes: Sequence[Mapping[str, Any]]) -> dict[str, object]:
-    """Return nodes by state, and those under way with what they do."""
+def count_nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+    """Return nodes by state, and those under way with their actions."""
     moving = [
         {"node": n["id"], "state": n["state"], "note": n["note"], "since": n["entered_at"]}
         for n in nodes
@@ -144,8 +170,8 @@ def count(nodes: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     return {"nodes": len(nodes), "states": states, "under_way": moving}
 
 
-def view(nodes: Sequence[Mapping[str, Any]], now: float) -> Group:
-    """Return the bars, then the nodes under way, those that have been longest first."""
+def draw_nodes(nodes: Sequence[Mapping[str, Any]], now: float) -> Group:
+    """Return the bars, then the nodes under way, the longest-running first."""
     bars = Table.grid(padding=(0, 1))
     states = Counter(n["state"] for n in nodes)
     for state in STATES:
@@ -158,10 +184,10 @@ def view(nodes: Sequence[Mapping[str, Any]], now: float) -> Group:
     table = Table("node", "state", "for", "doing")
     for node in moving[:ROWS_MAX]:
         age = _age(now - node["entered_at"])
-        table.add_row(node["id"], node["state"], age, Text(plain(node["note"])))
+        table.add_row(node["id"], node["state"], age, Text(strip_controls(node["note"])))
     more = len(moving) - ROWS_MAX
-    rest = [Text(f"and {more} more")] if more > 0 else []
-    return Group(bars, *([table, *rest] if moving else [Text("every node rests")]))
+    footer = [Text(f"and {more} more")] if more > 0 else []
+    return Group(bars, *([table, *footer] if moving else [Text("every node rests")]))
 
 
 def _age(seconds: float) -> str:
@@ -171,7 +197,9 @@ def _age(seconds: float) -> str:
 
 
 def watch_campaign(
-    name: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="As listed: c0001.")],
+    name: Annotated[
+        str, typer.Argument(metavar="CAMPAIGN", help="The campaign's name, such as c0001.")
+    ],
     as_json: JsonOption = False,
     context: ContextOption = "",
     data: DataOption = None,
@@ -185,10 +213,19 @@ def watch_campaign(
     """
     if not name.strip():
         raise InputError("CAMPAIGN", "", "it is empty", "See `provisioner campaign list`.")
-    reach = connect(find_place({"context": context, "data": data, "server": server,
-                                "token_file": token_file, "ca_file": ca_file}))  # fmt: skip
+    reach = connect(
+        find_place(
+            {
+                "context": context,
+                "data": data,
+                "server": server,
+                "token_file": token_file,
+                "ca_file": ca_file,
+            }
+        )
+    )
     last: dict[str, Any] = {}
-    with Live(console=console(), refresh_per_second=4, auto_refresh=not as_json) as live:
+    with Live(console=open_console(), refresh_per_second=4, auto_refresh=not as_json) as live:
         while True:
             report = _asked(reach, f"/campaigns/{name}/report")
             if as_json and report != last:
@@ -212,4 +249,4 @@ def _bars(report: Mapping[str, Any]) -> Group:
         grid.add_row(wave["name"], bar, Text(states))
     reason = f" ({report['reason']})" if report["reason"] else ""
     head = f"{report['campaign']} to {report['release']}: {report['state']}{reason}"
-    return Group(Text(plain(head)), grid)
+    return Group(Text(strip_controls(head)), grid)

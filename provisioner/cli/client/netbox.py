@@ -1,4 +1,4 @@
-"""`provisioner netbox`: what a NetBox tells of hardware, and the fleet as it is, shown there."""
+"""`provisioner netbox`: expected hardware from a NetBox, and the fleet's state written to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from provisioner.adapters.netbox import NetBox
 from provisioner.cli.client.connection import connect
 from provisioner.cli.client.contexts import find_place
 from provisioner.cli.client.following import DataOption, read_nodes
-from provisioner.cli.options.showing import JsonOption, console
+from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
@@ -29,13 +29,21 @@ from provisioner.planning.intake.netbox_mirror import build_objects, format_slug
 from provisioner.planning.intake.netbox_source import build_expected
 from provisioner.ports import PortError, Secret
 
-app = typer.Typer(help="NetBox: hardware lists from it, the fleet shown in it.")
-Url = Annotated[str, typer.Option("--url", help="https://netbox.example")]
-TokenFile = Annotated[Path, typer.Option("--token-file", help="Readable by its owner only.")]
-CaFile = Annotated[Path | None, typer.Option("--ca-file", help="CAs of its certificate.")]
-HostRole = Annotated[str, typer.Option("--host-role", help="Slug of the role of hosts.")]
-SwitchRole = Annotated[str, typer.Option("--switch-role", help="Slug of the role of switches.")]
-Prune = Annotated[bool, typer.Option("--prune", help="Delete what we made and is stale.")]
+app = typer.Typer(help="NetBox: read expected hardware from it, write the fleet's state to it.")
+Url = Annotated[str, typer.Option("--url", help="Address of NetBox: https://netbox.example.")]
+TokenFile = Annotated[
+    Path, typer.Option("--token-file", help="File with a token, readable by its owner only.")
+]
+CaFile = Annotated[
+    Path | None, typer.Option("--ca-file", help="File with the CAs of NetBox's certificate.")
+]
+HostRole = Annotated[str, typer.Option("--host-role", help="Slug of the device role of hosts.")]
+SwitchRole = Annotated[
+    str, typer.Option("--switch-role", help="Slug of the device role of switches.")
+]
+Prune = Annotated[
+    bool, typer.Option("--prune", help="Delete stale objects that the provisioner made.")
+]
 SHOWN_MAX = 200  # characters of a cell
 
 
@@ -50,7 +58,10 @@ def plan(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What would have to change in NetBox to show the fleet. Changes nothing."""
+    """Show the changes that would bring NetBox up to date with the fleet; change nothing.
+
+    Example: provisioner netbox plan --url https://netbox.example --token-file netbox.token
+    """
     netbox = _opened(url, token_file, ca_file)
     _show(_changes(netbox, data, _roles(host_role, switch_role), prune), as_json=as_json)
 
@@ -67,7 +78,10 @@ def apply(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the plan, ask, and carry it out. Exit code 1 if something of it was refused."""
+    """Show the plan, ask, and carry it out. Exit code 1 if a change was refused.
+
+    Example: provisioner netbox apply --url https://netbox.example --token-file netbox.token
+    """
     netbox = _opened(url, token_file, ca_file)
     changes = _changes(netbox, data, _roles(host_role, switch_role), prune)
     _show(changes, as_json=as_json)
@@ -96,22 +110,24 @@ def expected(
     ca_file: CaFile = None,
     host_role: HostRole = "gpu-server",
     switch_role: SwitchRole = "switch",
-    switch_user: Annotated[str, typer.Option(help="Login on switches.")] = "cumulus",
+    switch_user: Annotated[str, typer.Option(help="User name on switches.")] = "cumulus",
     switch_password_env: Annotated[
-        str, typer.Option(help="Environment variable with its password, at intake.")
+        str, typer.Option(help="Environment variable that holds its password at intake.")
     ] = "SWITCH_PASSWORD",  # noqa: S107 (a name)
 ) -> None:
-    """Print the expected-hardware list that NetBox tells, for `provisioner intake`."""
+    """Print the expected-hardware list from NetBox, for `provisioner intake`.
+
+    Example: provisioner netbox expected --url https://netbox.example --token-file t --site lab
+    """
     roles = {slug_: kind for kind, slug_ in _roles(host_role, switch_role).items()}
-    there = _opened(url, token_file, ca_file).read(site, ())
-    listed = build_expected(there, roles, (switch_user, switch_password_env))
+    objects = _opened(url, token_file, ca_file).read(site, ())
+    listed = build_expected(objects, roles, (switch_user, switch_password_env))
     if not listed["nodes"]:
-        words = f"{host_role}, {switch_role}"
-        raise InputError(
-            "--site", ", ".join(site), f"no device of the roles {words}", "Look there."
-        )
+        problem = f"no device has one of the roles {host_role}, {switch_role}"
+        remedy = "Check the sites and the roles in NetBox."
+        raise InputError("--site", ", ".join(site), problem, remedy)
     text = yaml.safe_dump({"site": site[0], **listed}, sort_keys=False, allow_unicode=True)
-    parse("the list that NetBox tells", text)
+    parse("the list from NetBox", text)
     typer.echo(text, nl=False)
 
 
@@ -135,15 +151,15 @@ def _changes(
     netbox: NetBox, data: Path | None, roles: dict[NodeKind, str], prune: bool
 ) -> tuple[NetBoxChange, ...]:
     nodes, inventories = _read_fleet(data)
-    wanted = build_objects(nodes, inventories, roles)
+    desired = build_objects(nodes, inventories, roles)
     sites = {format_slug(n.location.site) for n in nodes}
-    addresses = {o.key for o in wanted if o.kind is NetBoxKind.ADDRESS}
-    there: Sequence[NetBoxObject] = netbox.read(sites, addresses)
-    return plan_changes(wanted, there, prune=prune)
+    addresses = {o.key for o in desired if o.kind is NetBoxKind.ADDRESS}
+    existing: Sequence[NetBoxObject] = netbox.read(sites, addresses)
+    return plan_changes(desired, existing, prune=prune)
 
 
 def _read_fleet(data: Path | None) -> tuple[list[Node], dict[str, Inventory]]:
-    """Return every node and what was last read of it, from the daemon."""
+    """Return every node and its last inventory, from the daemon."""
     reach = connect(find_place({"data": data}))
     views = read_nodes(reach)
     fields = set(Node.model_fields)
@@ -153,7 +169,7 @@ def _read_fleet(data: Path | None) -> tuple[list[Node], dict[str, Inventory]]:
     ]
     inventories = {}
     for node in nodes:
-        answer = reach.ask("GET", f"/nodes/{quote(node.id, safe='')}/inventory")
+        answer = reach.send_request("GET", f"/nodes/{quote(node.id, safe='')}/inventory")
         if answer.good:
             inventories[node.id] = Inventory.model_validate(answer.document, strict=False)
     return nodes, inventories
@@ -165,12 +181,12 @@ def _show(changes: Sequence[NetBoxChange], *, as_json: bool) -> None:
         return
     table = Table("", "kind", "name", "what")
     for change in changes:
-        words = (change.verb, change.kind, change.key, change.why or _what(change))
-        table.add_row(*(Text(_plain(str(w))) for w in words))
+        cells = (change.verb, change.kind, change.key, change.why or _what(change))
+        table.add_row(*(Text(_plain(str(w))) for w in cells))
     counts = Counter(str(change.verb) for change in changes)
-    console().print(table)
-    told = ", ".join(f"{number} to {verb}" for verb, number in sorted(counts.items()))
-    console().print(told or "NetBox shows the fleet as it is")
+    open_console().print(table)
+    summary = ", ".join(f"{number} to {verb}" for verb, number in sorted(counts.items()))
+    open_console().print(summary or "NetBox shows the fleet as it is")
 
 
 def _what(change: NetBoxChange) -> str:

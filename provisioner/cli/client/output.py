@@ -1,4 +1,4 @@
-"""How any answer is printed: a table or lines for people, JSON or YAML for machines."""
+"""Prints any answer: a table or lines for people, JSON or YAML for machines."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ import typer
 from provisioner.cli.client.columns import COLUMNS, EMPTY
 
 FORMATS = ("table", "wide", "json", "yaml")
-CELL_MAX = 60  # characters of a nested value in a table; the other formats have it whole
+CELL_MAX = 60  # characters of a nested value in a table; the other formats print it whole
 COLUMNS_MAX = 9
 TIME_FIELDS = ("at", "since", "until")
 Row = Mapping[str, Any]
 
 
 def show_document(document: Any, form: str, write: Callable[[], None] | None = None) -> None:
-    """Print an answer. `write` prints it for people; without, it is shown line by line."""
+    """Print an answer.
+
+    `write` prints it for people; without it, the answer is printed line by line.
+    """
     if form == "json":
         typer.echo(json.dumps(document))
     elif form == "yaml":
@@ -30,31 +33,31 @@ def show_document(document: Any, form: str, write: Callable[[], None] | None = N
     elif write is not None:
         write()
     else:
-        for line in lines_of(document):
+        for line in list_lines(document):
             typer.echo(line)
 
 
 def show_rows(command: str, rows: Sequence[Row], fields: Sequence[str], form: str) -> None:
-    """Print a list's rows: its own columns, in wide form those of all fields too."""
+    """Print a list's rows in its own columns; in wide form, with all fields."""
     if not rows:
         typer.echo(EMPTY.get(command, "There is none."))
         return
     from rich.table import Table
     from rich.text import Text
 
-    from provisioner.cli.options.showing import console
+    from provisioner.cli.options.showing import open_console
 
     columns = _columns(command, rows, fields, wide=form == "wide")
     table = Table(*(title.replace("_", " ") for title, _, _ in columns))
     for row in rows:
-        table.add_row(*(Text(cell(_value(row, field), how)) for _, field, how in columns))
-    console().print(table)
+        table.add_row(*(Text(format_cell(_value(row, field), how)) for _, field, how in columns))
+    open_console().print(table)
 
 
 def _columns(
     command: str, rows: Sequence[Row], fields: Sequence[str], *, wide: bool
 ) -> list[tuple[str, str, str]]:
-    """Return (title, field, how it is shown) of each column."""
+    """Return (title, field, form of display) of each column."""
     own = [_column(word) for word in COLUMNS.get(command, "").split()]
     shown = {field.partition(".")[0] for _, field, _ in own}
     if own and not wide:
@@ -68,7 +71,7 @@ def _columns(
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value says something in one cell."""
+    """Return whether a value fits into one cell."""
     nested = isinstance(value, dict) or (
         isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value)
     )
@@ -76,13 +79,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _column(word: str) -> tuple[str, str, str]:
-    title, _, rest = word.partition("=")
-    field, _, how = (rest or title).partition(":")
+    title, _, field_part = word.partition("=")
+    field, _, how = (field_part or title).partition(":")
     return title.partition(":")[0], field, how
 
 
 def _value(row: Row, field: str) -> Any:
-    if field == "waits_for":  # of a node: what blocks it, or what it does
+    if field == "waits_for":  # of a node: its blocker, or its current action
         blockers = row.get("blockers") or ()
         return _blocker(blockers[0]) if blockers else row.get("note", "")
     if field == "stage_now":
@@ -103,27 +106,27 @@ def _value(row: Row, field: str) -> Any:
 def _standing(alert: Row) -> str:
     if not alert["active"]:
         return "over"
-    words = "flapping" if alert.get("flapping") else "active"
+    standing = "flapping" if alert.get("flapping") else "active"
     until = alert.get("overridden_until")
-    return f"{words}, overridden until {minute(until)}" if until else words
+    return f"{standing}, overridden until {format_minute(until)}" if until else standing
 
 
 def _blocker(blocker: Row) -> str:
     return f"{blocker.get('reason')}: {blocker.get('subject')}: {blocker.get('detail')}"
 
 
-def cell(value: Any, how: str = "") -> str:
+def format_cell(value: Any, how: str = "") -> str:
     """Return a value as one cell of a table."""
     if how == "units":
         return " ".join(f"pod{pod}/su{unit}" for pod, unit in value) or "all"
     if value in (None, "", [], {}):
         return "–"
     if how == "at":
-        return minute(float(value)) if value else "–"
+        return format_minute(float(value)) if value else "–"
     if how == "n":
         return str(len(value))
     if how == "all":
-        return plain(", ".join(map(str, value)))
+        return strip_controls(", ".join(map(str, value)))
     if how == "hex":
         return f"{int(value):#06x}" if value else "–"
     if how == "percent":
@@ -134,37 +137,37 @@ def cell(value: Any, how: str = "") -> str:
         return f"{value:.2g}"
     if how == "behind":
         each = (f"{b['kind']} {b['running']} → {b['wanted']} ({b['slots']})" for b in value)
-        return plain(", ".join(each))
+        return strip_controls(", ".join(each))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | dict):
         text = json.dumps(value, ensure_ascii=True)
         most = CELL_MAX if how != "json" else CELL_MAX * 3
         return text if len(text) <= most else text[: most - 1] + "…"
-    return plain(str(value))
+    return strip_controls(str(value))
 
 
-def minute(at: float | None) -> str:
+def format_minute(at: float | None) -> str:
     """Return a time of UTC; a dash for none."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") if at else "–"
 
 
-def lines_of(value: Any, depth: int = 0, name: str = "") -> list[str]:
-    """Return a record as lines, what is in it below it."""
+def list_lines(value: Any, depth: int = 0, name: str = "") -> list[str]:
+    """Return a record as lines, with nested records below it."""
     indent = "  " * depth
     if isinstance(value, Mapping):
         lines = []
         for key, inner in value.items():
             title = key.replace("_", " ")
             if isinstance(inner, Mapping | list) and inner:
-                lines += [f"{indent}{title}:", *lines_of(inner, depth + 1)]
+                lines += [f"{indent}{title}:", *list_lines(inner, depth + 1)]
             elif inner not in (None, "", [], {}):
                 lines.append(f"{indent}{title}: {_scalar(inner, key)}")
         return lines
     if isinstance(value, list):
         lines = []
         for inner in value:
-            below = lines_of(inner, depth + 1)
+            below = list_lines(inner, depth + 1)
             lines += [f"{indent}- {below[0].strip()}", *below[1:]] if below else []
         return lines
     return [f"{indent}{_scalar(value, name)}"]
@@ -172,30 +175,30 @@ def lines_of(value: Any, depth: int = 0, name: str = "") -> list[str]:
 
 def _scalar(value: Any, name: str) -> str:
     if isinstance(value, float) and (name in TIME_FIELDS or name.endswith("_at")):
-        return f"{minute(value)} UTC" if value else "–"
-    return plain(str(value)) if not isinstance(value, bool) else cell(value)
+        return f"{format_minute(value)} UTC" if value else "–"
+    return strip_controls(str(value)) if not isinstance(value, bool) else format_cell(value)
 
 
 def show_problem(document: Any, status: int, form: str) -> None:
-    """Print a refusal with what would unblock it: on the error stream for people."""
-    told = document if isinstance(document, dict) else {}
+    """Print a refusal with its remedy: on the error stream for people."""
+    problem = document if isinstance(document, dict) else {}
     if form in ("json", "yaml"):
-        show_document(told or {"status": status}, form)
+        show_document(problem or {"status": status}, form)
         return
-    title = told.get("title") or f"status {status}"
-    words = ": ".join(str(word) for word in (title, told.get("detail")) if word)
-    typer.echo(plain(f"error: {words}"), err=True)
-    show_blockers(told.get("blockers") or ())
-    if told.get("unblock") and not told.get("blockers"):
-        typer.echo(plain(f"  {told['unblock']}"), err=True)
+    title = problem.get("title") or f"status {status}"
+    message = ": ".join(str(word) for word in (title, problem.get("detail")) if word)
+    typer.echo(strip_controls(f"error: {message}"), err=True)
+    show_blockers(problem.get("blockers") or ())
+    if problem.get("unblock") and not problem.get("blockers"):
+        typer.echo(strip_controls(f"  {problem['unblock']}"), err=True)
 
 
 def show_blockers(blockers: Sequence[Any]) -> None:
-    """Print what stands in the way, each with its remedy, on the error stream."""
+    """Print blockers, each with its remedy, on the error stream."""
     for blocker in blockers:
         if isinstance(blocker, dict):
-            typer.echo(plain(f"  {_blocker(blocker)}"), err=True)
-            typer.echo(plain(f"    {blocker.get('unblock')}"), err=True)
+            typer.echo(strip_controls(f"  {_blocker(blocker)}"), err=True)
+            typer.echo(strip_controls(f"    {blocker.get('unblock')}"), err=True)
 
 
 def show_event(event: Row, form: str) -> None:
@@ -206,12 +209,12 @@ def show_event(event: Row, form: str) -> None:
         typer.echo(json.dumps(event))
     else:
         detail = json.dumps(event["detail"])[:400] if event.get("detail") else ""
-        at = minute(event.get("at"))
-        words = (event.get("seq"), at, event.get("node"), event["kind"], detail)
-        typer.echo(plain(" ".join(str(word) for word in words if word)))
+        at = format_minute(event.get("at"))
+        cells = (event.get("seq"), at, event.get("node"), event["kind"], detail)
+        typer.echo(strip_controls(" ".join(str(word) for word in cells if word)))
     sys.stdout.flush()
 
 
-def plain(text: str) -> str:
-    """Return text without what would move a terminal's cursor: devices' names may be in it."""
+def strip_controls(text: str) -> str:
+    """Return text without sequences that move a terminal's cursor: it may hold devices' names."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)

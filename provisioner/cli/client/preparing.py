@@ -1,7 +1,7 @@
-"""What a command makes of its options before it asks: secrets are made here and shown once.
+"""Converts a command's options before the request; secrets are made here and shown once.
 
-A token never leaves this program; the daemon gets its SHA-256. A function may return what is done
-once the daemon agreed: it shows the secret.
+A token never leaves this program; the daemon gets its SHA-256. A function may return a second one
+that runs once the daemon agreed: it shows the secret.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ After = Callable[[Any], None]
 
 
 def make_token(given: Given) -> After:
-    """Make a token and send its digest; show it once it is good."""
+    """Make a token and send its digest; show the token once the daemon stored it."""
     token = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
     given["sha256"] = hashlib.sha256(token.encode()).hexdigest()
 
     def show(document: Any) -> None:
-        told = document.get("result") or {}
+        result = document.get("result") or {}
         if given.get("as_json") or given.get("output") in ("json", "yaml"):
             document["token"] = token
             return
         typer.echo(token)
-        words = f"{told.get('token', document['id'])}: {given['role']} {given['subject']}"
+        label = f"{result.get('token', document['id'])}: {given['role']} {given['subject']}"
         waits = ", once another person approved it" if document["state"] == "waiting" else ""
-        typer.echo(words + waits, err=True)
+        typer.echo(label + waits, err=True)
 
     return show
 
 
 def make_webhook_secret(given: Given) -> After | None:
-    """Make a webhook's secret where no file has one; show it once it signs."""
+    """Make a webhook's secret where no file has one; show it once it is in use."""
     if given.get("secret") is not None:
         given["secret"] = _read_secret(given["secret"])
         return None
@@ -85,7 +85,7 @@ def read_policy(given: Given) -> None:
 
 
 def read_list(given: Given) -> None:
-    """Read the expected-hardware list, with the passwords that it points to put into it."""
+    """Read the expected-hardware list and resolve the passwords that it refers to."""
     if given.get("expected") is None:
         raise InputError("--file", "", "it is not given", "Name the expected-hardware list.")
     given["expected"] = json.dumps(_resolved(given["expected"]))
@@ -108,11 +108,11 @@ def _resolved(path: Path) -> dict[str, Any]:
     from provisioner.daemon.data import read_expected, read_secrets
 
     expected = read_expected(path)
-    found = read_secrets(expected, os.environ)
+    secrets = read_secrets(expected, os.environ)
     tree: dict[str, Any] = expected.model_dump(mode="json")
-    logins = [(tree["factory_credentials"][v], s) for v, (_, s) in found.factory.items()]
+    logins = [(tree["factory_credentials"][v], s) for v, (_, s) in secrets.factory.items()]
     named = {n["name"]: n for n in tree["nodes"]}
-    logins += [(named[n], s) for n, (_, s) in found.switches.items()]
+    logins += [(named[n], s) for n, (_, s) in secrets.switches.items()]
     for place, secret in logins:
         place |= {"password": secret.reveal(), "password_env": "", "password_file": ""}
     return tree

@@ -8,7 +8,7 @@ from provisioner.model.input_error import InputError
 
 
 def filter_rows(rows: list[dict[str, Any]], where: str, fields: list[str]) -> list[dict[str, Any]]:
-    """Return the rows that an expression picks. Raises InputError for one that is wrong."""
+    """Return the rows that match an expression. Raises InputError for a wrong one."""
     from provisioner.planning.campaigns.select_expression import parse
 
     expression = parse(where, fields, "--where")
@@ -29,9 +29,9 @@ def sort_rows(rows: list[dict[str, Any]], sort: str, fields: list[str]) -> list[
     if name not in fields:
         raise InputError("--sort", sort[:60], "no such field", f"Known: {', '.join(fields)}.")
 
-    def key(row: dict[str, Any]) -> tuple[bool, Any]:
+    def order_of(row: dict[str, Any]) -> tuple[bool, Any]:
         value = row.get(name)
         ordered = value if isinstance(value, int | float) else str(value)
         return (isinstance(value, int | float), ordered)
 
-    return sorted(rows, key=key, reverse=sort.startswith("-"))
+    return sorted(rows, key=order_of, reverse=sort.startswith("-"))

@@ -1,4 +1,4 @@
-"""The commands of a noun, made of the table of routes; each is built when it is asked for."""
+"""The commands of a noun, built from the table of routes, each when it is used."""
 
 from __future__ import annotations
 
@@ -17,23 +17,32 @@ from provisioner.cli.client.bodies import FILE_IS_A_LIST
 
 FILE = Path(__file__).with_name("routes.json")
 KINDS: Mapping[str, Any] = {
-    "text": str, "integer": int, "number": float, "flag": bool, "time": str,
-    "file": Path, "document": Path,
-}  # fmt: skip
+    "text": str,
+    "integer": int,
+    "number": float,
+    "flag": bool,
+    "time": str,
+    "file": Path,
+    "document": Path,
+}
 PLACE = "Where it goes"
-# verbs that are more than one request, or none: `module:function` of this package
+# verbs with several requests, or none: `module:function` of this package
 LOCAL: Mapping[str, tuple[str, str]] = {
     "node watch": ("client.following:watch_nodes", "Follow the fleet until every node rests."),
     "campaign watch": ("client.following:watch_campaign", "Follow a campaign until it rests."),
     "certificate verify": (
-        "offline.attestation:verify", "Check an exported certificate without a daemon."),
+        "offline.attestation:verify",
+        "Check an exported certificate without a daemon.",
+    ),
     "case verify-bundle": (
-        "offline.attestation:verify_bundle", "Check a case's archive without a daemon."),
+        "offline.attestation:verify_bundle",
+        "Check a case's archive without a daemon.",
+    ),
     "audit verify": ("serve.audit:verify", "Follow the whole chain of the audit log."),
     "audit archive": ("serve.audit_archive:archive", "Write older rows into signed files."),
     "audit check-archive": ("serve.audit_archive:check_archive", "Verify archives alone."),
     "audit prune": ("serve.audit_archive:prune_rows", "Remove rows that archives hold."),
-}  # fmt: skip
+}
 HIDDEN: Mapping[str, tuple[str, ...]] = {
     "token create": ("sha256",),
     "case factory": ("logins",),
@@ -51,14 +60,14 @@ MORE: Mapping[str, tuple[tuple[str, Any, Any, str], ...]] = {
 
 
 @cache
-def specs() -> Mapping[str, Any]:
+def read_specs() -> Mapping[str, Any]:
     """Return every command that is a route."""
     return dict(json.loads(FILE.read_text(encoding="utf-8")))
 
 
-def verbs_of(noun: str) -> Iterator[tuple[str, str]]:
-    """Yield (verb, what it is about) of a noun, in their order."""
-    for name, spec in specs().items():
+def list_verbs(noun: str) -> Iterator[tuple[str, str]]:
+    """Yield each verb of a noun with its summary, in the order of the help."""
+    for name, spec in read_specs().items():
         first, _, verb = name.partition(" ")
         if first == noun and verb:
             yield verb, spec["summary"]
@@ -69,7 +78,7 @@ def verbs_of(noun: str) -> Iterator[tuple[str, str]]:
 
 
 class Verbs(MutableMapping[str, Any]):
-    """The verbs of one noun by name; each is built when it is taken out."""
+    """The verbs of one noun by name; each is built at its first access."""
 
     def __init__(self, noun: str) -> None:
         self._noun = noun
@@ -78,7 +87,7 @@ class Verbs(MutableMapping[str, Any]):
     def __getitem__(self, verb: str) -> Any:
         name = f"{self._noun} {verb}"
         if verb not in self._built:
-            if name not in specs() and name not in LOCAL:
+            if name not in read_specs() and name not in LOCAL:
                 raise KeyError(verb)
             self._built[verb] = build(name)
         return self._built[verb]
@@ -90,7 +99,7 @@ class Verbs(MutableMapping[str, Any]):
         del self._built[verb]
 
     def __iter__(self) -> Iterator[str]:
-        return (verb for verb, _ in verbs_of(self._noun))
+        return (verb for verb, _ in list_verbs(self._noun))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -105,12 +114,12 @@ class Noun(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the verbs, in the order of the help."""
-        return [verb for verb, _ in verbs_of(self.name or "")]
+        return [verb for verb, _ in list_verbs(self.name or "")]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the verb's command, or None; while verbs are listed, its help alone."""
         if getattr(self, "_lists", False):
-            return TyperCommand(cmd_name, help=dict(verbs_of(self.name or ""))[cmd_name])
+            return TyperCommand(cmd_name, help=dict(list_verbs(self.name or ""))[cmd_name])
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -124,13 +133,13 @@ class Noun(TyperGroup):
 
 def load(name: str, about: str) -> Any:
     """Return a noun with its verbs, or a command that is one word."""
-    if name in specs():
+    if name in read_specs():
         return build(name)
     return Noun(name=name, help=about, no_args_is_help=True)
 
 
 def build(name: str) -> Any:
-    """Return one command, as typer makes it of a function."""
+    """Return one command in typer's form, from a function."""
     verb = name.rpartition(" ")[2]
     around = typer.Typer()
     if name in LOCAL:
@@ -138,8 +147,8 @@ def build(name: str) -> Any:
         run = getattr(import_module(f"provisioner.cli.{module}"), function)
         around.command(verb)(run)
     else:
-        around.command(verb, help=_help(specs()[name]))(_function(name, specs()[name]))
-    around.callback()(lambda: None)  # one verb is still a group
+        around.command(verb, help=_help(read_specs()[name]))(_function(name, read_specs()[name]))
+    around.callback()(lambda: None)  # a single verb still makes a group
     return typer.main.get_group(around).commands[verb]
 
 
@@ -152,9 +161,9 @@ def _function(name: str, spec: Mapping[str, Any]) -> Callable[..., None]:
     """Return the function whose signature is the command's options."""
 
     def run(**given: Any) -> None:
-        from provisioner.cli.client.calls import call
+        from provisioner.cli.client.calls import run_command
 
-        call(name, spec, given)
+        run_command(name, spec, given)
 
     shape = list(_parameters(name, spec))
     run.__signature__ = inspect.Signature(shape)  # type: ignore[attr-defined]  # typer reads it
@@ -165,16 +174,18 @@ def _function(name: str, spec: Mapping[str, Any]) -> Callable[..., None]:
 def _parameters(name: str, spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
     taken = set(HIDDEN.get(name, ()))
     for word, about, required in spec["words"]:
-        said = typer.Argument(metavar=word.upper() if required else f"[{word.upper()}]", help=about)
-        yield _parameter(word, str, said, ... if required else None)
+        argument = typer.Argument(
+            metavar=word.upper() if required else f"[{word.upper()}]", help=about
+        )
+        yield _parameter(word, str, argument, ... if required else None)
         taken.add(word)
     for option in (*spec["query"], *spec.get("body", ())):
         if option["name"] not in taken:
             taken.add(option["name"])
             yield _option(option)
     for field, kind, default, about in MORE.get(name, ()):
-        said = typer.Option("--" + field.replace("_", "-"), help=about)
-        yield _parameter(field, kind, said, default)
+        argument = typer.Option("--" + field.replace("_", "-"), help=about)
+        yield _parameter(field, kind, argument, default)
     yield from _common(name, spec)
 
 
@@ -186,33 +197,33 @@ def _option(option: Mapping[str, Any]) -> inspect.Parameter:
     if option.get("choices"):
         about += f" One of: {', '.join(option['choices'])}."
     flag = option.get("flag") or "--" + option["name"].replace("_", "-")
-    said = typer.Option(flag, help=about.strip() or None, show_default=False)
+    declared = typer.Option(flag, help=about.strip() or None, show_default=False)
     kind = list[str] if option.get("many") else kind
-    return _parameter(option["name"], kind | None, said, None)
+    return _parameter(option["name"], kind | None, declared, None)
 
 
 def _common(name: str, spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
     if "list" in spec:
         fields = ", ".join(spec["list"][:6])
-        about = "Only rows that match: state=released and not tenant=red."
+        about = "Show only rows that match: state=released and not tenant=red."
         yield _parameter("where", str | None, typer.Option(help=about), None)
-        about = f"By this field ({fields}, ...); -FIELD: the greatest first."
+        about = f"Sort by this field ({fields}, ...); -FIELD: the greatest first."
         yield _parameter("sort", str | None, typer.Option(help=about), None)
-        most = typer.Option(min=1, help="Rows that are shown.")
+        most = typer.Option(min=1, help="Show at most so many rows.")
         yield _parameter("limit", int | None, most, None)
     if "body" in spec and name not in FILE_IS_A_LIST:
-        about = "The body as YAML or JSON; - is the standard input. Options go before it."
+        about = "File with the body as YAML or JSON; - is the standard input. Options override it."
         yield _parameter("file", Path | None, typer.Option("--file", help=about), None)
     if spec.get("recorded"):
-        about = "Show what it would do, and end."
+        about = "Show the changes without making them."
         yield _parameter("dry_run", bool, typer.Option("--dry-run", help=about), False)
-        about = "Follow it until the node rests."
+        about = "Wait until the node rests."
         yield _parameter("wait", bool, typer.Option("--wait", help=about), False)
     if spec.get("destructive") or spec.get("destructive_with"):
-        about = "Do not ask whether it is meant."
+        about = "Do not ask for confirmation."
         yield _parameter("yes", bool, typer.Option("--yes", "-y", help=about), False)
     if spec.get("entity"):
-        about = "ETag of what you decided on: refused if it changed since."
+        about = "ETag of the record that you decided on; refused if it changed since."
         yield _parameter("if_match", str, typer.Option("--if-match", help=about), "")
     if "media" in spec or name in ("certificate export", "certificate revocations", "node erasure"):
         yield _parameter("out", Path | None, typer.Option("--out", help="File to write."), None)
@@ -220,27 +231,29 @@ def _common(name: str, spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
 
 
 def _everywhere(spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
-    about = "table, wide, json or yaml."
+    about = "Format: table, wide, json or yaml."
     yield _parameter("output", str, typer.Option("--output", "-o", help=about), "table")
     yield _parameter("as_json", bool, typer.Option("--json", help="The same as -o json."), False)
     panel: dict[str, Any] = {"rich_help_panel": PLACE, "show_default": False}
-    about = "A daemon by its name (`provisioner context`)."
+    about = "Context: a daemon by its name (`provisioner context`)."
     yield _parameter("context", str, typer.Option("--context", help=about, **panel), "")
     about = "Data directory of a daemon of this machine."
     yield _parameter("data", Path | None, typer.Option("--data", help=about, **panel), None)
     about = "https://HOST:PORT of a daemon."
     yield _parameter("server", str, typer.Option("--server", help=about, **panel), "")
-    about = "File with a token for it (mode 0600)."
-    yield _parameter("token_file", Path | None, typer.Option("--token-file", help=about, **panel),
-                     None)  # fmt: skip
-    about = "CA of its certificate."
+    about = "File with a token for the daemon (mode 0600)."
+    yield _parameter(
+        "token_file", Path | None, typer.Option("--token-file", help=about, **panel), None
+    )
+    about = "File with the CA of the daemon's certificate."
     yield _parameter("ca_file", Path | None, typer.Option("--ca", help=about, **panel), None)
     if not spec.get("changes") and spec.get("media") != "text/event-stream":
-        about = "Read the data directory itself: for a daemon that is down."
+        about = "Read the data directory itself, for a daemon that is down."
         yield _parameter("offline", bool, typer.Option("--offline", help=about, **panel), False)
-        about = "With --offline: the matrix that the daemon runs; repeatable."
-        yield _parameter("matrix", list[Path] | None, typer.Option("--matrix", help=about, **panel),
-                         None)  # fmt: skip
+        about = "With --offline: matrix file of the daemon; repeatable."
+        yield _parameter(
+            "matrix", list[Path] | None, typer.Option("--matrix", help=about, **panel), None
+        )
 
 
 def _parameter(name: str, kind: Any, said: Any, default: Any) -> inspect.Parameter:

@@ -1,4 +1,4 @@
-"""Answers as people read them, where a table of fields would hide what matters."""
+"""Answers laid out for people, where a table of fields would hide the important ones."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.client.output import cell, minute, plain, show_blockers, show_rows
-from provisioner.cli.options.showing import console
+from provisioner.cli.client.output import (
+    format_cell,
+    format_minute,
+    show_blockers,
+    show_rows,
+    strip_controls,
+)
+from provisioner.cli.options.showing import open_console
 
 Document = Mapping[str, Any]
 
 
 def _print(line: str, style: str = "") -> None:
-    console().print(Text(plain(line), style=style), soft_wrap=True)
+    open_console().print(Text(strip_controls(line), style=style), soft_wrap=True)
 
 
 def _table(title: Sequence[str], rows: Sequence[Sequence[Any]], name: str = "") -> None:
     table = Table(*title, title=name or None)
     for row in rows:
-        table.add_row(*(Text(cell(value)) for value in row))
-    console().print(table)
+        table.add_row(*(Text(format_cell(value)) for value in row))
+    open_console().print(table)
 
 
 def show_explanation(told: Document, _given: Document) -> None:
@@ -40,15 +46,17 @@ def show_explanation(told: Document, _given: Document) -> None:
 
 
 def show_node(node: Document, _given: Document) -> None:
-    """Print a node: its state, what blocks it with what would unblock it, its cables."""
+    """Print a node: its state, its blockers with their remedies, its cables."""
     place = node["location"]
     where = f"pod{place['pod']}/su{place['scalable_unit']}/{place['rack'] or '–'}"
     _print(f"{node['id']} {node['kind']} · {node['state']} · {where}", "bold")
     release = f"release {node['release'] or '–'} · profile {node['profile'] or '–'}"
     _print(f"{release} · {node['note']}")
-    _print(f"VRF {node['vrf'] or '–'} · tenant {node['tenant'] or '–'} · "
-           f"certificate {node['certificate'] or '–'}")  # fmt: skip
-    since = minute(node["entered_at"])
+    _print(
+        f"VRF {node['vrf'] or '–'} · tenant {node['tenant'] or '–'} · "
+        f"certificate {node['certificate'] or '–'}"
+    )
+    since = format_minute(node["entered_at"])
     _print(f"in this state since {since} UTC · generation {node['generation']}")
     for blocker in node["blockers"]:
         _print(f"  blocked: {blocker['reason']}: {blocker['subject']}: {blocker['detail']}")
@@ -76,7 +84,7 @@ def _met(component: Document) -> str:
 
 
 def show_plan(told: Document, _given: Document) -> None:
-    """Print a node's plan: steps with reasons, or what blocks it."""
+    """Print a node's plan: steps with reasons, or the blockers."""
     profile = told["profile"] or "none"
     _print(f"{told['node']} to {told['release'] or '–'}, profile {profile}", "bold")
     for blocker in told["blockers"]:
@@ -85,10 +93,16 @@ def show_plan(told: Document, _given: Document) -> None:
     if told["in_flight"]:
         _print("In flight; look again later: " + "; ".join(told["in_flight"]))
     rows = [
-        (n, s["title"], ", ".join(s["slots"] or s["bmcs"]), s["disruption"],
-         f"{s['duration_s'] / 60:.0f}", s["reason"])
+        (
+            n,
+            s["title"],
+            ", ".join(s["slots"] or s["bmcs"]),
+            s["disruption"],
+            f"{s['duration_s'] / 60:.0f}",
+            s["reason"],
+        )
         for n, s in enumerate(told["steps"], 1)
-    ]  # fmt: skip
+    ]
     if rows:
         _table(("#", "step", "slots", "takes away", "min", "why"), rows)
     elif not told["blockers"] and not told["in_flight"]:
@@ -96,7 +110,7 @@ def show_plan(told: Document, _given: Document) -> None:
 
 
 def show_tenant_change(told: Document, _given: Document) -> None:
-    """Print what became of a change of a tenant: devices, nodes that leave, the tenant."""
+    """Print the result of a tenant's change: devices, nodes that leave, the tenant."""
     note = f" ({told['note']})" if told["note"] else ""
     _print(f"{told['id']} {told['kind']} {told['subject']}: {told['state']}{note}")
     result = told["result"] or {}
@@ -106,8 +120,8 @@ def show_tenant_change(told: Document, _given: Document) -> None:
         _print(f"{node} leaves: it is drained, fenced and erased.")
     tenant = result.get("tenant")
     if tenant:
-        words = f"VNI {tenant['l3vni']}, {tenant['phase']}, {tenant['nodes_wanted']} nodes"
-        _print(f"{tenant['name']}: VRF {tenant['vrf']}, {words}")
+        summary = f"VNI {tenant['l3vni']}, {tenant['phase']}, {tenant['nodes_wanted']} nodes"
+        _print(f"{tenant['name']}: VRF {tenant['vrf']}, {summary}")
     elif result.get("steps"):
         _print("it is gone")
     elif told["state"] == "done":
@@ -116,7 +130,7 @@ def show_tenant_change(told: Document, _given: Document) -> None:
 
 
 def show_tenant_audit(told: Document, _given: Document) -> None:
-    """Print what of tenants' networks is not as written down, device by device."""
+    """Print where tenants' networks differ from the records, device by device."""
     for step in told["steps"]:
         _print(f"{step['device']} would be sent:", "bold")
         for line in step["lines"] or ["(nothing: it is proved and saved)"]:
@@ -128,13 +142,13 @@ def show_tenant_audit(told: Document, _given: Document) -> None:
 
 def show_erasure(told: Document, _given: Document) -> None:
     """Print an erasure report, one line a device."""
-    typer.echo("\n".join(plain(line) for line in told["text"].splitlines()))
+    typer.echo("\n".join(strip_controls(line) for line in told["text"].splitlines()))
 
 
 def show_proof(told: Document, given: Document) -> None:
     """Print the proof of a node's last release: rows that did not pass, or with --all every row."""
     proof = told["proof"]
-    confirmed = minute(proof["confirmed_at"])
+    confirmed = format_minute(proof["confirmed_at"])
     head = f"{proof['node']} · {proof['tenant']} · {proof['vrf'] or '–'} · {confirmed} UTC"
     _print(head, "bold")
     _print(f"certificate {proof['certificate']} · sha256 {proof['sha256'] or '–'}")
@@ -175,7 +189,7 @@ def show_summary(told: Document, _given: Document) -> None:
 
 
 def show_intake(told: Document, _given: Document) -> None:
-    """Print what an intake took in, and what stood in its way."""
+    """Print the results of an intake, with the nodes that were refused and why."""
     result = told.get("result") or {}
     dry = told["state"] == "dry_run"
     if "taken_in" not in result:
@@ -202,7 +216,10 @@ def show_certificate(told: Document, _given: Document) -> None:
         ("certificate", c["id"]),
         ("node", f"{c['node']} at {c['location']}"),
         ("proved for", f"{c['release']}, {c['profile']}"),
-        ("issued", f"{minute(c['issued_at'])} UTC, expires {minute(c['expires_at'])} UTC"),
+        (
+            "issued",
+            f"{format_minute(c['issued_at'])} UTC, expires {format_minute(c['expires_at'])} UTC",
+        ),
         ("parts", f"{len(c['serials'])} serials, {len(c['versions'])} versions"),
         ("gates", "\n".join(_gate(g, c) for g in c["gates"]) or "none"),
         ("checks", ", ".join(c["checks"])),
@@ -212,23 +229,25 @@ def show_certificate(told: Document, _given: Document) -> None:
         ("signed by", c["key_id"]),
     ):
         table.add_row(word, Text(value))
-    console().print(table)
+    open_console().print(table)
     if told["revoked_at"]:
-        _print(f"not valid: it was revoked {minute(told['revoked_at'])}: {told['revoked_reason']}",
-               "red")  # fmt: skip
+        revoked = f"{format_minute(told['revoked_at'])}: {told['revoked_reason']}"
+        _print(f"not valid: it was revoked {revoked}", "red")
     elif not told["in_force"]:
         _print("not valid: it expired, or no key that is believed signed it", "red")
 
 
 def _gate(proof: Document, certificate: Document) -> str:
-    words = f"{proof['gate']}"
+    title = f"{proof['gate']}"
     if proof["certificate"] == certificate["id"]:
-        return words
-    return f"{words} (on {minute(proof['proved_at'])}, by certificate {proof['certificate']})"
+        return title
+    return (
+        f"{title} (on {format_minute(proof['proved_at'])}, by certificate {proof['certificate']})"
+    )
 
 
 def show_keys(told: Document, given: Document) -> None:
-    """Print public keys; with --pem those that are believed, to be published."""
+    """Print public keys; with --pem those that are trusted, for publication."""
     if given.get("pem"):
         good = [k for k in told["items"] if k["standing"] != "withdrawn"]
         typer.echo("".join(k["pem"] for k in good), nl=False)
@@ -246,10 +265,15 @@ def show_cohorts(told: Document, _given: Document) -> None:
     rows = [(c["profile"], c["versions"], c["nodes"], c["sound"]) for c in told["cohorts"]]
     _table(("profile", "versions", "nodes", "sound"), rows, "Cohorts")
     floors = [
-        (b["profile"], b["metric"], f"{b['floor']:.6g}", f"{b['level']:.6g}",
-         f"{b['nodes']} nodes, {b['racks']} racks")
+        (
+            b["profile"],
+            b["metric"],
+            f"{b['floor']:.6g}",
+            f"{b['level']:.6g}",
+            f"{b['nodes']} nodes, {b['racks']} racks",
+        )
         for b in told["baselines"]
-    ]  # fmt: skip
+    ]
     _table(("profile", "metric", "floor", "level", "learned from"), floors, "Learned floors")
     worst = [
         (o["node"], o["metric"], f"{o['value']:.6g}", f"{o['typical']:.6g}", o["among"])
@@ -259,7 +283,7 @@ def show_cohorts(told: Document, _given: Document) -> None:
 
 
 def show_recovery(told: Document, given: Document) -> None:
-    """Print why nothing is written to devices, and every difference that waits for a word."""
+    """Print why nothing is written to devices, and every difference that needs a decision."""
     if not told["look_only"]:
         _print("the daemon acts: no restore waits to be settled")
         for name, vrf in sorted(told["adopted_ports"].items()):
@@ -275,7 +299,7 @@ def show_recovery(told: Document, given: Document) -> None:
     if shown:
         show_rows("recovery list", shown, (), "table")
     count = f"{len(waiting)} wait for a word, {len(every) - len(waiting)} are settled"
-    _print(f"{count}; compared at {minute(told['surveyed_at'])} UTC")
+    _print(f"{count}; compared at {format_minute(told['surveyed_at'])} UTC")
 
 
 View = Callable[[Document, Document], None]

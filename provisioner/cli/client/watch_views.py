@@ -1,4 +1,4 @@
-"""The watch over serving nodes as people read it: what is watched, how, and what nobody reports."""
+"""The watch over released nodes for people: which are watched, how, and which data are missing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.options.showing import console
+from provisioner.cli.options.showing import open_console
 from provisioner.model.watch import WatchedNode, WatchStatus, Way
 
 Document = Mapping[str, Any]
 
-NODES_MAX = 40  # rows for people; --all and --json have every node
-RECENT_S = 900.0  # counters that were pushed longer ago than this are not pushed any more
+NODES_MAX = 40  # rows for people; --all and --json show every node
+RECENT_S = 900.0  # counters whose last push is older than this count as stopped
 NEED_PUSH = "QueueStuck, Rocet.*"  # docs/watch.md: these counters are in the tenant's host
 NEED_LEAF = "LinkFlap, LinkDown"
 NOTES = {
@@ -29,7 +29,7 @@ NOTES = {
 
 
 def show_watch(document: Document, given: Document) -> None:
-    """Print what is watched and how: all nodes, or one of them, BMC by BMC."""
+    """Print which nodes are watched and how: all nodes, or one of them, BMC by BMC."""
     status = WatchStatus.model_validate(document["status"], strict=False)
     alerts = document["alerts"]
     name = given.get("node") or ""
@@ -43,32 +43,34 @@ def show_watch(document: Document, given: Document) -> None:
         typer.echo(f"The daemon reported nothing for {age}: all of this is as old.", err=True)
 
 
-def lacking(node: WatchedNode, now: float) -> list[str]:
-    """What nobody tells of a node, in words."""
-    found = []
-    if not pushed(node, now):
-        found.append(f"{NEED_PUSH}: no counters are pushed")
+def list_missing(node: WatchedNode, now: float) -> list[str]:
+    """Return the data of a node that no source reports."""
+    missing = []
+    if not has_pushed(node, now):
+        missing.append(f"{NEED_PUSH}: no counters are pushed")
     if node.counted < node.ports:
         silent = node.ports - node.counted
-        found.append(f"{NEED_LEAF}: {silent} of {node.ports} ports are not counted by their leaves")
+        missing.append(
+            f"{NEED_LEAF}: {silent} of {node.ports} ports are not counted by their leaves"
+        )
     elif not node.ports:
-        found.append(f"{NEED_LEAF}: no leaf is known")
-    return found
+        missing.append(f"{NEED_LEAF}: no leaf is known")
+    return missing
 
 
-def pushed(node: WatchedNode, now: float) -> bool:
-    """Whether somebody pushes counters of its ports."""
+def has_pushed(node: WatchedNode, now: float) -> bool:
+    """Return whether a source pushes counters of its ports."""
     return node.counters_at > 0 and now - node.counters_at <= RECENT_S
 
 
 def _whole(
     told: WatchStatus, alerts: Mapping[str, int], unwatched: Sequence[str], rows_max: int | None
 ) -> None:
-    """The sum, then a row for each node."""
+    """Print the sum, then a row for each node."""
     bmcs = [b for n in told.nodes for b in n.bmcs]
     ways = Counter(b.way for b in bmcs)
     ports, counted = sum(n.ports for n in told.nodes), sum(n.counted for n in told.nodes)
-    pushing = sum(pushed(n, told.at) for n in told.nodes)
+    pushing = sum(has_pushed(n, told.at) for n in told.nodes)
     reports = sum(b.reports for b in bmcs)
     missing = len(told.nodes) - pushing
     rows = [
@@ -85,7 +87,7 @@ def _whole(
     table = Table(show_header=False, box=None)
     for word, number, note in rows:
         table.add_row(word, str(number), Text(note))
-    console().print(table)
+    open_console().print(table)
     if not told.listener:
         typer.echo("Nothing can be pushed: `serve` has no --events-url.")
     if not told.routine:
@@ -104,17 +106,17 @@ def _whole(
             f"{sum(b.reports for b in node.bmcs)} reports",
             _ago(node.looked_at, told.at),
             f"{node.counted} of {node.ports}",
-            "pushed" if pushed(node, told.at) else "none",
+            "pushed" if has_pushed(node, told.at) else "none",
             str(alerts.get(node.node, 0)),
         )
     if first:
-        console().print(each)
+        open_console().print(each)
     if len(first) < len(told.nodes):
         typer.echo(f"... and {len(told.nodes) - len(first)} more: --all")
 
 
 def _print_listed_ports(told: WatchStatus, rows_max: int | None) -> None:
-    """Print the ports that stand in a customer's network and are left there, each with its reason.
+    """Print the ports that are left in a customer's network, each with its reason.
 
     `rows_max` None: all of them.
     """
@@ -123,7 +125,7 @@ def _print_listed_ports(told: WatchStatus, rows_max: int | None) -> None:
     table = Table("port that is not moved", "why")
     for name, why in list(told.listed_ports.items())[:rows_max]:
         table.add_row(Text(name), Text(why))
-    console().print(table)
+    open_console().print(table)
     if rows_max is not None and (more := len(told.listed_ports) - rows_max) > 0:
         typer.echo(f"... and {more} more ports: --all")
 
@@ -133,11 +135,11 @@ def _one(node: WatchedNode, alerts: int, now: float) -> None:
     for bmc in node.bmcs:
         heard = _ago(bmc.heard_at, now)
         table.add_row(Text(bmc.bmc), bmc.way, heard, str(bmc.reports), NOTES[bmc.way])
-    out = console()
+    out = open_console()
     out.print(table)
     out.print(f"leaf ports counted: {node.counted} of {node.ports}")
     out.print(f"last counters pushed: {_ago(node.counters_at, now)}")
-    for line in lacking(node, now):
+    for line in list_missing(node, now):
         out.print(f"nobody tells: {line}")
     out.print(f"active alerts: {alerts} (`provisioner alert list --node {node.node}`)")
 

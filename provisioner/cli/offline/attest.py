@@ -31,7 +31,7 @@ from provisioner.checks.attestation.reference_manifests import ReferenceManifest
 from provisioner.checks.attestation.tpm_quotes import verify_quote
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
 from provisioner.cli.options.expected_evidence import parse_expected
-from provisioner.cli.options.showing import JsonOption, console
+from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.model.attestation import Attestation, Verdict
 from provisioner.model.input_error import InputError
 from provisioner.runtime.wall_clock import WallClock
@@ -133,7 +133,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         texts = "\n".join(row["findings"])
         shown = (row["component"], row["verdict"], counts["golden"], counts["matched"], texts)
         table.add_row(*(str(cell) for cell in shown))
-    console().print(table)
+    open_console().print(table)
 
 
 def _read(path: Path) -> bytes:

@@ -1,6 +1,6 @@
-"""`provisioner certificate verify` and `case verify-bundle`: what a site signed, judged from files.
+"""`provisioner certificate verify` and `case verify-bundle`: verify a site's signed files.
 
-Nothing is needed but the file and the site's public keys: no daemon, no data directory, no network.
+They need the file and the site's public keys only: no daemon, no data directory, no network.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from provisioner.cli.options.showing import JsonOption, console
+from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.daemon.data import read_text
 from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
@@ -26,7 +26,7 @@ from provisioner.store.signing import keys_of, signed
 
 def verify(
     file: Path,
-    key: Annotated[Path, typer.Option("--key", help="Public keys to trust, PEM.")],
+    key: Annotated[Path, typer.Option("--key", help="File with the public keys to trust (PEM).")],
     revocations: Annotated[
         Path | None, typer.Option("--revocations", help="A signed revocation list.")
     ] = None,
@@ -34,7 +34,7 @@ def verify(
 ) -> None:
     """Check an exported certificate offline. Exit code 0: valid; 1: not; 2: unreadable.
 
-    Without --revocations it is not known whether it was revoked, and the answer says so.
+    Without --revocations a revocation cannot be seen, and the answer says so.
 
     Example: provisioner certificate verify su0-n03.json --key keys.pem --revocations list.json
     """
@@ -53,20 +53,22 @@ def verify(
         typer.echo(json.dumps(document))
     elif why:
         for objection in why:
-            console().print(f"NOT VALID: {objection}", style="red")
+            open_console().print(f"NOT VALID: {objection}", style="red")
     else:
-        console().print(f"valid: {certificate.node} until {_day(certificate.expires_at)}")
-        console().print(f"gates proved: {certificate.proved or 'none'}")
+        open_console().print(f"valid: {certificate.node} until {_day(certificate.expires_at)}")
+        open_console().print(f"gates proved: {certificate.proved or 'none'}")
         if listed is None:
-            console().print("revocation was not checked: give --revocations FILE", style="yellow")
+            open_console().print(
+                "revocation was not checked: give --revocations FILE", style="yellow"
+            )
     raise typer.Exit(1 if why else 0)
 
 
 def verify_bundle(
     file: Annotated[Path, typer.Argument(metavar="FILE")],
-    key: Annotated[Path, typer.Option("--key", help="The site's public keys (PEM).")],
+    key: Annotated[Path, typer.Option("--key", help="File with the site's public keys (PEM).")],
 ) -> None:
-    """Check that an archive is exactly what a trusted site signed.
+    """Check that an archive is unchanged and signed by a trusted site.
 
     Example: provisioner case verify-bundle case.tar.gz --key keys.pem
     """
@@ -87,19 +89,19 @@ def verify_bundle(
 
 def _keys(file: Path) -> dict[str, bytes]:
     try:
-        found = dict(keys_of(read_text(file)))
+        keys = dict(keys_of(read_text(file)))
     except ValueError as error:
         raise InputError(str(file), "", f"unreadable key: {error}", _KEY_REMEDY) from None
-    if not found:
+    if not keys:
         raise InputError(str(file), "", "there is no public key in it", _KEY_REMEDY)
-    return found
+    return keys
 
 
 _KEY_REMEDY = "Write it with: provisioner certificate keys --pem"
 
 
 def _opened(file: Path, trusted: dict[str, bytes]) -> tuple[Certificate, bool]:
-    """The certificate of a file, and whether a trusted key signed it."""
+    """Return the certificate of a file, and whether a trusted key signed it."""
     try:
         envelope = attestation.parse_envelope(read_text(file))
         return attestation.read_certificate(envelope), signed(envelope, trusted)

@@ -18,8 +18,8 @@ from provisioner.adapters.redfish.dry_run import HIDDEN, DryRunTransport, Write
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.cli.offline.inspect import read_password
-from provisioner.cli.options.checked_options import PASSWORD, check_ca, checked_pin, checked_url
-from provisioner.cli.options.showing import console
+from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
+from provisioner.cli.options.showing import open_console
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.steps.boot_sources import boot_disk, boot_image
 from provisioner.model.input_error import InputError
@@ -28,7 +28,7 @@ from provisioner.ports import BmcAddress, PortError, Secret
 from provisioner.runtime import permit
 from provisioner.settings.maintenance import BootWay
 
-app = typer.Typer(help="BMCs: what would be sent to one.", no_args_is_help=True)
+app = typer.Typer(help="BMCs: preview the requests to one.", no_args_is_help=True)
 
 Action = Literal[
     "boot-maintenance",
@@ -75,7 +75,7 @@ class StandingClock:
 
 @app.callback()
 def _group() -> None:
-    """BMCs: what would be sent to one."""
+    """BMCs: preview the requests to one."""
 
 
 @app.command("dry-run")
@@ -105,10 +105,10 @@ def dry_run(
     Exit code 1: the action is refused, or the BMC does not answer.
     """
     address = BmcAddress(
-        url=checked_url("URL", url),
+        url=check_url("URL", url),
         username=user,
         secret=read_password(user),
-        pin=checked_pin(pin, insecure=insecure),
+        pin=check_pin(pin, insecure=insecure),
         insecure=insecure,
     )
     check_ca("--ca", ca)
@@ -261,6 +261,6 @@ def _show(writes: list[Write], refused: Blocker | None) -> None:
     for number, write in enumerate(writes, 1):
         body = write.upload.model_dump(mode="json") if write.upload else write.body
         table.add_row(str(number), write.method, write.path, json.dumps(body).replace("[", r"\["))
-    console().print(table)
+    open_console().print(table)
     if refused is not None:
         typer.echo(f"refused: {refused.reason}: {refused.detail}. {refused.unblock}", err=True)

@@ -17,7 +17,7 @@ from rich.text import Text
 from provisioner.cli.options.checked_options import check_directory
 from provisioner.cli.options.data_options import DataOption, with_data
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
-from provisioner.cli.options.showing import JsonOption, console
+from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.daemon.data import Data, read_text
 from provisioner.execution.artifacts import bundles
 from provisioner.model.bundle import BundleManifest
@@ -28,28 +28,35 @@ from provisioner.runtime.site_clock import read_clock
 from provisioner.store.signing import keys_of
 
 app = typer.Typer(help="Air-gap bundles: create, verify, unpack.", no_args_is_help=True)
-Key = Annotated[Path, typer.Option("--key", help="Public keys to trust, PEM.")]
+Key = Annotated[Path, typer.Option("--key", help="File with the public keys to trust (PEM).")]
 _KEY_REMEDY = "Write it where the bundle is made: provisioner certificate keys --pem"
 
 
 @app.command()
 def create(
     output: Path,
-    artifacts: Annotated[Path, typer.Option(help="Firmware files.")] = Path("artifacts"),
-    matrix: Annotated[list[Path] | None, typer.Option(help="Matrix, then overlays.")] = None,
-    release: Annotated[list[str] | None, typer.Option(help="Of these only; repeatable.")] = None,
+    artifacts: Annotated[Path, typer.Option(help="Directory of firmware files.")] = Path(
+        "artifacts"
+    ),
+    matrix: Annotated[
+        list[Path] | None, typer.Option(help="Matrix file, then overlays; repeatable.")
+    ] = None,
+    release: Annotated[
+        list[str] | None, typer.Option(help="Pack these releases only; repeatable.")
+    ] = None,
     wheels: Annotated[Path | None, typer.Option(help="Directory of Python wheels.")] = None,
-    site: Annotated[str, typer.Option(help="Who makes it, for whoever reads it.")] = "site",
+    site: Annotated[str, typer.Option(help="Name of the site that makes the bundle.")] = "site",
     partial: Annotated[
-        bool, typer.Option("--partial", help="Go on without what is missing.")
+        bool, typer.Option("--partial", help="Pack the bundle also if files are missing.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be in it.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the contents.")] = False,
     data: DataOption = Path("var"),
     as_json: JsonOption = False,
 ) -> None:
-    """Pack the files that the matrix pins, the matrix itself, and wheels, if any; sign the list."""
+    """Pack the pinned files, the matrix, and wheels if any, into one file with a signed list.
+
+    Example: provisioner bundle create site.tar --release spectrum-x-1.3.0
+    """
     check_directory("--artifacts", artifacts)
     files: dict[str, Path] = {}
     chosen = matrix or [find_shipped(FILE_NAME)]
@@ -85,7 +92,10 @@ def create(
 
 @app.command()
 def verify(bundle: Path, key: Key, as_json: JsonOption = False) -> None:
-    """Check the signature and every byte. Exit code 2: do not use it."""
+    """Check the signature and every byte. Exit code 2: do not use the bundle.
+
+    Example: provisioner bundle verify site.tar --key keys.pem
+    """
     _show(bundles.verify(bundle, _keys(key)), as_json=as_json)
 
 
@@ -93,21 +103,26 @@ def verify(bundle: Path, key: Key, as_json: JsonOption = False) -> None:
 def unpack(
     bundle: Path,
     key: Key,
-    into: Annotated[Path, typer.Option("--into", help="A directory that is not there yet.")],
+    into: Annotated[
+        Path, typer.Option("--into", help="Directory to write; it must not exist yet.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Verify it, then write its files: all of them or none."""
+    """Verify the bundle, then write its files: all of them or none.
+
+    Example: provisioner bundle unpack site.tar --key keys.pem --into artifacts
+    """
     _show(bundles.unpack(bundle, _keys(key), into), as_json=as_json)
 
 
 def _keys(file: Path) -> dict[str, bytes]:
     try:
-        found = dict(keys_of(read_text(file)))
+        keys = dict(keys_of(read_text(file)))
     except ValueError as error:
         raise InputError(str(file), "", f"unreadable key: {error}", _KEY_REMEDY) from None
-    if not found:
+    if not keys:
         raise InputError(str(file), "", "there is no public key in it", _KEY_REMEDY)
-    return found
+    return keys
 
 
 def _show(manifest: BundleManifest, *, as_json: bool) -> None:
@@ -118,6 +133,6 @@ def _show(manifest: BundleManifest, *, as_json: bool) -> None:
     table = Table("file", "bytes", "SHA-256", title=Text(f"of {manifest.site}, {made}"))
     for file in manifest.files:
         table.add_row(Text(file.path), str(file.size), file.sha256)
-    console().print(table)
+    open_console().print(table)
     for name in manifest.missing:
-        console().print(Text(f"not in it: {name}"), style="yellow")
+        open_console().print(Text(f"not in it: {name}"), style="yellow")

@@ -1,4 +1,4 @@
-"""`provisioner checks`: what is checked, and any output judged offline."""
+"""`provisioner checks`: list the health checks, and judge saved outputs offline."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from provisioner import checks
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS
-from provisioner.cli.options.evidence_files import read_evidence, told_model
+from provisioner.cli.options.evidence_files import detect_model, read_evidence
 from provisioner.cli.options.matrix_files import read_matrix
-from provisioner.cli.options.showing import console
+from provisioner.cli.options.showing import open_console
 from provisioner.daemon.data import read_text, read_thresholds
 from provisioner.model.health import CheckResult, Gate, Verdict
 from provisioner.model.input_error import InputError
@@ -37,7 +37,10 @@ ThresholdsOption = Annotated[
 
 @app.command("list")
 def list_checks(*, json_: JsonOption = False) -> None:
-    """All checks: gate, what they apply to, their commands, limits and thresholds."""
+    """List all checks: gate, scope, commands, limits and thresholds.
+
+    Example: provisioner checks list
+    """
     rows = [_row(check) for check in checks.ALL]
     if json_:
         typer.echo(json.dumps(rows, indent=2))
@@ -47,26 +50,29 @@ def list_checks(*, json_: JsonOption = False) -> None:
         lines = "\n".join(c["line"] for c in row["commands"])
         limits = "\n".join(f"{c['limit_s']:.0f} s" for c in row["commands"])
         sources = "\n".join(t["source"] for t in row["thresholds"]) or row["about"]
-        told = (row["check"], row["gate"], row["runs"], row["applies_to"], lines, limits, sources)
-        table.add_row(*(Text(word) for word in told))
-    console(220).print(table)
+        cells = (row["check"], row["gate"], row["runs"], row["applies_to"], lines, limits, sources)
+        table.add_row(*(Text(word) for word in cells))
+    open_console(220).print(table)
 
 
 @app.command()
 def select(
-    cause: Annotated[Cause, typer.Option(help="Why a node is tested.")],
+    cause: Annotated[Cause, typer.Option(help="The reason for the test.")],
     part: Annotated[
-        list[str] | None, typer.Option(help="Exchanged part, as gpu or nic (repeatable).")
+        list[str] | None, typer.Option(help="Exchanged part, such as gpu or nic; repeatable.")
     ] = None,
     component: Annotated[
-        list[str] | None, typer.Option(help="Updated component kind, as hgx.gpu (repeatable).")
+        list[str] | None, typer.Option(help="Updated component kind, such as hgx.gpu; repeatable.")
     ] = None,
-    gates: Annotated[str, typer.Option(help="Gates that the site demands.")] = "abcd",
-    budget_s: Annotated[float, typer.Option(help="Seconds given; 0: all that it takes.")] = 0.0,
+    gates: Annotated[str, typer.Option(help="Gates that the site requires.")] = "abcd",
+    budget_s: Annotated[float, typer.Option(help="Time limit in seconds; 0: no limit.")] = 0.0,
     *,
     json_: JsonOption = False,
 ) -> None:
-    """Which tests a change asks for, and why. Nothing is run."""
+    """Show which tests a change requires, and why; run nothing.
+
+    Example: provisioner checks select --cause repaired --part gpu
+    """
     change = Change(causes=(cause,), devices=tuple(part or ()), components=tuple(component or ()))
     try:
         policy = SelectionPolicy(
@@ -74,21 +80,25 @@ def select(
         )
     except ValueError:
         raise InputError(gates, "", "these are no gates", "Write some of: abcd.") from None
-    found = chosen(change, checks.ALL, policy)
+    selection = chosen(change, checks.ALL, policy)
     if json_:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(selection.model_dump_json(indent=2))
         return
-    table = Table("test", "runs", "why", title=f"about {found.seconds / 60:.0f} minutes")
+    table = Table("test", "runs", "why", title=f"about {selection.seconds / 60:.0f} minutes")
     quick = {c.name for c in checks.ALL if c.gate is Gate.A}
-    table.add_row(f"gate A, {len(quick & set(found.checks))} checks", "yes", "seconds: always runs")
-    for name, why in found.reasons.items():
+    table.add_row(
+        f"gate A, {len(quick & set(selection.checks))} checks", "yes", "seconds: always runs"
+    )
+    for name, why in selection.reasons.items():
         if name not in quick:
             table.add_row(name, "yes", Text(why))
-    for name, why in found.left_out.items():
+    for name, why in selection.left_out.items():
         table.add_row(name, "no", Text(why), style="dim")
-    console(220).print(table)
-    if found.blocker is not None:
-        console(220).print(f"{found.blocker.detail}. {found.blocker.unblock}", style="red")
+    open_console(220).print(table)
+    if selection.blocker is not None:
+        open_console(220).print(
+            f"{selection.blocker.detail}. {selection.blocker.unblock}", style="red"
+        )
 
 
 def _row(check: Check) -> dict[str, Any]:
@@ -120,44 +130,49 @@ def judge(
         list[str],
         typer.Option(
             metavar="FILE|NAME=FILE",
-            help="What we stored, or the bare output of a command; - for standard input.",
+            help="Stored evidence, or the bare output of a command; - for standard input.",
         ),
     ],
-    profile: Annotated[str, typer.Option(help="A profile of the matrix: GPUs, pins.")] = "",
-    release: Annotated[str, typer.Option(help="The release that the profile is of.")] = "",
+    profile: Annotated[
+        str, typer.Option(help="A profile of the matrix, for its GPUs and pins.")
+    ] = "",
+    release: Annotated[str, typer.Option(help="The release of that profile.")] = "",
     matrix: Annotated[list[Path] | None, typer.Option(help="Matrix file.")] = None,
     gpu_model: Annotated[
-        str, typer.Option(help=f"One of {', '.join(MODELS)}; else as the output tells.")
+        str, typer.Option(help=f"One of {', '.join(MODELS)}; by default from the output.")
     ] = "",
     gpus: Annotated[
         int, typer.Option(min=0, max=64, help="GPUs of the node; 0: eight, or the profile's.")
     ] = 0,
     rails: Annotated[int, typer.Option(min=0, max=64, help="Rails of the node; 0: any.")] = 0,
-    exit_code: Annotated[int, typer.Option(help="How the command of a bare output ended.")] = 0,
+    exit_code: Annotated[int, typer.Option(help="Exit code of the command of a bare output.")] = 0,
     context: Annotated[
-        Path | None, typer.Option(help="JSON of all that the outputs are held against.")
+        Path | None, typer.Option(help="JSON file with the context that the outputs are judged in.")
     ] = None,
     thresholds: ThresholdsOption = None,
     *,
     json_: JsonOption = False,
 ) -> None:
-    """Judge outputs offline. Exit code 0: pass; 1: fail or no verdict; 2: the input is wrong."""
+    """Judge outputs offline. Exit code 0: pass; 1: fail or no verdict; 2: the input is wrong.
+
+    Example: provisioner checks judge dcgm_diag --evidence output.json
+    """
     judged = _check(check)
     base = _context(context, profile, release, matrix or [])
-    given = {"gpu_model": gpu_model.upper(), "gpus": gpus, "rails": rails}
-    if given["gpu_model"] and given["gpu_model"] not in MODELS:
-        known = f"Known: {', '.join(MODELS)}."
-        raise InputError("--gpu-model", gpu_model[:40], "this model is not known", known)
-    base = base.model_copy(update={k: v for k, v in given.items() if v})
+    overrides = {"gpu_model": gpu_model.upper(), "gpus": gpus, "rails": rails}
+    if overrides["gpu_model"] and overrides["gpu_model"] not in MODELS:
+        models = f"Known models: {', '.join(MODELS)}."
+        raise InputError("--gpu-model", gpu_model[:40], "this model is not known", models)
+    base = base.model_copy(update={k: v for k, v in overrides.items() if v})
     if thresholds is not None:
         base = base.model_copy(update={"overrides": read_thresholds(thresholds)})
     outputs = read_evidence(judged, evidence, base, exit_code)
     if not base.gpu_model:
-        base = base.model_copy(update={"gpu_model": told_model(outputs)})
+        base = base.model_copy(update={"gpu_model": detect_model(outputs)})
     result = judged.judge(outputs, base)
     if json_:
-        told = {"gpu_model": base.gpu_model, "gpus": base.gpus, "profile": base.profile}
-        typer.echo(json.dumps(result.model_dump(mode="json") | {"judged_as": told}, indent=2))
+        judged_as = {"gpu_model": base.gpu_model, "gpus": base.gpus, "profile": base.profile}
+        typer.echo(json.dumps(result.model_dump(mode="json") | {"judged_as": judged_as}, indent=2))
     else:
         _show(result, base)
     raise typer.Exit(0 if result.verdict is Verdict.PASS else 1)
@@ -186,22 +201,24 @@ def _context(file: Path | None, profile: str, release: str, matrix: list[Path]) 
     pinned = read_matrix(matrix)
     having = [r for r, body in pinned.releases.items() if profile in body.profiles]
     if not having or (release and release not in having):
-        known = sorted({p for body in pinned.releases.values() for p in body.profiles})
+        profiles = sorted({p for body in pinned.releases.values() for p in body.profiles})
         problem = f"no {'such ' if release else ''}release has this profile"
-        raise InputError("--profile", profile[:60], problem, f"Known: {', '.join(known)}.")
+        raise InputError(
+            "--profile", profile[:60], problem, f"Known profiles: {', '.join(profiles)}."
+        )
     node = Node(id="-", kind=NodeKind.HOST, release=release or having[-1], profile=profile)
     return build_context(node, Inventory(node="-", vendor="unknown"), pinned)
 
 
 def _show(result: CheckResult, context: CheckContext) -> None:
-    shown = console(220)
+    shown = open_console(220)
     model = context.gpu_model or "an unknown GPU model"
     shown.print(f"{result.check}: {result.verdict} (as {context.gpus} GPUs, {model})")
     if result.findings:
         table = Table("part", "asks for", "finding", "measured", "wanted")
         for f in result.findings:
-            told = (f.part, f.severity.value, f.detail, f.measured, f.wanted)
-            table.add_row(*(Text(word) for word in told))
+            cells = (f.part, f.severity.value, f.detail, f.measured, f.wanted)
+            table.add_row(*(Text(word) for word in cells))
         shown.print(table)
     for name, value in result.measured.items():
         shown.print(f"  {name}: {value:.6g}")

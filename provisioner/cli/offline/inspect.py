@@ -18,7 +18,7 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.parsing import Json, text
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.walk import Walk
-from provisioner.cli.options.checked_options import PASSWORD, check_ca, checked_pin, checked_url
+from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.ports import BmcAddress, CertificateChanged, PortError, Secret
@@ -31,18 +31,20 @@ def inspect(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="Accept any certificate.")] = False,
-    pin: Annotated[str, typer.Option(help="SHA-256 of the certificate to accept.")] = "",
+    pin: Annotated[str, typer.Option(help="SHA-256 of the only certificate to accept.")] = "",
     ca: Annotated[Path | None, typer.Option(help="File of trusted CAs, PEM.")] = None,
 ) -> None:
     """Print the inventory of a Redfish service.
 
-    Exit code 1: it does not answer, is no Redfish service, or shows nothing.
+    Exit code 1: it does not answer, is no Redfish service, or lists no part.
+
+    Example: provisioner inspect https://10.0.0.11 --user admin
     """
     address = BmcAddress(
-        url=checked_url("URL", url),
+        url=check_url("URL", url),
         username=user,
         secret=read_password(user),
-        pin=checked_pin(pin, insecure=insecure),
+        pin=check_pin(pin, insecure=insecure),
         insecure=insecure,
     )
     check_ca("--ca", ca)
@@ -57,15 +59,15 @@ def inspect(
     else:
         _show(address.url, root, inventory)
     if not (inventory.devices or inventory.components):
-        what = "it shows no part and no firmware" if root else "this is no Redfish service"
-        told = "; ".join(f"{g.source}: {g.detail}" for g in inventory.gaps[:3])
+        problem = "it shows no part and no firmware" if root else "this is no Redfish service"
+        gaps = "; ".join(f"{g.source}: {g.detail}" for g in inventory.gaps[:3])
         remedy = "Is the address right? Does the service want --user?"
-        typer.echo(f"error: {what} ({told or 'without a reason'}). {remedy}", err=True)
+        typer.echo(f"error: {problem} ({gaps or 'without a reason'}). {remedy}", err=True)
         raise typer.Exit(1)
 
 
 async def _collect(address: BmcAddress, ca: Path | None) -> tuple[Json, Inventory]:
-    """Service root and inventory. Raises `PortError`."""
+    """Read the service root and the inventory. Raises `PortError`."""
     transport = RedfishTransport(ca_file=ca)
     try:
         root = await Walk(transport, address, quirks.UNKNOWN).root()
@@ -76,7 +78,7 @@ async def _collect(address: BmcAddress, ca: Path | None) -> tuple[Json, Inventor
 
 
 def _as_json(url: str, root: Json, inventory: Inventory) -> dict[str, Any]:
-    """The object that `provisioner plan --inventory` reads too."""
+    """Return the object that `provisioner plan --inventory` reads too."""
     whole = inventory.model_dump(mode="json")
     system = next(iter(inventory.devices_of(DeviceKind.SYSTEM)), None)
     return {
@@ -86,7 +88,7 @@ def _as_json(url: str, root: Json, inventory: Inventory) -> dict[str, Any]:
         "redfish_version": text(root.get("RedfishVersion")),
         "system": {
             "model": inventory.model,
-            # a BlueField's is the card's, and in an inventory stands with the card only
+            # a BlueField's serial is the card's, and an inventory has it with the card only
             "serial": inventory.system_serial or (system.serial if system else None),
             "uuid": inventory.system_uuid,
             "power": inventory.power.value,
@@ -101,10 +103,10 @@ def _show(url: str, root: Json, inventory: Inventory) -> None:
     # nothing is cut when the output goes to a file: a table there is as wide as it needs to be
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
     title = quirks.ALL[inventory.vendor].title
-    words = [inventory.model or "unknown model", title, f"power {inventory.power.value}"]
+    heading = [inventory.model or "unknown model", title, f"power {inventory.power.value}"]
     if inventory.system_serial:
-        words.insert(1, f"serial {inventory.system_serial}")
-    console.print(f"{url}  {', '.join(words)}", markup=False)
+        heading.insert(1, f"serial {inventory.system_serial}")
+    console.print(f"{url}  {', '.join(heading)}", markup=False)
     table = Table("device", "slot", "model", "serial", "part", "MAC", title="Devices")
     for d in inventory.devices:
         table.add_row(*_cells(d.kind.value, d.slot, d.model, d.serial, d.part, d.mac))
@@ -123,7 +125,7 @@ def _show(url: str, root: Json, inventory: Inventory) -> None:
 
 
 def _cells(*values: str | None) -> list[str]:
-    """What a device says is shown as it is, never read as markup."""
+    """Return cells of a device's text, which is shown as it is and never read as markup."""
     return [(v or "-").replace("[", r"\[") for v in values]
 
 
@@ -131,10 +133,10 @@ def read_password(user: str) -> Secret | None:
     """Return the password of the option, from the environment or from the terminal."""
     if not user:
         return None
-    found = os.environ.get(PASSWORD)
-    if found is None and sys.stdin.isatty():
-        found = str(typer.prompt(f"Password of {user}", hide_input=True))
-    if not found:
+    password = os.environ.get(PASSWORD)
+    if password is None and sys.stdin.isatty():
+        password = str(typer.prompt(f"Password of {user}", hide_input=True))
+    if not password:
         remedy = f"Set {PASSWORD}, or run it in a terminal to be asked."
         raise InputError("--user", user, "no password is given", remedy)
-    return Secret(found)
+    return Secret(password)

@@ -22,12 +22,15 @@ app = typer.Typer(help="The pinned matrix: check, show, compare, draw.", no_args
 Files = Annotated[
     list[Path] | None,
     typer.Option(
-        "--matrix", help="Matrix file; given again, each is laid over the ones before it."
+        "--matrix", help="Matrix file; repeat it for overlays, which are applied in order."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]
 Production = Annotated[
-    bool, typer.Option("--production", help="Unknown pins, missing digests and evidence block too.")
+    bool,
+    typer.Option(
+        "--production", help="Block on unknown pins, missing digests and missing evidence too."
+    ),
 ]
 
 BLOCKED = 1  # exit code: read, but not usable
@@ -35,9 +38,11 @@ BLOCKED = 1  # exit code: read, but not usable
 
 @app.command()
 def check(matrix: Files = None, *, json_: Json = False, production: Production = False) -> None:
-    """Read it, prove that every release is reachable, and list what keeps it from production.
+    """Check that every release is reachable, and list the obstacles to its use in production.
 
-    Exit code 0: usable; 1: something blocks; 2: the input is wrong.
+    Exit code 0: usable; 1: a release is blocked; 2: the input is wrong.
+
+    Example: provisioner matrix check --matrix matrix.yaml --matrix overlay.yaml --production
     """
     pinned, located = read_located_matrix(matrix or [])
     remarks = review_matrix(pinned, located=located)
@@ -58,20 +63,23 @@ def check(matrix: Files = None, *, json_: Json = False, production: Production =
         typer.echo(json.dumps(report))
     else:
         console = Console()
-        console.print(tables.readiness_table(states))
-        console.print(tables.remarks_table(remarks, production=production))
-        console.print(tables.verdict(pinned, remarks, good=good, production=production))
+        console.print(tables.build_readiness_table(states))
+        console.print(tables.build_remarks_table(remarks, production=production))
+        console.print(tables.format_verdict(pinned, remarks, good=good, production=production))
     raise typer.Exit(0 if good else BLOCKED)
 
 
 @app.command()
 def show(
-    release: Annotated[str, typer.Argument(help="A release; all of them without one.")] = "",
+    release: Annotated[str, typer.Argument(help="A release; by default all of them.")] = "",
     matrix: Files = None,
     *,
     json_: Json = False,
 ) -> None:
-    """What a release pins, for each profile."""
+    """Show the pins of a release, for each profile.
+
+    Example: provisioner matrix show spectrum-x-1.3.0
+    """
     pinned = read_matrix(matrix or [])
     names = [_release(pinned, release)] if release else list(pinned.releases)
     if json_:
@@ -82,7 +90,7 @@ def show(
         return
     console = Console()
     for name in names:
-        console.print(tables.release_table(name, pinned.releases[name]))
+        console.print(tables.build_release_table(name, pinned.releases[name]))
 
 
 @app.command()
@@ -94,9 +102,11 @@ def diff(
     json_: Json = False,
     production: Production = False,
 ) -> None:
-    """What a move between two releases means for each profile: changes, steps, resets, minutes.
+    """Compare two releases for each profile: changes, steps, resets, minutes.
 
     Exit code 1: a profile cannot make the move.
+
+    Example: provisioner matrix diff spectrum-x-1.2.0 spectrum-x-1.3.0
     """
     pinned = read_matrix(matrix or [])
     moves = compare(pinned, _release(pinned, older), _release(pinned, newer), production=production)
@@ -106,7 +116,7 @@ def diff(
     else:
         console = Console()
         for move in moves:
-            console.print(tables.diff_table(older, newer, move))
+            console.print(tables.build_diff_table(older, newer, move))
     raise typer.Exit(BLOCKED if any(move.blockers for move in moves) else 0)
 
 
@@ -114,13 +124,16 @@ def diff(
 def graph(
     matrix: Files = None,
     file: Annotated[
-        Path | None, typer.Option("--svg", help="Write the picture here, as SVG.")
+        Path | None, typer.Option("--svg", help="Write the picture to this SVG file.")
     ] = None,
 ) -> None:
-    """The upgrade paths as a picture: in the terminal, or as an SVG file."""
+    """Draw the upgrade paths: in the terminal, or as an SVG file.
+
+    Example: provisioner matrix graph --svg paths.svg
+    """
     pinned = read_matrix(matrix or [])
     if file is None:
-        Console().print(tables.graph_table(pinned))
+        Console().print(tables.build_graph_table(pinned))
         return
     try:
         file.write_text(draw_svg(pinned), encoding="utf-8")

@@ -28,8 +28,8 @@ STYLES = {
 _WEIGHTS = {Weight.BLOCKS: "bold red", Weight.PRODUCTION: "yellow", Weight.NOTE: "bright_black"}
 
 
-def readiness_table(states: Sequence[Readiness]) -> Table:
-    """For each release and profile: usable in production, and if not, why not."""
+def build_readiness_table(states: Sequence[Readiness]) -> Table:
+    """Return, for each release and profile, whether it is usable in production, or why not."""
     table = Table(title="In production", title_justify="left", header_style="bold")
     for column in ("release", "profile", "usable", "no published version", "no file or digest"):
         table.add_column(column)
@@ -45,8 +45,8 @@ def readiness_table(states: Sequence[Readiness]) -> Table:
     return table
 
 
-def remarks_table(remarks: Sequence[Remark], *, production: bool) -> Table:
-    """What the review found; what the table above shows already only in production mode."""
+def build_remarks_table(remarks: Sequence[Remark], *, production: bool) -> Table:
+    """Return the review's remarks; only those that the table above does not show."""
     table = Table(title="Review", title_justify="left", header_style="bold")
     for column in ("weight", "where", "what", "remedy"):
         table.add_column(column)
@@ -61,18 +61,20 @@ def remarks_table(remarks: Sequence[Remark], *, production: bool) -> Table:
     return table
 
 
-def verdict(matrix: Matrix, remarks: Sequence[Remark], *, good: bool, production: bool) -> Text:
-    """The last line: may it be used, and how."""
+def format_verdict(
+    matrix: Matrix, remarks: Sequence[Remark], *, good: bool, production: bool
+) -> Text:
+    """Return the last line: whether the matrix may be used, and how."""
     edges = sum(len(e) for e in matrix.edges.values())
     blocks = sum(1 for remark in remarks if remark.weight is Weight.BLOCKS)
     mode = "in production" if production else "in a laboratory"
     reach = "every release is reachable" if not blocks else f"{blocks} moves are impossible"
-    words = f"{len(matrix.releases)} releases, {edges} edges: {reach}; "
-    return Text(words + ("usable " if good else "not usable ") + mode, "green" if good else "red")
+    summary = f"{len(matrix.releases)} releases, {edges} edges: {reach}; "
+    return Text(summary + ("usable " if good else "not usable ") + mode, "green" if good else "red")
 
 
-def release_table(name: str, release: Release) -> Table:
-    """Pins by component and profile."""
+def build_release_table(name: str, release: Release) -> Table:
+    """Return the pins by component and profile."""
     table = Table(title=name, title_justify="left", header_style="bold")
     table.add_column("component")
     for name_of_profile in release.profiles:
@@ -90,8 +92,8 @@ def release_table(name: str, release: Release) -> Table:
     return table
 
 
-def diff_table(older: str, newer: str, move: ProfileDiff) -> Group:
-    """One profile's move, with its steps and its price."""
+def build_diff_table(older: str, newer: str, move: ProfileDiff) -> Group:
+    """Return one profile's move, with its steps and its cost."""
     table = Table(
         title=f"{move.profile}: {older} → {newer}", title_justify="left", header_style="bold"
     )
@@ -110,8 +112,8 @@ def diff_table(older: str, newer: str, move: ProfileDiff) -> Group:
     return Group(*lines)
 
 
-def graph_table(matrix: Matrix) -> Group:
-    """The map as lines of text: one row for each chain of moves."""
+def build_graph_table(matrix: Matrix) -> Group:
+    """Return the map as lines of text: one row for each chain of moves."""
     plan = build_layout(matrix)
     table = Table(header_style="bold", show_lines=True)
     table.add_column("component")
@@ -126,21 +128,21 @@ def graph_table(matrix: Matrix) -> Group:
 
 
 def _chains(lane: Lane) -> list[Text]:
-    """Lines of tracks; a track goes on where the line above it ends, each is printed once."""
-    left = list(lane.tracks)
+    """Return lines of tracks, each printed once; a track continues where the line above it ends."""
+    remaining = list(lane.tracks)
     lines = []
-    while left:
-        ends = {track.end for track in left}
-        track = next((t for t in left if t.start not in ends), left[0])
+    while remaining:
+        ends = {track.end for track in remaining}
+        track = next((t for t in remaining if t.start not in ends), remaining[0])
         line = _name(lane, track.start)
         while track:
-            left.remove(track)
+            remaining.remove(track)
             style = STYLES[track.activates_by]
             bar = "──" if track.vouched else "┄┄"
             for version in (*track.via, track.end):
                 line.append(f" {bar}{track.activates_by}{bar}▶ ", style)
                 line.append_text(_name(lane, version))
-            following = next((t for t in left if t.start == track.end), None)
+            following = next((t for t in remaining if t.start == track.end), None)
             if following is None:
                 break
             track = following

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.options.showing import JsonOption, console
+from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.planning.places import address_plan
@@ -20,12 +20,12 @@ from provisioner.planning.places.place_text import Gazetteer, NoPlace
 
 PlanOption = Annotated[
     Path | None,
-    typer.Option("--plan", help="The site's address plan, YAML. Without it: the shipped one."),
+    typer.Option("--plan", help="The site's address plan (YAML); by default the shipped one."),
 ]
 
 
 def where(word: str, plan: PlanOption = None, as_json: JsonOption = False) -> None:
-    """What an address belongs to: rack, node, rail, card and leaf port.
+    """Find the place of an address: rack, node, rail, card and leaf port.
 
     Takes an address of a rail (IPv4 or IPv6), a switch's loopback, AS4200000003, vni:4001, a route
     target, the name of a node or switch, or leaf/interface.
@@ -42,7 +42,7 @@ def where(word: str, plan: PlanOption = None, as_json: JsonOption = False) -> No
 
 
 def address(location: str, plan: PlanOption = None, as_json: JsonOption = False) -> None:
-    """The addresses of a place: the inverse of `where`.
+    """Print the addresses of a place: the inverse of `where`.
 
     Example: provisioner address pod0/su0/n09/rail7
     """
@@ -64,7 +64,7 @@ def _show(told: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(told))
         return
-    out = console()
+    out = open_console()
     table = Table(show_header=False, box=None)
     for name, value in told.items():
         if name != "rails":

@@ -1,4 +1,4 @@
-"""`provisioner plan`: what one node needs for a release, from files, with no daemon."""
+"""`provisioner plan`: one node's steps to a release, from files, with no daemon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from provisioner import components
 from provisioner.cli.options.inventory_files import read_inventory
 from provisioner.cli.options.matrix_files import read_matrix
-from provisioner.cli.options.showing import console
+from provisioner.cli.options.showing import open_console
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
@@ -22,28 +22,30 @@ from provisioner.model.plan import Neighbour, Plan
 from provisioner.planning.path import planner
 from provisioner.planning.path.profiles import choose_profile
 
-BLOCKED = 1  # exit code: the input is good, the answer is no
+BLOCKED = 1  # exit code: the input is valid, and the node is blocked
 
 Neighbours = Annotated[
     list[str] | None,
     typer.Option(
         "--neighbour",
         metavar="KIND=VERSION",
-        help="What runs at the other end of the cables, for example switch.os=5.12.1.100.",
+        help="Version at the other end of the cables, for example switch.os=5.12.1.100.",
     ),
 ]
 
 
 def plan(
     inventory: Annotated[
-        Path, typer.Option(help="What `provisioner inspect --json` printed, or an Inventory.")
+        Path, typer.Option(help="Output of `provisioner inspect --json`, or an Inventory as JSON.")
     ],
-    release: Annotated[str, typer.Option(help="The release of the matrix to go to.")],
+    release: Annotated[str, typer.Option(help="The target release, by its name in the matrix.")],
     matrix: Annotated[
         list[Path] | None,
-        typer.Option(help="Matrix file; given again, each is laid over the ones before it."),
+        typer.Option(help="Matrix file; repeat it for overlays, which are applied in order."),
     ] = None,
-    profile: Annotated[str, typer.Option(help="Instead of the one that matches.")] = "",
+    profile: Annotated[
+        str, typer.Option(help="Profile of the node; by default the one that matches.")
+    ] = "",
     neighbour: Neighbours = None,
     *,
     lab: Annotated[
@@ -54,21 +56,23 @@ def plan(
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Print the steps to a release with their reasons, or what blocks and what would unblock it.
+    """Print the steps to a release with their reasons, or the blockers with their remedies.
 
     Exit code 0: a plan, or nothing to do; 1: blocked or in flight; 2: the input is wrong.
+
+    Example: provisioner plan --inventory node.json --release spectrum-x-1.3.0
     """
     pinned = read_matrix(matrix or [])
-    seen = read_inventory(inventory)
-    found = _planned(
-        seen, pinned, release, profile, _neighbours(neighbour or []), production=not lab
+    observed = read_inventory(inventory)
+    result = _planned(
+        observed, pinned, release, profile, _neighbours(neighbour or []), production=not lab
     )
     if json_:
-        whole = found.model_dump(mode="json")
-        typer.echo(json.dumps(whole | {"done": found.done}, indent=2))
+        whole = result.model_dump(mode="json")
+        typer.echo(json.dumps(whole | {"done": result.done}, indent=2))
     else:
-        _show(found, seen)
-    raise typer.Exit(BLOCKED if found.blockers or found.in_flight else 0)
+        _show(result, observed)
+    raise typer.Exit(BLOCKED if result.blockers or result.in_flight else 0)
 
 
 def _planned(
@@ -80,23 +84,23 @@ def _planned(
     *,
     production: bool,
 ) -> Plan:
-    wanted = pinned.releases.get(release)
-    if wanted is None:
-        known = ", ".join(sorted(pinned.releases))
-        raise InputError("--release", "", f"there is no release {release!r}", f"Known: {known}.")
-    if profile and profile not in wanted.profiles:
-        known = ", ".join(sorted(wanted.profiles))
+    target = pinned.releases.get(release)
+    if target is None:
+        names = ", ".join(sorted(pinned.releases))
+        raise InputError("--release", "", f"there is no release {release!r}", f"Known: {names}.")
+    if profile and profile not in target.profiles:
+        names = ", ".join(sorted(target.profiles))
         raise InputError(
-            "--profile", "", f"{release} has no profile {profile!r}", f"Known: {known}."
+            "--profile", "", f"{release} has no profile {profile!r}", f"Known: {names}."
         )
-    chosen = profile or choose_profile(seen, wanted)
+    chosen = profile or choose_profile(seen, target)
     if isinstance(chosen, Blocker):
         return Plan(node=seen.node, release=release, profile="", blockers=(chosen,))
     return planner.plan(seen, pinned, release, chosen, neighbours=neighbours, production=production)
 
 
 def _neighbours(texts: list[str]) -> tuple[Neighbour, ...]:
-    """Each option as one neighbour; an unknown kind is a slip of the pen."""
+    """Return each option as one neighbour; an unknown kind is a typing error."""
     out: list[Neighbour] = []
     for text in texts:
         kind, _, version = text.partition("=")
@@ -112,7 +116,7 @@ def _neighbours(texts: list[str]) -> tuple[Neighbour, ...]:
 
 
 def _show(found: Plan, seen: Inventory) -> None:
-    shown = console()
+    shown = open_console()
     shown.print(f"{seen.node} to {found.release}, profile {found.profile or 'none'}")
     if found.blockers:
         table = Table("reason", "what", "why", "what would unblock it", title="Blocked")
@@ -140,5 +144,5 @@ def _show(found: Plan, seen: Inventory) -> None:
 
 
 def _cells(*values: str) -> list[Text]:
-    """What a device says is shown as it is, never read as markup."""
+    """Return cells of a device's text, which is shown as it is and never read as markup."""
     return [Text(value) for value in values]

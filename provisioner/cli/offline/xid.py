@@ -1,4 +1,4 @@
-"""`provisioner xid CODE`: what an Xid or SXid means and asks for, its registers decoded."""
+"""`provisioner xid CODE`: the meaning and remedy of an Xid or SXid, its registers decoded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS_MAX = 8  # registers of one message
 
 
 def xid(
-    code: Annotated[str, typer.Argument(help='Number, or a whole log line in quotes, as "79".')],
+    code: Annotated[str, typer.Argument(help="Number, such as 79, or a whole log line in quotes.")],
     registers: Annotated[
         str,
         typer.Option(
@@ -31,16 +31,19 @@ def xid(
             ' separated by commas or spaces: "0x0, 0x0, 0x10000, ...".'
         ),
     ] = "",
-    text: Annotated[str, typer.Option(help="The message's words behind the number.")] = "",
-    switch: Annotated[bool, typer.Option("--switch", help="The number is an SXid's.")] = False,
+    text: Annotated[str, typer.Option(help="The message's text after the number.")] = "",
+    switch: Annotated[bool, typer.Option("--switch", help="The number is an SXid.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Explain an Xid, or with --switch an NVSwitch's SXid."""
-    told = _explained(code, _words(registers), text, switch=switch)
+    """Explain an Xid, or with --switch an NVSwitch's SXid.
+
+    Example: provisioner xid 79
+    """
+    explanation = _explained(code, _words(registers), text, switch=switch)
     if as_json:
-        typer.echo(json.dumps(told.model_dump(mode="json"), indent=2))
+        typer.echo(json.dumps(explanation.model_dump(mode="json"), indent=2))
     else:
-        _show(told)
+        _show(explanation)
 
 
 def _explained(code: str, registers: tuple[int, ...], text: str, *, switch: bool) -> Explanation:
@@ -59,13 +62,13 @@ def _explained(code: str, registers: tuple[int, ...], text: str, *, switch: bool
 
 
 def _words(registers: str) -> tuple[int, ...]:
-    words = [w for w in re.split(r"[\s,()]+", registers) if w]
-    wrong = next((w for w in words if not _WORD.match(w)), None)
-    if wrong is not None or len(words) > WORDS_MAX:
+    registers_given = [w for w in re.split(r"[\s,()]+", registers) if w]
+    wrong = next((w for w in registers_given if not _WORD.match(w)), None)
+    if wrong is not None or len(registers_given) > WORDS_MAX:
         remedy = "Give hexadecimal words of 32 bits, as they stand in the log."
         shown = (wrong or registers)[:80]
         raise InputError("--registers", shown, f"not up to {WORDS_MAX} such words", remedy)
-    return tuple(int(w, 16) for w in words)
+    return tuple(int(w, 16) for w in registers_given)
 
 
 def _show(told: Explanation) -> None:
@@ -80,7 +83,7 @@ def _show(told: Explanation) -> None:
         ("to us", told.severity.value if told.severity else "nothing to do"),
         ("source", told.source if told.known else f"none: not in {told.source}"),
     ]
-    for label, words in rows:
-        if words:
-            table.add_row(f"[bold]{label}[/]", escape(words))
+    for label, text in rows:
+        if text:
+            table.add_row(f"[bold]{label}[/]", escape(text))
     Console().print(table)

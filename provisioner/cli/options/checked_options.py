@@ -1,4 +1,4 @@
-"""What people give as options, checked before anything is opened, made or asked."""
+"""Options from people, checked before anything is opened, changed or sent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PATH_CHARACTERS = r"[A-Za-z0-9._~/-]*"  # no escapes: not every BMC's client kee
 PASSWORD = "PROVISIONER_BMC_PASSWORD"  # noqa: S105 (the name of the variable)
 
 
-def checked_url(option: str, url: str) -> str:
-    """The origin of a Redfish service, without a path."""
+def check_url(option: str, url: str) -> str:
+    """Return the origin of a Redfish service, without a path."""
     try:
         parts = urlsplit(url)
         port_ok = parts.port is None or parts.port > 0
@@ -36,8 +36,8 @@ def checked_url(option: str, url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def checked_artifact_url(url: str) -> str:
-    """Where files are, without a slash at its end; "" for none. Raises InputError."""
+def check_artifact_url(url: str) -> str:
+    """Return the address of the files without a final slash; "" for none. Raises InputError."""
     if not url:
         return ""
     option, form = "--artifact-url", "Write http(s)://HOST[:PORT]/PATH."
@@ -64,8 +64,8 @@ def checked_artifact_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def checked_pin(pin: str, *, insecure: bool) -> str:
-    """64 lowercase hexadecimal digits, or "" for none."""
+def check_pin(pin: str, *, insecure: bool) -> str:
+    """Return 64 lowercase hexadecimal digits, or "" for none."""
     if not pin:
         return ""
     if insecure:
@@ -78,8 +78,8 @@ def checked_pin(pin: str, *, insecure: bool) -> str:
     return plain
 
 
-def checked_network(text: str) -> Network:
-    """A network that is small enough to knock at each of its addresses."""
+def check_network(text: str) -> Network:
+    """Return a network that is small enough to try each of its addresses."""
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
@@ -94,7 +94,7 @@ def checked_network(text: str) -> Network:
 
 
 def check_ca(option: str, ca: Path | None) -> None:
-    """The file of CAs holds certificates."""
+    """Check that the file of CAs holds certificates."""
     if ca is None:
         return
     try:
@@ -106,7 +106,7 @@ def check_ca(option: str, ca: Path | None) -> None:
 
 
 def check_file(option: str, file: Path | None) -> None:
-    """The file is there and can be read."""
+    """Check that the file exists and can be read."""
     if file is None:
         return
     try:
@@ -118,14 +118,14 @@ def check_file(option: str, file: Path | None) -> None:
 
 
 def check_directory(option: str, directory: Path) -> None:
-    """The directory is there."""
+    """Check that the directory exists."""
     if not directory.is_dir():
         problem = "this is no directory" if directory.exists() else "there is no such directory"
         raise InputError(option, str(directory), problem, "Make it, or name another one.")
 
 
-def checked_remote(user: str, key: Path | None, known_hosts: Path | None) -> Remote:
-    """How hosts are logged in to. Raises InputError for a file that is not there."""
+def check_remote(user: str, key: Path | None, known_hosts: Path | None) -> Remote:
+    """Return the login on hosts. Raises InputError for a missing file."""
     check_file("--ssh-key", key)
     check_file("--known-hosts", known_hosts)
     return Remote(user, key, known_hosts)

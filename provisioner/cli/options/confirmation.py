@@ -1,7 +1,7 @@
-"""What verbs share that take something away: they show what they would do, ask, and name who asks.
+"""Options of destructive verbs: they show the change, ask for consent, and record the person.
 
 Rule: nothing is written before the person has read the sentences and agreed. Where there is no
-terminal to ask on, agreement is `--yes`.
+terminal to ask on, consent is `--yes`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import typer
 
 from provisioner.model.input_error import InputError
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it is meant.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what it would do, and end.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show the changes without making them.")
+]
 ActorOption = Annotated[
-    str, typer.Option("--by", help="Who asks; kept for good. Without it: the login name.")
+    str, typer.Option("--by", help="Person who asks, for the journal; by default the login name.")
 ]
 
 
@@ -37,10 +39,11 @@ def name_actor(by: str) -> str:
 def confirm_change(
     lines: Sequence[str], *, yes: bool, dry_run: bool, as_json: bool = False
 ) -> None:
-    """Show what would be done and return once the person agreed.
+    """Show the change and return once the person agreed.
 
     Ends the command with exit code 0 after a dry run and with 1 if the person does not agree. With
-    `as_json` people's words go to the error stream. Raises InputError where nobody can be asked.
+    `as_json` the text for people goes to the error stream. Raises InputError without a terminal to
+    ask on.
     """
     for line in lines:
         typer.echo(line, err=as_json)

@@ -1,4 +1,4 @@
-"""What commands on a data directory share: its option, how it is opened, how answers are shown."""
+"""Options and opening of a data directory, shared by the commands that work on one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Result = TypeVar("Result")
 
 
 def with_data(directory: Path, work: Callable[[Data], Awaitable[Result]]) -> Result:
-    """Do something with an opened data directory. Raises InputError if there is none.
+    """Run a function on an opened data directory. Raises InputError if there is none.
 
-    Work that reads rows alone goes on without the master key; work that needs it says so itself.
+    A function that only reads rows works without the master key; one that needs it raises its own
+    error.
     """
     if not has_data(directory):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Finds out what a file of evidence is: what we stored, or the bare output of one command."""
+"""Reads files of evidence: those that the daemon stored, or the bare output of one command."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ SIZE_MAX = 32 * 1024 * 1024  # bytes; a command's output is cut at 4 MiB, eviden
 def read_evidence(
     check: Check, files: Sequence[str], context: CheckContext, exit_code: int
 ) -> Mapping[str, Evidence]:
-    """Outputs by command name. A file is ours, or the output of a command: FILE, or NAME=FILE.
+    """Return outputs by command name.
 
-    A bare output is taken for what the check's own command printed, with this exit code.
+    A file is stored evidence, or a command's output: [NAME=]FILE.
+
+    A bare output is taken as printed by the check's own command, with this exit code.
     """
     commands = {c.name: c for c in check.commands_of(context)}
-    found: dict[str, Evidence] = {}
-    for given in files:
-        name, _, path = given.partition("=")
+    outputs: dict[str, Evidence] = {}
+    for argument in files:
+        name, _, path = argument.partition("=")
         if not path or name.partition("@")[0] not in commands:
-            name, path = "", given
+            name, path = "", argument
         text = _read(path)
         stored = parse_outputs(text) if not name else None
         if stored is not None:
-            found.update(stored)
+            outputs.update(stored)
             continue
         name = name or _only(check, commands, path)
-        found[name] = _one(text) or Evidence(
+        outputs[name] = _one(text) or Evidence(
             source=_source(commands[name.partition("@")[0]], text), exit_code=exit_code, text=text
         )
-    return found
+    return outputs
 
 
 def _source(command: Command, text: str) -> str:
-    """The line that is taken to have made a bare output.
+    """Return the command line that a bare output is attributed to.
 
-    Who saved what a tool printed has not run the `echo` that ends our lines: its words are asked
-    for only where they are.
+    A saved output of a bare tool does not have the `echo` that ends our lines: its marks are
+    required only where they are present.
     """
     return command.line if END_WORDS in text else command.line.removesuffix(END).rstrip(" ;&")
 
 
-def told_model(outputs: Mapping[str, Evidence]) -> str:
-    """The GPU model that the outputs themselves name; "" if none or several."""
+def detect_model(outputs: Mapping[str, Evidence]) -> str:
+    """Return the GPU model that the outputs themselves name; "" if none or several."""
     text = "\n".join(e.text for e in outputs.values())
     named = {model for model in MODELS if f"NVIDIA {model}" in text}
     return named.pop() if len(named) == 1 else ""
@@ -72,7 +74,7 @@ def _only(check: Check, commands: Mapping[str, Command], path: str) -> str:
 
 
 def _one(text: str) -> Evidence | None:
-    """One stored output with how it ended, or None if this is a bare output."""
+    """Return one stored output with its exit, or None if this is a bare output."""
     try:
         return Evidence.model_validate_json(text)
     except ValidationError:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from provisioner.adapters.ufm import UfmAddress
-from provisioner.cli.options.checked_options import checked_pin, checked_url
+from provisioner.cli.options.checked_options import check_pin, check_url
 from provisioner.daemon.data import read_text
 from provisioner.daemon.tenants import FabricAccess
 from provisioner.model.input_error import InputError
@@ -22,22 +22,22 @@ from provisioner.settings import Settings
 UFM_SECRET = "PROVISIONER_UFM_SECRET"  # noqa: S105 (the name of the variable)
 
 PlanFile = Annotated[Path | None, typer.Option("--plan", help="The site's address plan.")]
-UfmUrl = Annotated[str, typer.Option("--ufm", help="UFM, for InfiniBand: https://HOST.")]
-UfmUser = Annotated[str, typer.Option(help=f"Its user; none: {UFM_SECRET} is a token.")]
-UfmPin = Annotated[str, typer.Option(help="SHA-256 of its certificate.")]
+UfmUrl = Annotated[str, typer.Option("--ufm", help="Address of UFM, for InfiniBand: https://HOST.")]
+UfmUser = Annotated[str, typer.Option(help=f"User at UFM; without it {UFM_SECRET} is a token.")]
+UfmPin = Annotated[str, typer.Option(help="SHA-256 of UFM's certificate.")]
 Limited = Annotated[
-    bool, typer.Option(help="The default InfiniBand partition's membership is limited: I know.")
+    bool, typer.Option(help="Confirm that the default InfiniBand partition has limited members.")
 ]
 
 
-def fabric_access(
+def build_fabric_access(
     plan: Path | None,
     settings: Settings,
     ca_file: Path | None,
     ufm: tuple[str, str, str] = ("", "", ""),
     default_limited: bool = False,
 ) -> FabricAccess:
-    """What the options say together; `ufm`: address, user, pin. Raises InputError."""
+    """Return the access that the options describe; `ufm`: address, user, pin. Raises InputError."""
     url, user, pin = ufm
     chosen = AddressPlan() if plan is None else address_plan.parse(str(plan), read_text(plan))
     access = FabricAccess(chosen, settings, ca_file)
@@ -49,6 +49,6 @@ def fabric_access(
     if not os.environ.get(UFM_SECRET):
         remedy = f"Run: export {UFM_SECRET}=..."
         raise InputError("--ufm", UFM_SECRET, "it is not set or empty", remedy)
-    secret, pinned = Secret(os.environ[UFM_SECRET]), checked_pin(pin, insecure=False)
-    address = UfmAddress(checked_url("--ufm", url), user, secret, pinned)
+    secret, pinned = Secret(os.environ[UFM_SECRET]), check_pin(pin, insecure=False)
+    address = UfmAddress(check_url("--ufm", url), user, secret, pinned)
     return replace(access, ufm=address, default_limited=default_limited)

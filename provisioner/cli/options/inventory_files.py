@@ -1,4 +1,4 @@
-"""An inventory from a file: as `provisioner inspect --json` prints it, or as the model dumps it."""
+"""Reads an inventory from a file: as `provisioner inspect --json` prints it, or as a model dump."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEDY = "Make it with `provisioner inspect URL --json`."
 
 
 def read_inventory(path: Path) -> Inventory:
-    """The inventory in a file. Raises InputError that names the field."""
+    """Return the inventory in a file. Raises InputError that names the field."""
     data = _load(path)
     if "vendor" not in data and "components" not in data:
         raise InputError(str(path), "", "this is no inventory", _REMEDY)
@@ -27,14 +27,14 @@ def read_inventory(path: Path) -> Inventory:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InputError(str(path), where, first["msg"], _REMEDY) from None
-    seen: set[tuple[str, str, str]] = set()
+    identities: set[tuple[str, str, str]] = set()
     for c in inventory.components:
         key = (c.kind, c.slot, c.source)
-        if key in seen:
+        if key in identities:
             raise InputError(
                 str(path), "components", f"{c.kind}/{c.slot} is listed twice", "Keep one of them."
             )
-        seen.add(key)
+        identities.add(key)
     return inventory
 
 
@@ -61,7 +61,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _of_inspect(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The model's fields out of what `inspect` prints; a model dump is left as it is."""
+    """Convert the output of `inspect` to the model's fields; a model dump is left as it is."""
     if "node" in data:
         return data
     system = data.get("system")

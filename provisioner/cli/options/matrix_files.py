@@ -16,12 +16,13 @@ from provisioner.runtime.shipped import find_shipped
 
 FILE_NAME = "firmware_matrix.yaml"
 MatrixOption = Annotated[
-    list[Path] | None, typer.Option("--matrix", help="Matrix, then overlays; as for `serve`.")
+    list[Path] | None,
+    typer.Option("--matrix", help="Matrix file, then overlays, as for `serve`; repeatable."),
 ]
 
 
 def read_matrix(paths: Sequence[Path]) -> Matrix:
-    """The first file with the others laid over it, in the order given. Raises InputError."""
+    """Return the first file with the others laid over it, in order. Raises InputError."""
     return read_located_matrix(paths)[0]
 
 

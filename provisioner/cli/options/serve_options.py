@@ -1,4 +1,4 @@
-"""The options of `provisioner serve`: what help says of each, and how files and places are read."""
+"""The options of `provisioner serve`: their help, and how their files and directories are read."""
 
 from __future__ import annotations
 
@@ -16,38 +16,63 @@ from provisioner.model.matrix import Matrix
 from provisioner.runtime.shipped import find_shipped
 from provisioner.settings import Settings
 
-PLAYBOOKS = Path("ansible/playbooks")  # without --playbooks: here, or what came with the program
+PLAYBOOKS = Path("ansible/playbooks")  # default of --playbooks: here, or the installed ones
 
-DataDirectory = Annotated[Path, typer.Option(help="Data directory; made if it is not there.")]
+DataDirectory = Annotated[
+    Path, typer.Option(help="Data directory; it is created if it does not exist.")
+]
 Database = Annotated[str, typer.Option(help="postgresql://USER@HOST/NAME, for several daemons.")]
 Restored = Annotated[
-    bool, typer.Option("--restored", help="Only look, until `provisioner recovery finish`.")
+    bool,
+    typer.Option(
+        "--restored", help="Write nothing to devices until `provisioner recovery finish`."
+    ),
 ]
-Matrices = Annotated[list[Path] | None, typer.Option(help="Matrix, then overlays; repeatable.")]
-Artifacts = Annotated[Path, typer.Option(help="Firmware files; a cache of --artifact-url.")]
+Matrices = Annotated[
+    list[Path] | None, typer.Option(help="Matrix file, then overlays; repeatable.")
+]
+Artifacts = Annotated[
+    Path, typer.Option(help="Directory of firmware files; the cache of --artifact-url.")
+]
 ArtifactHost = Annotated[
-    str, typer.Option(help="Our address that BMCs and switches pull artifacts from.")
+    str, typer.Option(help="Address of this machine from which BMCs and switches pull artifacts.")
 ]
 ArtifactUrl = Annotated[
     str,
-    typer.Option(help="http(s)://HOST[:PORT]/PATH that they, and we, fetch from instead."),
+    typer.Option(help="http(s)://HOST[:PORT]/PATH that devices and daemon fetch from instead."),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535)]
-ApiPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Of the API; 0: a free one.")]
-AgentHost = Annotated[str, typer.Option(help="Our address that maintenance agents call.")]
-AgentUrl = Annotated[str, typer.Option(help="How ramdisks reach it, if not by host and port.")]
-CaFile = Annotated[Path | None, typer.Option(help="CAs that certificates may have.")]
-Thresholds = Annotated[Path | None, typer.Option(help="The site's own (docs/thresholds.md).")]
-EventsUrl = Annotated[str, typer.Option(help="https://ADDRESS:PORT where events are pushed.")]
-AlertSources = Annotated[Path | None, typer.Option(help="Who may push (docs/watch.md).")]
+ApiPort = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Port of the API; 0: a free one.")
+]
+AgentHost = Annotated[
+    str, typer.Option(help="Address of this machine that maintenance agents call.")
+]
+AgentUrl = Annotated[str, typer.Option(help="URL that ramdisks use, if it is not host and port.")]
+CaFile = Annotated[
+    Path | None, typer.Option(help="File with the CAs to trust for devices' certificates.")
+]
+Thresholds = Annotated[
+    Path | None, typer.Option(help="The site's own thresholds (docs/thresholds.md).")
+]
+EventsUrl = Annotated[str, typer.Option(help="https://ADDRESS:PORT to which devices push events.")]
+AlertSources = Annotated[
+    Path | None, typer.Option(help="File of sources that may push alerts (docs/watch.md).")
+]
 ChangeUntil = Annotated[
     str,
-    typer.Option(help="Until then daemons with another version, matrix or settings are let in."),
+    typer.Option(help="Until then daemons with another version, matrix or settings may join."),
 ]
+SettingsFile = Annotated[Path | None, typer.Option(help="Settings file (docs/settings.md).")]
+Playbooks = Annotated[Path, typer.Option(help="Directory of playbooks.")]
+SshUser = Annotated[str, typer.Option(help="User name on hosts.")]
+SshKey = Annotated[Path | None, typer.Option(help="File with the private key for hosts.")]
+KnownHosts = Annotated[Path | None, typer.Option(help="File with the host keys to trust.")]
+Lab = Annotated[bool, typer.Option(help="Leave unknown pins alone instead of refusing them.")]
 Simulator = Annotated[Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")]
 
 
-def read(
+def read_files(
     settings: Path | None,
     matrix: list[Path] | None,
     api_port: int | None,
@@ -55,15 +80,15 @@ def read(
     *,
     lab: bool,
 ) -> tuple[Settings, Matrix, str]:
-    """Settings, matrix and database (`kept`: data directory and --database). Raises InputError."""
+    """Read settings, matrix and database (`kept`: directory and --database). Raises InputError."""
     chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
     return chosen, read_matrix(matrix or []), database_of(*kept)
 
 
-def checked_places(
+def check_places(
     simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Path | None
 ) -> Path:
-    """The playbooks' directory. What is missing is told now, not when the first node needs it."""
+    """Check and return the playbooks' directory, so that a missing file is reported now."""
     playbooks = find_shipped("ansible/playbooks") if playbooks == PLAYBOOKS else playbooks
     check_ca("--ca-file", ca_file)
     check_directory("--artifacts", artifacts)

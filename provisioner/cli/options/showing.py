@@ -1,4 +1,4 @@
-"""How answers are shown: the options of every command that prints something, and its console."""
+"""Display options of every command that prints something, and its console."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 def show_table(table: Table, empty: str) -> None:
-    """Print a list as a table, or a sentence where there is nothing to list."""
+    """Print a list as a table, or a sentence where the list is empty."""
     if table.row_count:
-        console().print(table)
+        open_console().print(table)
     else:
         typer.echo(empty)
 
 
-def console(file_width: int = 200) -> Console:
+def open_console(file_width: int = 200) -> Console:
     """Return a console that prints a device's text as it is, never as markup.
 
     `file_width` is the number of columns of a table that goes to no terminal.

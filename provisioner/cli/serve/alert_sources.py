@@ -1,4 +1,4 @@
-"""Reads the list of those who may push alerts to us, with their secrets from elsewhere."""
+"""Reads the list of sources that may push alerts, with their secrets from elsewhere."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from provisioner.planning.matrix.located_yaml import load
 from provisioner.planning.watch.pushed_alerts import ORDINARY, Source
 from provisioner.ports import Secret
 
-SECRET_MIN = 16  # characters; a token that can be guessed is none
+SECRET_MIN = 16  # characters; a shorter token can be guessed
 
 
 class Entry(Record):
-    """One source. Exactly one of the four says where its secret is."""
+    """One source. Exactly one of the four fields names the place of its secret."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
     format: Literal["alertmanager", "plain"]
@@ -33,8 +33,8 @@ class Entry(Record):
 
     @model_validator(mode="after")
     def _one_secret(self) -> Entry:
-        given = (self.bearer_env, self.bearer_file, self.hmac_env, self.hmac_file)
-        if sum(map(bool, given)) != 1:
+        places = (self.bearer_env, self.bearer_file, self.hmac_env, self.hmac_file)
+        if sum(map(bool, places)) != 1:
             raise ValueError("give exactly one of bearer_env, bearer_file, hmac_env, hmac_file")
         return self
 
@@ -46,29 +46,29 @@ class AlertSources(Record):
 
 
 def read_senders(path: Path | None) -> tuple[Sender, ...]:
-    """The senders of a file; none without one. Raises InputError."""
+    """Return the senders of a file; none without one. Raises InputError."""
     if path is None:
         return ()
     located = load(str(path), read_text(path))
     try:
-        found = AlertSources.model_validate(located.tree).sources
+        sources = AlertSources.model_validate(located.tree).sources
     except ValidationError as error:
         raise located.build_model_error(error, "See docs/watch.md.") from None
-    names = [entry.name for entry in found]
+    names = [entry.name for entry in sources]
     for name in names:
         if names.count(name) > 1:
             remedy = "Give each source a name of its own."
             raise InputError(str(path), name, "two sources have this name", remedy)
-    return tuple(_sender(str(path), entry) for entry in found)
+    return tuple(_sender(str(path), entry) for entry in sources)
 
 
 def _sender(path: str, entry: Entry) -> Sender:
     variable, file = entry.bearer_env or entry.hmac_env, entry.bearer_file or entry.hmac_file
-    told = os.environ.get(variable, "") if variable else read_text(Path(file)).strip()
-    if len(told) < SECRET_MIN:
+    secret = os.environ.get(variable, "") if variable else read_text(Path(file)).strip()
+    if len(secret) < SECRET_MIN:
         where = variable or file
         problem = f"{where} has no secret of at least {SECRET_MIN} characters"
         remedy = "Make one with: openssl rand -hex 32"
         raise InputError(path, entry.name, problem, remedy)
     source = Source(name=entry.name, format=entry.format, classifications=entry.classifications)
-    return Sender(source, Secret(told), signed=bool(entry.hmac_env or entry.hmac_file))
+    return Sender(source, Secret(secret), signed=bool(entry.hmac_env or entry.hmac_file))

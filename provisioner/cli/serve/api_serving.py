@@ -1,4 +1,4 @@
-"""Serves the REST API in a daemon's process, from the parts that the daemon has."""
+"""Serves the REST API in a daemon's process, from the daemon's parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def served_api(
     transport: BmcTransport | None = None,
     thresholds: Mapping[str, Limits] | None = None,
 ) -> AsyncIterator[str]:
-    """Serve the REST API in this process; yield its URL, "" if it is served here only."""
+    """Serve the REST API in this process; yield its URL, "" if only the socket is served."""
     async with open_keeper(opened.store, opened.vault, clock, access) as keeper:
         parts = api_parts(
             opened.store,

@@ -1,4 +1,4 @@
-"""`provisioner audit verify`: proof that nobody changed the record of who asked for what."""
+"""`provisioner audit verify`: prove that the journal is complete and unchanged."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ def verify(
         str, typer.Option("--known", help="ROWS:HEAD of an earlier check, kept elsewhere.")
     ] = "",
     archives: Annotated[
-        Path | None, typer.Option("--archives", help="Also follow these, from row 1.")
+        Path | None,
+        typer.Option("--archives", help="Directory of archives to verify too, from row 1."),
     ] = None,
     data: DataOption = Path("var"),
     as_json: JsonOption = False,
 ) -> None:
-    """Follow the whole chain. Exit code 0: nobody changed, removed or added a row; 1: somebody did.
+    """Verify the whole chain. Exit code 0: unchanged; 1: a row was changed, removed or added.
 
-    It opens the database itself, so that no daemon is believed. Without --known it is not known
-    whether the end was cut off, or all of it written anew. After a
-    prune the chain begins at the row that is signed as its beginning; --archives follows the rest.
+    The command opens the database itself, so that it trusts no daemon. Without --known it cannot
+    see whether the end was cut off, or the whole chain written anew. After a prune the chain begins
+    at the row that is signed as its beginning; --archives follows the rest.
 
     Example: provisioner audit verify --known 4711:9f86d081...
     """
@@ -47,31 +48,31 @@ def verify(
                 return ChainCheck(0, "", 0, f"{error.source}: {error.problem}")
         return await opened.store.journal.verify(earlier)
 
-    found = with_data(data, check)
+    result = with_data(data, check)
     if as_json:
         document = {
-            "intact": found.intact,
-            "rows": found.rows,
-            "head": found.head,
-            "broken_at": found.broken_at,
-            "problem": found.problem,
+            "intact": result.intact,
+            "rows": result.rows,
+            "head": result.head,
+            "broken_at": result.broken_at,
+            "problem": result.problem,
             "known_checked": earlier is not None,
         }
         typer.echo(json.dumps(document))
-    elif found.intact:
-        typer.echo(f"intact: {found.rows} rows; keep this elsewhere: {found.rows}:{found.head}")
+    elif result.intact:
+        typer.echo(f"intact: {result.rows} rows; keep this elsewhere: {result.rows}:{result.head}")
         if earlier is None:
             typer.echo("whether its end was cut off is not known: give --known", err=True)
     else:
-        typer.echo(f"NOT INTACT at row {found.broken_at}: {found.problem}")
-    raise typer.Exit(0 if found.intact else 1)
+        typer.echo(f"NOT INTACT at row {result.broken_at}: {result.problem}")
+    raise typer.Exit(0 if result.intact else 1)
 
 
 def _known(text: str) -> tuple[int, str] | None:
     if not text:
         return None
-    found = KNOWN.fullmatch(text)
-    if found is None:
+    matched = KNOWN.fullmatch(text)
+    if matched is None:
         remedy = "Give what an earlier `audit verify` printed: ROWS:HEAD."
         raise InputError("--known", text[:80], "this is no head of the journal", remedy)
-    return int(found[1]), found[2]
+    return int(matched[1]), matched[2]

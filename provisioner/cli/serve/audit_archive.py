@@ -1,4 +1,4 @@
-"""`provisioner audit archive`, `check-archive` and `prune`: the journal's past, kept in files."""
+"""`provisioner audit archive`, `check-archive` and `prune`: the journal's past in files."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from provisioner.store.rows.signing_key_rows import believed
 from provisioner.store.signing import keys_of
 
 DAY_S = 86_400.0
-DIRECTORY = "archives"  # of the data directory, where nothing else is named
+DIRECTORY = "archives"  # of the data directory, by default
 ArchivesOption = Annotated[
-    Path | None, typer.Option("--archives", help="Directory of archives; else DATA/archives.")
+    Path | None, typer.Option("--archives", help="Directory of archives; by default DATA/archives.")
 ]
 
 
@@ -56,7 +56,9 @@ def archive(
     older_than: Annotated[
         float | None, typer.Option("--older-than", min=0, help="Rows older than so many days.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory; else DATA/archives.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory to write; by default DATA/archives.")
+    ] = None,
     by: ActorOption = "",
     dry_run: DryRunOption = False,
     data: DataOption = Path("var"),
@@ -64,12 +66,14 @@ def archive(
 ) -> None:
     """Write the journal's older rows into signed files that continue those in the directory.
 
-    Removes nothing: `audit prune` does. The newest row always remains.
+    It removes nothing: `audit prune` does. The newest row always remains.
+
+    Example: provisioner audit archive --older-than 90
     """
     directory = out or data / DIRECTORY
     actor = name_actor(by)
 
-    async def work(opened: Data) -> list[dict[str, object]]:
+    async def write_files(opened: Data) -> list[dict[str, object]]:
         now = opened.clock.now()
         limit = _limit(until, older_than, now)
         keys = await opened.store.read(believed)
@@ -84,9 +88,13 @@ def archive(
             stop = min(begin + ROWS_MAX - 1, last)
             lines = await opened.store.read(partial(read_lines, first=begin, last=stop))
             written = write_archive(
-                directory, lines, previous, opened.signer, (actor, now),
+                directory,
+                lines,
+                previous,
+                opened.signer,
+                (actor, now),
                 version("gpu-provisioner"),
-            )  # fmt: skip
+            )
             previous = written.statement.head
             made.append(_describe(written))
             statement = written.statement
@@ -101,14 +109,14 @@ def archive(
             await opened.store.journal.append(event, now)
         return made
 
-    made = with_data(data, work)
+    made = with_data(data, write_files)
     if as_json:
         typer.echo(json.dumps({"archives": made, "dry_run": dry_run}))
     elif not made:
         typer.echo("No row is old enough that no archive holds yet.")
     for one in () if as_json else made:
-        what = "would be archived" if dry_run else f"are in {one['file']}"
-        typer.echo(f"rows {one['first']} to {one['last']} {what}")
+        consequence = "would be archived" if dry_run else f"are in {one['file']}"
+        typer.echo(f"rows {one['first']} to {one['last']} {consequence}")
 
 
 def check_archive(
@@ -119,7 +127,10 @@ def check_archive(
     data: DataOption = Path("var"),
     as_json: JsonOption = False,
 ) -> None:
-    """Verify archives alone: their signature, and the chain of their rows. Exit code 1: not so."""
+    """Verify archives alone: their signature, and the chain of their rows. Exit code 1: invalid.
+
+    Example: provisioner audit check-archive archives/*.tar.gz --key keys.pem
+    """
     if keys is not None:
         try:
             believed_keys = keys_of(keys.read_text())
@@ -152,35 +163,37 @@ def prune_rows(
     data: DataOption = Path("var"),
     as_json: JsonOption = False,
 ) -> None:
-    """Remove rows from the database that archives hold; what live decisions need stays.
+    """Remove archived rows from the database; the rows that live decisions need stay.
 
     The live journal and every archive are verified first. Each archive is one transaction, so that
-    a stop in between leaves a journal that is whole. Keep the archives: they are the only copy.
+    a stop in between leaves a whole journal. Keep the archives: they are the only copy.
+
+    Example: provisioner audit prune --dry-run
     """
     directory = archives or data / DIRECTORY
     actor = name_actor(by)
-    found = with_data(data, lambda opened: _survey(opened, directory))
-    going, staying = sum(len(r.going) for r in found), sum(len(r.staying) for r in found)
+    survey = with_data(data, lambda opened: _survey(opened, directory))
+    going, staying = sum(len(r.going) for r in survey), sum(len(r.staying) for r in survey)
     reasons: Counter[str] = Counter()
-    for removal in found:
+    for removal in survey:
         reasons.update(removal.reasons)
     lines = [
-        f"{going} rows are removed; {len(found)} archives in {directory} hold them.",
+        f"{going} rows are removed; {len(survey)} archives in {directory} hold them.",
         f"{staying} rows stay, since live decisions need them.",
         *(f"  {count}: {why}" for why, count in sorted(reasons.items())),
     ]
     confirm_change(lines, yes=yes, dry_run=dry_run, as_json=as_json)
 
-    async def work(opened: Data) -> int:
+    async def remove_rows(opened: Data) -> int:
         removed, signer, now = 0, opened.signer, opened.clock.now()
         keys = await opened.store.read(believed)
         for one in read_directory(directory, keys):
-            step = partial(prune_unneeded, span=span_of(one), signer=signer, by=actor, now=now)
+            step = partial(prune_unneeded, span=build_span(one), signer=signer, by=actor, now=now)
             removed += len((await opened.store.write(step)).going)
         return removed
 
     try:
-        removed = with_data(data, work)
+        removed = with_data(data, remove_rows)
     except StaleWrite as error:
         raise _refusal(directory, str(error)) from None
     if as_json:
@@ -190,7 +203,10 @@ def prune_rows(
 
 
 async def _survey(opened: Data, directory: Path) -> list[Removal]:
-    """Return what each archive lets go, after all was verified. Raises InputError."""
+    """Return the rows that each archive allows to remove, after all was verified.
+
+    Raises InputError.
+    """
     _ = opened.signer  # without the master key nothing is removed
     check = await opened.store.journal.verify()
     if not check.intact:
@@ -203,7 +219,7 @@ async def _survey(opened: Data, directory: Path) -> list[Removal]:
             raise _refusal(directory, f"the archive of row {base.through + 1} is missing")
         if why := await opened.store.read(partial(compare_archive, archive=one, base=base)):
             raise _refusal(directory, why)
-        step = partial(find_removal, span=span_of(one), needs=needs, base=base)
+        step = partial(find_removal, span=build_span(one), needs=needs, base=base)
         try:
             removals.append(await opened.store.read(step))
         except StaleWrite as error:
@@ -216,8 +232,10 @@ async def _survey(opened: Data, directory: Path) -> list[Removal]:
 async def check_with_archives(
     opened: Data, directory: Path, known: tuple[int, str] | None
 ) -> ChainCheck:
-    """Verify the live journal and the archives, and that they are one. Raises InputError for an
-    archive that is not to be believed."""
+    """Verify the live journal and the archives, and that they join.
+
+    Raises InputError for an archive that is not trusted.
+    """
     keys, base = await opened.store.read(believed), await opened.store.read(read_base)
     reached, matched = 0, known is None
     for one in read_directory(directory, keys):
@@ -236,13 +254,13 @@ async def check_with_archives(
     return await opened.store.journal.verify(None if matched else known)
 
 
-def span_of(one: Archive) -> Span:
-    """Return the rows of an archive as the store takes them."""
+def build_span(one: Archive) -> Span:
+    """Return the rows of an archive in the store's form."""
     return Span(one.statement.first, one.statement.previous, one.digests, one.sha256)
 
 
 async def _end(opened: Data, directory: Path, keys: Mapping[str, bytes]) -> Base:
-    """Return the last row that is archived: by the files that are there, or else was pruned."""
+    """Return the last archived row: of the files that exist, or else of those that were pruned."""
     base = await opened.store.read(read_base)
     end = base
     for one in read_directory(directory, keys):

@@ -27,24 +27,28 @@ from provisioner.store.database.postgres import is_postgres
 from provisioner.store.repositories.master_key import ENVIRONMENT, KEY_FILE
 from provisioner.store.sql_store import open_store
 
-db = typer.Typer(help="The database: its schema.", no_args_is_help=True)
+db = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True)
 
 
 @db.callback()
 def _db() -> None:
-    """The database: its schema."""
+    """Upgrade the schema of the database."""
 
 
 def backup(
-    output: Annotated[Path, typer.Option("--output", help="The new file.")],
+    output: Annotated[
+        Path, typer.Option("--output", help="The file to write; it must not exist yet.")
+    ],
     data: DataOption = Path("var"),
     database: Database = "",
     as_json: JsonOption = False,
 ) -> None:
     """Write a backup of a site's database and learned keys to one file, while daemons run.
 
-    The file is read back: every part's digest, and the journal from its first row to its head.
-    The master key is not in it: keep that apart. Exit code 1: the journal's chain is broken.
+    The file is read back: every part's digest, and the journal from its first row to its head. The
+    master key is not in it: store that elsewhere. Exit code 1: the journal's chain is broken.
+
+    Example: provisioner backup --output site.backup
     """
     program = version("gpu-provisioner")
     now = read_clock(data).now()
@@ -59,14 +63,16 @@ def restore(
     data: DataOption = Path("var"),
     database: Database = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Only look whether the backup is whole.")
+        bool, typer.Option("--check", help="Only check that the backup is whole.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Restore a backup into an empty data directory, or into an empty PostgreSQL database.
 
-    Nothing is written over. The schema stays as it was: the next start of the daemon, or
+    Nothing is overwritten. The schema stays as it was: the next start of the daemon, or
     `provisioner db upgrade`, brings it up to date.
+
+    Example: provisioner restore site.backup --data var
     """
     if check:
         _show(archives.check_backup(file), f"whole: {file}", as_json=as_json)
@@ -76,17 +82,19 @@ def restore(
         manifest = archives.restore_backup(file, data, where)
     _show(manifest, f"restored into {data}", as_json=as_json)
     if ENVIRONMENT not in os.environ and not (data / KEY_FILE).exists():
-        told = f"{data / KEY_FILE} is missing: put your copy there before the daemon is started"
-        typer.echo(told, err=True)
+        note = f"{data / KEY_FILE} is missing: put your copy there before the daemon is started"
+        typer.echo(note, err=True)
 
 
 @db.command()
 def upgrade(
     data: DataOption = Path("var"), database: Database = "", as_json: JsonOption = False
 ) -> None:
-    """Bring an older database to the schema of this version, after a copy of it was made.
+    """Bring an older database to the schema of this version, after copying it.
 
     The copy is in the data directory. `provisioner serve` does the same when it starts.
+
+    Example: provisioner db upgrade --data var
     """
     where = database_of(data, database)
     if not is_postgres(where) and not Path(where).is_file():

@@ -27,7 +27,7 @@ from provisioner.cli.serve.api_serving import served_api
 from provisioner.daemon.data import Data
 from provisioner.daemon.tenants import FabricAccess
 from provisioner.demo import Asked, Progress, Summary, as_json, run
-from provisioner.demo.stay import DATA, stay
+from provisioner.demo.stay import DATA, serve_until_stopped
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
@@ -49,41 +49,52 @@ STYLE = {
     State.QUARANTINED: "bold red",
 }
 ORDER = tuple(STYLE)
-LOG = "daemon.log"  # tells a directory of ours
-ROWS = 14  # nodes shown in words; the rest is in the counts
+LOG = "daemon.log"  # marks a directory of ours
+ROWS = 14  # nodes shown by name; the rest is in the counts
 
 
 def demo(
     nodes: Annotated[
-        int, typer.Option(help="Hosts; 32 make a scalable unit.", min=1, max=256)
+        int, typer.Option(help="Number of hosts; 32 make a scalable unit.", min=1, max=256)
     ] = 32,
     seed: Annotated[int, typer.Option(help="The same seed gives the same site.")] = 0,
     speed: Annotated[
-        float, typer.Option(help="Simulated seconds in a real one.", min=1, max=2000)
+        float, typer.Option(help="Simulated seconds in one real second.", min=1, max=2000)
     ] = 300.0,
-    directory: Annotated[Path, typer.Option(help="Where files are made; emptied first.")] = Path(
-        "var/demo"
-    ),
-    matrix: Annotated[Path, typer.Option(help="The matrix.")] = Path(FILE_NAME),
-    svg: Annotated[Path | None, typer.Option("--svg", help="Save a picture of the end.")] = None,
-    as_json_: Annotated[bool, typer.Option("--json", help="Last line: one JSON object.")] = False,
+    directory: Annotated[
+        Path,
+        typer.Option(help="Directory for the demonstration's files; an earlier one's are removed."),
+    ] = Path("var/demo"),
+    matrix: Annotated[Path, typer.Option(help="The matrix file.")] = Path(FILE_NAME),
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Write the last picture to this SVG file.")
+    ] = None,
+    as_json_: Annotated[
+        bool, typer.Option("--json", help="Print the summary as one JSON object in the last line.")
+    ] = False,
     stay_: Annotated[
-        bool, typer.Option("--stay", help="Nothing is broken; until Ctrl-C (docs/tutorial.md).")
+        bool,
+        typer.Option("--stay", help="Break nothing and serve until Ctrl-C (docs/tutorial.md)."),
     ] = False,
     spare: Annotated[
-        int, typer.Option(min=0, help="With --stay: hosts that no customer asks for.")
+        int, typer.Option(min=0, help="With --stay: number of hosts without a customer.")
     ] = 0,
     api_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="With --stay: the API over TLS here, too.")
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="With --stay: serve the API over TLS at this port, too."
+        ),
     ] = None,
 ) -> None:
     """Take a simulated rack from just cabled to two tenants, with three nodes broken on purpose.
 
     The simulated BMCs are real HTTPS Redfish endpoints on loopback, and the code that drives them
-    is the code that drives real ones. Exit code 0: everything ended as it must.
+    is the code that drives real ones. Exit code 0: every node ended as planned.
+
+    Example: provisioner demo --nodes 8
     """
     matrix = matrix if matrix != Path(FILE_NAME) else find_shipped(FILE_NAME)
-    read_matrix([matrix])  # before anything is emptied
+    read_matrix([matrix])  # before any file is removed
     _check_spare(spare, nodes, stay=stay_)
     _empty(directory)
     logging.basicConfig(filename=directory / LOG, level=logging.INFO)
@@ -93,18 +104,18 @@ def demo(
     console = Console(stderr=as_json_)
     last: Progress | None = None
     with Live(console=console, refresh_per_second=4, transient=as_json_) as live:
-        asked = Asked(nodes=nodes, seed=seed, speed=speed)
+        size = Asked(nodes=nodes, seed=seed, speed=speed)
 
         def show(progress: Progress) -> None:
             nonlocal last
             last = progress
-            live.update(picture(progress))
+            live.update(draw_picture(progress))
 
         with asyncio.Runner(loop_factory=new_event_loop) as loop:
-            summary = loop.run(run(asked, directory, matrix, show))
+            summary = loop.run(run(size, directory, matrix, show))
     if not console.is_terminal:
-        console.line()  # rich ends a live picture with a line's end on terminals only
-    console.print(result(summary))
+        console.line()  # rich ends a live picture with a newline on terminals only
+    console.print(draw_result(summary))
     if svg is not None and last is not None:
         svg.write_text(draw_end(last, summary), encoding="utf-8")
     if as_json_:
@@ -114,7 +125,7 @@ def demo(
 
 
 def _check_spare(spare: int, nodes: int, *, stay: bool) -> None:
-    """Raise InputError unless so many hosts can be left over."""
+    """Raise InputError unless so many hosts can be spare."""
     if spare and not stay:
         problem = "the demonstration gives every sound host to a customer"
         raise InputError("--spare", str(spare), problem, "Add --stay, or leave it out.")
@@ -124,7 +135,7 @@ def _check_spare(spare: int, nodes: int, *, stay: bool) -> None:
 
 
 def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int | None) -> None:
-    """Serve until somebody stops it. Without a terminal one line tells that all nodes serve."""
+    """Serve until it is stopped. Without a terminal one line reports that all nodes serve."""
     console = Console()
     serve = (
         f"Every node serves, but for {asked.spare} spare." if asked.spare else "Every node serves."
@@ -138,10 +149,12 @@ def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int | None) -> 
 
         def show(progress: Progress) -> None:
             if console.is_terminal:
-                live.update(picture(progress))
+                live.update(draw_picture(progress))
 
         beside = partial(_served_api, directory / DATA, api_port)
-        await stay(asked, directory, matrix, show, lambda: console.print(lines), stop, beside)
+        await serve_until_stopped(
+            asked, directory, matrix, show, lambda: console.print(lines), stop, beside
+        )
 
     with (
         Live(console=console, refresh_per_second=4) as live,
@@ -166,13 +179,14 @@ def _served_api(
 
 
 def _empty(directory: Path) -> None:
-    """Make it anew; what an earlier demonstration left in it goes, anything else stays."""
+    """Empty the directory of an earlier demonstration; one with other files is refused."""
     try:
         if directory.is_dir() and any(directory.iterdir()):
             if not (directory / LOG).is_file():
-                problem = "it holds other files than those of a demonstration"
+                problem = "it holds files that no demonstration made"
                 raise InputError("--directory", str(directory), problem, "Name an empty one.")
-            with lock_data_directory(directory / DATA):  # or else one is still running there
+            # raises if another demonstration runs there
+            with lock_data_directory(directory / DATA):
                 shutil.rmtree(directory)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -181,15 +195,15 @@ def _empty(directory: Path) -> None:
 
 
 def draw_end(last: Progress, summary: Summary) -> str:
-    """Return the end as a terminal shows it, as SVG, without what a busy machine makes larger."""
+    """Return the last picture of a terminal as SVG, without figures that depend on the machine."""
     recorder = Console(record=True, width=110, file=io.StringIO())
     recorder.print(Group(_bars(last.nodes), _words(last.nodes)))
-    recorder.print(result(summary, measured=False))
+    recorder.print(draw_result(summary, measured=False))
     return recorder.export_svg(title="provisioner demo")
 
 
-def picture(progress: Progress) -> Group:
-    """The live view: a bar for each state, the nodes that something happens to, the time."""
+def draw_picture(progress: Progress) -> Group:
+    """Return the live view: a bar for each state, the nodes under way, the time."""
     clock = f"{progress.simulated_s / 3600:5.2f} simulated hours, {progress.wall_s:4.0f} s"
     return Group(
         Text(f"{progress.doing} · {clock}", style="bold"),
@@ -222,7 +236,7 @@ def _bars(nodes: Sequence[Node]) -> Table:
 
 
 def _words(nodes: Sequence[Node]) -> Table:
-    table = Table("node", "state", "VRF", "what happens", expand=True, box=None)
+    table = Table("node", "state", "VRF", "activity", expand=True, box=None)
     busy = [n for n in nodes if n.state is not State.RELEASED]
     busy.sort(key=lambda n: (n.state is not State.QUARANTINED, n.kind, n.id))
     for node in busy[:ROWS]:
@@ -238,8 +252,11 @@ def _words(nodes: Sequence[Node]) -> Table:
     return table
 
 
-def result(summary: Summary, *, measured: bool = True) -> Panel:
-    """The summary for people. `measured` False: without the figures that depend on the machine."""
+def draw_result(summary: Summary, *, measured: bool = True) -> Panel:
+    """Return the summary for people.
+
+    `measured` False: without figures that depend on the machine.
+    """
     lines = [
         (
             f"{summary.released} of {summary.nodes} hosts released, "

@@ -1,4 +1,4 @@
-"""`provisioner doctor`: looks at a whole site before go-live, and tells what to do about it."""
+"""`provisioner doctor`: examines a whole site before go-live, and reports the remedies."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
-from provisioner.cli.options.checked_options import check_ca, checked_artifact_url
+from provisioner.cli.options.checked_options import check_artifact_url, check_ca
 from provisioner.cli.options.data_options import DataOption
 from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
-from provisioner.cli.options.showing import JsonOption, console
+from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.cli.serve.doctor_daemons import examine_daemons
 from provisioner.daemon.cluster import digests_of
 from provisioner.daemon.data import DATABASE, database_of, open_data, read_expected, read_settings
@@ -63,22 +63,27 @@ def doctor(
         Path, typer.Option(help="Directory of firmware files, as for `serve`.")
     ] = Path("artifacts"),
     artifact_url: Annotated[
-        str, typer.Option(help="As for `serve`: each pinned file is read there, whole.")
+        str, typer.Option(help="Server of files, as for `serve`; each pinned file is read whole.")
     ] = "",
-    settings: Annotated[Path | None, typer.Option(help="Settings, as for `serve`.")] = None,
-    ca_file: Annotated[Path | None, typer.Option(help="CAs that BMCs may have.")] = None,
-    file: Annotated[
-        Path | None, typer.Option(help="Expected hardware: looks at BMCs before their intake too.")
+    settings: Annotated[Path | None, typer.Option(help="Settings file, as for `serve`.")] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="File with the CAs to trust for BMCs.")
     ] = None,
-    whole: Annotated[bool, typer.Option("--all", help="Show what is good, too.")] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Expected-hardware list: examine its BMCs before their intake, too."),
+    ] = None,
+    whole: Annotated[bool, typer.Option("--all", help="Show good findings, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at a site before go-live, and tell what to do: nothing is changed anywhere.
+    """Examine a site before go-live and report the remedies; nothing is changed.
 
-    Looks at this machine (disk, open files, clock), the database, the matrix and its artifacts,
-    the maintenance image, and each BMC and switch: reached, with which certificate, whether the
-    stored credential works (asked once; a refused one is not tried again), and its clock.
-    Exit code 0: ready; 1: something is bad, or was not looked at; 2: the input is wrong.
+    Examines this machine (disk, open files, clock), the database, the matrix and its artifacts, the
+    maintenance image, and each BMC and switch: whether it is reached, its certificate, whether the
+    stored credential works (tried once; a refused one is not tried again), and its clock. Exit code
+    0: ready; 1: a finding is bad, or was not examined; 2: the input is wrong.
+
+    Example: provisioner doctor --data var --matrix matrix.yaml
     """
     chosen, pinned = read_settings(settings), read_matrix(matrix or [])
     check_ca("--ca-file", ca_file)
@@ -87,7 +92,7 @@ def doctor(
     examined.append(judge.judge_image(pinned))
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("artifacts", total=None)
-        place = (artifacts, checked_artifact_url(artifact_url), ca_file)
+        place = (artifacts, check_artifact_url(artifact_url), ca_file)
         examined += _artifacts(pinned, place, partial(_advance, bar, task))
         examined += _boot_token(pinned, place, chosen)
         task = bar.add_task("BMCs and switches", total=None)
@@ -105,10 +110,10 @@ def _advance(bar: Progress, task: TaskID, done: int, total: int) -> None:
 
 
 def _machine(data: Path, chosen: Settings) -> tuple[Examined, ...]:
-    there = next(p for p in (data.absolute(), *data.absolute().parents) if p.exists())
+    parent = next(p for p in (data.absolute(), *data.absolute().parents) if p.exists())
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
-        judge.judge_disk(str(there), shutil.disk_usage(there).free),
+        judge.judge_disk(str(parent), shutil.disk_usage(parent).free),
         judge.judge_open_files(soft, chosen),
     )
 
@@ -118,21 +123,21 @@ def _database(data: Path) -> tuple[Examined, ...]:
     if not file.is_file():
         remedy = "Take nodes in first: `provisioner intake --file LIST`."
         return (judge.report_not_looked("database", str(file), "there is none yet", remedy),)
-    found = examining.look(file)
-    if found.problem:
+    standing = examining.look(file)
+    if standing.problem:
         remedy = "Restore it from a backup, or run the version that wrote it."
-        return (judge.report_bad("database", str(file), found.problem, remedy),)
+        return (judge.report_bad("database", str(file), standing.problem, remedy),)
     if not os.access(file, os.W_OK):
         remedy = "Correct its owner: the daemon's user writes it."
         return (judge.report_bad("database", str(file), "it cannot be written", remedy),)
-    if found.behind:
-        detail = f"schema {found.revision}: the next start runs {found.behind} migrations"
+    if standing.behind:
+        detail = f"schema {standing.revision}: the next start runs {standing.behind} migrations"
         remedy = "Start the daemon, or run `provisioner db upgrade`: each makes a copy first."
         return (judge.report_warning("database", str(file), detail, remedy),)
     if damaged := examining.find_damaged(file):
         remedy = "Restore the row, or the database, from a backup."
         return tuple(judge.report_bad("row", row.where, row.problem, remedy) for row in damaged)
-    detail = f"whole, schema {found.revision}, every row can be read"
+    detail = f"whole, schema {standing.revision}, every row can be read"
     return (judge.report_good("database", str(file), detail),)
 
 
@@ -146,29 +151,29 @@ def _artifacts(
         return [judge.report_not_looked("artifacts", where, "the matrix names no file", remedy)]
     if url:
         return asyncio.run(_outside(files, _bundles(pinned), directory, url, ca_file, done))
-    told = []
+    examined = []
     for count, (name, sha256) in enumerate(sorted(files.items()), 1):
-        told.append(judge.judge_artifact(name, sha256, look.file_digest(directory, name)))
+        examined.append(judge.judge_artifact(name, sha256, look.file_digest(directory, name)))
         done(count, len(files))
-    return told
+    return examined
 
 
 def _boot_token(
     pinned: Matrix, place: tuple[Path, str, Path | None], chosen: Settings
 ) -> list[Examined]:
-    """Whether the maintenance image carries the token of its boot, as devices get it."""
+    """Examine whether the maintenance image carries its boot token in the form that devices get."""
     image, (directory, url, _) = pinned.images.get(MAINTENANCE), place
     if image is None or not image.artifact:
         return []
     carried = False if url else asyncio.run(Artifacts(directory).carries_slot(image.artifact))
     if carried is None:
-        return []  # the file's own line says that it is not there
+        return []  # the file's own line reports that it is missing
     allowed = chosen.agent_lookup_trusts == "first"
     return [judge.judge_boot_token(image.artifact, carried=carried, allowed=allowed)]
 
 
 def _bundles(pinned: Matrix) -> frozenset[str]:
-    """Files that cards pull, whose BMCs ask in their own way."""
+    """Examine files that cards pull, whose BMCs send requests of their own form."""
     profiles = [p for release in pinned.releases.values() for p in release.profiles.values()]
     pins = {p.pins[BUNDLE].artifact for p in profiles if BUNDLE in p.pins}
     return frozenset(pins | {edge.artifact for edge in pinned.edges.get(BUNDLE, ())})
@@ -182,52 +187,55 @@ async def _outside(
     ca_file: Path | None,
     done: Callable[[int, int], None],
 ) -> list[Examined]:
-    """Each file as devices get it: read whole, nothing of it kept."""
-    told, server = [], HttpArtifactServer(url, ca_file)
+    """Examine each file as devices get it: it is read whole, and none of it is stored."""
+    examined, server = [], HttpArtifactServer(url, ca_file)
     outside = OutsideArtifacts(directory, server, WallClock())
     try:
         for count, (name, sha256) in enumerate(sorted(files.items()), 1):
-            seen = await outside.read_outside(name)
-            if not isinstance(seen, Blocker) and name in doubled:  # as the card's BMC will ask
-                seen = await outside.confirm_offer(name, seen.sha256, doubled=True) or seen
-            if isinstance(seen, Blocker):
-                told.append(judge.report_bad("artifacts", name, seen.detail, seen.unblock))
+            content = await outside.read_outside(name)
+            # the same request as the card's BMC sends
+            if not isinstance(content, Blocker) and name in doubled:
+                content = await outside.confirm_offer(name, content.sha256, doubled=True) or content
+            if isinstance(content, Blocker):
+                examined.append(
+                    judge.report_bad("artifacts", name, content.detail, content.unblock)
+                )
             else:
-                told.append(judge.judge_artifact(name, sha256, seen.sha256))
+                examined.append(judge.judge_artifact(name, sha256, content.sha256))
             done(count, len(files))
     finally:
         await outside.close()
         await server.close()
-    return told
+    return examined
 
 
 async def _devices(
     data: Path, ca_file: Path | None, strangers: list[str], done: Callable[[int, int], None]
 ) -> list[Examined]:
-    """BMCs and switches of the data directory, and those of the list that are not there yet."""
+    """Examine BMCs and switches of the data directory, and those of the list before intake."""
     clock: Clock = read_clock(data)
     usable = _usable(data)
     governor = LoginGovernor(memory=data / "failed-logins") if usable else None
     transport = RedfishTransport(ca_file=ca_file, governor=governor)
     switches = SwitchHttps(ca_file=ca_file)
     try:
-        wanted: list[Callable[[], Awaitable[Looked]]] = []
-        if not usable:  # opening it would make or migrate it, and we change nothing
-            wanted += [partial(look.stranger, transport, clock, url) for url in strangers]
-            return _told(await look.taken(wanted, done))
+        tries: list[Callable[[], Awaitable[Looked]]] = []
+        if not usable:  # opening it would make or migrate it, and the doctor changes nothing
+            tries += [partial(look.stranger, transport, clock, url) for url in strangers]
+            return _told(await look.taken(tries, done))
         async with open_data(data, clock.now(), needs_key=False) as opened:
             if isinstance(opened.keys, InputError):  # no credential can be tried
                 return [_no_key(opened.keys)]
             nodes = await opened.store.nodes.list()
             subscriptions = await opened.store.alerts.list_subscriptions()
             unproved = judge.find_unproved(subscriptions, clock.now())
-            known = {b.url for n in nodes for b in n.bmcs}
+            urls = {b.url for n in nodes for b in n.bmcs}
             reach = Reach(transport, make_switches(switches), opened.vault)
-            wanted += look.looks(reach, clock, nodes)
-            wanted += [
-                partial(look.stranger, transport, clock, u) for u in strangers if u not in known
+            tries += look.looks(reach, clock, nodes)
+            tries += [
+                partial(look.stranger, transport, clock, u) for u in strangers if u not in urls
             ]
-            return [*_told(await look.taken(wanted, done)), *unproved]
+            return [*_told(await look.taken(tries, done)), *unproved]
     except PortError as error:
         return [judge.report_failure("bmc", str(data), error.reason, str(error))]
     finally:
@@ -248,13 +256,13 @@ def _usable(data: Path) -> bool:
 
 
 def _told(found: tuple[Looked, ...]) -> list[Examined]:
-    told = [e for one in found for e in one.examined]
+    examined = [e for one in found for e in one.examined]
     if not found:
         remedy = "Take nodes in, or give --file LIST."
-        told.append(
+        examined.append(
             judge.report_not_looked("bmc", "(none)", "no BMC and no switch is known", remedy)
         )
-    return [*told, *judge.judge_clocks({one.subject: one.skew_s for one in found})]
+    return [*examined, *judge.judge_clocks({one.subject: one.skew_s for one in found})]
 
 
 def _show(examined: list[Examined], *, as_json: bool, whole: bool) -> None:
@@ -265,7 +273,7 @@ def _show(examined: list[Examined], *, as_json: bool, whole: bool) -> None:
         }
         typer.echo(json.dumps(document))
         return
-    out = console()
+    out = open_console()
     table = Table("area", "what", "standing", "detail", "what to do")
     for one in examined:
         if whole or one.standing is not Standing.GOOD:

@@ -1,4 +1,4 @@
-"""What `provisioner doctor` says of the daemons that share a database: whether they work alike."""
+"""Compares the daemons that share a database, for `provisioner doctor`."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def examine_daemons(database: str, digests: Mapping[str, str]) -> tuple[Examined
 def _compared(
     newest: Joined, members: Sequence[Joined], digests: Mapping[str, str]
 ) -> tuple[Examined, ...]:
-    found = []
+    findings = []
     for member in members:
         apart = find_differences(newest, member)
         if apart:
             detail = f"works by another {', '.join(apart)} than {newest.id}, which joined last"
             remedy = "Give it the same version, matrix, overlays and settings; restart it."
-            found.append(judge.report_bad(AREA, member.id, detail, remedy))
+            findings.append(judge.report_bad(AREA, member.id, detail, remedy))
         else:
-            found.append(judge.report_good(AREA, member.id, "works by the same as all"))
-    asked = Joined(id="", digests={k: v for k, v in digests.items() if k in newest.digests})
-    mine = [p for p in asked.digests if newest.digests[p] != asked.digests[p]]
+            findings.append(judge.report_good(AREA, member.id, "works by the same as all"))
+    options = Joined(id="", digests={k: v for k, v in digests.items() if k in newest.digests})
+    mine = [p for p in options.digests if newest.digests[p] != options.digests[p]]
     if mine:
         detail = f"{', '.join(mine)} as given here differ from what the daemons work by"
         remedy = "Give `doctor` the same --matrix and --settings as `serve`."
-        found.append(judge.report_warning(AREA, "these options", detail, remedy))
-    return tuple(found)
+        findings.append(judge.report_warning(AREA, "these options", detail, remedy))
+    return tuple(findings)

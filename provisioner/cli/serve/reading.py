@@ -1,7 +1,7 @@
 """`--offline`: reading verbs for a daemon that is down, straight from its data directory.
 
-The very API is served to this one command, on a database that is opened for reading only: nothing
-is written, nothing is migrated, and no master key is needed. What only a running daemon knows is
+The API itself is served to this one command, on a database that is opened for reading only: nothing
+is written, nothing is migrated, and no master key is needed. Data in a running daemon's memory are
 missing from the answers.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from provisioner.api import table
-from provisioner.api.app import application
+from provisioner.api.app import build_application
 from provisioner.cli.client.connection import SOCKET, Answer, Connection, connect
 from provisioner.cli.client.contexts import Place
 from provisioner.cli.options.matrix_files import read_matrix
@@ -47,7 +47,7 @@ class OfflineConnection(Connection):
             problem = "there is no data directory here"
             raise InputError(place.data, "", problem, "Name one with --data.")
 
-    def ask(
+    def send_request(
         self,
         verb: str,
         path: str,
@@ -60,7 +60,7 @@ class OfflineConnection(Connection):
         """Answer one request. Raises InputError for a database that cannot be read."""
         assert not changes, "a change needs a daemon"
         with _Serving(Path(self.place.data), self._matrices) as here:
-            return connect(here).ask(verb, path, query, body, headers)
+            return connect(here).send_request(verb, path, query, body, headers)
 
 
 class _Serving:
@@ -92,7 +92,7 @@ class _Serving:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # the asking thread raises it
+        except BaseException as error:  # the calling thread raises it
             self._error = error
         finally:
             self._ready.set()
@@ -120,7 +120,7 @@ async def _application(directory: Path, matrices: Sequence[Path]) -> AsyncIterat
         clock = read_clock(directory)
         keeper = TenantKeeper(store, clock, [], _no_leaves)
         parts = api_parts(store, keeper, read_matrix(matrices), directory, clock, Settings())
-        yield application(parts, table.ALL)
+        yield build_application(parts, table.ALL)
     finally:
         await store.close()
 

@@ -9,9 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from provisioner.adapters.redfish.event_stream import RedfishStreams
 from provisioner.adapters.redfish.governor import LoginGovernor
@@ -22,14 +20,14 @@ from provisioner.adapters.switches.first_password import SshPasswords
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.webhook_posts import open_posts
 from provisioner.cli.options import serve_options as opt
-from provisioner.cli.options.checked_options import checked_artifact_url, checked_remote
+from provisioner.cli.options.checked_options import check_artifact_url, check_remote
 from provisioner.cli.options.fabric_options import (
     Limited,
     PlanFile,
     UfmPin,
     UfmUrl,
     UfmUser,
-    fabric_access,
+    build_fabric_access,
 )
 from provisioner.cli.serve.alert_sources import read_senders
 from provisioner.cli.serve.api_serving import served_api
@@ -39,9 +37,9 @@ from provisioner.control.watch.unowned_ports import UnownedPorts
 from provisioner.daemon.agents import (
     AgentDoor,
     ServedAgents,
+    build_simulated_agents,
     check_hosts_apart,
     serve_agents,
-    simulated,
 )
 from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts, warn_of_boot_token
 from provisioner.daemon.cluster import (
@@ -89,11 +87,11 @@ def serve(
     agent_host: opt.AgentHost = "127.0.0.1",
     agent_port: opt.Port = 6385,
     agent_url: opt.AgentUrl = "",
-    settings: Annotated[Path | None, typer.Option(help="Settings (docs/settings.md).")] = None,
-    playbooks: Annotated[Path, typer.Option(help="Playbooks.")] = opt.PLAYBOOKS,
-    ssh_user: Annotated[str, typer.Option(help="Login on hosts.")] = "provisioner",
-    ssh_key: Annotated[Path | None, typer.Option(help="Private key for hosts.")] = None,
-    known_hosts: Annotated[Path | None, typer.Option(help="Host keys we trust.")] = None,
+    settings: opt.SettingsFile = None,
+    playbooks: opt.Playbooks = opt.PLAYBOOKS,
+    ssh_user: opt.SshUser = "provisioner",
+    ssh_key: opt.SshKey = None,
+    known_hosts: opt.KnownHosts = None,
     ca_file: opt.CaFile = None,
     thresholds: opt.Thresholds = None,
     plan: PlanFile = None,
@@ -106,19 +104,19 @@ def serve(
     simulator: opt.Simulator = None,
     restored: opt.Restored = False,
     change_until: opt.ChangeUntil = "",
-    lab: Annotated[bool, typer.Option(help="Unknown pins are left alone, not refused.")] = False,
+    lab: opt.Lab = False,
 ) -> None:
     """Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.
 
-    What is under way on devices when it stops goes on, and is looked at again at the next start.
+    Actions under way continue when it stops. Example: provisioner serve --settings site.yaml
     """
     undumpable.forbid_core_files()
-    chosen, pinned, database = opt.read(settings, matrix, api_port, (data, database), lab=lab)
-    playbooks = opt.checked_places(simulator, playbooks, artifacts, ca_file)
+    chosen, pinned, database = opt.read_files(settings, matrix, api_port, (data, database), lab=lab)
+    playbooks = opt.check_places(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
-    files_at = ArtifactDoor(artifact_host, artifact_port, checked_artifact_url(artifact_url))
-    remote, senders = checked_remote(ssh_user, ssh_key, known_hosts), read_senders(alert_sources)
-    access = fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
+    files_at = ArtifactDoor(artifact_host, artifact_port, check_artifact_url(artifact_url))
+    remote, senders = check_remote(ssh_user, ssh_key, known_hosts), read_senders(alert_sources)
+    access = build_fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
     works = _works_by(chosen, pinned, {"thresholds": thresholds, "plan": plan}, change_until)
 
     async def run() -> None:
@@ -152,7 +150,7 @@ def serve(
 def _works_by(
     chosen: Settings, pinned: Matrix, files: Mapping[str, Path | None], change_until: str
 ) -> WorksBy:
-    """What this daemon works by, as its peers compare it. Raises InputError."""
+    """Return the digests that peers compare with theirs. Raises InputError."""
     texts = {name: read_text(path) for name, path in files.items() if path is not None}
     digests = digests_of(chosen, pinned, texts)
     return WorksBy(digests=digests, change_until=declared_end(change_until))
@@ -161,7 +159,7 @@ def _works_by(
 def _of_site(
     site: SimulatedRunner | None, data: Path, user: str, key: Path | None, thresholds: Path | None
 ) -> dict[str, Any]:
-    """How hosts that get a system let us in, who changes switches' passwords, and thresholds."""
+    """Return the login on new hosts, the changer of switches' passwords, and the thresholds."""
     passwords = None if site else SshPasswords(data / SWITCH_KEYS)
     limits = read_thresholds(thresholds)
     return {"login": login_of(user, key), "passwords": passwords, "thresholds": limits}
@@ -170,7 +168,7 @@ def _of_site(
 def _run_alone(
     data: Path, database: str, chosen: Settings, run: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
-    """In an event loop of its own, while no other daemon holds the directory or the database."""
+    """Run in an own event loop, while no other daemon holds the directory or the database."""
     waits = watched_waits(database, chosen)
     with held_data(data, database), waits, asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())
@@ -180,10 +178,10 @@ def _parts(
     kept: tuple[Data, Clock, Settings, Matrix, Telemetry],
     reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
     wires: tuple[RedfishTransport, SwitchHttps],
-    told: tuple[Any, ...],  # who is told and asked: watch, webhooks, tickets, peers, fabrics
+    told: tuple[Any, ...],  # the receivers and sources: watch, webhooks, tickets, peers, fabrics
     **more: Any,
 ) -> Parts:
-    """What a daemon is made of: what is kept here, who works in hosts, and the rest by name."""
+    """Return the parts of a daemon: the store's, the access to hosts, and the rest by name."""
     (opened, clock, chosen, pinned, telemetry), (hosts, served, files) = kept, reached
     (transport, switches), (watch, posts, tickets, shared, fabrics) = wires, told
     return Parts(
@@ -222,7 +220,7 @@ async def _seated(
     works: WorksBy,
     restored: bool,
 ) -> AsyncIterator[tuple[CountedWrites, Any]]:
-    """The database judged, our writes counted, and our place among peers, if there are any."""
+    """Judge the database, count our writes, and take our place among peers, if there are any."""
     (data, database), store = where, opened.store
     async with (
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
@@ -235,7 +233,7 @@ async def _seated(
 async def _wires(
     data: Path, chosen: Settings, ca_file: Path | None, telemetry: Telemetry
 ) -> AsyncIterator[tuple[RedfishTransport, SwitchHttps, RedfishStreams]]:
-    """Connections to BMCs and switches; logged out of and closed at the end."""
+    """Open connections to BMCs and switches; log out and close them at the end."""
     logins = LoginGovernor(memory=data / "failed-logins")
     transport = RedfishTransport(chosen.requests_max, ca_file, logins, telemetry)
     switches, streams = SwitchHttps(ca_file=ca_file), RedfishStreams(transport, ca_file)
@@ -271,7 +269,7 @@ def _agents(
 ) -> AbstractAsyncContextManager[ServedAgents]:
     images = OsImages(files, data / "images", files.url)
     if site is not None:
-        agents = simulated(site, opened.store, opened.vault, clock, chosen)
+        agents = build_simulated_agents(site, opened.store, opened.vault, clock, chosen)
         return nullcontext(ServedAgents(agents, images=images))
     check_hosts_apart(door, chosen)
     return serve_agents(door, data, opened.store, opened.vault, clock, chosen, images)
@@ -288,7 +286,7 @@ async def _until_stopped(
     """Drive the site, with the API and metrics beside it."""
     daemon, clock, chosen = Daemon(parts), parts.clock, parts.settings
 
-    def queues() -> Mapping[str, tuple[float, float]]:
+    def count_queues() -> Mapping[str, tuple[float, float]]:
         return {
             "operations": (daemon.engine.running, chosen.operations_max),
             "writes": (opened.store.writer.waiting, 0),
@@ -300,7 +298,7 @@ async def _until_stopped(
         await warn_of_boot_token(files, parts.matrix.images.get(MAINTENANCE), chosen)
     transport, thresholds = parts.transport, parts.thresholds
     api = served_api(data, opened, clock, access, parts.matrix, files, transport, thresholds)
-    metrics = served_metrics(measured, data, opened.store, clock, chosen, queues)
+    metrics = served_metrics(measured, data, opened.store, clock, chosen, count_queues)
     async with api, metrics as url:
         if url:
             log.info("metrics are at %s", url)
@@ -318,14 +316,14 @@ async def _driven(daemon: Daemon, book: SqlRecoveryRepository, counted: CountedW
     await daemon.start()
     log.info("serving")
     ends = [asyncio.create_task(daemon.wait()), asyncio.create_task(stopped.wait())]
-    done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
+    ended, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for task in ended:
         if daemon.parts.shared is not None and isinstance(task.exception(), StoreFailed):
-            end_at_once(str(task.exception()))  # as if the seat had told it first
+            end_at_once(str(task.exception()))  # as if the seat had ended it first
     await daemon.stop()
     for task in ends:
         task.cancel()
-    for task in done:
+    for task in ended:
         task.result()
 
 
@@ -337,7 +335,7 @@ async def _compare_descriptions(
     assert mark is not None, "the mark was settled when the database was judged"
     why = await find_lost_moves(parts.store, daemon.tenancy, mark)
     if why:
-        counted.only_look(why)
+        counted.forbid_writes(why)
         await book.begin_look_only(why, parts.clock.now())
         return
     await _name_ports(daemon, book)
@@ -352,27 +350,27 @@ async def _name_ports(daemon: Daemon, book: SqlRecoveryRepository) -> None:
 async def _settled(
     daemon: Daemon, book: SqlRecoveryRepository, counted: CountedWrites, stopped: asyncio.Event
 ) -> bool:
-    """Only look until a restore is settled; False if the daemon was stopped before that."""
+    """Only look until a restore is settled; return False if the daemon was stopped before that."""
     log.warning("nothing is written to any device: %s", counted.look_only)
     log.warning("see `provisioner recovery list`, and docs/disaster-recovery.md")
     parts = daemon.parts
     plan = None if parts.fabrics is None else parts.fabrics.plan
     unowned = UnownedPorts(parts.settings, daemon.tenancy, plan)
-    given = (parts.store, book, parts.clock, daemon.tenancy, parts.campaigns)
-    recovery = Recovery(*given, unowned)
+    arguments = (parts.store, book, parts.clock, daemon.tenancy, parts.campaigns)
+    recovery = Recovery(*arguments, unowned)
     ends = [asyncio.create_task(recovery.run()), asyncio.create_task(stopped.wait())]
     try:
         with permit.close_gate(counted.look_only):
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in ends:
             task.cancel()
-    for task in done:
+    for task in ended:
         task.result()
     if stopped.is_set():
         await daemon.stop()
         return False
     log.info("the restore is settled: this daemon acts")
-    counted.act()
+    counted.allow_writes()
     await _name_ports(daemon, book)
     return True

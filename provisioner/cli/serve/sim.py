@@ -22,7 +22,9 @@ from provisioner.sim.site.control import Control
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
 
-app = typer.Typer(help="A simulated site.", no_args_is_help=True)
+app = typer.Typer(
+    help="A simulated site: serve it, break parts, exchange them.", no_args_is_help=True
+)
 app.command("break")(sim_faults.break_)
 app.command()(sim_faults.swap)
 app.command()(sim_faults.faults)
@@ -30,23 +32,32 @@ app.command()(sim_faults.faults)
 
 @app.callback()
 def _group() -> None:
-    """A simulated site with true update semantics."""
+    """Simulate a site with real update semantics."""
 
 
 @app.command()
 def serve(
-    nodes: Annotated[int, typer.Option(help="Number of HGX nodes, 11 BMCs each.")] = 1,
+    nodes: Annotated[int, typer.Option(help="Number of HGX nodes with 11 BMCs each.")] = 1,
     listen: Annotated[
-        str, typer.Option(help="First address. In 127.0.0.0/8 each BMC gets its own from here on.")
+        str, typer.Option(help="First address; in 127.0.0.0/8 each BMC gets the next one.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0: a free one for each BMC.")] = 0,
-    seed: Annotated[int, typer.Option(help="Same seed, same serials and chances.")] = 0,
-    speed: Annotated[float, typer.Option(help="Simulated seconds in one second.")] = 1.0,
+    seed: Annotated[
+        int, typer.Option(help="The same seed gives the same serials and chances.")
+    ] = 0,
+    speed: Annotated[float, typer.Option(help="Simulated seconds in one real second.")] = 1.0,
     vendor: Annotated[str, typer.Option(help=f"One of {', '.join(HOST_ITEMS)}.")] = "supermicro",
-    control: Annotated[Path | None, typer.Option(help="Socket for truth and faults.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Endpoints as one JSON object.")] = False,
+    control: Annotated[
+        Path | None, typer.Option(help="Socket for the ground truth and faults.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the endpoints as one JSON object.")
+    ] = False,
 ) -> None:
-    """Serve a site over HTTPS until interrupted; prints endpoints and factory credentials."""
+    """Serve a site over HTTPS until interrupted; print endpoints and factory credentials.
+
+    Example: provisioner sim serve --nodes 2 --control site.sock
+    """
     _check(nodes, listen, port, speed, vendor)
     site = Site(nodes, seed, clock=FastClock(speed), vendor=vendor)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -61,8 +72,8 @@ def _check(nodes: int, listen: str, port: int, speed: float, vendor: str) -> Non
     if not 0 < speed <= 10_000:
         raise InputError("--speed", "", f"{speed} is not in 0..10000", "Give a factor over 0.")
     if vendor not in HOST_ITEMS:
-        known = ", ".join(HOST_ITEMS)
-        raise InputError("--vendor", "", f"{vendor!r:.40} is not known", f"Choose of {known}.")
+        vendors = ", ".join(HOST_ITEMS)
+        raise InputError("--vendor", "", f"{vendor!r:.40} is not known", f"Choose of {vendors}.")
     try:
         ip_address(listen)
     except ValueError:
@@ -82,24 +93,24 @@ async def _serve(
     except OSError as error:
         remedy = "Choose another --listen or --port."
         raise InputError("--listen", listen, str(error), remedy) from None
-    other = Control(site, control) if control else None
-    if other:
+    control_server = Control(site, control) if control else None
+    if control_server:
         try:
-            await other.start()
+            await control_server.start()
         except OSError as error:
             await server.close()
             remedy = "Name a file in a directory that can be written, with a short path."
             raise InputError("--control", str(control), str(error), remedy) from None
     _print(site, as_json=as_json)
     await stop.wait()
-    if other:
-        await other.stop()
+    if control_server:
+        await control_server.stop()
     await server.close()
 
 
-def rows(site: Site) -> list[dict[str, Any]]:
-    """Every endpoint with its factory credential."""
-    found = []
+def list_endpoints(site: Site) -> list[dict[str, Any]]:
+    """Return every endpoint with its factory credential."""
+    endpoints = []
     for name, url in site.urls.items():
         node, _, bmc = name.partition("/")
         if bmc:
@@ -108,14 +119,14 @@ def rows(site: Site) -> list[dict[str, Any]]:
         else:
             switch = site.switches[name]
             kind, user, password = "cumulus", switch.username, switch.password
-        found.append(
+        endpoints.append(
             {"name": name, "url": url, "kind": kind, "username": user, "password": password}
         )
-    return found
+    return endpoints
 
 
 def _print(site: Site, *, as_json: bool) -> None:
-    listed = rows(site)
+    listed = list_endpoints(site)
     if as_json:
         typer.echo(json.dumps({"endpoints": listed}))
         return

@@ -28,8 +28,8 @@ from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.daemon.data import open_data, read_expected, read_secrets
-from provisioner.demo.settings import settings_of
-from provisioner.demo.site import DemoFiles, prepare
+from provisioner.demo.settings import choose_settings
+from provisioner.demo.site import DemoFiles, prepare_files
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus
@@ -192,8 +192,8 @@ async def fleet(
     """`ports`: daemon -> the port by which it reaches the database, if not the server's own."""
     database = server.make()
     asked = demo.Asked(nodes=hosts, speed=speed)
-    async with demo.simulator(asked, folder / "site") as site:
-        files = prepare(folder / "site", await site.get("/expected"), hosts)
+    async with demo.run_simulator(asked, folder / "site") as site:
+        files = prepare_files(folder / "site", await site.get("/expected"), hosts)
         told = await site.get("/clock")
         clock = WallClock(told["speed"], told["epoch"])
         first = folder / "d0"
@@ -230,7 +230,7 @@ async def fleet(
 
 
 def _settings(asked: demo.Asked) -> dict[str, Any]:
-    chosen = settings_of(asked.nodes, asked.speed).model_copy(
+    chosen = choose_settings(asked.nodes, asked.speed).model_copy(
         update={
             "api_serve": False,
             "lease_s": LEASE_S,

@@ -1,4 +1,4 @@
-"""Routes of what is the same for all nodes: releases of the matrix, checks, artifacts, who I am."""
+"""Routes that are the same for all nodes: releases of the matrix, checks, artifacts, the caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from provisioner.api.parts import Ask, Reply
-from provisioner.api.problem import missing
+from provisioner.api.problem import refuse_missing
 from provisioner.api.route import ANYBODY, VIEWERS, Route
 from provisioner.checks import ALL as CHECKS
 from provisioner.control.engine.overload import measured, notices
@@ -39,7 +39,7 @@ class ReleaseList(Record):
 
 
 class ProfileView(Record):
-    """What one profile pins."""
+    """The pins of one profile."""
 
     name: str
     pins: dict[str, Pin]
@@ -56,7 +56,7 @@ class ReleaseView(Record):
 
 
 class Moves(Record):
-    """What a move between two releases means."""
+    """The meaning of a move between two releases."""
 
     older: str
     newer: str
@@ -91,12 +91,14 @@ class ArtifactView(Record):
     present: bool = Field(
         description="In the artifact directory of who answers: a cache, where `pulled_from` is set."
     )
-    size: int = Field(0, description="Bytes; 0: it is not there.")
+    size: int = Field(0, description="Bytes; 0: the file is missing.")
     seen_outside: str = Field(
         "",
         description="SHA-256 that the daemon who answers last read at `pulled_from`; empty: none.",
     )
-    seen_at: float = Field(0, description="When, seconds since the epoch; 0: not since its start.")
+    seen_at: float = Field(
+        0, description="Time in seconds since the epoch; 0: not since its start."
+    )
 
 
 class ArtifactList(Record):
@@ -109,20 +111,22 @@ class ArtifactList(Record):
 
 
 class Me(Record):
-    """Who the caller is, as its token says."""
+    """The caller, as its token proves it."""
 
     subject: str
     roles: tuple[Role, ...]
     tenant: str
     via: str
     now: float = Field(description="The site's clock, in seconds since the epoch.")
-    speed: float = Field(1.0, description="Its seconds in a real one: a simulated site runs fast.")
+    speed: float = Field(
+        1.0, description="Simulated seconds in a real one; a simulated site runs fast."
+    )
 
 
 class Health(Record):
-    """What strains the process that answers, and what it leaves off because of it."""
+    """The strains of the process that answers, and the work that it omits because of them."""
 
-    level: str = Field(description="CALM; STRAINED: routine looks wait; SEVERE: new work waits.")
+    level: str = Field(description="CALM; STRAINED: routine readings wait; SEVERE: new work waits.")
     strained_by: tuple[Strain, ...]
     notices: tuple[str, ...] = Field(
         (),
@@ -132,7 +136,7 @@ class Health(Record):
 
 
 async def list_releases(ask: Ask) -> Reply:
-    """All of them."""
+    """List all releases."""
     matrix = ask.parts.matrix
     states = judge_readiness(matrix)
     items = tuple(
@@ -148,41 +152,41 @@ async def list_releases(ask: Ask) -> Reply:
 
 
 async def show_release(ask: Ask) -> Reply:
-    """What it pins."""
-    name = ask.word("release")
+    """Return the pins of a release."""
+    name = ask.read_word("release")
     release = _release(ask, name)
     states = {s.profile: s for s in judge_readiness(ask.parts.matrix) if s.release == name}
     profiles = tuple(
         ProfileView(name=p, pins=profile.pins, readiness=states[p])
         for p, profile in release.profiles.items()
     )
-    told = ReleaseView(
+    view = ReleaseView(
         name=name, supersedes=release.supersedes, profiles=profiles, requires=release.requires
     )
-    return Reply(told)
+    return Reply(view)
 
 
-async def moves(ask: Ask) -> Reply:
-    """Steps, resets and minutes for each profile."""
-    older, newer = ask.word("release"), ask.word("newer")
+async def show_moves(ask: Ask) -> Reply:
+    """Return steps, resets and minutes for each profile."""
+    older, newer = ask.read_word("release"), ask.read_word("newer")
     _release(ask, older)
     _release(ask, newer)
     production = ask.parts.settings.production
-    found = await asyncio.to_thread(
+    moves_found = await asyncio.to_thread(
         compare_releases, ask.parts.matrix, older, newer, production=production
     )
-    return Reply(Moves(older=older, newer=newer, profiles=tuple(found)))
+    return Reply(Moves(older=older, newer=newer, profiles=tuple(moves_found)))
 
 
 def _release(ask: Ask, name: str) -> Release:
-    found = ask.parts.matrix.releases.get(name)
-    if found is None:
-        raise missing("release in the matrix")
-    return found
+    release = ask.parts.matrix.releases.get(name)
+    if release is None:
+        raise refuse_missing("release in the matrix")
+    return release
 
 
 async def list_checks(_ask: Ask) -> Reply:
-    """What proves health."""
+    """List the health checks."""
     items = tuple(
         CheckView(
             name=c.name,
@@ -200,7 +204,7 @@ async def list_checks(_ask: Ask) -> Reply:
 
 
 async def list_artifacts(ask: Ask) -> Reply:
-    """What is pinned, and whether it is there."""
+    """List the pinned files, and whether they are present."""
     pinned: dict[tuple[str, str], list[str]] = {}
     matrix = ask.parts.matrix
     for name, release in matrix.releases.items():
@@ -215,18 +219,22 @@ async def list_artifacts(ask: Ask) -> Reply:
     sizes = await asyncio.to_thread(_sizes, ask.parts.artifacts, {name for name, _ in pinned})
     items = tuple(
         ArtifactView(
-            name=name, sha256=sha256, pinned_by=tuple(by), present=name in sizes,
-            size=sizes.get(name, 0), **_outside(ask.parts.outside, name),
+            name=name,
+            sha256=sha256,
+            pinned_by=tuple(by),
+            present=name in sizes,
+            size=sizes.get(name, 0),
+            **_outside(ask.parts.outside, name),
         )
         for (name, sha256), by in sorted(pinned.items())
-    )  # fmt: skip
+    )
     pulled_from = "" if ask.parts.outside is None else ask.parts.outside.url
     return Reply(ArtifactList(items=items, pulled_from=pulled_from))
 
 
 def _outside(files: OutsideArtifacts | None, name: str) -> dict[str, Any]:
-    seen = None if files is None else files.get_reading(name)
-    return {} if seen is None else {"seen_outside": seen.sha256, "seen_at": seen.at}
+    sighting = None if files is None else files.get_reading(name)
+    return {} if sighting is None else {"seen_outside": sighting.sha256, "seen_at": sighting.at}
 
 
 def _add(pinned: dict[tuple[str, str], list[str]], name: str, sha256: str, by: str) -> None:
@@ -239,10 +247,10 @@ def _sizes(directory: Path, names: set[str]) -> dict[str, int]:
     return {n: (directory / n).stat().st_size for n in own if (directory / n).is_file()}
 
 
-async def me(ask: Ask) -> Reply:
-    """The caller."""
+async def show_caller(ask: Ask) -> Reply:
+    """Return the caller."""
     caller: Caller = ask.caller
-    told = Me(
+    view = Me(
         subject=caller.subject,
         roles=tuple(sorted(caller.roles)),
         tenant=caller.tenant,
@@ -250,33 +258,89 @@ async def me(ask: Ask) -> Reply:
         now=ask.now,
         speed=getattr(ask.parts.clock, "speed", 1.0),
     )
-    return Reply(told)
+    return Reply(view)
 
 
-async def health(ask: Ask) -> Reply:
-    """Measured now. The loop's lag is that of one pass."""
+async def show_health(ask: Ask) -> Reply:
+    """Return the load, measured now. The loop's lag is that of one pass."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.sleep(0)
-    found = find_strains(measured(ask.parts.store, loop.time() - began))
-    return Reply(Health(level=highest_level(found).name, strained_by=found, notices=notices()))
+    strains = find_strains(measured(ask.parts.store, loop.time() - began))
+    return Reply(Health(level=highest_level(strains).name, strained_by=strains, notices=notices()))
 
 
 ROUTES = (
-    Route("GET", "/releases", "list_releases", "releases",
-          "Releases of the matrix that is in force.", VIEWERS, list_releases, {200: ReleaseList}),
-    Route("GET", "/releases/{release}", "show_release", "releases",
-          "What a release pins for each profile, and what nobody published.", VIEWERS,
-          show_release, {200: ReleaseView}),
-    Route("GET", "/releases/{release}/moves/{newer}", "show_moves", "releases",
-          "What a move to another release means: changes, steps, resets, minutes.", VIEWERS, moves,
-          {200: Moves}, heavy=True),
-    Route("GET", "/checks", "list_checks", "checks", "Health checks, in their order.", VIEWERS,
-          list_checks, {200: CheckList}),
-    Route("GET", "/artifacts", "list_artifacts", "artifacts",
-          "Files that the matrix names, and whether they are there.", VIEWERS, list_artifacts,
-          {200: ArtifactList}, heavy=True),
-    Route("GET", "/health", "show_health", "access",
-          "Whether the daemon is overloaded, and by what.", ANYBODY, health, {200: Health}),
-    Route("GET", "/me", "show_me", "access", "Who I am, as my token says.", ANYBODY, me, {200: Me}),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/releases",
+        "list_releases",
+        "releases",
+        "List releases of the matrix in force.",
+        VIEWERS,
+        list_releases,
+        {200: ReleaseList},
+    ),
+    Route(
+        "GET",
+        "/releases/{release}",
+        "show_release",
+        "releases",
+        "Show a release's pins for each profile, and its unpublished ones.",
+        VIEWERS,
+        show_release,
+        {200: ReleaseView},
+    ),
+    Route(
+        "GET",
+        "/releases/{release}/moves/{newer}",
+        "show_moves",
+        "releases",
+        "Compare a release with another one: changes, steps, resets, minutes.",
+        VIEWERS,
+        show_moves,
+        {200: Moves},
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/checks",
+        "list_checks",
+        "checks",
+        "List health checks, in their order.",
+        VIEWERS,
+        list_checks,
+        {200: CheckList},
+    ),
+    Route(
+        "GET",
+        "/artifacts",
+        "list_artifacts",
+        "artifacts",
+        "List the files that the matrix names, and whether they are present.",
+        VIEWERS,
+        list_artifacts,
+        {200: ArtifactList},
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/health",
+        "show_health",
+        "access",
+        "Show the daemon's load: whether it is overloaded, and the cause.",
+        ANYBODY,
+        show_health,
+        {200: Health},
+    ),
+    Route(
+        "GET",
+        "/me",
+        "show_me",
+        "access",
+        "Show the caller that your token identifies.",
+        ANYBODY,
+        show_caller,
+        {200: Me},
+    ),
+)

@@ -1,6 +1,4 @@
-"""Routes that compare nodes with what they should be and with one another: drift, pending resets,
-cohorts.
-"""
+"""Routes that compare nodes with targets and with one another: drift, pending resets, cohorts."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from provisioner.api.parts import Ask, Reply
-from provisioner.api.problem import missing, no
+from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import VIEWERS, Route
 from provisioner.model.base import Record
 from provisioner.model.campaign_row import CampaignRow
@@ -31,47 +29,49 @@ from provisioner.planning.path.history import build_history
 
 TAG = "fleet"
 SAMPLES_MAX = 200_000
-DIGITS_SHOWN = 12  # of a version set's digest: what a person types
+DIGITS_SHOWN = 12  # characters of a version set's digest, short enough to type
 
 
 class Chosen(Record):
-    """Which nodes."""
+    """The selection of nodes."""
 
-    select: str = Field("all", max_length=2000, description="An expression: rack=su0-*.")
+    select: str = Field(
+        "all", max_length=2000, description="Expression that selects nodes: rack=su0-*."
+    )
 
 
 class DriftList(Record):
-    """Nodes that do not run what they are to run."""
+    """Nodes whose versions differ from their target."""
 
     items: tuple[DriftLine, ...]
 
 
 class DebtList(Record):
-    """What is written and does not run yet, and certificates of serving nodes that ended."""
+    """Firmware that is written and not active yet, and expired certificates of released nodes."""
 
     items: tuple[DebtLine, ...]
 
 
 class CohortQuery(Record):
-    """Which nodes are compared."""
+    """The selection of nodes that are compared."""
 
-    profile: str = Field("", max_length=128, description="Only nodes of this profile.")
+    profile: str = Field("", max_length=128, description="Select nodes of this profile.")
 
 
 class ComparisonQuery(CohortQuery):
-    """Which version sets are compared, by the beginning of their digests."""
+    """The version sets that are compared, by the beginning of their digests."""
 
     before: str = Field("", max_length=64, description="Version set, as cohorts are listed.")
     after: str = Field("", max_length=64, description="Version set, as cohorts are listed.")
 
 
 class Cohort(Record):
-    """Nodes that are alike: one profile and one set of versions."""
+    """Comparable nodes: one profile and one set of versions."""
 
     profile: str
     versions: str
     nodes: int
-    sound: int = Field(description="Nodes without a fault: only they teach.")
+    sound: int = Field(description="Nodes without a fault; floors are learned from them only.")
 
 
 class Cohorts(Record):
@@ -123,13 +123,17 @@ async def _read_chosen(ask: Ask) -> tuple[tuple[Node, ...], dict[str, Inventory]
         nodes = select(ask.query.select, await store.nodes.list(), "select")
     except InputError as error:
         detail = f"{error.where}: {error.problem}"
-        raise no(400, "select", "The expression cannot be read", error.remedy, detail) from None
-    seen = {n.id: await store.evidence.get_inventory(n.id) for n in nodes}
-    return nodes, {name: found for name, found in seen.items() if found is not None}
+        raise build_refusal(
+            400, "select", "The expression cannot be read", error.remedy, detail
+        ) from None
+    inventories = {n.id: await store.evidence.get_inventory(n.id) for n in nodes}
+    return nodes, {
+        name: inventory for name, inventory in inventories.items() if inventory is not None
+    }
 
 
 async def show_cohorts(ask: Ask) -> Reply:
-    """Return cohorts, the floors that were learned, and nodes that are unlike their own."""
+    """Return cohorts, the learned floors, and nodes that differ from their cohort."""
     samples, learned = await _read_samples(ask)
     every = Counter((s.profile, s.versions[:DIGITS_SHOWN]) for s in samples)
     sound = Counter((s.profile, s.versions[:DIGITS_SHOWN]) for s in samples if s.sound)
@@ -142,7 +146,7 @@ async def show_cohorts(ask: Ask) -> Reply:
 
 
 async def compare_cohorts(ask: Ask) -> Reply:
-    """Return whether a change of versions made nodes worse, each node against itself."""
+    """Return whether a change of versions made nodes worse, each node compared with itself."""
     samples, _ = await _read_samples(ask)
     sides = [_measured(samples, side) for side in (ask.query.before, ask.query.after)]
     return Reply(Comparisons(items=compare_metrics(sides[0], sides[1], RegressionPolicy())))
@@ -152,7 +156,7 @@ def _measured(samples: Sequence[Sample], versions: str) -> dict[str, dict[str, f
     mine = [s for s in samples if s.versions.startswith(versions)]
     if not mine or len({s.versions for s in mine}) > 1:
         problem = "No version set begins so" if not mine else "Several version sets begin so"
-        raise no(400, "versions", problem, "See `provisioner cohort show`.", versions)
+        raise build_refusal(400, "versions", problem, "See `provisioner cohort show`.", versions)
     return {s.node: dict(s.measured) for s in mine}
 
 
@@ -160,7 +164,7 @@ async def _read_samples(ask: Ask) -> tuple[list[Sample], Sequence[Baseline]]:
     store, profile = ask.parts.store, ask.query.profile
     profiles = {n.profile for n in await store.nodes.list() if n.profile}
     if profile and profile not in profiles:
-        raise missing("profile among the nodes")
+        raise refuse_missing("profile among the nodes")
     samples: list[Sample] = []
     for name in [profile] if profile else sorted(profiles):
         samples += await store.cohorts.list_samples(name, None, SAMPLES_MAX)
@@ -168,18 +172,54 @@ async def _read_samples(ask: Ask) -> tuple[list[Sample], Sequence[Baseline]]:
 
 
 ROUTES = (
-    Route("GET", "/drift", "list_drift", TAG,
-          "Nodes that do not run what they are to run: by campaign, pin, or the fleet's release.",
-          VIEWERS, list_drift, {200: DriftList}, query=Chosen, heavy=True),
-    Route("GET", "/debt", "list_debt", TAG,
-          "What is written and does not run yet, and which reset it waits for.", VIEWERS,
-          list_debt, {200: DebtList}, query=Chosen, heavy=True),
-    Route("GET", "/cohorts", "show_cohorts", TAG,
-          "Cohorts, floors that were learned, and nodes that are unlike their own.", VIEWERS,
-          show_cohorts, {200: Cohorts}, query=CohortQuery, heavy=True,
-          refusals={404: "No node has this profile."}),
-    Route("GET", "/cohorts/comparison", "compare_cohorts", TAG,
-          "Whether a change of versions made nodes worse, each node against itself.", VIEWERS,
-          compare_cohorts, {200: Comparisons}, query=ComparisonQuery, heavy=True,
-          refusals={404: "No node has this profile."}),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/drift",
+        "list_drift",
+        TAG,
+        "List nodes whose versions differ from their campaign, pin, or the fleet's release.",
+        VIEWERS,
+        list_drift,
+        {200: DriftList},
+        query=Chosen,
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/debt",
+        "list_debt",
+        TAG,
+        "List firmware that is written but not active yet, and the reset that activates it.",
+        VIEWERS,
+        list_debt,
+        {200: DebtList},
+        query=Chosen,
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/cohorts",
+        "show_cohorts",
+        TAG,
+        "Show cohorts, learned floors, and nodes that differ from their cohort.",
+        VIEWERS,
+        show_cohorts,
+        {200: Cohorts},
+        query=CohortQuery,
+        heavy=True,
+        refusals={404: "No node has this profile."},
+    ),
+    Route(
+        "GET",
+        "/cohorts/comparison",
+        "compare_cohorts",
+        TAG,
+        "Compare nodes before and after a change of versions, each with itself.",
+        VIEWERS,
+        compare_cohorts,
+        {200: Comparisons},
+        query=ComparisonQuery,
+        heavy=True,
+        refusals={404: "No node has this profile."},
+    ),
+)

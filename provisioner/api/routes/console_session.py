@@ -7,14 +7,14 @@ from pydantic import Field
 
 from provisioner.access.sessions import new_session
 from provisioner.access.tokens import sha256_of
-from provisioner.api.app import response
-from provisioner.api.changes import Outcome, objection
+from provisioner.api.app import build_response
+from provisioner.api.changes import Outcome, build_objection
 from provisioner.api.console_cookie import read_secret, set_cookie
-from provisioner.api.matters import Me, me
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import missing, no
+from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Route
+from provisioner.api.routes.matters import Me, show_caller
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 
@@ -22,7 +22,7 @@ TAG = "access"
 
 
 class SessionView(Record):
-    """A browser's session, without what opens it."""
+    """A browser's session, without its secret."""
 
     id: str
     subject: str
@@ -36,16 +36,19 @@ class SessionView(Record):
 
 
 class SessionList(Record):
-    """Those that are not over; the one that was used last comes first."""
+    """Sessions that have not ended; the last used one comes first."""
 
     items: tuple[SessionView, ...]
 
 
-async def begin(ask: Ask) -> web.Response:
+async def begin_session(ask: Ask) -> web.Response:
     """Begin a session for the holder of this request's token; end the one that it had."""
     caller = ask.caller
-    if caller.session or not (caller.token or caller.issuer):  # a stolen cookie prolongs nothing
-        refused = no(401, "token", "A session begins with a token", "Send it as Authorization.")
+    # a stolen cookie cannot prolong its session
+    if caller.session or not (caller.token or caller.issuer):
+        refused = build_refusal(
+            401, "token", "A session begins with a token", "Send it as Authorization."
+        )
         refused.headers["WWW-Authenticate"] = 'Bearer realm="provisioner"'
         raise refused
     parts, limits = ask.parts, ask.parts.settings.session_limits()
@@ -53,13 +56,15 @@ async def begin(ask: Ask) -> web.Response:
     before = await parts.store.sessions.find(sha256_of(read_secret(ask.request)))
     replaces = before.id if before is not None else ""
     if not await parts.store.sessions.begin(session, limits, replaces):
-        refused = no(429, "sign-ins", "Too many sign-ins within a minute", "Wait a minute.")
+        refused = build_refusal(
+            429, "sign-ins", "Too many sign-ins within a minute", "Wait a minute."
+        )
         refused.headers["Retry-After"] = "60"
         raise refused
     return await _answer(ask, secret)
 
 
-async def end(ask: Ask) -> web.Response:
+async def end_session(ask: Ask) -> web.Response:
     """End the session of this request, wherever its cookie was copied to."""
     if ask.caller.session:
         why = f"{ask.caller.subject} signed out"
@@ -68,15 +73,15 @@ async def end(ask: Ask) -> web.Response:
 
 
 async def _answer(ask: Ask, secret: str) -> web.Response:
-    told = await me(ask)
-    answer = response(Reply(told.body))
+    caller = await show_caller(ask)
+    answer = build_response(Reply(caller.body))
     answer.headers["Cache-Control"] = "no-store"
     set_cookie(answer, secret)
     return answer
 
 
 async def list_all(ask: Ask) -> Reply:
-    """All sessions that are not over."""
+    """List all sessions that have not ended."""
     limits = ask.parts.settings.session_limits()
     items = tuple(
         SessionView(
@@ -89,50 +94,98 @@ async def list_all(ask: Ask) -> Reply:
 
 async def end_another(ask: Ask) -> Reply:
     """End any session, at once."""
-    name = ask.word("session")
+    name = ask.read_word("session")
     limits = ask.parts.settings.session_limits()
     if not any(s.id == name for s in await ask.parts.store.sessions.list(limits, ask.now)):
-        raise missing("session")
-    return await ask.parts.works.ask(ask, ChangeKind.SESSION_END, name, "", {})
+        raise refuse_missing("session")
+    return await ask.parts.works.submit_change(ask, ChangeKind.SESSION_END, name, "", {})
 
 
 class Person(Record):
     """The body of an end to all sessions of one person."""
 
-    subject: str = Field(min_length=1, max_length=200, description="As sessions are listed.")
+    subject: str = Field(
+        min_length=1, max_length=200, description="Name of the person, as sessions list it."
+    )
 
 
 async def end_all(ask: Ask) -> Reply:
     """End every session of one person, at once."""
-    told = {"every": True}
-    return await ask.parts.works.ask(ask, ChangeKind.SESSION_END, ask.body.subject, "", told)
+    arguments = {"every": True}
+    return await ask.parts.works.submit_change(
+        ask, ChangeKind.SESSION_END, ask.body.subject, "", arguments
+    )
 
 
 async def change_session(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry it out."""
+    """Carry out the end of sessions."""
     sessions, now = parts.store.sessions, parts.clock.now()
     why = f"{asked.asked_by} ended it"
     if asked.arguments.get("every"):
         ended = await sessions.end_of_subject(asked.subject, why, now)
         return Outcome(RequestState.DONE, {"sessions": len(ended)})
     if not await sessions.end(asked.subject, why, now):
-        return objection(asked.subject, "there is no such session", "Look at the list of them.")
+        return build_objection(
+            asked.subject, "there is no such session", "Look at the list of them."
+        )
     return Outcome(RequestState.DONE, {"session": asked.subject})
 
 
 ROUTES = (
-    Route("POST", "/session", "begin_session", TAG,
-          "Begin a browser's session with this request's token, for the console.", ANYBODY, begin,
-          {200: Me}, refusals={401: "It came with a session instead of a token.",
-                               429: "Too many sign-ins within a minute."}),
-    Route("DELETE", "/session", "end_session", TAG, "End this browser's session.", ANYBODY, end,
-          {200: Me}),
-    Route("GET", "/sessions", "list_sessions", TAG,
-          "Browsers' sessions, without what opens them.", VIEWERS, list_all, {200: SessionList}),
-    Route("POST", "/sessions/end", "end_sessions", TAG,
-          "End every browser's session of one person, at once.", OPERATORS, end_all,
-          {200: OperationView, 202: OperationView}, body=Person, example={"subject": "ada"}),
-    Route("POST", "/sessions/{session}/end", "end_other_session", TAG,
-          "End a browser's session, at once.", OPERATORS, end_another,
-          {200: OperationView, 202: OperationView}),
-)  # fmt: skip
+    Route(
+        "POST",
+        "/session",
+        "begin_session",
+        TAG,
+        "Begin a browser's session with this request's token, for the console.",
+        ANYBODY,
+        begin_session,
+        {200: Me},
+        refusals={
+            401: "It came with a session instead of a token.",
+            429: "Too many sign-ins within a minute.",
+        },
+    ),
+    Route(
+        "DELETE",
+        "/session",
+        "end_session",
+        TAG,
+        "End this browser's session.",
+        ANYBODY,
+        end_session,
+        {200: Me},
+    ),
+    Route(
+        "GET",
+        "/sessions",
+        "list_sessions",
+        TAG,
+        "List browsers' sessions, without their secrets.",
+        VIEWERS,
+        list_all,
+        {200: SessionList},
+    ),
+    Route(
+        "POST",
+        "/sessions/end",
+        "end_sessions",
+        TAG,
+        "End every browser's session of one person, at once.",
+        OPERATORS,
+        end_all,
+        {200: OperationView, 202: OperationView},
+        body=Person,
+        example={"subject": "ada"},
+    ),
+    Route(
+        "POST",
+        "/sessions/{session}/end",
+        "end_other_session",
+        TAG,
+        "End a browser's session, at once.",
+        OPERATORS,
+        end_another,
+        {200: OperationView, 202: OperationView},
+    ),
+)

@@ -1,4 +1,4 @@
-"""Routes of alerts: what stands against nodes, overrides for a time, the word that one is over."""
+"""Routes of alerts: the active ones, overrides for a time, and clearing by hand."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from provisioner.api.changes import Outcome, objection
-from provisioner.api.cursor import cursor, place
+from provisioner.api.changes import Outcome, build_objection
+from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.route import ANYBODY, OPERATORS, Paging, Route
@@ -19,11 +19,12 @@ from provisioner.planning.watch import alerts as rules
 
 TAG = "alerts"
 HOURS_MAX = rules.OVERRIDE_MAX_S / 3600
-LINE = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"  # one line that says something
+# a message of at least one visible character
+LINE = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"
 
 
 class AlertView(Record):
-    """An alert; `message` is what the device or monitor said."""
+    """An alert; `message` is the text of the device or monitor."""
 
     node: str
     id: str
@@ -36,47 +37,51 @@ class AlertView(Record):
     count: int
     active: bool
     flapping: bool
-    overridden_until: float = Field(0.0, description="0: it has its effect.")
+    overridden_until: float = Field(
+        0.0, description="End of the override; 0: the alert has its effect."
+    )
     overridden_by: str = ""
     overridden_why: str = ""
     raises: tuple[float, ...] = Field((), description="The latest times at which it was raised.")
-    cleared_at: float = Field(0.0, description="0: it is active.")
+    cleared_at: float = Field(0.0, description="Time of clearing; 0: it is active.")
     cleared_why: str = ""
 
 
 class AlertPage(Record):
-    """A part of the list: by node, what stands first."""
+    """A page of the list: by node, active alerts first."""
 
     items: tuple[AlertView, ...]
     next: str = ""
 
 
 class AlertQuery(Paging):
-    """Which alerts."""
+    """The selection of alerts."""
 
-    node: str = Field("", max_length=128, description="Of this node only: cleared ones too.")
+    node: str = Field("", max_length=128, description="Select this node; includes cleared alerts.")
 
 
 class Over(Record):
     """The body of a clearing."""
 
-    id: str = Field(min_length=1, max_length=200, description="Of the alert; * for all.")
-    target: str = Field(ANY, max_length=200, description="The part; * for all.")
-    why: str = Field(min_length=1, max_length=200, pattern=LINE, description="Kept for good.")
+    id: str = Field(min_length=1, max_length=200, description="Name of the alert; * for all.")
+    target: str = Field(ANY, max_length=200, description="Part; * for all.")
+    why: str = Field(
+        min_length=1, max_length=200, pattern=LINE, description="Reason; it is stored permanently."
+    )
 
 
 class Overriding(Over):
     """The body of an override."""
 
-    hours: float = Field(gt=0, le=HOURS_MAX, description="How long it has no effect.")
+    hours: float = Field(gt=0, le=HOURS_MAX, description="Hours without effect.")
 
 
 async def list_all(ask: Ask) -> Reply:
-    """What stands; of one node, what stood too. A tenant sees those of its own nodes."""
-    started = place(ask.query.cursor, int)
+    """List active alerts; for one node, cleared ones too. A tenant sees those of its own nodes."""
+    started = decode_cursor(ask.query.cursor, int)
     begin = int(started[0]) if started else 0
     if ask.query.node:
-        await ask.node(ask.query.node)
+        await ask.read_node(ask.query.node)
     alerts = ask.parts.store.alerts
     rows = await alerts.list(ask.query.node)
     over = await alerts.list_overrides(ask.query.node)
@@ -86,7 +91,7 @@ async def list_all(ask: Ask) -> Reply:
     shown = rows[begin : begin + ask.query.limit]
     items = tuple(_view(a, over, ask.now) for a in shown)
     more = begin + len(shown) < len(rows)
-    return Reply(AlertPage(items=items, next=cursor(begin + len(shown)) if more else ""))
+    return Reply(AlertPage(items=items, next=encode_cursor(begin + len(shown)) if more else ""))
 
 
 def _view(alert: Alert, overrides: Sequence[Override], now: float) -> AlertView:
@@ -112,26 +117,26 @@ def _view(alert: Alert, overrides: Sequence[Override], now: float) -> AlertView:
     )
 
 
-async def override(ask: Ask) -> Reply:
-    """No effect for a time."""
+async def override_alert(ask: Ask) -> Reply:
+    """Ask to suspend an alert's effect for a time."""
     return await _ask(ask, ChangeKind.ALERT_OVERRIDE)
 
 
-async def clear(ask: Ask) -> Reply:
-    """It is over."""
+async def clear_alert(ask: Ask) -> Reply:
+    """Ask to clear an alert."""
     return await _ask(ask, ChangeKind.ALERT_CLEAR)
 
 
 async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
-    node = await ask.node()
+    node = await ask.read_node()
     arguments = ask.body.model_dump(mode="json")
-    return await ask.parts.works.ask(ask, kind, node.id, node.tenant, arguments)
+    return await ask.parts.works.submit_change(ask, kind, node.id, node.tenant, arguments)
 
 
 async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry it out."""
-    now, told, store = parts.clock.now(), asked.arguments, parts.store
-    ident, target, why = str(told["id"]), str(told["target"]), str(told["why"])
+    """Carry out a change of an alert."""
+    now, arguments, store = parts.clock.now(), asked.arguments, parts.store
+    ident, target, why = str(arguments["id"]), str(arguments["target"]), str(arguments["why"])
     event = RequestCarriedOut(
         about=asked.subject,
         request=asked.kind.value,
@@ -142,9 +147,14 @@ async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     )
     if asked.kind is ChangeKind.ALERT_OVERRIDE:
         made = Override(
-            node=asked.subject, id=ident, target=target, by=asked.asked_by, why=why, made_at=now,
-            until=now + float(told["hours"]) * 3600,
-        )  # fmt: skip
+            node=asked.subject,
+            id=ident,
+            target=target,
+            by=asked.asked_by,
+            why=why,
+            made_at=now,
+            until=now + float(arguments["hours"]) * 3600,
+        )
         await store.alerts.put_override(made)
         await store.journal.append(event, now)
         return Outcome(RequestState.DONE, {"until": made.until})
@@ -152,22 +162,48 @@ async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     chosen = [a for a in rows if ident in (ANY, a.id) and target in (ANY, a.target)]
     over = [c for a in chosen if (c := rules.clear_alert(a, now, f"{asked.asked_by}: {why}"))]
     if not over:
-        return objection(asked.subject, "no such alert stands", "Look at the list of alerts.")
+        return build_objection(asked.subject, "no such alert stands", "Look at the list of alerts.")
     await store.alerts.put(over, [event], now)
     return Outcome(RequestState.DONE, {"cleared": len(over)})
 
 
 _DONE = {200: OperationView, 202: OperationView}
 ROUTES = (
-    Route("GET", "/alerts", "list_alerts", TAG, "Alerts that stand.", ANYBODY, list_all,
-          {200: AlertPage}, query=AlertQuery,
-          refusals={404: "There is no such node, or not yours."}),
-    Route("POST", "/nodes/{node}/alerts/override", "override_alert", TAG,
-          "Take the effect of an alert away for a time.", OPERATORS, override, _DONE,
-          body=Overriding,
-          example={"id": "FanFailed", "target": "*", "why": "the fan is ordered", "hours": 24}),
-    Route("POST", "/nodes/{node}/alerts/clear", "clear_alert", TAG,
-          "Say that an alert is over; it is raised again when it is seen again.", OPERATORS,
-          clear, _DONE, body=Over, refusals={409: "No such alert stands."},
-          example={"id": "FanFailed", "target": "*", "why": "the fan was replaced"}),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/alerts",
+        "list_alerts",
+        TAG,
+        "List active alerts.",
+        ANYBODY,
+        list_all,
+        {200: AlertPage},
+        query=AlertQuery,
+        refusals={404: "There is no such node, or not yours."},
+    ),
+    Route(
+        "POST",
+        "/nodes/{node}/alerts/override",
+        "override_alert",
+        TAG,
+        "Suspend the effect of an alert for a time.",
+        OPERATORS,
+        override_alert,
+        _DONE,
+        body=Overriding,
+        example={"id": "FanFailed", "target": "*", "why": "the fan is ordered", "hours": 24},
+    ),
+    Route(
+        "POST",
+        "/nodes/{node}/alerts/clear",
+        "clear_alert",
+        TAG,
+        "Clear an alert; it is raised again when it is observed again.",
+        OPERATORS,
+        clear_alert,
+        _DONE,
+        body=Over,
+        refusals={409: "No such alert stands."},
+        example={"id": "FanFailed", "target": "*", "why": "the fan was replaced"},
+    ),
+)

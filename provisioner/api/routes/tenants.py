@@ -1,8 +1,8 @@
 """Routes of tenants: list, show, put (create or change), shrink, settle, delete; `dry_run` on each.
 
-A PUT says what the tenant is to be; asked again it changes nothing. An operation that is
-`unfinished` is written down and not yet so everywhere: its blockers tell why, and the same request
-goes on.
+A PUT has the tenant's desired state; sent again it changes nothing. An operation that is
+`unfinished` is recorded and not yet applied everywhere: its blockers give the reasons, and the same
+request continues it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import Field
 
-from provisioner.api.changes import Outcome, failed
-from provisioner.api.cursor import cursor, place
+from provisioner.api.changes import Outcome, build_failure
+from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import blocked
+from provisioner.api.problem import refuse_blocked
 from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, VIEWERS, Paging, Route
 from provisioner.control.fabric.tenant_keeper import Answer
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -33,7 +33,7 @@ PATH = "/tenants"
 
 
 class Wanted(Record):
-    """The body of a PUT; what is not given stays, or is the default of a new tenant."""
+    """The body of a PUT; an omitted field stays, or has the default of a new tenant."""
 
     vrf: str | None = Field(default=None, max_length=64)
     nodes: int | None = Field(default=None, ge=0, le=1_000_000)
@@ -54,7 +54,7 @@ class Fewer(Record):
 
 
 class TenantView(Record):
-    """A tenant, and what it uses of its quota."""
+    """A tenant, and the part of its quota in use."""
 
     tenant: Tenant
     usage: Usage
@@ -63,7 +63,7 @@ class TenantView(Record):
 class TenantRow(Tenant):
     """A tenant in a list."""
 
-    nodes: int = Field(0, description="Nodes that are its own now.")
+    nodes: int = Field(0, description="Nodes that are allocated to it now.")
 
 
 class TenantPage(Record):
@@ -74,8 +74,8 @@ class TenantPage(Record):
 
 
 async def list_all(ask: Ask) -> Reply:
-    """All tenants; a tenant sees itself."""
-    started = place(ask.query.cursor, str)
+    """List all tenants; a tenant sees itself."""
+    started = decode_cursor(ask.query.cursor, str)
     after = str(started[0]) if started else ""
     rows = [
         t
@@ -87,31 +87,31 @@ async def list_all(ask: Ask) -> Reply:
         TenantRow(**dict(t), nodes=count_usage(t, nodes).nodes) for t in rows[: ask.query.limit]
     )
     more = len(rows) > len(shown)
-    return Reply(TenantPage(items=shown, next=cursor(shown[-1].name) if more else ""))
+    return Reply(TenantPage(items=shown, next=encode_cursor(shown[-1].name) if more else ""))
 
 
 async def show(ask: Ask) -> Reply:
-    """One, with what it uses."""
-    row = await ask.tenant()
+    """Return one tenant, with the part of its quota in use."""
+    row = await ask.read_tenant()
     used = count_usage(row, await ask.parts.store.nodes.list())
     return Reply(TenantView(tenant=row, usage=used), etag=_tag(row, used))
 
 
 class DeviceLines(Record):
-    """What one device would be sent."""
+    """The lines that one device would receive."""
 
     device: str
     lines: tuple[str, ...]
 
 
 class TenantAudit(Record):
-    """What of tenants' networks is not as it is written down, device by device."""
+    """The differences between tenants' networks and the records, device by device."""
 
     steps: tuple[DeviceLines, ...]
     blockers: tuple[Blocker, ...]
 
 
-async def audit(ask: Ask) -> Reply:
+async def audit_networks(ask: Ask) -> Reply:
     """Compare every tenant's network with every device."""
     answer = await ask.parts.keeper.audit()
     steps = tuple(DeviceLines(device=s.device, lines=tuple(s.lines)) for s in answer.steps)
@@ -119,28 +119,28 @@ async def audit(ask: Ask) -> Reply:
 
 
 async def put(ask: Ask) -> Reply:
-    """Make it, or change it."""
-    given = ask.body.model_dump(mode="json", exclude_unset=True)
-    return await _change(ask, ChangeKind.TENANT_PUT, given)
+    """Ask to create a tenant, or to change it."""
+    body = ask.body.model_dump(mode="json", exclude_unset=True)
+    return await _change(ask, ChangeKind.TENANT_PUT, body)
 
 
-async def shrink(ask: Ask) -> Reply:
-    """Take nodes from it."""
+async def shrink_tenant(ask: Ask) -> Reply:
+    """Ask to take nodes from a tenant."""
     return await _change(ask, ChangeKind.TENANT_SHRINK, ask.body.model_dump(mode="json"))
 
 
-async def settle(ask: Ask) -> Reply:
-    """Bring the fabric to what is written down."""
+async def settle_tenant(ask: Ask) -> Reply:
+    """Ask to bring the fabric to the recorded state."""
     return await _change(ask, ChangeKind.TENANT_SETTLE, {})
 
 
 async def delete(ask: Ask) -> Reply:
-    """Take its network away everywhere."""
+    """Ask to remove a tenant's network everywhere."""
     return await _change(ask, ChangeKind.TENANT_DELETE, {})
 
 
 async def _change(ask: Ask, kind: ChangeKind, arguments: dict[str, Any]) -> Reply:
-    name = ask.word("tenant")
+    name = ask.read_word("tenant")
     if ask.request.headers.get("If-Match", "*").strip() != "*":
         row = next((t for t in await ask.parts.store.tenants.list() if t.name == name), None)
         tag = (
@@ -157,39 +157,39 @@ async def _change(ask: Ask, kind: ChangeKind, arguments: dict[str, Any]) -> Repl
             if row is not None
             else ""
         )
-        asked = ChangeRequest(
+        request = ChangeRequest(
             kind=kind, subject=name, arguments=arguments, asked_by="", asked_at=ask.now
         )
-        return _dry(asked, await _do(ask.parts, asked, dry_run=True), tag)
-    return await ask.parts.works.ask(ask, kind, name, name, arguments)
+        return _dry(request, await _do(ask.parts, request, dry_run=True), tag)
+    return await ask.parts.works.submit_change(ask, kind, name, name, arguments)
 
 
 def _tag(row: Tenant, used: Usage) -> str:
-    """All else of what is shown follows from these two."""
+    """Return the ETag: the rest of the answer follows from these two."""
     return f'"g{row.generation}-n{used.nodes}"'
 
 
 def _dry(asked: ChangeRequest, answer: Answer, tag: str) -> Reply:
     if answer.blockers:
-        raise blocked(answer.blockers)
+        raise refuse_blocked(answer.blockers)
     shown = OperationView(
         id="",
         kind=asked.kind.value,
         subject=asked.subject,
         state="dry_run",
         opened_at=asked.asked_at,
-        result=told(answer),
+        result=write_answer(answer),
     )
     return Reply(shown, etag=tag, location=f"{PREFIX}{PATH}/{asked.subject}")
 
 
 async def change_tenant(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out a request on a tenant: its row, then its network on every device."""
-    wanted = asked.arguments.get("generation")
-    if wanted is not None:
+    generation = asked.arguments.get("generation")
+    if generation is not None:
         rows = {t.name: t.generation for t in await parts.store.tenants.list()}
-        if rows.get(asked.subject) != wanted:
-            return failed(
+        if rows.get(asked.subject) != generation:
+            return build_failure(
                 Blocker(
                     reason=Reason.PRECONDITION,
                     subject=asked.subject,
@@ -200,28 +200,28 @@ async def change_tenant(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     answer = await _do(parts, asked, dry_run=False)
     waits = answer.tenant is not None and answer.tenant.phase is not Phase.READY
     if answer.blockers and not (answer.written and waits):
-        return Outcome(RequestState.FAILED, told(answer), answer.blockers)
+        return Outcome(RequestState.FAILED, write_answer(answer), answer.blockers)
     state = RequestState.UNFINISHED if answer.blockers else RequestState.DONE
-    return Outcome(state, told(answer), answer.blockers)
+    return Outcome(state, write_answer(answer), answer.blockers)
 
 
 async def _do(parts: ApiParts, asked: ChangeRequest, *, dry_run: bool) -> Answer:
     keeper, name, by = parts.keeper, asked.subject, asked.asked_by
-    given = {k: v for k, v in asked.arguments.items() if k != "generation"}
+    fields = {k: v for k, v in asked.arguments.items() if k != "generation"}
     match asked.kind:
         case ChangeKind.TENANT_DELETE:
             return await keeper.delete(name, by=by, dry_run=dry_run)
         case ChangeKind.TENANT_SETTLE:
             return await keeper.settle(name)
         case ChangeKind.TENANT_SHRINK:
-            fewer = Fewer.model_validate_json(json.dumps(given))
+            fewer = Fewer.model_validate_json(json.dumps(fields))
             if not fewer.accept_no_return and (no := await _unreturning(parts, name, fewer)):
                 return no
             return await keeper.shrink(name, fewer.to, fewer.nodes, by=by, dry_run=dry_run)
-    wanted = Wanted.model_validate_json(json.dumps(given))
-    request = Request(name=name, **{k: getattr(wanted, k) for k in wanted.model_fields_set})
-    known = any(t.name == name for t in await parts.store.tenants.list())
-    do = keeper.change if known else keeper.create
+    desired = Wanted.model_validate_json(json.dumps(fields))
+    request = Request(name=name, **{k: getattr(desired, k) for k in desired.model_fields_set})
+    exists = any(t.name == name for t in await parts.store.tenants.list())
+    do = keeper.change if exists else keeper.create
     return await do(request, by=by, dry_run=dry_run)
 
 
@@ -229,12 +229,12 @@ async def _unreturning(parts: ApiParts, name: str, fewer: Fewer) -> Answer | Non
     """Return a refusal if one of the nodes that would leave could not serve again."""
     planned = await parts.keeper.shrink(name, fewer.to, fewer.nodes, dry_run=True)
     policy = policy_of(parts.settings)
-    found = [b for n in planned.nodes for b in find_return_obstacles(n, parts.matrix, policy)]
-    return Answer(planned.tenant, blockers=tuple(found)) if found else None
+    obstacles = [b for n in planned.nodes for b in find_return_obstacles(n, parts.matrix, policy)]
+    return Answer(planned.tenant, blockers=tuple(obstacles)) if obstacles else None
 
 
-def told(answer: Answer) -> dict[str, object]:
-    """An answer as JSON: the same from the API and from the command line."""
+def write_answer(answer: Answer) -> dict[str, object]:
+    """Return an answer as JSON: the same from the API and from the command line."""
     return {
         "tenant": answer.tenant.model_dump(mode="json") if answer.tenant else None,
         "leaving": [n.id for n in answer.nodes],
@@ -250,24 +250,88 @@ _REFUSED = {
     503: "A device does not answer.",
 }
 ROUTES = (
-    Route("GET", PATH, "list_tenants", TAG, "All tenants, by name.", ANYBODY, list_all,
-          {200: TenantPage}, query=Paging),
-    Route("GET", PATH + "/{tenant}", "show_tenant", TAG, "One, with what it uses of its quota.",
-          ANYBODY, show, {200: TenantView}),
-    Route("GET", "/fabric/audit", "audit_tenants", TAG,
-          "What of tenants' networks is not as it is written down; every device is read.",
-          VIEWERS, audit, {200: TenantAudit}, heavy=True),
-    Route("PUT", PATH + "/{tenant}", "put_tenant", TAG,
-          "What the tenant is to be: it is made, or changed.", OPERATORS, put, _DONE,
-          body=Wanted, entity=True, refusals=_REFUSED,
-          example={"nodes": 4, "units": [[0, 0]], "quota": {"nodes": 8}}),
-    Route("POST", PATH + "/{tenant}/shrink", "shrink_tenant", TAG,
-          "Take nodes from it: they are drained, fenced and erased.", OPERATORS, shrink, _DONE,
-          body=Fewer, entity=True, refusals=_REFUSED, example={"to": 6, "nodes": []}),
-    Route("POST", PATH + "/{tenant}/settle", "settle_tenant", TAG,
-          "Bring the fabric to what is written down, after an interruption or a silence.",
-          OPERATORS, settle, _DONE, entity=True, refusals=_REFUSED),
-    Route("DELETE", PATH + "/{tenant}", "delete_tenant", TAG,
-          "Take its network away everywhere; refused while a node is in it.", OPERATORS, delete,
-          _DONE, entity=True, refusals=_REFUSED),
-)  # fmt: skip
+    Route(
+        "GET",
+        PATH,
+        "list_tenants",
+        TAG,
+        "List all tenants, by name.",
+        ANYBODY,
+        list_all,
+        {200: TenantPage},
+        query=Paging,
+    ),
+    Route(
+        "GET",
+        PATH + "/{tenant}",
+        "show_tenant",
+        TAG,
+        "Show one tenant, with the part of its quota in use.",
+        ANYBODY,
+        show,
+        {200: TenantView},
+    ),
+    Route(
+        "GET",
+        "/fabric/audit",
+        "audit_tenants",
+        TAG,
+        "Compare tenants' networks on every device with the records.",
+        VIEWERS,
+        audit_networks,
+        {200: TenantAudit},
+        heavy=True,
+    ),
+    Route(
+        "PUT",
+        PATH + "/{tenant}",
+        "put_tenant",
+        TAG,
+        "Create a tenant, or change it to this state.",
+        OPERATORS,
+        put,
+        _DONE,
+        body=Wanted,
+        entity=True,
+        refusals=_REFUSED,
+        example={"nodes": 4, "units": [[0, 0]], "quota": {"nodes": 8}},
+    ),
+    Route(
+        "POST",
+        PATH + "/{tenant}/shrink",
+        "shrink_tenant",
+        TAG,
+        "Take nodes from a tenant: they are drained, fenced and erased.",
+        OPERATORS,
+        shrink_tenant,
+        _DONE,
+        body=Fewer,
+        entity=True,
+        refusals=_REFUSED,
+        example={"to": 6, "nodes": []},
+    ),
+    Route(
+        "POST",
+        PATH + "/{tenant}/settle",
+        "settle_tenant",
+        TAG,
+        "Bring the fabric to the recorded state, after an interruption or an unreachable device.",
+        OPERATORS,
+        settle_tenant,
+        _DONE,
+        entity=True,
+        refusals=_REFUSED,
+    ),
+    Route(
+        "DELETE",
+        PATH + "/{tenant}",
+        "delete_tenant",
+        TAG,
+        "Delete a tenant and its network everywhere; refused while a node is in it.",
+        OPERATORS,
+        delete,
+        _DONE,
+        entity=True,
+        refusals=_REFUSED,
+    ),
+)

@@ -1,7 +1,7 @@
-"""Routes of the whole fleet at once: by column, each distinct value written once, and packed.
+"""Routes of the whole fleet at once: by column, each distinct value written once, compressed.
 
-65,536 nodes are some 2 MB so, and 200 KB packed. What a node's body says of its place is read once
-for each of its generations and kept; an answer is kept until the journal or a node moves on.
+65,536 nodes take some 2 MB in this form, and 200 KB compressed. A node's place is read once for
+each of its generations and cached; an answer is cached until the journal or a node changes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ class MapColumn(Record):
 class FleetMap(Record):
     """The fleet by column. `ports` has "RAIL SWITCH" for each cable."""
 
-    seq: int = Field(description="Number of the journal's row that this holds for: go on there.")
+    seq: int = Field(
+        description="Number of the journal's row that this is valid for; continue there."
+    )
     nodes: tuple[str, ...]
     fields: dict[str, MapColumn]
 
 
 class MapQuery(Nothing):
-    """Which nodes."""
+    """The selection of nodes."""
 
     nodes: str = Field(
         "", max_length=16_000, description="These only, by comma; at most 200. Without: all."
@@ -42,7 +44,7 @@ class MapQuery(Nothing):
 
 
 async def show(ask: Ask) -> web.Response:
-    """The fleet, or a few nodes of it."""
+    """Return the fleet, or a few of its nodes."""
     store, tenant = ask.parts.store, None if ask.caller.staff else ask.caller.tenant
     names = [n for n in ask.query.nodes.split(",") if n][:NAMES_MAX]
     headers = {"Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
@@ -51,7 +53,7 @@ async def show(ask: Ask) -> web.Response:
         rows = [(n, f) for n, _, f in await store.atlas.list_facts(names)]
         raw = format_map(seq, rows if tenant is None else select_tenant(rows, tenant))
         return web.Response(body=raw, content_type="application/json", headers=headers)
-    tag, raw, packed = await ask.parts.atlas.answer(store, tenant)
+    tag, raw, packed = await ask.parts.atlas.build_answer(store, tenant)
     headers["ETag"] = tag
     if accepts_gzip(ask.request):
         raw, headers["Content-Encoding"] = packed, "gzip"
@@ -59,7 +61,15 @@ async def show(ask: Ask) -> web.Response:
 
 
 ROUTES = (
-    Route("GET", "/fleet/map", "show_fleet_map", "nodes",
-          "Every node with what it can be filtered by, column by column.", ANYBODY, show,
-          {200: FleetMap}, query=MapQuery),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/fleet/map",
+        "show_fleet_map",
+        "nodes",
+        "Show every node with the fields for filters, column by column.",
+        ANYBODY,
+        show,
+        {200: FleetMap},
+        query=MapQuery,
+    ),
+)

@@ -1,15 +1,16 @@
-"""Routes of a restore that is being settled: what differs between rows and leaves, a person's word
-on each difference, and the end of it, from which on the daemons act again.
+"""Routes of a restore: its differences, a person's decision on each, and its end.
+
+After the end the daemons act again.
 """
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from provisioner.api.changes import Forecast, Outcome, objection
+from provisioner.api.changes import Forecast, Outcome, build_objection
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import missing
+from provisioner.api.problem import refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -37,12 +38,14 @@ class RecoveryView(Record):
 class PersonsWord(Record):
     """The body of a settlement."""
 
-    subject: str = Field(min_length=1, max_length=200, description="As the list names it.")
-    word: Settlement = Field(description="adopt: the leaves are right; keep: the row is.")
+    subject: str = Field(
+        min_length=1, max_length=200, description="Name of the difference in the list."
+    )
+    word: Settlement = Field(description="adopt: the leaves are right; keep: the row is right.")
 
 
 async def list_all(ask: Ask) -> Reply:
-    """Return every difference, those that wait for a word first."""
+    """Return every difference, those without a decision first."""
     book = ask.parts.store.recovery
     shown = RecoveryView(
         look_only=await book.get_look_only(),
@@ -53,50 +56,54 @@ async def list_all(ask: Ask) -> Reply:
     return Reply(shown)
 
 
-async def settle(ask: Ask) -> Reply:
+async def settle_difference(ask: Ask) -> Reply:
     """Ask for a settlement."""
     if await _find(ask.parts, ask.body.subject) is None:
-        raise missing("difference that waits for a word")
-    told = ask.body.model_dump(mode="json")
+        raise refuse_missing("difference that waits for a word")
+    arguments = ask.body.model_dump(mode="json")
     kind = ChangeKind.RECOVERY_SETTLE
-    return await ask.parts.works.ask(ask, kind, ask.body.subject, "", told)
+    return await ask.parts.works.submit_change(ask, kind, ask.body.subject, "", arguments)
 
 
-async def finish(ask: Ask) -> Reply:
-    """Ask for the end."""
-    return await ask.parts.works.ask(ask, ChangeKind.RECOVERY_FINISH, "site", "", {})
+async def finish_recovery(ask: Ask) -> Reply:
+    """Ask for the end of the restore."""
+    return await ask.parts.works.submit_change(ask, ChangeKind.RECOVERY_FINISH, "site", "", {})
 
 
 async def change_recovery(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry it out: the word and the node's row that follows from it are one transaction."""
+    """Carry it out: the decision and the node's row that follows from it are one transaction."""
     book, now = parts.store.recovery, parts.clock.now()
     if asked.kind is ChangeKind.RECOVERY_FINISH:
         if not await book.get_look_only():
-            return objection("site", "no restore waits to be settled", "Nothing is to do.")
+            return build_objection("site", "no restore waits to be settled", "Nothing is to do.")
         try:
             await book.finish(asked.asked_by, now)
         except StaleWrite as stale:
             unblock = "See `provisioner recovery list`; `provisioner serve` compares."
-            return objection("site", str(stale), unblock)
+            return build_objection("site", str(stale), unblock)
         return Outcome(RequestState.DONE, {"note": "the daemons act again"})
     word, difference = Settlement(asked.arguments["word"]), await _find(parts, asked.subject)
     if word is Settlement.RULE:
-        return objection(asked.subject, "rule is no person's word", "Give adopt or keep.")
+        return build_objection(asked.subject, "rule is no person's word", "Give adopt or keep.")
     if difference is None:
-        return objection(asked.subject, "it waits for no word", "See `provisioner recovery list`.")
+        return build_objection(
+            asked.subject, "it waits for no word", "See `provisioner recovery list`."
+        )
     settled = {"settled": word, "settled_by": asked.asked_by, "settled_at": now}
     if difference.leaf:
         if against := settle_port_by_word(difference, word):
-            return objection(asked.subject, against, OTHER_WORD)
+            return build_objection(asked.subject, against, OTHER_WORD)
         await book.settle(difference.model_copy(update=settled))
         note = "it stays where it is" if word is Settlement.ADOPT else "it is fenced after `finish`"
         return Outcome(RequestState.DONE, {"note": note})
     node = await parts.store.nodes.get(asked.subject)
     if node is None:
-        return objection(asked.subject, "there is no such node", "See `provisioner node list`.")
+        return build_objection(
+            asked.subject, "there is no such node", "See `provisioner node list`."
+        )
     changed = settle_by_word(node, difference, word, now)
     if isinstance(changed, str):
-        return objection(asked.subject, changed, OTHER_WORD)
+        return build_objection(asked.subject, changed, OTHER_WORD)
     read = [
         PortPlacement(switch=p.switch, interface=p.interface, vrf=difference.vrf)
         for p in changed.ports
@@ -108,7 +115,7 @@ async def change_recovery(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_settlement(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return what both sides report, and what the word does to the node."""
+    """Return both sides' reports, and the effect of the decision on the node."""
     difference = await _find(parts, asked.subject)
     if difference is None:
         return Forecast()
@@ -133,14 +140,37 @@ async def _find(parts: ApiParts, subject: str) -> Difference | None:
 
 _ASKED = {200: OperationView, 202: OperationView}
 ROUTES = (
-    Route("GET", "/recovery", "list_differences", TAG,
-          "What differs between rows and leaves after a restore, and what waits for a word.",
-          VIEWERS, list_all, {200: RecoveryView}),
-    Route("POST", "/recovery/settle", "settle_difference", TAG,
-          "Settle one difference by a person's word. No port moves before the end.", OPERATORS,
-          settle, _ASKED, body=PersonsWord, example={"subject": "su0-n01", "word": "keep"},
-          refusals={404: "No such difference waits for a word."}),
-    Route("POST", "/recovery/finish", "finish_recovery", TAG,
-          "End a restore once every difference is settled: the daemons act again.", OPERATORS,
-          finish, _ASKED),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/recovery",
+        "list_differences",
+        TAG,
+        "List differences between rows and leaves after a restore, and the open decisions.",
+        VIEWERS,
+        list_all,
+        {200: RecoveryView},
+    ),
+    Route(
+        "POST",
+        "/recovery/settle",
+        "settle_difference",
+        TAG,
+        "Decide on one difference. No port moves before the end.",
+        OPERATORS,
+        settle_difference,
+        _ASKED,
+        body=PersonsWord,
+        example={"subject": "su0-n01", "word": "keep"},
+        refusals={404: "No such difference waits for a word."},
+    ),
+    Route(
+        "POST",
+        "/recovery/finish",
+        "finish_recovery",
+        TAG,
+        "End a restore once every difference is settled: the daemons act again.",
+        OPERATORS,
+        finish_recovery,
+        _ASKED,
+    ),
+)

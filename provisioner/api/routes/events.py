@@ -1,8 +1,8 @@
-"""Routes of what happened: pages of the journal, a stream with replay, and the audit of people.
+"""Routes of events: pages of the journal, a stream with replay, and the audit of people.
 
-The journal is append-only: the number of a row is the cursor, for pages and for `Last-Event-ID`.
-A tenant is told that something happened to a node of its own since it is where it is now, and
-nothing of what our words say about it.
+The journal is append-only: the number of a row is the cursor, for pages and for `Last-Event-ID`. A
+tenant learns that something happened to a node of its own since its allocation, and nothing of the
+staff's text about it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from aiohttp import web
 from pydantic import Field
 
 from provisioner.api.console_cookie import identify
-from provisioner.api.cursor import cursor, place
+from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.parts import Ask, Reply
-from provisioner.api.problem import no
+from provisioner.api.problem import build_refusal
 from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.model.base import Record
 from provisioner.model.events import list_names, name_kind
@@ -26,8 +26,8 @@ from provisioner.model.events.event import EventKind
 
 TAG = "events"
 PAGE = 200  # rows that a stream reads at once
-ALIVE_S = 15.0  # a comment this often: proxies cut silent connections after a minute
-# what people did
+ALIVE_S = 15.0  # seconds between comments: proxies cut silent connections after a minute
+# kinds of events that record actions of people
 AUDIT = (
     EventKind.ASKED,
     EventKind.REQUEST,
@@ -38,8 +38,8 @@ AUDIT = (
     EventKind.JOURNAL_ARCHIVED,
     EventKind.JOURNAL_PRUNED,
 )
-STALLED_S = 30.0  # a listener that takes nothing for so long does not listen
-SEQ_MAX = 2**53  # what JSON's readers can hold
+STALLED_S = 30.0  # seconds; a listener that takes nothing for so long is cut off
+SEQ_MAX = 2**53  # the largest integer that readers of JSON hold exactly
 
 
 class Event(Record):
@@ -55,63 +55,66 @@ class Event(Record):
 class AuditRow(Event):
     """One row of the journal, with its place in the chain."""
 
-    sha256: str = Field(description="Over this row and the one before.")
+    sha256: str = Field(description="Digest over this row and the previous one.")
 
 
 class EventPage(Record):
-    """A part of the journal, the oldest first. `next` is where to go on, also when it is empty."""
+    """A page of the journal, the oldest first.
+
+    `next` is the place to continue, also when it is empty.
+    """
 
     items: tuple[Event, ...]
     next: str = ""
 
 
 class AuditPage(Record):
-    """What people asked for, the newest first."""
+    """Requests of people, the newest first."""
 
     items: tuple[AuditRow, ...]
     next: str = ""
 
 
 class AuditHead(Record):
-    """The newest row. Keep it elsewhere: `provisioner audit verify --known ROWS:HEAD`."""
+    """The newest row. Store it elsewhere: `provisioner audit verify --known ROWS:HEAD`."""
 
     rows: int
     head: str
 
 
 class EventQuery(Record):
-    """Which rows."""
+    """The selection of rows."""
 
-    limit: int = Field(100, ge=1, le=500, description="Rows of one page.")
-    cursor: str = Field("", max_length=400, description="`next` of the page before.")
-    node: str = Field("", max_length=128, description="Of this node only.")
-    kind: str = Field("", max_length=64, description="Of this kind only.")
+    limit: int = Field(100, ge=1, le=500, description="Number of rows of one page.")
+    cursor: str = Field("", max_length=400, description="`next` of the previous page.")
+    node: str = Field("", max_length=128, description="Select this node.")
+    kind: str = Field("", max_length=64, description="Select this kind.")
 
 
 class StreamQuery(Record):
-    """Where a stream begins."""
+    """The beginning of a stream."""
 
     after: int = Field(
         -1, ge=-1, le=SEQ_MAX, description="Number of the last row that is known; -1: from now on."
     )
-    node: str = Field("", max_length=128, description="Of this node only.")
-    kind: str = Field("", max_length=64, description="Of this kind only.")
+    node: str = Field("", max_length=128, description="Select this node.")
+    kind: str = Field("", max_length=64, description="Select this kind.")
 
 
-async def page(ask: Ask) -> Reply:
-    """A part of it."""
-    started = place(ask.query.cursor, int)
+async def list_events(ask: Ask) -> Reply:
+    """Return a page of the journal."""
+    started = decode_cursor(ask.query.cursor, int)
     after = int(started[0]) if started else 0
     node, kinds = ask.query.node, list_names(ask.query.kind)
     rows, last = await ask.parts.store.journal.list_page(
         after=after, limit=ask.query.limit, kinds=kinds, node=node
     )
     items = tuple(await _seen(ask, rows))
-    return Reply(EventPage(items=items, next=cursor(max(last, after))))
+    return Reply(EventPage(items=items, next=encode_cursor(max(last, after))))
 
 
 async def _seen(ask: Ask, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
-    """The rows as the caller may see them."""
+    """Return the rows in the form that the caller may see."""
     if ask.caller.staff:
         return [_event(row) for row in rows]
     shown = []
@@ -131,25 +134,25 @@ def _event(row: Mapping[str, Any]) -> Event:
     return Event(**{name: row[name] for name in fields} | {"kind": name_kind(row["kind"])})
 
 
-async def audit(ask: Ask) -> Reply:
-    """The newest first."""
-    started = place(ask.query.cursor, int)
+async def list_audit(ask: Ask) -> Reply:
+    """List requests of people, the newest first."""
+    started = decode_cursor(ask.query.cursor, int)
     before = int(started[0]) if started else 0
     rows, last = await ask.parts.store.journal.list_page(
         after=before, limit=ask.query.limit, kinds=AUDIT, backwards=True
     )
     items = tuple(AuditRow(**_event(row).model_dump(), sha256=row["digest"]) for row in rows)
-    return Reply(AuditPage(items=items, next=cursor(last) if last > 1 else ""))
+    return Reply(AuditPage(items=items, next=encode_cursor(last) if last > 1 else ""))
 
 
-async def head(ask: Ask) -> Reply:
-    """To be kept elsewhere."""
+async def show_head(ask: Ask) -> Reply:
+    """Return the newest row's number and digest, to be stored elsewhere."""
     rows, digest = await ask.parts.store.journal.get_head()
     return Reply(AuditHead(rows=rows, head=digest))
 
 
-async def stream(ask: Ask) -> web.StreamResponse:
-    """Server-sent events: what was missed since the cursor, then what happens."""
+async def stream_events(ask: Ask) -> web.StreamResponse:
+    """Send server-sent events: the events missed since the cursor, then new ones."""
     after = await _beginning(ask)
     with ask.parts.callers.hold_stream(ask.caller):
         answer = web.StreamResponse(
@@ -163,14 +166,14 @@ async def stream(ask: Ask) -> web.StreamResponse:
             async with asyncio.timeout(ask.parts.settings.api_stream_life_s):
                 await _follow(ask, answer, after)
         except (ConnectionError, TimeoutError):
-            pass  # the listener is gone, or goes on with a new stream
+            pass  # the listener is gone, or continues with a new stream
         if ask.request.transport is not None and answer.prepared:
             answer.force_close()
     return answer
 
 
 async def _follow(ask: Ask, answer: web.StreamResponse, after: int) -> None:
-    """Write events until the token is no longer good."""
+    """Write events until the token is no longer valid."""
     feed = ask.parts.feed
     await answer.prepare(ask.request)
     await _write(ask, answer, f"id: {after}\nevent: cursor\ndata: {after}\n\n".encode())
@@ -178,7 +181,7 @@ async def _follow(ask: Ask, answer: web.StreamResponse, after: int) -> None:
         after, text = await _next(ask, after)
         if text:
             await _write(ask, answer, text)
-        elif not await feed.newer(after, ALIVE_S):
+        elif not await feed.wait_for_newer(after, ALIVE_S):
             await _write(ask, answer, b": alive\n\n")
 
 
@@ -194,36 +197,36 @@ async def _write(ask: Ask, answer: web.StreamResponse, text: bytes) -> None:
 
 
 async def _beginning(ask: Ask) -> int:
-    """`Last-Event-ID` of a listener that comes back goes before `after`."""
-    known = ask.request.headers.get("Last-Event-ID", "")
-    if known:
-        if not (known.isascii() and known.isdigit() and len(known) < 17):
+    """Return the first row; `Last-Event-ID` of a returning listener precedes `after`."""
+    last_id = ask.request.headers.get("Last-Event-ID", "")
+    if last_id:
+        if not (last_id.isascii() and last_id.isdigit() and len(last_id) < 17):
             unblock = "Send the id of an event, or begin without one."
-            raise no(400, "cursor", "Last-Event-ID is no number of an event", unblock)
-        return int(known)
+            raise build_refusal(400, "cursor", "Last-Event-ID is no number of an event", unblock)
+        return int(last_id)
     if ask.query.after >= 0:
         return int(ask.query.after)
     return (await ask.parts.store.journal.get_head())[0]
 
 
 async def _still_good(ask: Ask) -> bool:
-    """A token or a session that is over ends its streams; an open stream is no use of a session."""
+    """Return whether the caller's token or session is valid; a stream is no use of a session."""
     return await identify(ask.parts, ask.request, attended=False) == ask.caller
 
 
 async def _next(ask: Ask, after: int) -> tuple[int, bytes]:
-    """The rows after a number, as text, and the number that was looked at last."""
+    """Return the rows after a number, as text, and the number of the last row that was read."""
     kinds = list_names(ask.query.kind)
     rows, last = await ask.parts.store.journal.list_page(
         after=after, limit=PAGE, kinds=kinds, node=ask.query.node
     )
-    told = [
+    texts = [
         f"id: {e.seq}\nevent: {_line(e.kind)}\ndata: {e.model_dump_json()}\n\n"
         for e in await _seen(ask, rows)
     ]
-    if last > after and not told:  # nothing for this listener, who need not ask again
-        told = [f"id: {last}\nevent: cursor\ndata: {json.dumps(last)}\n\n"]
-    return max(last, after), "".join(told).encode()
+    if last > after and not texts:  # nothing for this listener, which need not ask again
+        texts = [f"id: {last}\nevent: cursor\ndata: {json.dumps(last)}\n\n"]
+    return max(last, after), "".join(texts).encode()
 
 
 def _line(kind: str) -> str:
@@ -231,15 +234,49 @@ def _line(kind: str) -> str:
 
 
 ROUTES = (
-    Route("GET", "/events", "list_events", TAG, "What happened, the oldest first.", ANYBODY, page,
-          {200: EventPage}, query=EventQuery),
-    Route("GET", "/events/stream", "stream_events", TAG,
-          "The same as server-sent events, with replay: send `Last-Event-ID`, or `after`.",
-          ANYBODY, stream, {200: Event}, query=StreamQuery, media="text/event-stream",
-          refusals={429: "The caller has too many streams.", 503: "Too many streams are open."}),
-    Route("GET", "/audit", "list_audit", "audit", "What people asked for, the newest first.",
-          VIEWERS, audit, {200: AuditPage}, query=Paging),
-    Route("GET", "/audit/head", "show_audit_head", "audit",
-          "Number and digest of the newest row, to be kept elsewhere.", VIEWERS, head,
-          {200: AuditHead}),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/events",
+        "list_events",
+        TAG,
+        "List events, the oldest first.",
+        ANYBODY,
+        list_events,
+        {200: EventPage},
+        query=EventQuery,
+    ),
+    Route(
+        "GET",
+        "/events/stream",
+        "stream_events",
+        TAG,
+        "Follow events as server-sent events, with replay: send `Last-Event-ID`, or `after`.",
+        ANYBODY,
+        stream_events,
+        {200: Event},
+        query=StreamQuery,
+        media="text/event-stream",
+        refusals={429: "The caller has too many streams.", 503: "Too many streams are open."},
+    ),
+    Route(
+        "GET",
+        "/audit",
+        "list_audit",
+        "audit",
+        "List requests of people, the newest first.",
+        VIEWERS,
+        list_audit,
+        {200: AuditPage},
+        query=Paging,
+    ),
+    Route(
+        "GET",
+        "/audit/head",
+        "show_audit_head",
+        "audit",
+        "Show number and digest of the newest row, to be stored elsewhere.",
+        VIEWERS,
+        show_head,
+        {200: AuditHead},
+    ),
+)

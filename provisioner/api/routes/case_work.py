@@ -1,7 +1,7 @@
-"""Routes of what goes on in a case: agree, put off, say what was done, record what the vendor said,
-end it; its archive, notices to tenants, and the figures of repairs.
+"""Routes of work on a case: accept, defer, record work and the vendor's answer, close.
 
-A tenant may agree to its own node's repair or put it off, and reads its own notices.
+Also the case's archive, notices to tenants, and the figures of repairs. A tenant may accept its own
+node's repair or defer it, and reads its own notices.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from typing import Any, Literal
 from aiohttp import web
 from pydantic import Field
 
-from provisioner.api.campaign_nodes import Deferral
-from provisioner.api.cases import TAG, case_of, desk_of
-from provisioner.api.changes import Forecast, Outcome, objection
-from provisioner.api.cursor import cursor, place
+from provisioner.api.changes import Forecast, Outcome, build_objection
+from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
-from provisioner.api.pages import Page
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import missing
+from provisioner.api.problem import refuse_missing
 from provisioner.api.route import (
     ANYBODY,
     OPERATORS,
@@ -28,8 +25,11 @@ from provisioner.api.route import (
     VIEWERS,
     Paging,
     Route,
-    tag_of,
+    format_etag,
 )
+from provisioner.api.routes.campaign_nodes import Deferral
+from provisioner.api.routes.cases import TAG, open_desk, read_case
+from provisioner.api.routes.pages import Page
 from provisioner.control.repairs.case_exchange import Exchanges, kept_factory
 from provisioner.control.repairs.repair_figures import figures
 from provisioner.execution.repair.bundling import Bundler
@@ -40,13 +40,15 @@ from provisioner.model.inventory import DeviceKind
 from provisioner.planning.repair.repair_report import RepairReport
 
 DAY_S = 86400.0
-SENTENCE = r"^[^\x00-\x1f\x7f]+$"  # it is shown on terminals and sent to vendors
+SENTENCE = r"^[^\x00-\x1f\x7f]+$"  # the text is shown on terminals and sent to vendors
 
 
 class Work(Record):
     """The body of a return."""
 
-    work: str = Field(min_length=1, max_length=500, description="What was done, in a sentence.")
+    work: str = Field(
+        min_length=1, max_length=500, description="Description of the work, in a sentence."
+    )
     cards: tuple[str, ...] = Field(
         (), max_length=32, description="BMCs of cards that were exchanged: DPU_1."
     )
@@ -61,18 +63,18 @@ class Replacement(Record):
 class Retirement(Record):
     """The body of a retirement."""
 
-    why: str = Field(min_length=1, max_length=300, description="Its tenant reads it.")
-    days: float = Field(14.0, ge=0, le=3650, description="The notice.")
+    why: str = Field(min_length=1, max_length=300, description="Text for its tenant.")
+    days: float = Field(14.0, ge=0, le=3650, description="Days of notice.")
     disks: str = Field(
         "", max_length=300, description="Who destroyed its disks, and how: then it is not erased."
     )
 
 
 class End(Record):
-    """The body of a case's end by a person's word."""
+    """The body of a case's end by a person's decision."""
 
     why: str = Field(min_length=1, max_length=300)
-    ending: Ending = Field(Ending.NO_FAULT, description="What the end is.")
+    ending: Ending = Field(Ending.NO_FAULT, description="Reason for the end.")
 
 
 class Rma(Record):
@@ -90,22 +92,22 @@ class SparePart(Record):
 
 
 class NoticePage(Record):
-    """What tenants were told, the newest first."""
+    """Notices to tenants, the newest first."""
 
     items: tuple[TenantNotice, ...]
     next: str = ""
 
 
 class NoticeQuery(Paging):
-    """Which notices."""
+    """The selection of notices."""
 
     kind: Literal["", "failure", "maintenance", "returned", "retirement", "replacement"] = Field(
-        "", description="Of this kind only."
+        "", description="Select this kind."
     )
 
 
 class BundleQuery(Record):
-    """Which archive."""
+    """The selection of an archive."""
 
     fresh: Literal["true", "false"] = Field(
         "false", description="As the case is now, not as its ticket has it."
@@ -113,39 +115,39 @@ class BundleQuery(Record):
 
 
 class Span(Record):
-    """Of which time."""
+    """The period of the figures."""
 
-    days: float = Field(30.0, gt=0, le=36500, description="Up to now.")
+    days: float = Field(30.0, gt=0, le=36500, description="Days up to now.")
 
 
-def asking(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
-    """The handler that asks for one kind of change of a case."""
+def handle_case_change(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
+    """Return the handler that asks for one kind of change of a case."""
 
     async def handle(ask: Ask) -> Reply:
-        found = await case_of(ask)
-        ask.check_match(tag_of(found.generation))
-        told = {} if ask.body is None else ask.body.model_dump(mode="json")
-        whose = "" if ask.caller.staff else found.tenant
-        return await ask.parts.works.ask(ask, kind, found.id, whose, told)
+        case = await read_case(ask)
+        ask.check_match(format_etag(case.generation))
+        arguments = {} if ask.body is None else ask.body.model_dump(mode="json")
+        tenant = "" if ask.caller.staff else case.tenant
+        return await ask.parts.works.submit_change(ask, kind, case.id, tenant, arguments)
 
     return handle
 
 
 async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry it out."""
+    """Carry out a change of a case."""
     case = await parts.store.cases.get(asked.subject)
     if case is None:
-        return objection(asked.subject, "there is no such case", "See the list.")
+        return build_objection(asked.subject, "there is no such case", "See the list.")
     answer = await _do(parts, case, asked.kind, asked.asked_by, asked.arguments)
     if isinstance(answer, str):
-        return objection(case.id, answer, "Look at the case.")
+        return build_objection(case.id, answer, "Look at the case.")
     return Outcome(RequestState.DONE, {"case": answer.id, "stage": answer.stage.value})
 
 
 async def _do(
     parts: ApiParts, case: Case, kind: ChangeKind, by: str, told: dict[str, Any]
 ) -> Case | str:
-    desk, now = desk_of(parts), parts.clock.now()
+    desk, now = open_desk(parts), parts.clock.now()
     match kind:
         case ChangeKind.CASE_ACCEPT:
             return await desk.accept(case, by)
@@ -177,18 +179,18 @@ async def _do(
 
 
 async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return what happens to a node that is retired or whose host is replaced."""
-    case, told = await parts.store.cases.get(asked.subject), asked.arguments
+    """Return the effects on a node that is retired or whose host is replaced."""
+    case, arguments = await parts.store.cases.get(asked.subject), asked.arguments
     if case is None or not case.open:
-        closed = objection(asked.subject, "it is closed, or there is none", "See the list.")
+        closed = build_objection(asked.subject, "it is closed, or there is none", "See the list.")
         return Forecast(blockers=closed.blockers)
     if asked.kind is ChangeKind.CASE_REPLACE:
         line = f"{case.node}: its logins and parts are forgotten; the host that stands there now "
         return Forecast((line + "is taken in as a stranger with the factory logins.",))
-    at = parts.clock.now() + float(told["days"]) * DAY_S
+    at = parts.clock.now() + float(arguments["days"]) * DAY_S
     goes = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     heard = f"{case.tenant} is told now that" if case.tenant else "No tenant has it:"
-    erased = f"not erased ({told['disks']})" if told["disks"] else "erased"
+    erased = f"not erased ({arguments['disks']})" if arguments["disks"] else "erased"
     return Forecast(
         (
             f"{heard} {case.node} goes for good at {goes}.",
@@ -198,17 +200,17 @@ async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     )
 
 
-async def bundle(ask: Ask) -> web.Response:
-    """The archive that its ticket has, or one of the case as it is now."""
-    found, parts = await case_of(ask), ask.parts
+async def export_bundle(ask: Ask) -> web.Response:
+    """Return the archive of the case's ticket, or a new one of the case's present state."""
+    case, parts = await read_case(ask), ask.parts
     if parts.vault is None or parts.signer is None:
-        raise missing("archive")
+        raise refuse_missing("archive")
     book = parts.store.cases
     bundler = Bundler(parts.store, book, parts.vault, parts.signer, parts.settings.site)
     fresh = ask.query.fresh == "true"
-    content = b"" if fresh else await bundler.read_archive(found)
-    content = content or await bundler.make_archive(found, ask.now)
-    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in found.id)
+    content = b"" if fresh else await bundler.read_archive(case)
+    content = content or await bundler.make_archive(case, ask.now)
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in case.id)
     headers = {
         "Content-Disposition": f'attachment; filename="{name}.tar.gz"',
         "Cache-Control": "private, no-store",
@@ -216,9 +218,9 @@ async def bundle(ask: Ask) -> web.Response:
     return web.Response(body=content, content_type="application/gzip", headers=headers)
 
 
-async def notices(ask: Ask) -> Reply:
-    """Of one tenant, or of all."""
-    started = place(ask.query.cursor, float, str)
+async def list_notices(ask: Ask) -> Reply:
+    """List notices of one tenant, or of all."""
+    started = decode_cursor(ask.query.cursor, float, str)
     limit = ask.query.limit
     rows = await ask.parts.store.cases.list_notices_page(
         before=(float(started[0]), str(started[1])) if started else None,
@@ -227,12 +229,12 @@ async def notices(ask: Ask) -> Reply:
         kind=ask.query.kind,
     )
     last = rows[limit - 1] if len(rows) > limit else None
-    following = "" if last is None else cursor(last.at, last.id)
+    following = "" if last is None else encode_cursor(last.at, last.id)
     return Reply(NoticePage(items=rows[:limit], next=following))
 
 
 async def show_figures(ask: Ask) -> Reply:
-    """Mean time to repair, and availability."""
+    """Return mean times to repair, and availability."""
     book = ask.parts.store.cases
     return Reply(await figures(book, ask.now - ask.query.days * DAY_S, ask.now))
 
@@ -252,7 +254,7 @@ def _verb(
         TAG,
         summary,
         OPERATORS_AND_TENANTS if tenants else OPERATORS,
-        asking(change),
+        handle_case_change(change),
         _ASKED,
         body=body,
         entity=True,
@@ -261,31 +263,85 @@ def _verb(
 
 
 ROUTES = (
-    _verb("accept", _KIND.CASE_ACCEPT, "Its tenant agrees: the node is taken back now."),
-    _verb("defer", _KIND.CASE_DEFER, "Its tenant needs more time: two weeks at most.", Deferral,
-          until=1800000000.0),
-    _verb("returned", _KIND.CASE_RETURNED,
-          "People are done with it: it is taken in as a stranger, certified for what changed.",
-          Work, work="GPU 5 replaced"),
-    _verb("replace", _KIND.CASE_REPLACE,
-          "Another host stands in the place; its factory logins are those that the site keeps.",
-          Replacement, why="the board was dead"),
-    _verb("retire", _KIND.CASE_RETIRE,
-          "Its tenant hears that it goes for good; then it is drained, erased and forgotten.",
-          Retirement, why="too old", days=14.0),
-    _verb("close", _KIND.CASE_CLOSE, "Close a case by hand; the node stays where it is.", End,
-          why="nothing found"),
+    _verb("accept", _KIND.CASE_ACCEPT, "Agree as its tenant: the node is taken back now."),
+    _verb(
+        "defer",
+        _KIND.CASE_DEFER,
+        "Defer the repair as its tenant, by two weeks at most.",
+        Deferral,
+        until=1800000000.0,
+    ),
+    _verb(
+        "returned",
+        _KIND.CASE_RETURNED,
+        "Report that people finished their work: the node is taken in anew, and certified.",
+        Work,
+        work="GPU 5 replaced",
+    ),
+    _verb(
+        "replace",
+        _KIND.CASE_REPLACE,
+        "Report another host in the place; its factory logins are those that the site stored.",
+        Replacement,
+        why="the board was dead",
+    ),
+    _verb(
+        "retire",
+        _KIND.CASE_RETIRE,
+        "Retire a node: its tenant is notified, then it is drained, erased and removed.",
+        Retirement,
+        why="too old",
+        days=14.0,
+    ),
+    _verb(
+        "close",
+        _KIND.CASE_CLOSE,
+        "Close a case by hand; the node stays where it is.",
+        End,
+        why="nothing found",
+    ),
     _verb("rma", _KIND.CASE_RMA, "Record the vendor's return number.", Rma, number="RMA-4711"),
-    _verb("spare", _KIND.CASE_SPARE, "Record the part that is to go in.", SparePart, kind="gpu",
-          serial="1650000000042"),
-    _verb("tell", _KIND.CASE_TELL, "Its ticket could not be told: try it again now."),
-    Route("GET", "/cases/{case}/bundle", "show_case_bundle", TAG,
-          "The case's evidence as one signed archive for the vendor (tar.gz).", VIEWERS, bundle,
-          {200: Page}, media="application/gzip", query=BundleQuery),
-    Route("GET", "/notices", "list_notices", TAG,
-          "What tenants were told: failures, maintenance, returns, retirement.", ANYBODY, notices,
-          {200: NoticePage}, query=NoticeQuery),
-    Route("GET", "/repairs", "show_repairs", TAG,
-          "Mean time to repair by stage, part and vendor; availability per tenant.", VIEWERS,
-          show_figures, {200: RepairReport}, query=Span),
-)  # fmt: skip
+    _verb(
+        "spare",
+        _KIND.CASE_SPARE,
+        "Record the spare part for the repair.",
+        SparePart,
+        kind="gpu",
+        serial="1650000000042",
+    ),
+    _verb("tell", _KIND.CASE_TELL, "Update the case's ticket again now, after a failed update."),
+    Route(
+        "GET",
+        "/cases/{case}/bundle",
+        "show_case_bundle",
+        TAG,
+        "Export the case's evidence as one signed archive for the vendor (tar.gz).",
+        VIEWERS,
+        export_bundle,
+        {200: Page},
+        media="application/gzip",
+        query=BundleQuery,
+    ),
+    Route(
+        "GET",
+        "/notices",
+        "list_notices",
+        TAG,
+        "List notices to tenants: failures, maintenance, returns, retirement.",
+        ANYBODY,
+        list_notices,
+        {200: NoticePage},
+        query=NoticeQuery,
+    ),
+    Route(
+        "GET",
+        "/repairs",
+        "show_repairs",
+        TAG,
+        "Show mean times to repair by stage, part and vendor; availability per tenant.",
+        VIEWERS,
+        show_figures,
+        {200: RepairReport},
+        query=Span,
+    ),
+)

@@ -1,5 +1,6 @@
-"""Routes that report on nodes: in plain words, inventory, erasure, release proof, and what stored
-evidence would be judged to be now.
+"""Routes that report on nodes: explanation, inventory, erasure, release proof, rejudgement.
+
+A rejudgement judges stored evidence again by today's rules, and changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pydantic import Field
 
 from provisioner import checks
 from provisioner.api.parts import Ask, Reply
-from provisioner.api.problem import missing, no
+from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import VIEWERS, Route
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.node.explaining import situation
@@ -35,7 +36,7 @@ THRESHOLDS_MAX = 200_000  # characters; a site's own thresholds are some hundred
 
 
 class NodeExplanation(Explanation):
-    """A node in plain words: what it is, why it is there, what comes next, what unblocks it."""
+    """A node in plain sentences: its state, the cause, the next step, the remedy for a blocker."""
 
 
 class ErasureView(Record):
@@ -46,7 +47,7 @@ class ErasureView(Record):
 
 
 class ProofView(Record):
-    """The proof of a node's last release, and what speaks against it."""
+    """The proof of a node's last release, and the objections to it."""
 
     proof: ReleaseProof
     valid: bool
@@ -54,9 +55,9 @@ class ProofView(Record):
 
 
 class RejudgeQuestion(Record):
-    """The body of a judgement: of which node, and under which thresholds."""
+    """The body of a judgement: the node, and the thresholds."""
 
-    node: str = Field("", max_length=128, description="Of this node only; empty: of every node.")
+    node: str = Field("", max_length=128, description="Select this node; empty: every node.")
     thresholds: str | None = Field(
         None,
         max_length=THRESHOLDS_MAX,
@@ -84,35 +85,35 @@ class RejudgedNode(Record):
 
 
 class RejudgementReport(Record):
-    """Everything that was judged again. Nothing was changed by it."""
+    """Every result that was judged again. Nothing was changed by it."""
 
     changed: int
-    worse: int = Field(description="Results that passed and would not pass now.")
+    worse: int = Field(description="Results that passed and would fail now.")
     nodes: tuple[RejudgedNode, ...]
 
 
 async def show_explanation(ask: Ask) -> Reply:
-    """Return what a person wants to know of a node, in sentences."""
-    node = await ask.node()
-    found = explain(await situation(ask.parts.store, node, ask.parts.plans, ask.now))
-    return Reply(NodeExplanation(**dict(found)))
+    """Return a node's explanation in sentences."""
+    node = await ask.read_node()
+    explanation = explain(await situation(ask.parts.store, node, ask.parts.plans, ask.now))
+    return Reply(NodeExplanation(**dict(explanation)))
 
 
 async def show_inventory(ask: Ask) -> Reply:
-    """Return what was last read of a node."""
-    node = await ask.node()
-    seen = await ask.parts.store.evidence.get_inventory(node.id)
-    if seen is None:
-        raise missing("inventory of this node yet")
-    return Reply(seen)
+    """Return the last inventory of a node."""
+    node = await ask.read_node()
+    inventory = await ask.parts.store.evidence.get_inventory(node.id)
+    if inventory is None:
+        raise refuse_missing("inventory of this node yet")
+    return Reply(inventory)
 
 
 async def show_erasure(ask: Ask) -> Reply:
     """Return the node's last erasure report, signed."""
-    node, signer = await ask.node(), ask.parts.signer
+    node, signer = await ask.read_node(), ask.parts.signer
     text = await ask.parts.store.evidence.get_output(node.erasure) if node.erasure else None
     if text is None or signer is None:
-        raise missing("erasure report of this node")
+        raise refuse_missing("erasure report of this node")
     report = ErasureReport.model_validate_json(text)
     sealed = signer.seal(PAYLOAD_TYPE, render_certificate(report).encode())
     return Reply(ErasureView(text=certificate_text(report).rstrip(), envelope=json.loads(sealed)))
@@ -120,10 +121,10 @@ async def show_erasure(ask: Ask) -> Reply:
 
 async def show_proof(ask: Ask) -> Reply:
     """Return the proof of the node's last release."""
-    node = await ask.node()
+    node = await ask.read_node()
     proof = await ask.parts.store.evidence.get_proof(node.id)
     if proof is None:
-        raise missing("release of this node")
+        raise refuse_missing("release of this node")
     against = list_proof_objections(
         proof, await ask.parts.store.evidence.get_certificate(proof.certificate)
     )
@@ -131,21 +132,23 @@ async def show_proof(ask: Ask) -> Reply:
 
 
 async def show_rejudgement(ask: Ask) -> Reply:
-    """Return what stored evidence would be judged to be by today's judges and thresholds."""
+    """Return the verdicts on stored evidence by today's judges and thresholds."""
     thresholds = ask.parts.thresholds
     if ask.body.thresholds is not None:
         try:
             thresholds = thresholds_text.parse("thresholds", ask.body.thresholds)
         except InputError as error:
-            raise no(400, "thresholds", error.problem, error.remedy, error.where) from None
-    one = [await ask.node(ask.body.node)] if ask.body.node else None
+            raise build_refusal(
+                400, "thresholds", error.problem, error.remedy, error.where
+            ) from None
+    one = [await ask.read_node(ask.body.node)] if ask.body.node else None
     nodes = []
     for node in one or await ask.parts.store.nodes.list():
         judged = await _judge_again(ask, node, thresholds)
         if judged is not None:
             nodes.append(judged)
     if one and not nodes:
-        raise missing("report of this node yet")
+        raise refuse_missing("report of this node yet")
     changed, worse = sum(n.changed for n in nodes), sum(n.worse for n in nodes)
     return Reply(RejudgementReport(changed=changed, worse=worse, nodes=tuple(nodes)))
 
@@ -179,20 +182,60 @@ def _result(one: Rejudgement) -> RejudgedResult:
 
 
 ROUTES = (
-    Route("GET", "/nodes/{node}/explanation", "explain_node", TAG,
-          "What a node is, why it is there, what comes next, and what unblocks it.", VIEWERS,
-          show_explanation, {200: NodeExplanation}, heavy=True),
-    Route("GET", "/nodes/{node}/inventory", "show_inventory", TAG,
-          "Everything that was last read of a node.", VIEWERS, show_inventory, {200: Inventory}),
-    Route("GET", "/nodes/{node}/erasure", "show_erasure", TAG,
-          "What was erased of a node after its last tenant, device by device, signed.", VIEWERS,
-          show_erasure, {200: ErasureView}),
-    Route("GET", "/nodes/{node}/proof", "show_proof", TAG,
-          "What was seen when a node was last released to a tenant, and whether it is valid.",
-          VIEWERS, show_proof, {200: ProofView}),
-    Route("POST", "/rejudgement", "rejudge_nodes", TAG,
-          "Judge the stored evidence of a node, or of all, again. It changes nothing.", VIEWERS,
-          show_rejudgement, {200: RejudgementReport}, body=RejudgeQuestion, reads=True,
-          example={"node": "su0-n01"}, heavy=True,
-          refusals={404: "There is no such node, or no report of it."}),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/nodes/{node}/explanation",
+        "explain_node",
+        TAG,
+        "Explain a node: its state, the cause, the next step, and the remedy for a blocker.",
+        VIEWERS,
+        show_explanation,
+        {200: NodeExplanation},
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/inventory",
+        "show_inventory",
+        TAG,
+        "Show the last inventory of a node.",
+        VIEWERS,
+        show_inventory,
+        {200: Inventory},
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/erasure",
+        "show_erasure",
+        TAG,
+        "Show the signed report of a node's last erasure, device by device.",
+        VIEWERS,
+        show_erasure,
+        {200: ErasureView},
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/proof",
+        "show_proof",
+        TAG,
+        "Show the proof of a node's last release to a tenant, and whether it is valid.",
+        VIEWERS,
+        show_proof,
+        {200: ProofView},
+    ),
+    Route(
+        "POST",
+        "/rejudgement",
+        "rejudge_nodes",
+        TAG,
+        "Judge the stored evidence of one node, or of all nodes, again. It changes nothing.",
+        VIEWERS,
+        show_rejudgement,
+        {200: RejudgementReport},
+        body=RejudgeQuestion,
+        reads=True,
+        example={"node": "su0-n01"},
+        heavy=True,
+        refusals={404: "There is no such node, or no report of it."},
+    ),
+)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from provisioner.api.cursor import cursor, place
+from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.parts import Ask, Reply
-from provisioner.api.problem import missing
+from provisioner.api.problem import refuse_missing
 from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.control.node.neighbours import neighbours
 from provisioner.model.base import Record
@@ -25,21 +25,22 @@ TAG = "nodes"
 
 
 class FiveFacts(Record):
-    """One component: what should be, and four facts of what is."""
+    """One component: its target version, and four facts of its present state."""
 
     kind: str
     slot: str
     target: str = ""  # of the release and profile; "": not pinned
-    running: str = ""  # "": the device gives none
+    running: str = ""  # "": the device reports none
     staged: str = ""
-    background_copied: str = ""  # Completed, InProgress, Pending; "": it has no such thing
+    background_copied: str = ""  # Completed, InProgress, Pending; "": not applicable
     pending: str = ""  # the activation that the staged version waits for
-    met: bool | None = None  # whether what runs is the target; None: `why` says what is missing
-    why: str = ""  # of `met` None: not pinned, an unknown pin, a device that gives no version
+    # whether the running version is the target; None: `why` names the missing fact
+    met: bool | None = None
+    why: str = ""  # of `met` None: not pinned, an unknown pin, a device without a version
 
 
 class PartsView(Record):
-    """What a node consists of, as last seen."""
+    """The components and devices of a node, as last read."""
 
     node: str
     vendor: str
@@ -62,7 +63,7 @@ class Report(Record):
 
 
 class Action(Record):
-    """One physical action, as the ledger has it."""
+    """One physical action, from the ledger."""
 
     operation: str
     action: str
@@ -80,17 +81,17 @@ class ActionPage(Record):
     next: str = ""
 
 
-async def parts(ask: Ask) -> Reply:
-    """Components and devices."""
-    node = await ask.node()
-    seen = await ask.parts.store.evidence.get_inventory(node.id)
-    if seen is None:
-        raise missing("inventory of this node yet")
+async def show_parts(ask: Ask) -> Reply:
+    """Return components and devices."""
+    node = await ask.read_node()
+    inventory = await ask.parts.store.evidence.get_inventory(node.id)
+    if inventory is None:
+        raise refuse_missing("inventory of this node yet")
     release = ask.parts.matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release is not None else None
     pins = profile.pins if profile is not None else {}
     facts = []
-    for c in seen.components:
+    for c in inventory.components:
         pin = pins.get(c.kind)
         verdict = judge_pin(c.kind, c.version, pin)
         facts.append(
@@ -106,59 +107,59 @@ async def parts(ask: Ask) -> Reply:
                 why=verdict.why,
             )
         )
-    told = PartsView(
+    view = PartsView(
         node=node.id,
-        vendor=seen.vendor,
-        model=seen.model or "",
+        vendor=inventory.vendor,
+        model=inventory.model or "",
         components=tuple(facts),
-        devices=seen.devices,
-        gaps=seen.gaps,
+        devices=inventory.devices,
+        gaps=inventory.gaps,
     )
-    return Reply(told)
+    return Reply(view)
 
 
-async def plan(ask: Ask) -> Reply:
-    """Steps with reasons, or what blocks and what would unblock it."""
-    node = await ask.node()
+async def show_plan(ask: Ask) -> Reply:
+    """Return the steps with reasons, or the blockers with their remedies."""
+    node = await ask.read_node()
     store = ask.parts.store
-    seen = await store.evidence.get_inventory(node.id)
-    if seen is None:
-        raise missing("inventory of this node yet: there is nothing to plan on")
+    inventory = await store.evidence.get_inventory(node.id)
+    if inventory is None:
+        raise refuse_missing("inventory of this node yet: there is nothing to plan on")
     past = build_history(await store.operations.list_entries(node.id), await _newest(ask, node))
-    posed = PlanningNode(seen, node.release, node.profile, past, await neighbours(store, node))
+    posed = PlanningNode(inventory, node.release, node.profile, past, await neighbours(store, node))
     # milliseconds for a situation that was planned before, tenths of a second for a new one
     return Reply(await asyncio.to_thread(ask.parts.plans.plan, posed))
 
 
 async def _newest(ask: Ask, node: Node) -> str:
-    """The operation that failures are counted in: the one that is under way."""
+    """Return the number of the operation under way, in which failures are counted."""
     operations = ask.parts.store.operations
     active = await operations.list_page(limit=1, status="active", node=node.id)
     return active[0].id if active else ""
 
 
-async def report(ask: Ask) -> Reply:
-    """What the last validation found."""
-    node = await ask.node()
-    found: HealthReport | None = await ask.parts.store.evidence.get_report(node.id)
-    if found is None:
-        raise missing("report of this node yet")
-    told = Report(
+async def show_report(ask: Ask) -> Reply:
+    """Return the results of the last validation."""
+    node = await ask.read_node()
+    stored: HealthReport | None = await ask.parts.store.evidence.get_report(node.id)
+    if stored is None:
+        raise refuse_missing("report of this node yet")
+    view = Report(
         node=node.id,
-        started_at=found.started_at,
-        ended_at=found.ended_at,
-        inventory_digest=found.inventory_digest,
-        results=tuple(r.model_dump(mode="json") for r in found.results),
-        selected=found.selected,
-        causes=found.causes,
+        started_at=stored.started_at,
+        ended_at=stored.ended_at,
+        inventory_digest=stored.inventory_digest,
+        results=tuple(r.model_dump(mode="json") for r in stored.results),
+        selected=stored.selected,
+        causes=stored.causes,
     )
-    return Reply(told)
+    return Reply(view)
 
 
-async def actions(ask: Ask) -> Reply:
-    """What was done to the node, the newest first."""
-    node = await ask.node()
-    started = place(ask.query.cursor, int)
+async def list_actions(ask: Ask) -> Reply:
+    """List the actions on the node, the newest first."""
+    node = await ask.read_node()
+    started = decode_cursor(ask.query.cursor, int)
     begin = int(started[0]) if started else 0
     entries: list[LedgerEntry] = list(
         reversed(await ask.parts.store.operations.list_entries(node.id))
@@ -166,7 +167,7 @@ async def actions(ask: Ask) -> Reply:
     shown = entries[begin : begin + ask.query.limit]
     more = begin + len(shown) < len(entries)
     items = tuple(_action(entry) for entry in shown)
-    return Reply(ActionPage(items=items, next=cursor(begin + len(shown)) if more else ""))
+    return Reply(ActionPage(items=items, next=encode_cursor(begin + len(shown)) if more else ""))
 
 
 def _action(entry: LedgerEntry) -> Action:
@@ -182,16 +183,46 @@ def _action(entry: LedgerEntry) -> Action:
 
 
 ROUTES = (
-    Route("GET", "/nodes/{node}/parts", "show_parts", TAG,
-          "Components with target, running, staged, copied and pending; devices; gaps.",
-          VIEWERS, parts, {200: PartsView}),
-    Route("GET", "/nodes/{node}/plan", "show_plan", "plans",
-          "What would be done to it now: steps with reasons, or what blocks and unblocks.",
-          VIEWERS, plan, {200: Plan}, heavy=True),
-    Route("GET", "/nodes/{node}/report", "show_report", TAG,
-          "Results of its last validation, with digests of the evidence.", ANYBODY, report,
-          {200: Report}),
-    Route("GET", "/nodes/{node}/actions", "list_actions", TAG,
-          "Physical actions on it, the newest first.", VIEWERS, actions, {200: ActionPage},
-          query=Paging),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/nodes/{node}/parts",
+        "show_parts",
+        TAG,
+        "Show components with target, running, staged, copied and pending; devices; gaps.",
+        VIEWERS,
+        show_parts,
+        {200: PartsView},
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/plan",
+        "show_plan",
+        "plans",
+        "Plan its upgrade now: steps with reasons, or blockers with remedies.",
+        VIEWERS,
+        show_plan,
+        {200: Plan},
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/report",
+        "show_report",
+        TAG,
+        "Show the results of its last validation, with digests of the evidence.",
+        ANYBODY,
+        show_report,
+        {200: Report},
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/actions",
+        "list_actions",
+        TAG,
+        "List physical actions on it, the newest first.",
+        VIEWERS,
+        list_actions,
+        {200: ActionPage},
+        query=Paging,
+    ),
+)

@@ -1,7 +1,7 @@
-"""The route by which racked nodes are taken in: BMCs are found, recognised on the list, stored.
+"""The route that takes racked nodes in: BMCs are found, matched with the list, and stored.
 
-The list brings factory passwords. They go sealed into the vault before the request is written down,
-so that its row names them only; whoever approves it later needs no list.
+The list brings factory passwords. They go sealed into the vault before the request is recorded, so
+that its row only names them; a later approval needs no list.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from provisioner.adapters.redfish.discovery import (
     scan,
     ssdp,
 )
-from provisioner.api.changes import Forecast, Outcome, failed, objection
+from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import no
+from provisioner.api.problem import build_refusal
 from provisioner.api.route import OPERATORS, Route
 from provisioner.execution.observe.intake import (
     Secrets,
@@ -47,36 +47,39 @@ from provisioner.planning.lifecycle.operator_requests import take_ports
 from provisioner.ports import BmcTransport, Credentials, Secret
 
 TAG = "intake"
-SEALED = "intake"  # beginning of the vault's names of lists that wait
+SEALED = "intake"  # prefix of the vault's names for lists that wait
 BODY_MAX = 32 * 1024 * 1024  # bytes; a list of 65,536 nodes with ten cards each is some 25 MB
 BMCS_MAX = 100_000
 NETWORKS_MAX = 64
 
 
 class IntakeList(Record):
-    """The body of an intake: the expected-hardware list, and where BMCs are looked for."""
+    """The body of an intake: the expected-hardware list, and the addresses and networks of BMCs."""
 
     expected: str = Field(
-        min_length=1, max_length=BODY_MAX, repr=False,
+        min_length=1,
+        max_length=BODY_MAX,
+        repr=False,
         description="The expected-hardware list as YAML or JSON, with its passwords in it.",
-    )  # fmt: skip
+    )
     bmc: tuple[str, ...] = Field((), max_length=BMCS_MAX, description="URLs of further BMCs.")
     networks: tuple[str, ...] = Field(
         (), max_length=NETWORKS_MAX, description="Networks whose addresses are probed: 10.0.0.0/24."
     )
-    port: int = Field(443, ge=1, le=65535, description="The port that is probed in networks.")
-    ssdp: bool = Field(default=False, description="Ask by multicast too.")
+    port: int = Field(443, ge=1, le=65535, description="Port that is probed in networks.")
+    ssdp: bool = Field(default=False, description="Search by multicast, too.")
     take: tuple[str, ...] = Field(
-        (), max_length=10_000,
+        (),
+        max_length=10_000,
         description="Nodes whose ports may be moved out of the network they are in now.",
-    )  # fmt: skip
+    )
 
 
 async def ask_intake(ask: Ask) -> Reply:
     """Ask for an intake."""
     body: IntakeList = ask.body
     if ask.parts.vault is None or ask.parts.transport is None:
-        raise no(409, "intake", "This process reaches no BMC", "Ask the daemon.")
+        raise build_refusal(409, "intake", "This process reaches no BMC", "Ask the daemon.")
     try:
         expected = expected_text.parse("expected", body.expected)
         _secrets(expected)
@@ -85,18 +88,22 @@ async def ask_intake(ask: Ask) -> Reply:
             _check_url(url)
     except InputError as error:
         detail = f"{error.where}: {error.problem}"
-        raise no(400, "expected", "The list cannot be used", error.remedy, detail) from None
-    told: dict[str, Any] = body.model_dump(mode="json", exclude={"expected"})
-    told |= {"site": expected.site, "nodes": len(expected.nodes)}
+        raise build_refusal(
+            400, "expected", "The list cannot be used", error.remedy, detail
+        ) from None
+    arguments: dict[str, Any] = body.model_dump(mode="json", exclude={"expected"})
+    arguments |= {"site": expected.site, "nodes": len(expected.nodes)}
     if ask.dry_run:
         return await _forecast(ask, expected, networks)
-    told["sealed"] = f"{SEALED}/{uuid.uuid4().hex}"
-    await ask.parts.vault.put(told["sealed"], "list", Secret(body.expected))
-    return await ask.parts.works.ask(ask, ChangeKind.NODE_INTAKE, expected.site, "", told)
+    arguments["sealed"] = f"{SEALED}/{uuid.uuid4().hex}"
+    await ask.parts.vault.put(arguments["sealed"], "list", Secret(body.expected))
+    return await ask.parts.works.submit_change(
+        ask, ChangeKind.NODE_INTAKE, expected.site, "", arguments
+    )
 
 
 async def _forecast(ask: Ask, expected: Expected, networks: Sequence[Network]) -> Reply:
-    """Answer what would be taken in: addresses are probed, no password is changed."""
+    """Return the nodes that would be taken in: addresses are probed, no password is changed."""
     taken, silent = await _run(ask.parts, expected, ask.body, networks, keep=False)
     result = _result(expected, taken, silent)
     lines = [f"{len(taken.new)} nodes would be taken in, {len(taken.known)} are known already."]
@@ -106,29 +113,37 @@ async def _forecast(ask: Ask, expected: Expected, networks: Sequence[Network]) -
         for name in ask.body.take
     ]
     shown = OperationView(
-        id="", kind=ChangeKind.NODE_INTAKE.value, subject=expected.site, state="dry_run",
-        opened_at=ask.now, result={"lines": lines, **result},
-    )  # fmt: skip
+        id="",
+        kind=ChangeKind.NODE_INTAKE.value,
+        subject=expected.site,
+        state="dry_run",
+        opened_at=ask.now,
+        result={"lines": lines, **result},
+    )
     return Reply(shown)
 
 
 async def change_intake(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry it out; each node is stored with its logins, and the daemon goes on from there."""
-    told = asked.arguments
+    """Carry it out; each node is stored with its logins, and the daemon continues with it."""
+    arguments = asked.arguments
     if asked.kind is ChangeKind.NODE_TAKE:
         against = await _take(parts, [asked.subject], asked.asked_by)
-        return failed(*against) if against else Outcome(RequestState.DONE, {"node": asked.subject})
+        return (
+            build_failure(*against)
+            if against
+            else Outcome(RequestState.DONE, {"node": asked.subject})
+        )
     assert parts.vault is not None
-    sealed = await parts.vault.current(str(told["sealed"]))
+    sealed = await parts.vault.current(str(arguments["sealed"]))
     if sealed is None:
-        return objection(asked.subject, "its list is gone", "Send the list again.")
+        return build_objection(asked.subject, "its list is gone", "Send the list again.")
     expected = expected_text.parse("expected", sealed[1].reveal())
-    fields = {k: told[k] for k in ("bmc", "networks", "port", "ssdp", "take")}
+    fields = {k: arguments[k] for k in ("bmc", "networks", "port", "ssdp", "take")}
     body = IntakeList.model_validate({"expected": "sealed", **fields}, strict=False)
     networks = [_network(text) for text in body.networks]
     taken, silent = await _run(parts, expected, body, networks, keep=True)
     refused = await _take(parts, body.take, asked.asked_by)
-    await parts.vault.remove(str(told["sealed"]))
+    await parts.vault.remove(str(arguments["sealed"]))
     result = _result(expected, taken, (*silent, *refused))
     return Outcome(RequestState.DONE, result)
 
@@ -141,7 +156,7 @@ async def _run(
     *,
     keep: bool,
 ) -> tuple[Taken, tuple[Blocker, ...]]:
-    """Find and pair BMCs, and store what is complete if `keep`; with what did not answer."""
+    """Find and pair BMCs, and store complete nodes if `keep`; return the silent addresses too."""
     assert parts.transport is not None
     assert parts.vault is not None
     gaps: list[Gap] = []
@@ -149,15 +164,15 @@ async def _run(
     probes = await _probes(parts.transport, urls, networks, body, gaps)
     secrets, now = _secrets(expected), parts.clock.now()
     vault: Credentials | None = parts.vault if keep else None
-    assembly, found, silent = await find_nodes(
+    assembly, identities, silent = await find_nodes(
         parts.transport, parts.store, vault, expected, secrets, probes, now
     )
     unanswered = (*silent, *map(_unanswered, gaps))
     if not keep:
-        known = {n.id for n in await parts.store.nodes.list()}
+        stored = {n.id for n in await parts.store.nodes.list()}
         new = select_complete(expected, assembly)
-        return Taken(new, tuple(sorted(known)), assembly.blockers), unanswered
-    taken = await take_in(parts.store, parts.vault, expected, secrets, assembly, found, now)
+        return Taken(new, tuple(sorted(stored)), assembly.blockers), unanswered
+    taken = await take_in(parts.store, parts.vault, expected, secrets, assembly, identities, now)
     return taken, unanswered
 
 
@@ -169,18 +184,18 @@ async def _probes(
     gaps: list[Gap],
 ) -> list[Probe]:
     """Return every address that answers: named ones, those of networks, and by multicast."""
-    found = {p.url: p for p in await probe_all(transport, urls, gap_seen=gaps.append)}
+    services = {p.url: p for p in await probe_all(transport, urls, gap_seen=gaps.append)}
     for network in networks:
         for probe in await scan(transport, network, body.port, lambda _done, _all: None):
-            found.setdefault(probe.url, probe)
+            services.setdefault(probe.url, probe)
     if body.ssdp:
         for probe in await probe_all(transport, await ssdp()):
-            found.setdefault(probe.url, probe)
-    return list(found.values())
+            services.setdefault(probe.url, probe)
+    return list(services.values())
 
 
 def _unanswered(gap: Gap) -> Blocker:
-    """Return a named address behind which no Redfish service answered."""
+    """Return the blocker for a named address without a Redfish service."""
     unblock = f"Check address, cable and power; look at it with `provisioner inspect {gap.source}`."
     return Blocker(reason=gap.reason, subject=gap.source, detail=gap.detail, unblock=unblock)
 
@@ -240,16 +255,16 @@ def _check_url(url: str) -> None:
 
 async def ask_take(ask: Ask) -> Reply:
     """Ask that the daemon may move a node's ports."""
-    node = await ask.node()
-    return await ask.parts.works.ask(ask, ChangeKind.NODE_TAKE, node.id, "", {})
+    node = await ask.read_node()
+    return await ask.parts.works.submit_change(ask, ChangeKind.NODE_TAKE, node.id, "", {})
 
 
 async def foresee_take(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return what is done to a node whose ports are given to the daemon."""
+    """Return the effects on a node whose ports are given to the daemon."""
     node = await parts.store.nodes.get(asked.subject)
     changed = "there is no such node" if node is None else take_ports(node, parts.clock.now())
     if isinstance(changed, str):
-        return Forecast(blockers=objection(asked.subject, changed, "Leave it.").blockers)
+        return Forecast(blockers=build_objection(asked.subject, changed, "Leave it.").blockers)
     line = (
         f"{asked.subject}: its ports are moved into the maintenance network from the network they "
         "are in, which cuts off its user there; then its disks are erased."
@@ -258,28 +273,45 @@ async def foresee_take(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def _take(parts: ApiParts, names: Sequence[str], by: str) -> tuple[Blocker, ...]:
-    """Give nodes' ports to the daemon, all of those named or none; return what is in the way."""
-    now, given, refused = parts.clock.now(), list[Node](), list[Blocker]()
+    """Give nodes' ports to the daemon, all of those named or none; return the blockers."""
+    now, taken, refused = parts.clock.now(), list[Node](), list[Blocker]()
     for name in dict.fromkeys(names):
         node = await parts.store.nodes.get(name)
         changed = "no node of this name was taken in" if node is None else take_ports(node, now)
         if isinstance(changed, str):
-            refused += objection(name, changed, "Leave it out of --take.").blockers
+            refused += build_objection(name, changed, "Leave it out of --take.").blockers
         else:
-            given.append(changed)
-    if given and not refused:
-        taken = RequestCarriedOut(request="take", by=by)
-        await parts.store.nodes.save_requested(given, taken, now)
+            taken.append(changed)
+    if taken and not refused:
+        event = RequestCarriedOut(request="take", by=by)
+        await parts.store.nodes.save_requested(taken, event, now)
     return tuple(refused)
 
 
 _ASKED = {200: OperationView, 202: OperationView}
 ROUTES = (
-    Route("POST", "/intake", "take_nodes_in", TAG,
-          "Take racked nodes in: they are stored, and the daemon goes on from there.", OPERATORS,
-          ask_intake, _ASKED, body=IntakeList, body_max=BODY_MAX,
-          example={"expected": "site: x\nnodes: []\n"}),
-    Route("POST", "/nodes/{node}/take", "take_node_ports", TAG,
-          "Let the daemon move a stranger's ports from the network they are in, and erase it.",
-          OPERATORS, ask_take, _ASKED, refusals={409: "Its ports are the daemon's already."}),
-)  # fmt: skip
+    Route(
+        "POST",
+        "/intake",
+        "take_nodes_in",
+        TAG,
+        "Take racked nodes in: they are stored, and the daemon continues with them.",
+        OPERATORS,
+        ask_intake,
+        _ASKED,
+        body=IntakeList,
+        body_max=BODY_MAX,
+        example={"expected": "site: x\nnodes: []\n"},
+    ),
+    Route(
+        "POST",
+        "/nodes/{node}/take",
+        "take_node_ports",
+        TAG,
+        "Let the daemon move the ports of a newly found node out of their network, and erase it.",
+        OPERATORS,
+        ask_take,
+        _ASKED,
+        refusals={409: "Its ports are the daemon's already."},
+    ),
+)

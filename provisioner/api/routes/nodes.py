@@ -1,6 +1,7 @@
-"""Routes of nodes and switches: lists, one node, its parts, plan, history, and what may be asked.
+"""Routes of nodes and switches: lists, one node, its parts, plan, history, and requests on it.
 
-A tenant sees its own nodes, without the addresses of their BMCs and without our words about them.
+A tenant sees its own nodes, without the addresses of their BMCs and without the staff's text about
+them.
 """
 
 from __future__ import annotations
@@ -9,13 +10,20 @@ from typing import Any
 
 from pydantic import Field
 
-from provisioner.api.changes import Forecast, Outcome, failed, objection
-from provisioner.api.cursor import cursor, place
+from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
+from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.picking import Picked, pick
-from provisioner.api.problem import missing
-from provisioner.api.route import ANYBODY, OPERATORS, OPERATORS_AND_TENANTS, Paging, Route, tag_of
+from provisioner.api.picking import Picked, select_nodes
+from provisioner.api.problem import refuse_missing
+from provisioner.api.route import (
+    ANYBODY,
+    OPERATORS,
+    OPERATORS_AND_TENANTS,
+    Paging,
+    Route,
+    format_etag,
+)
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
@@ -31,7 +39,7 @@ TAG = "nodes"
 
 
 class NodeView(Record):
-    """A node as its caller may see it. Times are seconds since the epoch."""
+    """A node in the form that its caller may see. Times are seconds since the epoch."""
 
     id: str
     kind: NodeKind
@@ -55,14 +63,14 @@ class NodeView(Record):
 
 
 class NodePage(Record):
-    """A part of a list, by id."""
+    """A page of a list, by id."""
 
     items: tuple[NodeView, ...]
-    next: str = Field("", description="Cursor of the next page; empty: this is the last.")
+    next: str = Field("", description="Cursor of the next page; empty: this is the last one.")
 
 
 class NodeQuery(Paging):
-    """Which nodes."""
+    """The selection of nodes."""
 
     where: str = Field(
         "", max_length=2000, description="An expression: `state=released and not tenant=red`."
@@ -70,7 +78,7 @@ class NodeQuery(Paging):
 
 
 class Count(Record):
-    """How many nodes are alike in these."""
+    """The number of nodes with these values in common."""
 
     kind: str
     state: str
@@ -80,7 +88,7 @@ class Count(Record):
 
 
 class Summary(Record):
-    """The fleet in numbers."""
+    """Show the fleet in numbers."""
 
     nodes: int
     counts: tuple[Count, ...]
@@ -104,9 +112,9 @@ class Reclaim(Record):
     )
 
 
-def view(node: Node, *, staff: bool) -> NodeView:
-    """What the caller may see of it."""
-    return NodeView.model_construct(  # a stored node was checked when it was read
+def build_view(node: Node, *, staff: bool) -> NodeView:
+    """Return a node in the form that the caller may see."""
+    return NodeView.model_construct(  # a stored node was validated when it was read
         id=node.id,
         kind=node.kind,
         generation=node.generation,
@@ -130,40 +138,40 @@ def view(node: Node, *, staff: bool) -> NodeView:
 
 
 async def _page(ask: Ask, kind: NodeKind | None) -> Reply:
-    started = place(ask.query.cursor, str)
-    wanted = Picked(ask.query.where, kind, "" if ask.caller.staff else ask.caller.tenant)
+    started = decode_cursor(ask.query.cursor, str)
+    selection = Picked(ask.query.where, kind, "" if ask.caller.staff else ask.caller.tenant)
     after = str(started[0]) if started else ""
-    found, last = await pick(ask.parts.store, wanted, after, ask.query.limit)
-    shown = tuple(view(n, staff=ask.caller.staff) for n in found)
-    return Reply(NodePage.model_construct(items=shown, next=cursor(last) if last else ""))
+    selected, last = await select_nodes(ask.parts.store, selection, after, ask.query.limit)
+    shown = tuple(build_view(n, staff=ask.caller.staff) for n in selected)
+    return Reply(NodePage.model_construct(items=shown, next=encode_cursor(last) if last else ""))
 
 
 async def list_nodes(ask: Ask) -> Reply:
-    """Hosts and switches."""
+    """List hosts and switches."""
     return await _page(ask, None)
 
 
 async def list_switches(ask: Ask) -> Reply:
-    """Switches only."""
+    """List switches only."""
     return await _page(ask, NodeKind.SWITCH)
 
 
 async def show(ask: Ask) -> Reply:
-    """One node."""
-    node = await ask.node()
-    return Reply(view(node, staff=ask.caller.staff), etag=tag_of(node.generation))
+    """Return one node."""
+    node = await ask.read_node()
+    return Reply(build_view(node, staff=ask.caller.staff), etag=format_etag(node.generation))
 
 
 async def show_switch(ask: Ask) -> Reply:
-    """One switch."""
-    node = await ask.node(ask.word("switch"))
+    """Return one switch."""
+    node = await ask.read_node(ask.read_word("switch"))
     if node.kind is not NodeKind.SWITCH:
-        raise missing("switch")
-    return Reply(view(node, staff=ask.caller.staff), etag=tag_of(node.generation))
+        raise refuse_missing("switch")
+    return Reply(build_view(node, staff=ask.caller.staff), etag=format_etag(node.generation))
 
 
-async def summary(ask: Ask) -> Reply:
-    """Numbers of the fleet, or of the tenant's part of it."""
+async def show_summary(ask: Ask) -> Reply:
+    """Return the numbers of the fleet, or of the tenant's part of it."""
     tenant = None if ask.caller.staff else ask.caller.tenant
     rows = await ask.parts.store.nodes.count_groups(tenant)
     names = ("kind", "state", "release", "tenant", "nodes")
@@ -171,31 +179,31 @@ async def summary(ask: Ask) -> Reply:
     return Reply(Summary(nodes=sum(c.nodes for c in counts), counts=counts))
 
 
-async def fleet(ask: Ask) -> Reply:
-    """Every node in one answer."""
+async def show_fleet(ask: Ask) -> Reply:
+    """Return every node in one answer."""
     tenant = None if ask.caller.staff else ask.caller.tenant
     rows = await ask.parts.store.nodes.list_columns(tenant)
     return Reply(Fleet.model_construct(columns=COLUMNS, rows=tuple(rows)))
 
 
 async def ask_retry(ask: Ask) -> Reply:
-    """Out of quarantine."""
+    """Ask to take a node out of quarantine."""
     return await _ask(ask, ChangeKind.NODE_RETRY, {})
 
 
 async def ask_reclaim(ask: Ask) -> Reply:
-    """Back from its tenant, or given back by it."""
+    """Ask to take a node back from its tenant; a tenant gives back its own."""
     return await _ask(ask, ChangeKind.NODE_RECLAIM, ask.body.model_dump(mode="json"))
 
 
 async def _ask(ask: Ask, kind: ChangeKind, arguments: dict[str, object]) -> Reply:
-    node = await ask.node()
-    ask.check_match(tag_of(node.generation))
+    node = await ask.read_node()
+    ask.check_match(format_etag(node.generation))
     if ask.request.headers.get("If-Match", "*").strip() != "*":
         arguments["generation"] = node.generation
     if ask.caller.roles == {Role.TENANT}:
         arguments["tenant"] = ask.caller.tenant
-    return await ask.parts.works.ask(ask, kind, node.id, node.tenant, arguments)
+    return await ask.parts.works.submit_change(ask, kind, node.id, node.tenant, arguments)
 
 
 async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
@@ -205,10 +213,10 @@ async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     if isinstance(planned, Outcome):
         return planned
     _node, changed, obstacles = planned
-    # a tenant's data is erased when it says so; whether the host serves again is not its concern
+    # a tenant's data is erased at its request, whether or not the host can serve again
     agreed = asked.arguments.get("accept_no_return") or "tenant" in asked.arguments
     if obstacles and not agreed:
-        return failed(*obstacles)
+        return build_failure(*obstacles)
     word = asked.kind.value.partition(".")[2]
     event = RequestCarriedOut(
         request=word, by=asked.asked_by, id=asked.id, approved=asked.decided_by
@@ -218,7 +226,7 @@ async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_node(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return what the request does to the node, and to the tenant that it serves."""
+    """Return the effects of the request on the node, and on the tenant that it serves."""
     now = parts.clock.now()
     planned = await _plan(parts, asked, now)
     if isinstance(planned, Outcome):
@@ -235,23 +243,25 @@ async def foresee_node(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 async def _plan(
     parts: ApiParts, asked: ChangeRequest, now: float
 ) -> tuple[Node, Node, tuple[Blocker, ...]] | Outcome:
-    """Return the node, how the request would leave it, and why it could not serve again then.
+    """Return the node, its state after the request, and why it could not serve again then.
 
-    An outcome says why the request cannot be carried out at all.
+    An outcome is the reason why the request cannot be carried out at all.
     """
-    node, told = await parts.store.nodes.get(asked.subject), asked.arguments
+    node, arguments = await parts.store.nodes.get(asked.subject), asked.arguments
     if node is None:
-        return objection(asked.subject, "there is no such node any more", "Look at the list.")
-    if told.get("generation", node.generation) != node.generation:
-        return objection(node.id, "it changed since it was asked for", "Look, then ask again.")
-    if told.get("tenant", node.tenant) != node.tenant:
-        return objection(node.id, "it is another tenant's now", "Ask for your own nodes.")
+        return build_objection(asked.subject, "there is no such node any more", "Look at the list.")
+    if arguments.get("generation", node.generation) != node.generation:
+        return build_objection(
+            node.id, "it changed since it was asked for", "Look, then ask again."
+        )
+    if arguments.get("tenant", node.tenant) != node.tenant:
+        return build_objection(node.id, "it is another tenant's now", "Ask for your own nodes.")
     if asked.kind is ChangeKind.NODE_RETRY:
         changed = retry_node(node, now)
     else:
-        changed = reclaim_node(node, now, for_repair=bool(told.get("for_repair")))
+        changed = reclaim_node(node, now, for_repair=bool(arguments.get("for_repair")))
     if isinstance(changed, str):
-        return objection(node.id, changed, "See what it waits for: `provisioner explain`.")
+        return build_objection(node.id, changed, "See what it waits for: `provisioner explain`.")
     if asked.kind is ChangeKind.NODE_RETRY:
         return node, changed, ()
     policy = policy_of(parts.settings)
@@ -259,25 +269,94 @@ async def _plan(
 
 
 ROUTES = (
-    Route("GET", "/nodes", "list_nodes", TAG, "Hosts and switches, by id.", ANYBODY, list_nodes,
-          {200: NodePage}, query=NodeQuery),
-    Route("GET", "/nodes/{node}", "show_node", TAG, "One node: where it is and what it waits for.",
-          ANYBODY, show, {200: NodeView}, entity=True),
-    Route("POST", "/nodes/{node}/retry", "retry_node", TAG,
-          "Let a quarantined node try again.", OPERATORS, ask_retry,
-          {200: OperationView, 202: OperationView}, entity=True,
-          refusals={409: "It is not quarantined."}),
-    Route("POST", "/nodes/{node}/reclaim", "reclaim_node", TAG,
-          "Take a released node back: drained, fenced, erased. A tenant gives back its own.",
-          OPERATORS_AND_TENANTS, ask_reclaim, {200: OperationView, 202: OperationView},
-          body=Reclaim, entity=True, refusals={409: "It is not released."},
-          example={"for_repair": False}),
-    Route("GET", "/switches", "list_switches", "switches", "Switches, by id.", ANYBODY,
-          list_switches, {200: NodePage}, query=NodeQuery),
-    Route("GET", "/switches/{switch}", "show_switch", "switches", "One switch.", ANYBODY,
-          show_switch, {200: NodeView}, entity=True),
-    Route("GET", "/summary", "summarise", TAG, "The fleet in numbers.", ANYBODY, summary,
-          {200: Summary}),
-    Route("GET", "/fleet", "show_fleet", TAG, "Every node in one line: for a map.", ANYBODY, fleet,
-          {200: Fleet}),
-)  # fmt: skip
+    Route(
+        "GET",
+        "/nodes",
+        "list_nodes",
+        TAG,
+        "List hosts and switches, by id.",
+        ANYBODY,
+        list_nodes,
+        {200: NodePage},
+        query=NodeQuery,
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}",
+        "show_node",
+        TAG,
+        "Show one node: its state, and its blocker if it has one.",
+        ANYBODY,
+        show,
+        {200: NodeView},
+        entity=True,
+    ),
+    Route(
+        "POST",
+        "/nodes/{node}/retry",
+        "retry_node",
+        TAG,
+        "Let a quarantined node try again.",
+        OPERATORS,
+        ask_retry,
+        {200: OperationView, 202: OperationView},
+        entity=True,
+        refusals={409: "It is not quarantined."},
+    ),
+    Route(
+        "POST",
+        "/nodes/{node}/reclaim",
+        "reclaim_node",
+        TAG,
+        "Take a released node back: it is drained, fenced, erased. A tenant gives back its own.",
+        OPERATORS_AND_TENANTS,
+        ask_reclaim,
+        {200: OperationView, 202: OperationView},
+        body=Reclaim,
+        entity=True,
+        refusals={409: "It is not released."},
+        example={"for_repair": False},
+    ),
+    Route(
+        "GET",
+        "/switches",
+        "list_switches",
+        "switches",
+        "List switches, by id.",
+        ANYBODY,
+        list_switches,
+        {200: NodePage},
+        query=NodeQuery,
+    ),
+    Route(
+        "GET",
+        "/switches/{switch}",
+        "show_switch",
+        "switches",
+        "Show one switch.",
+        ANYBODY,
+        show_switch,
+        {200: NodeView},
+        entity=True,
+    ),
+    Route(
+        "GET",
+        "/summary",
+        "summarise",
+        TAG,
+        "Show the fleet in numbers.",
+        ANYBODY,
+        show_summary,
+        {200: Summary},
+    ),
+    Route(
+        "GET",
+        "/fleet",
+        "show_fleet",
+        TAG,
+        "List every node in one line, for a map.",
+        ANYBODY,
+        show_fleet,
+        {200: Fleet},
+    ),
+)

@@ -1,0 +1,261 @@
+"""Routes of certificates: list, show, the signed attestation, revoke."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import Field
+
+from provisioner.api.changes import Forecast, Outcome, build_objection
+from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.problem import refuse_missing
+from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Paging, Route
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.base import Record
+from provisioner.model.certificate import Certificate
+from provisioner.model.node import State
+from provisioner.store.signing import envelope_of
+
+TAG = "certificates"
+
+
+class CertificateView(Record):
+    """A certificate, and whether it is valid now."""
+
+    certificate: Certificate
+    in_force: bool = Field(description="Signed by a key of ours, not revoked, not expired.")
+    revoked_at: float = 0.0
+    revoked_reason: str = ""
+
+
+class CertificateLine(Record):
+    """A certificate in a list."""
+
+    id: str
+    node: str
+    release: str
+    profile: str
+    issued_at: float
+    expires_at: float
+    revoked_at: float = 0.0
+    revoked_reason: str = ""
+
+
+class CertificatePage(Record):
+    """A part of the list, the newest first."""
+
+    items: tuple[CertificateLine, ...]
+    next: str = ""
+
+
+class CertificateQuery(Paging):
+    """The selection of certificates."""
+
+    node: str = Field("", max_length=128, description="Select this node.")
+
+
+class Attestation(Record):
+    """A DSSE envelope (in-toto) with the certificate as its statement."""
+
+    envelope: dict[str, Any]
+
+
+class Why(Record):
+    """The body of a revocation."""
+
+    reason: str = Field(
+        min_length=1, max_length=200, description="Reason; it is stored permanently."
+    )
+
+
+async def list_all(ask: Ask) -> Reply:
+    """List certificates, the newest first."""
+    started = decode_cursor(ask.query.cursor, float, str)
+    before = (float(started[0]), str(started[1])) if started else None
+    limit = ask.query.limit
+    evidence = ask.parts.store.evidence
+    rows = await evidence.list_certificates(before=before, limit=limit + 1, node=ask.query.node)
+    items = tuple(
+        CertificateLine(
+            id=c.id,
+            node=c.node,
+            release=c.release,
+            profile=c.profile,
+            issued_at=c.issued_at,
+            expires_at=c.expires_at,
+            revoked_at=at or 0.0,
+            revoked_reason=why,
+        )
+        for c, at, why in rows[:limit]
+    )
+    last = items[-1] if len(rows) > limit else None
+    following = encode_cursor(float(last.issued_at), last.id) if last else ""
+    return Reply(CertificatePage(items=items, next=following))
+
+
+async def show(ask: Ask) -> Reply:
+    """Return one certificate."""
+    certificate = await _certificate(ask)
+    return Reply(await _view(ask, certificate))
+
+
+async def show_of_node(ask: Ask) -> Reply:
+    """Return a node's certificate in force."""
+    node = await ask.read_node()
+    certificate = (
+        await ask.parts.store.evidence.get_certificate(node.certificate)
+        if node.certificate
+        else None
+    )
+    if certificate is None:
+        raise refuse_missing("certificate in force of this node")
+    return Reply(await _view(ask, certificate))
+
+
+async def export_attestation(ask: Ask) -> Reply:
+    """Return a certificate as a signed attestation for other tools."""
+    certificate = await _certificate(ask)
+    return Reply(Attestation(envelope=json.loads(envelope_of(certificate))))
+
+
+async def _certificate(ask: Ask) -> Certificate:
+    """Return the certificate of the path; a tenant sees those in force of its own nodes."""
+    named = ask.read_word("certificate")
+    certificate = await ask.parts.store.evidence.get_certificate(named)
+    if certificate is None:  # a node's name stands for its present certificate
+        of = await ask.parts.store.nodes.get(named)
+        certificate = (
+            await ask.parts.store.evidence.get_certificate(of.certificate)
+            if of and of.certificate
+            else None
+        )
+    if certificate is not None and not ask.caller.staff:
+        node = await ask.parts.store.nodes.get(certificate.node)
+        if node is None or not ask.may_see(node) or node.certificate != certificate.id:
+            certificate = None
+    if certificate is None:
+        raise refuse_missing("certificate")
+    return certificate
+
+
+async def _view(ask: Ask, found: Certificate) -> CertificateView:
+    store = ask.parts.store
+    revoked = next(
+        (r for r in await store.evidence.list_revocations() if r.certificate == found.id), None
+    )
+    good = (
+        await store.evidence.is_attested(found) and revoked is None and ask.now < found.expires_at
+    )
+    return CertificateView(
+        certificate=found,
+        in_force=good,
+        revoked_at=revoked.revoked_at if revoked else 0.0,
+        revoked_reason=revoked.reason if revoked else "",
+    )
+
+
+async def revoke(ask: Ask) -> Reply:
+    """Ask to revoke a certificate, for good."""
+    certificate = await _certificate(ask)
+    node = await ask.parts.store.nodes.get(certificate.node)
+    tenant = node.tenant if node is not None else ""
+    arguments = {"reason": ask.body.reason}
+    kind = ChangeKind.CERTIFICATE_REVOKE
+    return await ask.parts.works.submit_change(ask, kind, certificate.id, tenant, arguments)
+
+
+async def foresee_revocation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects of a revocation on the node and its tenant."""
+    certificate = await parts.store.evidence.get_certificate(asked.subject)
+    assert certificate is not None, "certificates are never deleted"
+    if await parts.store.evidence.is_revoked(certificate.id):
+        return Forecast(blockers=_revoked(certificate.id).blockers)
+    node = await parts.store.nodes.get(certificate.node)
+    issued = datetime.fromtimestamp(certificate.issued_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    first = f"Certificate {certificate.id} of {issued} is revoked, for good."
+    if node is None:
+        return Forecast((first, f"{certificate.node} is no node of this site any more."))
+    if node.state is State.RELEASED:
+        then = (
+            f"{node.id} serves {node.tenant} and goes on serving it without a valid certificate. "
+            f"`provisioner node reclaim {node.id}` takes it back."
+        )
+    else:
+        then = f"{node.id} is {node.state}. It reaches no tenant before it is proved anew."
+    return Forecast((first, then))
+
+
+def _revoked(name: str) -> Outcome:
+    return build_objection(name, "it is revoked already", "See `provisioner certificate show`.")
+
+
+async def change_certificate(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out a revocation."""
+    certificate, now = await parts.store.evidence.get_certificate(asked.subject), parts.clock.now()
+    assert certificate is not None, "certificates are never deleted"
+    if await parts.store.evidence.is_revoked(certificate.id):
+        return _revoked(certificate.id)
+    why = str(asked.arguments["reason"])
+    await parts.store.evidence.revoke_requested(certificate, why, asked.asked_by, now, asked.id)
+    return Outcome(RequestState.DONE, {"certificate": certificate.id})
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/certificates",
+        "list_certificates",
+        TAG,
+        "List certificates, the newest first.",
+        VIEWERS,
+        list_all,
+        {200: CertificatePage},
+        query=CertificateQuery,
+    ),
+    Route(
+        "GET",
+        "/certificates/{certificate}",
+        "show_certificate",
+        TAG,
+        "Show one certificate, and whether it is valid.",
+        ANYBODY,
+        show,
+        {200: CertificateView},
+    ),
+    Route(
+        "GET",
+        "/certificates/{certificate}/attestation",
+        "show_attestation",
+        TAG,
+        "Export a certificate as a signed in-toto attestation.",
+        ANYBODY,
+        export_attestation,
+        {200: Attestation},
+    ),
+    Route(
+        "POST",
+        "/certificates/{certificate}/revoke",
+        "revoke_certificate",
+        TAG,
+        "Revoke a certificate, for good.",
+        OPERATORS,
+        revoke,
+        {200: OperationView, 202: OperationView},
+        body=Why,
+        example={"reason": "the wrong cable was tested"},
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/certificate",
+        "show_node_certificate",
+        TAG,
+        "Show the present certificate of a node.",
+        ANYBODY,
+        show_of_node,
+        {200: CertificateView},
+    ),
+)

@@ -1,0 +1,54 @@
+"""The table of extension points agrees with the files that declare an existing instance."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ROOT / "provisioner"
+PAGE = ROOT / "docs" / "extension-points.md"
+ROW = re.compile(r"^\| (an? [^|]+) \| (\d+) \| `([^|]+)` \| ([^|]+) \|$", re.MULTILINE)
+FILES_MAX = 2
+KINDS = {
+    "a BMC vendor",
+    "a check",
+    "a component kind",
+    "a setting",
+    "a route with its verb",
+    "a stop condition of campaigns",
+}
+
+
+def _read_rows() -> list[tuple[str, int, str, set[str]]]:
+    return [
+        (kind, int(count), example, set(re.findall(r"`([^`]+)`", files)))
+        for kind, count, example, files in ROW.findall(PAGE.read_text(encoding="utf-8"))
+    ]
+
+
+def _find_files(example: str) -> set[str]:
+    """Return the modules that contain a text, without the simulator and its twin."""
+    whole = re.compile(rf"(?<!\w){re.escape(example)}(?!\w)")
+    return {
+        str(path.relative_to(PRODUCT))
+        for path in PRODUCT.rglob("*.py")
+        if not {"sim", "twin"} & set(path.relative_to(PRODUCT).parts)
+        and (whole.search(path.read_text(encoding="utf-8")) or path.stem == example)
+    }
+
+
+def test_the_table_has_every_kind_of_extension() -> None:
+    assert {kind for kind, *_ in _read_rows()} == KINDS
+
+
+@pytest.mark.parametrize("row", _read_rows(), ids=lambda row: row[0])
+def test_an_extension_touches_as_many_files_as_the_page_says(
+    row: tuple[str, int, str, set[str]],
+) -> None:
+    _, count, example, listed = row
+
+    assert _find_files(example) == listed
+    assert len(listed) == count <= FILES_MAX

@@ -71,7 +71,8 @@ def test_no_module_is_longer_than_a_reader_can_hold():
 
 def test_no_folder_holds_more_than_a_reader_surveys():
     """A check or a migration is one file each, and their folders grow by design."""
-    counts = Counter(path.parent for path in files("provisioner", suffixes={".py"}))
+    code = (p for p in files("provisioner", suffixes={".py"}) if p.name != "__init__.py")
+    counts = Counter(path.parent for path in code)
     grows = {ROOT / "provisioner" / "checks", ROOT / "provisioner" / "store" / "migrations"}
     top = ROOT / "provisioner"
 

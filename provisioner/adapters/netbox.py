@@ -16,7 +16,7 @@ import requests
 from pynetbox.core.query import RequestError
 
 from provisioner.model.input_error import InputError
-from provisioner.model.netbox import TAG, NetBoxChange, NetBoxKind, NetBoxObject, Verb
+from provisioner.model.integrations.netbox import TAG, NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.ports import Secret
 from provisioner.ports.errors import PortError, Unreachable
 

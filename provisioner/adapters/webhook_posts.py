@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from provisioner.adapters.bounded_http import FAILURES, open_session, time_limit
-from provisioner.model.webhook import JournalRow, PostOutcome, Webhook
+from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.planning.watch import webhooks as form
 from provisioner.ports import Clock, Secret
 

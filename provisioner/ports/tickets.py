@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from provisioner.model.base import Record
-from provisioner.model.ticket import TicketMessage
+from provisioner.model.integrations.ticket import TicketMessage
 
 
 class TicketRef(Record):

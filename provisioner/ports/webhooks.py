@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from provisioner.model.webhook import Delivery, JournalRow, PostOutcome, Webhook, WebhookStatus
+from provisioner.model.integrations.webhook import (
+    Delivery,
+    JournalRow,
+    PostOutcome,
+    Webhook,
+    WebhookStatus,
+)
 from provisioner.ports.wire import Secret
 
 

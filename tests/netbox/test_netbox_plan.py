@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netbox_scenario import INVENTORY, NODES
 
-from provisioner.model.netbox import NetBoxKind, NetBoxObject, Verb
+from provisioner.model.integrations.netbox import NetBoxKind, NetBoxObject, Verb
 from provisioner.model.node import NodeKind
 from provisioner.planning.intake.netbox_mirror import build_objects, plan_changes
 from provisioner.planning.intake.netbox_source import build_expected

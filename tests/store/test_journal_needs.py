@@ -14,10 +14,10 @@ from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.certificate import Certificate, GateProof
 from provisioner.model.health import Gate
+from provisioner.model.integrations.webhook import Webhook
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import ReleaseProof
-from provisioner.model.webhook import Webhook
 from provisioner.store import SqlStore
 from provisioner.store.database.journal_archive import read_lines, write_archive
 from provisioner.store.repositories.master_key import MasterKey

@@ -16,7 +16,7 @@ from telling import CASE, NODE, HandClock, telling
 from provisioner.adapters.tickets.mailbox import Mailbox, MailServer
 from provisioner.daemon.tickets import open_tickets
 from provisioner.model.input_error import InputError
-from provisioner.model.ticket import TicketMessage
+from provisioner.model.integrations.ticket import TicketMessage
 from provisioner.planning.repair import ticket_words
 from provisioner.ports import Unreachable
 from provisioner.settings import Settings

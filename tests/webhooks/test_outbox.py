@@ -17,8 +17,8 @@ from receiver import Receiver, verified
 from webhook_rig import SECRET, Site, run
 
 from provisioner.model.case import TenantNotice
+from provisioner.model.integrations.webhook import secret_name
 from provisioner.model.node import Node, NodeKind
-from provisioner.model.webhook import secret_name
 from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret
 

@@ -14,7 +14,7 @@ from provisioner.adapters.webhook_posts import open_posts
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.outbox import Outbox
 from provisioner.daemon.data import Data, open_data
-from provisioner.model.webhook import Webhook, WebhookStatus, secret_name
+from provisioner.model.integrations.webhook import Webhook, WebhookStatus, secret_name
 from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret
 from provisioner.runtime.wall_clock import WallClock

@@ -18,7 +18,7 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Literal
 
-from provisioner.model.ticket import TicketMessage
+from provisioner.model.integrations.ticket import TicketMessage
 from provisioner.ports import Clock, LoginRefused, Secret, Unreachable
 from provisioner.ports.tickets import Looked, TicketRef
 

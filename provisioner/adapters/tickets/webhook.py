@@ -30,7 +30,7 @@ from provisioner.adapters.bounded_http import (
     port_error,
     time_limit,
 )
-from provisioner.model.ticket import TicketMessage
+from provisioner.model.integrations.ticket import TicketMessage
 from provisioner.ports import Clock, LoginRefused, Malformed, PortError, Secret, Unreachable
 from provisioner.ports.tickets import Looked, TicketRef
 

@@ -19,7 +19,7 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
-from provisioner.model.webhook import Webhook, WebhookStatus, secret_name
+from provisioner.model.integrations.webhook import Webhook, WebhookStatus, secret_name
 from provisioner.planning.watch.webhooks import check, event_id, key_of, secret_of
 from provisioner.ports import Credentials, Secret
 

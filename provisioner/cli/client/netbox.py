@@ -21,8 +21,8 @@ from provisioner.cli.client.following import DataOption, read_nodes
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
+from provisioner.model.integrations.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.model.inventory import Inventory
-from provisioner.model.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.intake.expected_text import parse
 from provisioner.planning.intake.netbox_mirror import build_objects, format_slug, plan_changes

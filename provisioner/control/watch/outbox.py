@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.model.alert import Signal
-from provisioner.model.webhook import (
+from provisioner.model.integrations.webhook import (
     Delivery,
     DeliveryState,
     JournalRow,

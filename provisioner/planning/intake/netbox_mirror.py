@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
+from provisioner.model.integrations.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.model.inventory import Inventory
-from provisioner.model.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.intake.netbox_places import format_interface_key, normalize_address
 

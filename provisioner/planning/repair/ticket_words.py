@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 
 from provisioner.model.case import Case, Stage
+from provisioner.model.integrations.ticket import UNKNOWN, TicketMessage, WorkPart, WorkPlace
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node
-from provisioner.model.ticket import UNKNOWN, TicketMessage, WorkPart, WorkPlace
 
 CLOSED = "closed"
 TEXT_MAX = 20_000  # characters of a message

@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote, urlsplit
 
 from provisioner.model.input_error import InputError
-from provisioner.model.webhook import JournalRow, PostOutcome, Webhook
+from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 TYPE_PREFIX = "provisioner."

@@ -24,10 +24,10 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.health import HealthReport
+from provisioner.model.integrations.webhook import Webhook
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.tenant import ReleaseProof, Tenant
-from provisioner.model.webhook import Webhook
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.rows.operation_rows import read_entry_row, read_operation_row
 from provisioner.store.rows.records import parse, parse_object

@@ -13,7 +13,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
 from provisioner.model.events.fleet_events import WebhookChanged
-from provisioner.model.webhook import Delivery, DeliveryState, JournalRow, Webhook, WebhookStatus
+from provisioner.model.integrations.webhook import (
+    Delivery,
+    DeliveryState,
+    JournalRow,
+    Webhook,
+    WebhookStatus,
+)
 from provisioner.planning.watch.webhooks import NOTICE, is_wanted
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.transactions import Transactions

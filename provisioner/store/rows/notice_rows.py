@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from provisioner.model.case import TenantNotice
 from provisioner.model.events.event import EventKind
 from provisioner.model.events.fleet_events import NoticeWritten
-from provisioner.model.webhook import JournalRow, Webhook
+from provisioner.model.integrations.webhook import JournalRow, Webhook
 from provisioner.planning.watch.webhooks import is_wanted
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.records import clean, parse

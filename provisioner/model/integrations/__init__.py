@@ -1,0 +1,1 @@
+"""Records exchanged with other systems: NetBox, ticket systems and receivers of webhooks."""

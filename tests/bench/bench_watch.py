@@ -116,7 +116,7 @@ async def looks(data: Data, served: Served, rounds: int, listener: str) -> dict[
 
 async def _hear(watcher: Watcher, node: str, bmc: str, times: int) -> None:
     """Events as the listener hands them over, parsed from their JSON."""
-    from provisioner.adapters.redfish.events import pushed
+    from provisioner.adapters.redfish.eventing.events import pushed
 
     text = json.dumps(EVENT)
     for _ in range(times):

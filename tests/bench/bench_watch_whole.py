@@ -36,10 +36,10 @@ from bench_watch import EVENTS_A_DAY, LOOK_S, MUST, NODES, nobody, rounded
 from watched_fleet import LISTENER, Fleet, Kind, posting, told
 
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.eventing.subscriptions import Offer, offer
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.line import Line
 from provisioner.adapters.redfish.session import SESSIONS, Login
-from provisioner.adapters.redfish.subscriptions import Offer, offer
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler

@@ -10,7 +10,7 @@ from aiohttp import web
 from devices import Bmc, run
 
 from provisioner.adapters.bounded_http import REDIRECTS_MAX, redirected_path
-from provisioner.adapters.redfish.event_stream import RedfishStreams
+from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import Call, Unreachable
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.adapters.playbooks.events import Events
-from provisioner.adapters.redfish.sse import SseReader
+from provisioner.adapters.redfish.eventing.sse import SseReader
 from provisioner.api import table
 from provisioner.execution.artifacts import bundles
 from provisioner.model.bundle import MANIFEST

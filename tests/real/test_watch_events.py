@@ -14,8 +14,8 @@ from emulated import PASSWORD
 from watched_bmc import HOST, SSE, room, run, subscribed
 
 from provisioner.adapters.bounded_http import Trust
-from provisioner.adapters.redfish import subscriptions
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.daemon.events import open_watch
 from provisioner.model.watch import Way

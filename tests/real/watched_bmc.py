@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from provisioner.adapters.redfish.event_stream import RedfishStreams
-from provisioner.adapters.redfish.events import Pushed
+from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
+from provisioner.adapters.redfish.eventing.events import Pushed
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.control.watch.event_feeds import EventFeeds
 from provisioner.control.watch.watcher import WatchParts

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from given_events import in_state
 from rig import World
 
-from provisioner.adapters.redfish.sse import SseReader
+from provisioner.adapters.redfish.eventing.sse import SseReader
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.daemon import Daemon
 from provisioner.model.health import HealthReport

@@ -14,8 +14,12 @@ import pytest
 import virtual_time
 from serving import HOST, Serving, world
 
-from provisioner.adapters.redfish.event_identity import identify_event, order_by_time, resume_point
-from provisioner.adapters.redfish.events import Pushed, pushed
+from provisioner.adapters.redfish.eventing.event_identity import (
+    identify_event,
+    order_by_time,
+    resume_point,
+)
+from provisioner.adapters.redfish.eventing.events import Pushed, pushed
 from provisioner.control.watch.event_feeds import BACKOFF_FIRST_S
 from provisioner.control.watch.event_memory import EVENTS_KEPT, EventMemory
 from provisioner.model.node import Node, NodeKind

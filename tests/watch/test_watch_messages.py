@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.adapters.redfish import events, sse
+from provisioner.adapters.redfish.eventing import events, sse
 from provisioner.model.alert import Classification
 from provisioner.ports import TooLarge
 

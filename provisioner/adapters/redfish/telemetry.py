@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provisioner.adapters.redfish.events import Metric, pushed
+from provisioner.adapters.redfish.eventing.events import Metric, pushed
 from provisioner.adapters.redfish.parsing import link, truth
 from provisioner.adapters.redfish.service import Service
 from provisioner.ports import Call, Malformed, TooLarge

@@ -12,9 +12,10 @@ import typer
 from rich.table import Table
 
 from provisioner import components, quirks
-from provisioner.adapters.redfish import accounts, subscriptions
+from provisioner.adapters.redfish import accounts
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import HIDDEN, DryRunTransport, Write
+from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.cli.offline.inspect import read_password

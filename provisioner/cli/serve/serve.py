@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from pathlib import Path
 from typing import Any
 
-from provisioner.adapters.redfish.event_stream import RedfishStreams
+from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner

@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Set
 from typing import Any
 
-from provisioner.adapters.redfish import subscriptions
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.event_identity import resume_point
-from provisioner.adapters.redfish.events import Pushed, pushed
+from provisioner.adapters.redfish.eventing import subscriptions
+from provisioner.adapters.redfish.eventing.event_identity import resume_point
+from provisioner.adapters.redfish.eventing.events import Pushed, pushed
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.alert import Subscription
 from provisioner.model.node import BmcRef, Node

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from provisioner.adapters.redfish.event_identity import identify_event, order_by_time
-from provisioner.adapters.redfish.events import Pushed, is_meaningful
+from provisioner.adapters.redfish.eventing.event_identity import identify_event, order_by_time
+from provisioner.adapters.redfish.eventing.events import Pushed, is_meaningful
 from provisioner.ports import AlertRepository
 
 EVENTS_KEPT = 256  # of one BMC: bmcweb keeps and replays 200

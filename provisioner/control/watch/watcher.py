@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from provisioner.adapters.redfish.events import Metric, Pushed, signals
+from provisioner.adapters.redfish.eventing.events import Metric, Pushed, signals
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.event_feeds import EventFeeds

@@ -9,10 +9,11 @@ import asyncio
 import heapq
 from collections.abc import Sequence
 
-from provisioner.adapters.redfish import subscriptions, telemetry
+from provisioner.adapters.redfish import telemetry
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.events import Metric, RedfishEvent, conditions
-from provisioner.adapters.redfish.subscriptions import Offer
+from provisioner.adapters.redfish.eventing import subscriptions
+from provisioner.adapters.redfish.eventing.events import Metric, RedfishEvent, conditions
+from provisioner.adapters.redfish.eventing.subscriptions import Offer
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import Reach
 from provisioner.model.inventory import Component, DeviceKind, Inventory

@@ -11,7 +11,7 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from provisioner.adapters.redfish.events import Pushed, RedfishEvent
+from provisioner.adapters.redfish.eventing.events import Pushed, RedfishEvent
 
 # an earlier time comes from a clock that was never set: after each restart the BMC counts anew, and
 # two true events would look alike

@@ -26,8 +26,8 @@ from provisioner.adapters.bounded_http import (
     port_error,
     redirected_path,
 )
+from provisioner.adapters.redfish.eventing.sse import SseReader
 from provisioner.adapters.redfish.session import ROOT, Login
-from provisioner.adapters.redfish.sse import SseReader
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import BmcAddress, Call, LoginRefused, PortError, Unreachable
 from provisioner.runtime.event_loop import shrink_tls_buffers

@@ -1,0 +1,1 @@
+"""Redfish events: subscriptions, the stream of server-sent events, and their parsing."""

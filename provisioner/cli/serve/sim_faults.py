@@ -30,7 +30,7 @@ def break_(
 ) -> None:
     """Break a part, a BMC, a cable or a switch.
 
-    Example: provisioner sim break su0-n03 gpu-xid-79 --part GPU_SXM_3
+    Example: provisioner sim break su0-n03 xid_79 --part GPU_SXM_3
     """
     answer = _ask(control, "POST", "/faults", {"preset": fault, "node": node, "part": part})
     typer.echo(f"{node}: {answer['meaning']}")

@@ -49,10 +49,13 @@ def macs(world: World, node: str = NODE) -> list[str]:
 
 
 def boot(world: World, node: str = NODE, *, ramdisk: bool = True) -> None:
-    """As a BMC would: media in, override, power cycle."""
+    """As a BMC would: media in, the override that this machine boots them by, power cycle."""
     machine = world.site.machines[node]
     machine.host.media = "http://images.test/ramdisk.iso" if ramdisk else ""
-    target = {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Cd"}
+    target = {
+        "BootSourceOverrideEnabled": "Once",
+        "BootSourceOverrideTarget": machine.host.media_target,
+    }
     machine.host.override.update(target if ramdisk else {})
     machine.power_cycle(world.site.advance())
 

@@ -55,7 +55,6 @@ _MATRIX = "the matrix's vocabulary: component names, grammars of versions, updat
 _WORDS = "words for people: a default of an option, a source of a limit, a name of an image"
 _TREES = "tenants' networks are planned as NVUE trees; other systems refuse them"
 NAMING = {
-    "adapters/bounded_http.py": _WORDS,
     "adapters/switches/__init__.py": "the table of contents",
     "adapters/switches/first_password.py": "the dialogue of its factory password",
     "adapters/switches/https_wire.py": _WORDS,
@@ -73,6 +72,7 @@ NAMING = {
     "model/tenant.py": _WORDS,
     "model/versions.py": _MATRIX,
     "planning/intake/netbox_source.py": _WORDS,
+    "planning/matrix/edge_faults.py": _MATRIX,
     "planning/matrix/review.py": _MATRIX,
     "planning/path/switch_upgrades.py": _MATRIX,
     "planning/places/address_plan.py": _WORDS,

@@ -42,7 +42,7 @@ ON_WIRE = (
     wire_fault(
         "session_without_location",
         "S7",
-        "a session is created, its address is not told",
+        "a session is created, its address is not given",
         "headers",
         {"Location": None},
         path=SESSIONS,
@@ -208,7 +208,7 @@ ON_WIRE = (
     answer_fault(
         "busy_as_400",
         "E8",
-        "busy is told as a bad request",
+        "busy is reported as a bad request",
         400,
         error_body("iLO.2.14.UnableToModifyDuringSystemPOST", "Not during POST."),
         method="P*",

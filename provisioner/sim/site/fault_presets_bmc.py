@@ -199,7 +199,7 @@ IN_HTTP = (
     answer_fault(
         "updating_400",
         "E9",
-        "an update runs already, told as 400",
+        "an update runs already, reported as 400",
         400,
         UPDATING,
         path=PUSH,
@@ -209,7 +209,7 @@ IN_HTTP = (
     answer_fault(
         "updating_503",
         "E9",
-        "an update runs already, told as 503",
+        "an update runs already, reported as 503",
         503,
         UPDATING,
         path=PUSH,

@@ -122,7 +122,7 @@ IN_UPDATES = (
     trouble_fault(
         "waits_for_start",
         "U16",
-        "an image waits for StartUpdate, which nobody told",
+        "an image waits for StartUpdate, which nobody sends",
         "waits_for_start",
     ),
     answer_fault(

@@ -149,32 +149,47 @@ def test_no_bytes_are_parsed_beyond_their_end(raw: bytes, keep: int) -> None:
                 continue
 
 
-def free_port() -> int:
-    """Return a port whose successor is free as well: swtpm's control port."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+def find_ports() -> tuple[int, int]:
+    """Return two neighbouring ports that are free: swtpm's, and the one of its control channel."""
+    while True:
+        with socket.socket() as one, socket.socket() as next_one:
+            one.bind(("127.0.0.1", 0))
+            port = int(one.getsockname()[1])
+            try:
+                next_one.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port, port + 1
+
+
+def start_swtpm(state: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a TPM in software, on other ports if another program took these meanwhile."""
+    options = f"--tpm2 --tpmstate dir={state} --flags not-need-init,startup-clear"
+    for _ in range(5):
+        port, control = find_ports()
+        ports = f"--server type=tcp,port={port} --ctrl type=tcp,port={control}"
+        server = subprocess.Popen(["swtpm", "socket", *options.split(), *ports.split()])
+        while server.poll() is None:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", control)) == 0:
+                    return server, port
+            time.sleep(0.1)
+    raise AssertionError("swtpm does not start")
 
 
 @contextmanager
 def run_swtpm(folder: Path) -> Iterator[Callable[..., None]]:
     """Run a TPM in software; the value runs one of tpm2-tools against it in this folder."""
-    port, state = free_port(), folder / "state"
+    state = folder / "state"
     state.mkdir()
-    options = f"--tpm2 --tpmstate dir={state} --flags not-need-init,startup-clear"
-    ports = f"--server type=tcp,port={port} --ctrl type=tcp,port={port + 1}"
-    server = subprocess.Popen(["swtpm", "socket", *options.split(), *ports.split()])
+    server, port = start_swtpm(state)
     environment = {"TPM2TOOLS_TCTI": f"swtpm:host=127.0.0.1,port={port}", "PATH": "/usr/bin"}
 
     def run(line: str) -> None:
-        subprocess.run(line.split(), cwd=folder, env=environment, check=True, capture_output=True)
+        done = subprocess.run(line.split(), cwd=folder, env=environment, capture_output=True)
+        assert done.returncode == 0, (line, done.stderr.decode(errors="replace"))
 
     try:
-        for _ in range(50):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port + 1)) == 0:
-                    break
-            time.sleep(0.1)
         yield run
     finally:
         server.terminate()

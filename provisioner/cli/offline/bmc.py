@@ -84,7 +84,7 @@ def dry_run(
     url: Annotated[str, typer.Argument(help="https://HOST[:PORT] of a Redfish service.")],
     action: Annotated[str, typer.Argument(help=f"One of {', '.join(ACTIONS)}.")],
     what: Annotated[
-        str, typer.Argument(help="KIND[/SLOT] of `push`; on, off or cycle of `power`.")
+        str, typer.Argument(help="KIND or KIND/SLOT of `push`; on, off or cycle of `power`.")
     ] = "",
     image: Annotated[str, typer.Option(help="URL of the maintenance image.")] = "",
     file: Annotated[Path | None, typer.Option(help="The package of `push`.")] = None,

@@ -155,6 +155,8 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def settle(self, operation, entry, status):
         key = entry.operation, entry.action, entry.attempt
+        if key in self.ledger:  # a daemon has its entries from rows, never from a refused intent
+            entry = entry.model_copy(update={"epoch": self.ledger[key].epoch})
         settled = entry.model_copy(
             update={
                 "status": status,

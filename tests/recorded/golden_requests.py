@@ -14,8 +14,8 @@ from tree_transport import TreeTransport
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.dry_run import DryRunTransport
-from provisioner.cli.offline.bmc import Request, StandingClock, as_object, carry_out
+from provisioner.adapters.redfish.dry_run import DryRunTransport, StandingClock
+from provisioner.cli.offline.bmc import Request, as_object, carry_out
 from provisioner.ports import BmcAddress, Secret
 
 HERE = Path(__file__).parent

@@ -31,7 +31,7 @@ class UploadRecord(Record):
     """The file of an upload, and the parts of its form in the order of sending."""
 
     name: str
-    size: int
+    size: int | None  # None: the file is not at hand
     sha256: str
     parts: tuple[dict[str, Any], ...]
 
@@ -44,6 +44,21 @@ class Write(Record):
     headers: dict[str, str]
     body: Any = None
     upload: UploadRecord | None = None
+
+
+class StandingClock:
+    """A clock that only its own sleeping moves: nothing is waited for in a dry run."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        """Return the seconds slept so far."""
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        """Move the clock."""
+        self._now += seconds
 
 
 class DryRunTransport:

@@ -14,7 +14,12 @@ from rich.table import Table
 from provisioner import components, quirks
 from provisioner.adapters.redfish import accounts
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.dry_run import HIDDEN, DryRunTransport, Write
+from provisioner.adapters.redfish.dry_run import (
+    HIDDEN,
+    DryRunTransport,
+    StandingClock,
+    Write,
+)
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.walk import Walk
@@ -57,21 +62,6 @@ class Request:
     destination: str = ""
     way: BootWay = "vendor"
     force: bool = False
-
-
-class StandingClock:
-    """A clock that only its own sleeping moves: nothing is waited for in a dry run."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-
-    def now(self) -> float:
-        """Return the seconds slept so far."""
-        return self._now
-
-    async def sleep(self, seconds: float) -> None:
-        """Move the clock."""
-        self._now += seconds
 
 
 @app.callback()

@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner import components
+from provisioner.cli.offline.plan_requests import RequestOptions, print_requests
+from provisioner.cli.options.checked_options import PASSWORD
 from provisioner.cli.options.inventory_files import read_inventory
 from provisioner.cli.options.matrix_files import read_matrix
 from provisioner.cli.options.showing import open_console
@@ -30,6 +32,13 @@ Neighbours = Annotated[
         "--neighbour",
         metavar="KIND=VERSION",
         help="Version at the other end of the cables, for example switch.os=5.12.1.100.",
+    ),
+]
+
+Bmcs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bmc", metavar="[NAME=]URL", help="With --requests: a BMC of the node; NAME is host."
     ),
 ]
 
@@ -55,18 +64,43 @@ def plan(
         ),
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    requests: Annotated[
+        bool,
+        typer.Option("--requests", help="Print each request to the BMCs instead: nothing is sent."),
+    ] = False,
+    bmc: Bmcs = None,
+    user: Annotated[str, typer.Option(help=f"With --requests; the password: {PASSWORD}.")] = "",
+    insecure: Annotated[bool, typer.Option("--insecure", help="Accept any certificate.")] = False,
+    pin: Annotated[str, typer.Option(help="SHA-256 of the certificate of the only BMC.")] = "",
+    ca: Annotated[Path | None, typer.Option(help="File of trusted CAs, PEM.")] = None,
+    artifacts: Annotated[
+        Path | None, typer.Option(help="Folder of files; others are described by the matrix.")
+    ] = None,
+    maintenance_boot: Annotated[
+        str, typer.Option(help="virtual_media, http, pxe, or vendor: as the site's setting.")
+    ] = "vendor",
 ) -> None:
     """Print the steps to a release with their reasons, or the blockers with their remedies.
 
-    Exit code 0: a plan, or nothing to do; 1: blocked or in flight; 2: the input is wrong.
+    Exit code 0: a plan, or nothing to do; 1: blocked, refused or in flight; 2: the input is wrong.
 
     Example: provisioner plan --inventory node.json --release spectrum-x-1.3.0
+
+    Example: provisioner plan --inventory node.json --release spectrum-x-1.3.0 --requests
+    --bmc https://10.0.0.11 --user admin
     """
+    options = RequestOptions(
+        bmc or [], user, pin, ca, artifacts, maintenance_boot, insecure=insecure
+    )
+    options.check(used=requests)
     pinned = read_matrix(matrix or [])
     observed = read_inventory(inventory)
     result = _planned(
         observed, pinned, release, profile, _neighbours(neighbour or []), production=not lab
     )
+    if requests:
+        refused = print_requests(result, observed, pinned, options, table=not json_)
+        raise typer.Exit(BLOCKED if refused or result.in_flight else 0)
     if json_:
         whole = result.model_dump(mode="json")
         typer.echo(json.dumps(whole | {"done": result.done}, indent=2))

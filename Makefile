@@ -74,17 +74,18 @@ soak-ports: setup ## ten million steps of releases under faults, may be interrup
 	$(VENV)/bin/python tests/simulation/soak_ports.py $(ARGS)
 
 fuzz: setup ## fuzz every judge and parser for ten minutes (SECONDS=60 make fuzz)
-	@test -d $(VENV)/fuzz/atheris || $(VENV)/bin/python -m pip install --quiet --require-hashes \
-		--no-deps --target $(VENV)/fuzz -r tests/fuzz/requirements.lock
+	@test -d $(VENV)/fuzz/atheris || $(VENV)/bin/uv pip install --quiet --require-hashes \
+		--python $(VENV)/bin/python --no-deps --target $(VENV)/fuzz -r tests/fuzz/requirements.lock
 	PYTHONPATH=$(VENV)/fuzz:. $(VENV)/bin/python tests/fuzz/fuzz_judges.py $(or $(SECONDS),600)
 
-fuzz-lock: ## resolve the fuzzer's lock anew (needs uv)
-	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
+fuzz-lock: setup ## resolve the fuzzer's lock anew
+	$(VENV)/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make fuzz-lock" --group fuzz -o tests/fuzz/requirements.lock
 
 AUDIT := pip-audit==2.10.1
 audit: setup ## known vulnerabilities of every locked package, as PyPI has them (SERVICE=osv: as osv.dev has)
-	@test -d $(VENV)/audit/pip_audit || $(VENV)/bin/python -m pip install --quiet --target $(VENV)/audit $(AUDIT)
+	@test -d $(VENV)/audit/pip_audit || $(VENV)/bin/uv pip install --quiet \
+		--python $(VENV)/bin/python --target $(VENV)/audit $(AUDIT)
 	@set -e; for lock in requirements.lock images/lock/agent.lock images/lock/builder.lock; do echo "== $$lock"; \
 		PYTHONPATH=$(VENV)/audit $(VENV)/bin/python -m pip_audit --strict --disable-pip --require-hashes --progress-spinner off \
 		-s $(or $(SERVICE),pypi) -r $$lock $(ARGS); done
@@ -161,8 +162,8 @@ screenshots: setup ## draw docs/console/*.png anew from the tests' site, in Chro
 bench-ansible: setup ## what a playbook costs in batches and host by host (needs root); ARGS="--hosts 20"
 	$(VENV)/bin/python tests/bench/bench_ansible.py $(ARGS)
 
-image-lock: ## resolve the image's Python locks anew (needs uv)
-	for name in agent builder; do uv pip compile --quiet --python-version 3.11 \
+image-lock: setup ## resolve the image's Python locks anew
+	for name in agent builder; do $(VENV)/bin/uv pip compile --quiet --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_34 --generate-hashes --custom-compile-command "make image-lock" \
 		images/lock/$$name.in -o images/lock/$$name.lock; done
 
@@ -177,8 +178,8 @@ wheel: setup ## build the wheel into dist/, with the matrix and the Ansible cont
 	rm -rf build/lib # what an earlier tree had is not of this one
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
-lock: ## resolve requirements.lock anew (needs uv)
-	uv pip compile --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock
+lock: setup ## resolve requirements.lock anew
+	$(VENV)/bin/uv pip compile --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock
 
 test-ha: setup ## three daemons on PostgreSQL, killed, stopped, cut off (HA_HOSTS=24 for fewer than 256 nodes)
 	HA_HOSTS="$${HA_HOSTS:-256}" $(VENV)/bin/pytest -q -p no:xdist tests/real/postgres $(ARGS)

@@ -83,7 +83,7 @@ def test_hosts_reach_the_daemon_and_each_others_rails_and_no_other_host(site: Fr
     async def scenario(world: World, apart: HostsApart) -> Any:
         with listening([*(site.boxes[n] for n in site.nodes), site.boxes["daemon"]]):
             connected = connects([*to_hosts(site), *to_daemon(site)])
-        echoed = pings([*to_hosts(site), *to_daemon(site)]), pings(rails(site))
+        echoed = pings([*to_hosts(site), *to_daemon(site)]), pings(rails(site), patience_s=10)
         rows = await apart.rows(await world.node(A))
         released = await world.release(A, "red")
         free = pings([(box(site, A), site.address(A, 0), site.address(B, 0))], patience_s=0.3)

@@ -214,7 +214,11 @@ async def story(folder: Path, way: str, why: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("way", "why"), [("backup", "was restored"), ("snapshot", "ports were moved later")]
+    ("way", "why"),
+    [
+        pytest.param("backup", "was restored", marks=pytest.mark.long),
+        ("snapshot", "ports were moved later"),
+    ],
 )
 def test_a_restore_is_noticed_settled_and_left_behind(tmp_path: Path, way: str, why: str) -> None:
     """`snapshot`: the data directory went back in time with its database; the leaves did not."""

@@ -104,18 +104,18 @@ def ask_no_standing(world: PortWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "words"),
-    [
-        (watch_no_leaf, "is in (RED|BLUE)"),
-        (owe_no_erasure, "not erased since it stood elsewhere"),
-        (ask_no_standing, "without a valid certificate|has no valid certificate"),
+    ("sabotage", "words", "first"),
+    [  # `first`: a seed whose life meets it at present, so that few are lived
+        (watch_no_leaf, "is in (RED|BLUE)", 7),
+        (owe_no_erasure, "not erased since it stood elsewhere", 3),
+        (ask_no_standing, "without a valid certificate|has no valid certificate", 2),
     ],
 )
 def test_a_daemon_that_was_spoilt_is_caught(
-    sabotage: Callable[[PortWorld], None], words: str
+    sabotage: Callable[[PortWorld], None], words: str, first: int
 ) -> None:
     def live() -> None:
-        for seed in range(40):
+        for seed in range(first, first + 40):
             run(Soak(seed, sabotage=sabotage).live(170))
 
     with pytest.raises(Violated, match=words):

@@ -37,6 +37,7 @@ from provisioner.control.watch.time_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.execution.actions.host_keys import HostLogin
+from provisioner.execution.actions.leak_gate import LeakGate
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.artifacts.artifacts import Artifacts
@@ -166,6 +167,8 @@ class Daemon:
         self.reconciler.leaves = self.engine.leaves
         self.overload = Overload(parts.store, parts.clock)
         self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
+        if self.watcher is not None and reach.gate is not None:
+            reach.gate.report = self.watcher.keeper.report
         self.scheduler = Scheduler(
             deciding,
             self.engine.submit,
@@ -293,6 +296,7 @@ def _reach(parts: Parts) -> Reach:
         parts.credentials,
         parts.passwords,
         pause=parts.clock.sleep,
+        gate=LeakGate(parts.clock, parts.alerts),
     )
 
 

@@ -24,7 +24,7 @@ from provisioner.execution.steps.deployment import deploy_image
 from provisioner.execution.steps.methods_sonic import install_sonic_image
 from provisioner.execution.steps.offering import BFB, PULLED, prepare_file, require_offer
 from provisioner.model.inventory import Inventory
-from provisioner.model.node import Node
+from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step, StepKind
@@ -92,6 +92,9 @@ class Executor:
         inventory: Inventory,
         entry: LedgerEntry | None,
     ) -> Blocker | None:
+        begins = entry is None and node.kind is NodeKind.HOST
+        if begins and (wet := await self._site.reach.refuse_wet(node)) is not None:
+            return wet
         chosen = step.model_copy(update={"slots": slots})
         work = await self._work(node, chosen, inventory, entry)
         if isinstance(work, Blocker):

@@ -26,6 +26,7 @@ class Classification(StrEnum):
     FATAL_EVENT = "FatalEvent"  # an error that a healthy part does not have
     DRIFT = "Drift"  # a running version differs from the certified one
     PART_SWAP = "PartSwap"  # a part differs from the certified one
+    LEAK = "Leak"  # coolant in a host: no power, boot or image until a person clears it
     LINK = "Link"  # a port flaps, drops, or its queue is stuck
     CERTIFICATE_AGE = "CertificateAge"  # the certificate expires soon, or has expired
     UNOBSERVED = "Unobserved"  # the BMC has been silent for long: the node's state is unknown

@@ -89,6 +89,23 @@ class Device(Record):
     source: str = ""
 
 
+class Moisture(StrEnum):
+    """The reading of a leak detector."""
+
+    DRY = "dry"
+    WET = "wet"
+    UNREADABLE = "unreadable"  # it does not answer, or reports neither
+
+
+class LeakDetector(Record):
+    """A detector of coolant in a liquid-cooled host."""
+
+    slot: str  # chassis and detector: "Chassis_0/Chassis_0_LeakDetector_0_ColdPlate"
+    moisture: Moisture
+    detail: str  # the state and health that it reports, or why it has none
+    source: str
+
+
 class Power(StrEnum):
     """Redfish PowerState, and UNKNOWN where the service does not report it."""
 
@@ -112,6 +129,7 @@ class Inventory(Record):
     drives: tuple[str, ...] = ()  # serials of the drives that the host's own system lists, sorted
     components: tuple[Component, ...] = ()
     devices: tuple[Device, ...] = ()
+    leaks: tuple[LeakDetector, ...] = ()  # () of a host that is cooled by air
     gaps: tuple[Gap, ...] = ()
 
     def of_kind(self, kind: str) -> tuple[Component, ...]:

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     UPDATE_STALLED = "update_stalled"  # not finished within the limit
     NOT_ACTIVATED = "not_activated"  # the new version does not run after its activation
     POWER = "power"  # the power state did not follow
+    LEAK = "leak"  # coolant was detected, and a person has not confirmed that the host is dry
     PLAYBOOK_FAILED = "playbook_failed"  # in-band work failed on the host
     DIGEST_MISMATCH = "digest_mismatch"  # an artifact differs from the matrix's digest
     CANNOT_TELL = "cannot_tell"  # an action may or may not have happened

@@ -57,8 +57,7 @@ CASES: dict[str, Case] = {
     "forbidden_as_html": _ends("login_refused", "/redfish/v1/UpdateService/FirmwareInventory "),
     "short_sessions": DONE,
     "account_slots": Case("password", "done"),
-    # the connection of a logout is among those that end
-    "drops_connections": Case("update", "unreachable done", left="1 sessions left"),
+    "drops_connections": Case("update", "unreachable done"),
     "post_lost_after": DONE,
     "flapping_service": _ends(_again("unreachable"), "did not answer: HTTP status 503"),
     "gateway_timeout": _ends(_again("unreachable"), "login answered 504"),

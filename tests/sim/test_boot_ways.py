@@ -9,63 +9,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from bmc_client import Client
+from bmc_wire import VENDORS, Wire, host_of
 
-from provisioner import quirks
-from provisioner.adapters.redfish.client import Redfish
-from provisioner.execution.actions.power import Pace
 from provisioner.execution.steps.boot_sources import boot_disk, boot_image
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import BmcAddress, Call, Reply
 from provisioner.settings.maintenance import BootWay
 
 IMAGE = "http://192.0.2.9:8080/maintenance.iso"
-VENDORS = {
-    "supermicro": "supermicro",
-    "ami_dgx": "ami_megarac",
-    "dell": "dell_idrac",
-    "hpe": "hpe_ilo",
-    "lenovo": "lenovo_xcc",
-}
-
-
-class Wire:
-    """A `BmcTransport` and a clock over one simulated BMC in memory."""
-
-    def __init__(self, vendor: str) -> None:
-        self.client = Client(vendor=vendor)
-
-    async def request(self, _: BmcAddress, call: Call) -> Reply:
-        headers = {name.lower(): value for name, value in call.headers.items()}
-        answer = self.client.ask(call.method, call.path, call.body, **headers)
-        return Reply(
-            answer.status, {k.lower(): str(v) for k, v in answer.headers.items()}, answer.body
-        )
-
-    def now(self) -> float:
-        return self.client.clock.now()
-
-    async def sleep(self, seconds: float) -> None:
-        self.client.later(seconds)
-
-    async def fingerprint(self, _: BmcAddress) -> str:
-        return ""
-
-    async def password_change(self, _: BmcAddress) -> str | None:
-        return None
-
-    async def forget(self, _: BmcAddress) -> None:
-        return
-
-    async def close(self) -> None:
-        return
-
-
-def host_of(vendor: str) -> tuple[Wire, Redfish, Pace]:
-    wire = Wire(vendor)
-    quirk = quirks.ALL[VENDORS[vendor]]
-    host = Redfish(wire, BmcAddress("https://bmc.example"), quirk, wire.sleep)
-    return wire, host, Pace(wire, poll_s=4.0, limit_s=600.0, subject="n0/host")
 
 
 def boot(vendor: str, way: BootWay) -> tuple[Wire, Blocker | None]:

@@ -185,3 +185,32 @@ def test_a_node_that_serves_no_more_is_let_alone(tmp_path: Path) -> None:
         return flat, watcher.feeds.followed, watcher.ports.nodes(), await serving.standing()
 
     assert lived(tmp_path, story) == (True, 0, frozenset(), {})
+
+
+def test_a_wet_host_is_alerted_at_the_next_glance_and_only_a_person_ends_it(tmp_path: Path) -> None:
+    """A leak does not move a tenant; it stands when the detector is dry again."""
+
+    async def story(serving: Serving) -> tuple[Any, ...]:
+        machine = serving.world.site.machines[HOST]
+        machine.leak_detectors = {"plate": "OK", "manifold": "OK"}
+        await serving.start()
+        await serving.world.clock.sleep(30)
+        await serving.watcher.leaks.take(*await parts_of(serving))
+        machine.leak_detectors["manifold"] = "LeakDetected"
+        key = ("CoolantLeak", "1/manifold")
+        came = await serving.until(lambda s: key in s, 120)
+        machine.leak_detectors["manifold"] = "OK"
+        await serving.world.clock.sleep(600)
+        return came, key in await serving.standing(), await serving.watcher.keeper.held()
+
+    came, stands, held = lived(tmp_path, story)
+
+    assert came
+    assert stands
+    assert held == {HOST}
+
+
+async def parts_of(serving: Serving) -> tuple[Any, ...]:
+    node = await serving.node()
+    host = next(b for b in node.bmcs if b.kind == "host")
+    return node, host, await serving.watcher.eyes.read_versions(node, host, parts=True)

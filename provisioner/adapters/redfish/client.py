@@ -7,7 +7,7 @@ never told what it should have.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from provisioner.adapters.redfish import (
@@ -33,11 +33,15 @@ from provisioner.adapters.redfish.service import (
     target_of,
 )
 from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, view
-from provisioner.model.inventory import Inventory, Power
+from provisioner.adapters.redfish.upkeep.leaks import LeakReader
+from provisioner.model.inventory import Inventory, LeakDetector, Power
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.watch.leaks import find_refusal
 from provisioner.ports import BmcAddress, BmcTransport, Secret, Unreachable
 from provisioner.quirks import Quirk
 
+Admit = Callable[[], Awaitable[Blocker | None]]
+_REMOVING = frozenset({"ForceOff", "GracefulShutdown", "PushPowerButton", "Nmi"})
 _WANTED = {
     "On": Power.ON,
     "ForceOn": Power.ON,
@@ -47,7 +51,11 @@ _WANTED = {
 
 
 class Redfish:
-    """A client of one BMC as the given address logs in; cheap to make, keeps nothing open."""
+    """A client of one BMC as the given address logs in; cheap to make, keeps nothing open.
+
+    `admit` is asked before each act that energises the host: power on, a boot, an image. Without
+    one, the detectors behind this BMC decide alone.
+    """
 
     def __init__(
         self,
@@ -55,10 +63,13 @@ class Redfish:
         address: BmcAddress,
         quirk: Quirk,
         pause: Pause = asyncio.sleep,
+        admit: Admit | None = None,
     ) -> None:
         self.address = address
         self.quirk = quirk
         self._service = Service(transport, address, quirk, pause)
+        self._leaks = LeakReader(self._service)
+        self._admit = admit or self._admit_by_detectors
 
     @property
     def service(self) -> Service:
@@ -76,6 +87,10 @@ class Redfish:
         return _spoken(
             await collect.versions(self._service.walk(charted=True), self.quirk, node, bmc)
         )
+
+    async def read_leak_detectors(self) -> tuple[LeakDetector, ...]:
+        """Return the leak detectors behind this BMC as they read now."""
+        return await self._leaks.read_detectors()
 
     async def reading(self, what: str) -> readings.Reading:
         """Whole resources for health checks; `what` is a key of `readings.READINGS`."""
@@ -103,6 +118,13 @@ class Redfish:
 
     # resets
 
+    async def admit_act(self) -> Blocker | None:
+        """Return why no power, boot or image may be sent to the host; None if it may.
+
+        Each such act here asks it again; an act that begins by switching the host off asks before.
+        """
+        return await self._admit()
+
     async def reset_system(self, kind: str) -> Blocker | None:
         """`ComputerSystem.Reset` with this ResetType. Already being there is no error."""
         system = await self._service.system()
@@ -113,6 +135,8 @@ class Redfish:
         allowed = await self._service.reset_types(action)
         if allowed and kind not in allowed:
             return not_offered("host", f"{kind}; it has {', '.join(allowed[:16])}")
+        if kind not in _REMOVING and (wet := await self.admit_act()) is not None:
+            return wet
         reply = await self._service.post(target, {"ResetType": kind}, "host")
         if not isinstance(reply, Blocker):
             return None
@@ -144,7 +168,7 @@ class Redfish:
 
     async def ac_cycle(self) -> Blocker | None:
         """Remove standby power and restore it, by the vendor's action."""
-        return await power_cycle.remove_standby(self._service)
+        return await self.admit_act() or await power_cycle.remove_standby(self._service)
 
     # booting
 
@@ -152,15 +176,17 @@ class Redfish:
         self, target: str, *, once: bool = True, http_uri: str = ""
     ) -> Blocker | None:
         """Boot from `target` ("Pxe", "UefiHttp", "Cd", "Hdd"), next time or always."""
+        if (wet := await self.admit_act()) is not None:
+            return wet
         return await boot.override(self._service, target, once=once, http_uri=http_uri)
 
     async def boot_virtual_cd(self) -> Blocker | None:
         """Boot from the virtual CD next time, by the way of the vendor."""
-        return await boot.override_virtual_cd(self._service)
+        return await self.admit_act() or await boot.override_virtual_cd(self._service)
 
     async def boot_disk(self) -> Blocker | None:
         """Boot from disk next time."""
-        return await boot.override_disk(self._service)
+        return await self.admit_act() or await boot.override_disk(self._service)
 
     async def enable_media(self) -> Blocker | None:
         """Make the virtual drives appear, where the vendor hides them."""
@@ -192,6 +218,8 @@ class Redfish:
         self, kind: str, slots: Sequence[str], file: Path, *, force: bool = False
     ) -> TaskRef | Blocker:
         """Send a package for these slots of a component kind."""
+        if (wet := await self.admit_act()) is not None:
+            return wet
         return await updates.push(self._service, kind, slots, file, force=force)
 
     async def simple_update(self, uri: str, kind: str) -> TaskRef | Blocker:
@@ -199,6 +227,8 @@ class Redfish:
 
         A BlueField's BMC writes it through rshim, which is enabled first.
         """
+        if (wet := await self.admit_act()) is not None:
+            return wet
         if kind == "bluefield.bundle" and (no := await self.enable_rshim()) is not None:
             return no
         return await updates.pull(self._service, uri, kind)
@@ -260,6 +290,9 @@ class Redfish:
     async def subscribe(self, destination: str, context: str) -> str | Blocker:
         """Have events posted to `destination`; the subscription's path."""
         return await accounts.subscribe(self._service, destination, context)
+
+    async def _admit_by_detectors(self) -> Blocker | None:
+        return find_refusal("host", await self.read_leak_detectors(), ())
 
 
 def _spoken(inventory: Inventory) -> Inventory:

@@ -16,6 +16,7 @@ from provisioner.adapters.redfish.parts import (
     of_type,
     power_of,
 )
+from provisioner.adapters.redfish.upkeep.leaks import find_places, read_places
 from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
 from provisioner.components.bluefield import IDENTITY
 from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
@@ -46,6 +47,7 @@ async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory
         parts.card(systems[0], chassis, base_mac or await _base_mac(walk, systems[0]))
     else:
         await _host_parts(walk, parts, systems, chassis)
+    leaks = () if dpu else await read_places(walk, await find_places(walk, chassis))
     devices = parts.devices
     gaps = (*_root_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps, *parts.gaps)
     host = None if dpu else host_system(systems)
@@ -59,6 +61,7 @@ async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory
         boot_state=boot_state_of(host_system(systems)),
         components=components,
         devices=devices,
+        leaks=leaks,
         gaps=_once(gaps),
     )
 

@@ -197,7 +197,8 @@ async def _power(client: Redfish, pace: Pace, what: str) -> Blocker | None:
         return await client.reset_system("On")
     if what == "off":
         return await client.reset_system("ForceOff")
-    return await switch_off(client, pace) or await switch_on(client, pace)
+    refused = await client.admit_act() or await switch_off(client, pace)
+    return refused or await switch_on(client, pace)
 
 
 async def _return_at_once() -> Blocker | None:

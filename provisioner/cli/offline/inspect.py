@@ -95,6 +95,7 @@ def _as_json(url: str, root: Json, inventory: Inventory) -> dict[str, Any]:
         },
         "components": whole["components"],
         "devices": whole["devices"],
+        "leak_detectors": whole["leaks"],
         "gaps": whole["gaps"],
     }
 
@@ -117,6 +118,11 @@ def _show(url: str, root: Json, inventory: Inventory) -> None:
         copied = c.background_copy.value if c.background_copy else None
         table.add_row(*_cells(c.kind, c.slot, c.version or c.part, c.staged, copied, updateable))
     console.print(table)
+    if inventory.leaks:
+        table = Table("leak detector", "reading", "detail", title="Leak detectors")
+        for detector in inventory.leaks:
+            table.add_row(*_cells(detector.slot, detector.moisture.value, detector.detail))
+        console.print(table)
     if inventory.gaps:
         table = Table("gap", "source", "detail", title="Not known")
         for g in inventory.gaps:

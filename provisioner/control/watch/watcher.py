@@ -17,6 +17,7 @@ from provisioner.control.watch.event_feeds import EventFeeds
 from provisioner.control.watch.event_memory import EventMemory
 from provisioner.control.watch.leaf_counts import LeafCounts
 from provisioner.control.watch.leaf_watch import LeafWatch
+from provisioner.control.watch.leak_watch import LeakWatch
 from provisioner.control.watch.look_lane import LookLane
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.port_watch import PortReport, PortWatch
@@ -91,6 +92,7 @@ class Watcher:
             new_secret=parts.new_secret,
             streams_max=context.settings.watch_streams_max,
         )
+        self.leaks = LeakWatch(self.eyes, self.keeper, context.store, context.clock)
         self.ports = PortWatch()
         self.leaves = LeafCounts(reach, context.clock, context.settings, self._counted)
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
@@ -159,6 +161,8 @@ class Watcher:
         if document.asks_for_a_look and turns.pushed_at <= now:
             turns.pushed_at = max(now, turns.pushed_at + LOOK_AGAIN_S)
             turns.sweep_at = turns.parts_at = min(turns.sweep_at, turns.pushed_at)
+        if document.concerns_leaks:
+            turns.glance_at = min(turns.glance_at, now)
         received = [*signals(document, node_id, bmc, now)]
         received += self._measured(node_id, turns, bmc, document.metrics)
         changed = await self.keeper.report(node_id, received)
@@ -243,6 +247,7 @@ class Watcher:
                 received = signals(Pushed(events=entries), node.id, bmc.name, now)
                 level[source] = [s for s in received if s.active]
                 await self.feeds.attend(node, bmc)
+        await self.leaks.look(node)
         now = self.looked[node.id] = self._clock.now()
         heard = {b.name: turns.heard.get(b.name, 0.0) for b in polled}
         limit_s = self._settings.watch_silent_s
@@ -324,6 +329,8 @@ class Watcher:
         if isinstance(inventory, Blocker):
             return None
         turns.heard[bmc.name] = self._clock.now()
+        if parts:
+            await self.leaks.take(node, bmc, inventory)
         return inventory
 
     async def _leave(self, nodes: dict[str, Node]) -> None:
@@ -333,6 +340,7 @@ class Watcher:
             self.looked.pop(name, None)
             self.eyes.forget_node(name)
             self.ports.forget(name)
+            self.leaks.forget(name)
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": ()})
         await self.feeds.leave(self._nodes)

@@ -53,6 +53,8 @@ async def cycle_standby(
     offered = await host.find_ac_cycle()
     if isinstance(offered, Blocker):
         return offered  # a host that runs is not switched off for nothing
+    if (wet := await host.admit_act()) is not None:
+        return wet
     if (stuck := await switch_off(host, pace)) is not None:
         return stuck
     if (refused := await insist(host.ac_cycle, pace)) is not None:

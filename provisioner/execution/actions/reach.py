@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.service import Pause
 from provisioner.adapters.redfish.walk import ROOT_KNOWN_S
+from provisioner.execution.actions.leak_gate import LeakGate
+from provisioner.model.inventory import LeakDetector
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.watch.leaks import find_refusal
 from provisioner.ports import (
     BmcAddress,
     BmcTransport,
     Call,
     Credentials,
+    PortError,
     SwitchAddress,
     Switches,
     SwitchPasswords,
     Unreachable,
 )
+
+HOST = "host"  # the BMC that the leak detectors are behind
 
 
 class Reach:
@@ -33,12 +40,15 @@ class Reach:
         credentials: Credentials,
         passwords: SwitchPasswords | None = None,
         pause: Pause = asyncio.sleep,
+        gate: LeakGate | None = None,
     ) -> None:
         self.transport = transport
         self.switches = switches
         self.credentials = credentials
         self.passwords = passwords  # None: the factory passwords of switches are not changed here
         self.pause = pause  # of the site's clock
+        self.gate = gate  # None: readings alone decide whether a host is wet
+        self._nodes: dict[str, Node] = {}  # as last asked for, by id
         self._quirks: dict[str, quirks.Quirk] = {}
         self._clients: dict[tuple[str, str], Redfish] = {}
 
@@ -65,11 +75,37 @@ class Reach:
         address = await self.address(node, bmc)
         if isinstance(address, Blocker):
             return address
+        self._nodes[node.id] = node
         client = self._clients.get((node.id, name))
         if client is None or client.address != address:
-            client = Redfish(self.transport, address, await self.quirk(address), self.pause)
+            quirk, admit = await self.quirk(address), partial(self._admit, node.id)
+            client = Redfish(self.transport, address, quirk, self.pause, admit)
             self._clients[node.id, name] = client
         return client
+
+    async def refuse_wet(self, node: Node) -> Blocker | None:
+        """Return why no act may be sent to a host, in band either; a silent BMC decides nothing.
+
+        An act through the BMC asks again, and is not sent while the BMC does not answer.
+        """
+        self._nodes[node.id] = node
+        try:
+            return await self._admit(node.id)
+        except PortError:
+            return None
+
+    async def _admit(self, node_id: str) -> Blocker | None:
+        """Return why no act may be sent to a host or its cards, by the detectors of the host."""
+        node = self._nodes[node_id]
+        detectors: tuple[LeakDetector, ...] = ()
+        if any(bmc.name == HOST for bmc in node.bmcs):
+            host = await self.redfish(node, HOST)
+            if isinstance(host, Blocker):
+                return host
+            detectors = await host.read_leak_detectors()
+        if self.gate is None:
+            return find_refusal(node_id, detectors, ())
+        return await self.gate.admit_act(node_id, detectors)
 
     async def quirk(self, address: BmcAddress) -> quirks.Quirk:
         """Return the quirks of this BMC's vendor, identified from its service root."""

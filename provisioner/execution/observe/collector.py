@@ -175,7 +175,10 @@ class Collector:
             if isinstance(client, Blocker):
                 return client
             if last is None:
-                return await client.collect(node.id, bmc.name)
+                inventory = await client.collect(node.id, bmc.name)
+                if (gate := self._site.reach.gate) is not None:
+                    await gate.record_leaks(node.id, inventory.leaks)
+                return inventory
             return await client.firmware(node.id, bmc.name)
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
@@ -273,6 +276,7 @@ def merge(
         drives=facts.drives,
         components=tuple(components[key] for key in sorted(components)),
         devices=devices,
+        leaks=host.leaks or (last or host).leaks,
         gaps=tuple(gaps),
     )
 

@@ -14,9 +14,10 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.eventing.events import Metric, RedfishEvent, conditions
 from provisioner.adapters.redfish.eventing.subscriptions import Offer
+from provisioner.adapters.redfish.upkeep.leaks import read_places
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import Reach
-from provisioner.model.inventory import Component, DeviceKind, Inventory
+from provisioner.model.inventory import Component, DeviceKind, Inventory, LeakDetector
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.watch.watch_rules import fatal_counters
@@ -123,6 +124,18 @@ class OutOfBand:
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
         return () if system is None else conditions(system.data)
+
+    async def read_leaks(
+        self, node: Node, bmc: BmcRef, places: Sequence[str]
+    ) -> tuple[LeakDetector, ...]:
+        """Return the leak detectors at these paths; none if the BMC is silent."""
+        try:
+            client = await self._urgent.redfish(node, bmc.name)
+            if isinstance(client, Blocker):
+                return ()
+            return await read_places(client.service.walk(), places)
+        except PortError:
+            return ()
 
     async def read_offer(self, node: Node, bmc: BmcRef) -> Offer | None:
         """Return the event service that this BMC offers, read once; None: it did not answer now."""

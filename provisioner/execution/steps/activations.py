@@ -112,7 +112,7 @@ async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> W
         return await _boot_seen(site, node, host)
 
     async def send() -> Sent | Blocker:
-        refused = await reset(site, node, host)
+        refused = await host.admit_act() or await reset(site, node, host)
         return refused if refused is not None else Sent()
 
     async def finish(entry: LedgerEntry) -> Blocker | None:

@@ -39,14 +39,14 @@ async def boot_image(host: Redfish, pace: Pace, url: str, way: BootWay) -> Block
 
     A host whose BMC refuses the image is not switched off for nothing.
     """
-    refused = await offer(host, url, way)
+    refused = await host.admit_act() or await offer(host, url, way)
     refused = refused or await switch_off(host, pace)
     return refused or await switch_on(host, pace)
 
 
 async def boot_disk(host: Redfish, pace: Pace) -> Blocker | None:
     """Boot from disk: off, eject the image, choose the disk, on."""
-    if (stuck := await switch_off(host, pace)) is not None:
+    if (stuck := await host.admit_act() or await switch_off(host, pace)) is not None:
         return stuck
     refused = await host.eject_media()
     refused = refused or await from_disk(host)

@@ -20,6 +20,8 @@ OVERRIDE_MAX_S = 90 * 86400.0  # an exception that lasts longer belongs into the
 # a node with one of these differs from its certificate
 REVOKING = frozenset({Classification.FATAL_EVENT, Classification.DRIFT, Classification.PART_SWAP})
 HOLDING = REVOKING | {Classification.PREVENT_ALLOCATIONS}
+# only a person ends these: a dry detector does not show where the coolant went
+PERSONAL = frozenset({Classification.LEAK})
 _DRIFTING = frozenset({Classification.DRIFT, Classification.PART_SWAP})
 
 
@@ -90,7 +92,10 @@ def supersede_alert(alert: Alert, issued_at: float, now: float) -> Alert | None:
 
     A condition that is still present is reported again by its source.
     """
-    if not alert.active or not set(alert.classifications) & HOLDING or alert.last_at >= issued_at:
+    classes = set(alert.classifications)
+    if not alert.active or not classes & HOLDING or alert.last_at >= issued_at:
+        return None
+    if classes & PERSONAL:
         return None
     return clear_alert(alert, now, "a certificate was issued since")
 
@@ -213,6 +218,8 @@ def _fresh(signal: Signal) -> Alert:
 def _over(alert: Alert, signal: Signal) -> Alert | None:
     if not alert.active or signal.at < alert.last_at:
         return None  # it is over already, or was reported to stand after this
+    if set(alert.classifications) & PERSONAL:
+        return None
     if alert.flapping:
         if alert.quiet_since:
             return None

@@ -41,6 +41,8 @@ class Machine:
         self.cures: list[tuple[frozenset[str], Callable[[], None]]] = []  # `curable_faults`
         self.implants: set[str] = set()  # roots of trust whose firmware is not their maker's
         self.silent_roots: set[str] = set()  # roots of trust that their BMC leaves out
+        # leak detector -> its DetectorState, None while it reports none; {}: cooled by air
+        self.leak_detectors: dict[str, str | None] = {}
         self.faults: set[str] = set()  # named presets in force (written by `faults`)
         self.power_turns = 0  # power actions so far; a newer one cancels older planned ones
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Device
-from provisioner.sim.redfish import redfish_logs, redfish_sensors
+from provisioner.sim.redfish import redfish_leaks, redfish_logs, redfish_sensors
 from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_media import mount_first_boot, mount_media
 from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
@@ -274,6 +274,7 @@ class HostTree:
             action = {"target": target, "ResetType@Redfish.AllowableValues": [kind]}
             actions["Oem"] = {name: action}
         sensors = redfish_sensors.mount_sensors(self.tree, machine, path)
+        redfish_leaks.mount_leaks(self.tree, machine, path)
         self.tree.add_live(
             path,
             lambda: {
@@ -289,6 +290,7 @@ class HostTree:
                 "PCIeDevices": {"@odata.id": f"{path}/PCIeDevices"},
                 "NetworkAdapters": {"@odata.id": f"{path}/NetworkAdapters"},
                 "Sensors": sensors,
+                **redfish_leaks.link_thermal(machine, path),
                 "Links": {
                     "ComputerSystems": [make_link("Systems", shape.system)],
                     "ManagedBy": [make_link("Managers", shape.manager)],

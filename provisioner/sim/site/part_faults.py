@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from provisioner.sim.site.fault_preset import Preset, machine_fault, part_fault
@@ -22,6 +23,25 @@ def _swap_cables(site: Site, node: str, _part: str) -> None:
         card = site.machines[node].devices[cable.nic_slot]
         cable.switch.neighbours[cable.interface] = replace(old, mac=card.mac)
 
+
+def _leak(state: str | None) -> Callable[[Site, str, str], None]:
+    """Give a host the four detectors of a tray, one of which is in `state`."""
+
+    def act(site: Site, node: str, part: str) -> None:
+        machine = site.machines[node]
+        machine.leak_detectors = dict.fromkeys(LEAK_DETECTORS, "OK")
+        machine.leak_detectors[part or LEAK_DETECTORS[-1]] = state
+
+    return act
+
+
+# source: LambdaLabs/redfish_exporter, collector/leak_detector_test.go (a tray of a GB200)
+LEAK_DETECTORS = (
+    "Chassis_0_LeakDetector_0_ColdPlate",
+    "Chassis_0_LeakDetector_0_Manifold",
+    "Chassis_0_LeakDetector_1_ColdPlate",
+    "Chassis_0_LeakDetector_1_Manifold",
+)
 
 IN_PARTS = (
     part_fault("dead_gpu", "H1", "a GPU is not there: seven of eight", "GPU_SXM_5", present=False),
@@ -82,5 +102,10 @@ IN_PARTS = (
     machine_fault("tools_hang", "H24", "long commands never end"),
     machine_fault("inband_unreachable", "H25", "the host does not answer SSH"),
     machine_fault("nvml_mismatch", "H26", "nvidia-smi fails between driver and reboot"),
+    Preset("coolant_leak", "H34", "a leak detector is wet", "node", act=_leak("LeakDetected")),
+    Preset(
+        "leak_detector_silent", "H35", "a leak detector reports no state", "node", act=_leak(None)
+    ),
+    Preset("coolant_dry", "H36", "all leak detectors are dry", "node", act=_leak("OK")),
     machine_fault("runtime_is_forgotten", "H27", "run-time settings of the NICs do not stay"),
 )

@@ -122,6 +122,11 @@ class Pushed(Record):
         """Whether versions or parts may have changed."""
         return any(_asks_for_a_look(event) for event in self.events)
 
+    @property
+    def concerns_leaks(self) -> bool:
+        """Whether a leak detector may have changed: their state is read, and never inferred."""
+        return any("/LeakDetect" in event.origin for event in self.events)
+
 
 def pushed(document: Any) -> Pushed:
     """An Event or a MetricReport; of anything else nothing is left."""

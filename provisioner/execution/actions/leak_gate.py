@@ -1,0 +1,35 @@
+"""The gate before each act that energises a host: power, boot, an image. A wet host gets none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from provisioner.model.alert import Signal
+from provisioner.model.inventory import LeakDetector
+from provisioner.model.outcome import Blocker
+from provisioner.planning.watch.leaks import find_refusal, list_signals
+from provisioner.ports import AlertRepository, Clock
+
+Report = Callable[[str, Sequence[Signal]], Awaitable[object]]
+SOURCE = "leaks/host"
+
+
+class LeakGate:
+    """`report` takes in alerts, once a watch is there; without `alerts` only readings count."""
+
+    def __init__(self, clock: Clock, alerts: AlertRepository | None = None) -> None:
+        self._clock = clock
+        self._alerts = alerts
+        self.report: Report | None = None
+
+    async def admit_act(self, node: str, detectors: Sequence[LeakDetector]) -> Blocker | None:
+        """Return why no act may be sent to this host now, by its detectors and its alerts."""
+        await self.record_leaks(node, detectors)
+        alerts = () if self._alerts is None else await self._alerts.list(node)
+        return find_refusal(node, detectors, alerts)
+
+    async def record_leaks(self, node: str, detectors: Sequence[LeakDetector]) -> None:
+        """Raise an alert for each detector that is not dry."""
+        signals = list_signals(node, detectors, SOURCE, self._clock.now())
+        if signals and self.report is not None:
+            await self.report(node, signals)

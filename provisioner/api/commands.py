@@ -70,6 +70,7 @@ COMMANDS: Mapping[str, Command] = {
     "summarise": C("node summary"),
     "show_parts": C("node parts"),
     "show_plan": C("node plan"),
+    "show_plan_requests": C("node plan-requests"),
     "show_report": C("node report"),
     "list_actions": C("node actions", example="su0-n03 --limit 20"),
     "explain_node": C("explain"),

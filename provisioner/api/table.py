@@ -28,6 +28,7 @@ from provisioner.api.routes import (
     nodes,
     pages,
     pins,
+    plan_requests,
     recovery,
     requests,
     signing_keys,
@@ -40,6 +41,7 @@ from provisioner.model.access import ChangeKind
 ALL: tuple[Route, ...] = (
     *nodes.ROUTES,
     *node_parts.ROUTES,
+    *plan_requests.ROUTES,
     *node_reports.ROUTES,
     *fleet_reports.ROUTES,
     *intake.ROUTES,

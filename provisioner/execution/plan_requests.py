@@ -14,8 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport, StandingClock, Write
+from provisioner.adapters.redfish.walk import Walk
 from provisioner.components.host_os import DEPLOY
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.executor import slot_groups
@@ -23,9 +25,10 @@ from provisioner.execution.observe.inband import REBOOT
 from provisioner.execution.steps.boot_sources import boot_disk, boot_image
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation, Inventory
+from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan, Step, StepKind
-from provisioner.ports import BmcAddress, BmcTransport, PortError
+from provisioner.ports import BmcAddress, BmcTransport, Credentials, PortError
 from provisioner.quirks import Quirk
 from provisioner.settings.maintenance import BootWay
 
@@ -113,6 +116,40 @@ def open_dry_bmc(
     """Return a client that reads through `transport` and records everything else."""
     recorder = DryRunTransport(transport)
     return DryBmc(Redfish(recorder, address, quirk, clock.sleep), recorder)
+
+
+@dataclass(frozen=True)
+class NodeBmcs:
+    """The BMCs of a stored node, opened by name with the logins that are in force."""
+
+    node: Node
+    transport: BmcTransport
+    credentials: Credentials
+    clock: StandingClock
+
+    async def open_bmc(self, name: str) -> DryBmc | Blocker:
+        """Return the BMC `name` of the node, or why it cannot be asked. Raises `PortError`."""
+        bmc = next((b for b in self.node.bmcs if b.name == name), None)
+        login = await self.credentials.current(f"{self.node.id}/{name}")
+        if bmc is None or login is None:
+            missing = "BMC of this name" if bmc is None else "credential of this BMC"
+            return Blocker(
+                reason=Reason.NOT_OFFERED if bmc is None else Reason.LOGIN_REFUSED,
+                subject=f"{self.node.id}/{name}",
+                detail=f"the node has no {missing}",
+                unblock="Add it to the expected-hardware list and take the node in again.",
+            )
+        username, secret = login
+        address = BmcAddress(url=bmc.url, username=username, secret=secret, pin=bmc.pin)
+        root = await Walk(self.transport, address, quirks.UNKNOWN).root()
+        if not root:
+            return Blocker(
+                reason=Reason.UNREACHABLE,
+                subject=f"{self.node.id}/{name}",
+                detail="it does not answer as a Redfish service",
+                unblock="Check the BMC's network and its pinned certificate.",
+            )
+        return open_dry_bmc(self.transport, address, quirks.identify(root), self.clock)
 
 
 @dataclass

@@ -42,6 +42,7 @@ NOT_THERE = {
     "/watch": 404,
     "/revocations": 404,
     "/cohorts/comparison": 400,
+    "/nodes/{node}/plan/requests": 409,
 }
 OPEN = [r for r in table.ALL if not r.roles]
 CLOSED = [r for r in table.ALL if r.roles]

@@ -12,7 +12,7 @@ from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.control.node.neighbours import neighbours
 from provisioner.model.base import Record
 from provisioner.model.health import HealthReport
-from provisioner.model.inventory import Device
+from provisioner.model.inventory import Device, Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Gap
@@ -120,7 +120,12 @@ async def show_parts(ask: Ask) -> Reply:
 
 async def show_plan(ask: Ask) -> Reply:
     """Return the steps with reasons, or the blockers with their remedies."""
-    node = await ask.read_node()
+    plan, _ = await plan_node(ask, await ask.read_node())
+    return Reply(plan)
+
+
+async def plan_node(ask: Ask, node: Node) -> tuple[Plan, Inventory]:
+    """Return a node's plan, and the inventory that it is made from. Raises Refused without one."""
     store = ask.parts.store
     inventory = await store.evidence.get_inventory(node.id)
     if inventory is None:
@@ -128,7 +133,7 @@ async def show_plan(ask: Ask) -> Reply:
     past = build_history(await store.operations.list_entries(node.id), await _newest(ask, node))
     posed = PlanningNode(inventory, node.release, node.profile, past, await neighbours(store, node))
     # milliseconds for a situation that was planned before, tenths of a second for a new one
-    return Reply(await asyncio.to_thread(ask.parts.plans.plan, posed))
+    return await asyncio.to_thread(ask.parts.plans.plan, posed), inventory
 
 
 async def _newest(ask: Ask, node: Node) -> str:

@@ -22,6 +22,7 @@ from provisioner.adapters.redfish import (
     task_list,
     updates,
 )
+from provisioner.adapters.redfish.hardware_tree import HardwareTree, read_tree
 from provisioner.adapters.redfish.parsing import at, link, text
 from provisioner.adapters.redfish.parts import power_of
 from provisioner.adapters.redfish.service import (
@@ -34,6 +35,7 @@ from provisioner.adapters.redfish.service import (
 )
 from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, view
 from provisioner.adapters.redfish.upkeep.leaks import LeakReader
+from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import Inventory, LeakDetector, Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.leaks import find_refusal
@@ -81,6 +83,15 @@ class Redfish:
     async def collect(self, node: str, bmc: str) -> Inventory:
         """Versions and parts behind this BMC; `bmc` is its name within the node."""
         return _spoken(await collect.everything(self._service.walk(), self.quirk, node, bmc))
+
+    async def collect_tree(self, node: str, bmc: str) -> tuple[Inventory, HardwareTree]:
+        """Return the inventory, and every part that the service lists with its values."""
+        service, bodies = self._service, dict[str, Resource]()
+        walks = [
+            Walk(service.transport, service.address, self.quirk, shared=bodies) for _ in range(2)
+        ]
+        inventory = _spoken(await collect.everything(walks[0], self.quirk, node, bmc))
+        return inventory, await read_tree(walks[1])
 
     async def firmware(self, node: str, bmc: str) -> Inventory:
         """Versions, background copies and power only."""

@@ -61,8 +61,10 @@ class Walk:
         address: BmcAddress,
         quirk: Quirk,
         chart: dict[str, Resource] | None = None,
+        shared: dict[str, Resource] | None = None,
     ) -> None:
         self._chart = chart
+        self._shared = shared  # whole resources, for a second walk over the same tree
         self._transport = transport
         self._address = address
         self._quirk = quirk
@@ -104,7 +106,11 @@ class Walk:
         """
         if self._chart is not None and path in self._chart:
             return self._chart[path]
+        if self._shared is not None and path in self._shared:
+            return self._shared[path]
         resource = await self._read(path)
+        if self._shared is not None and resource.data:
+            self._shared[path] = resource
         if self._chart is not None and resource.data and _leads_on(path, resource.data):
             self._chart[path] = resource
         return resource

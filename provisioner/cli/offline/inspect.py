@@ -15,6 +15,7 @@ from rich.table import Table
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.hardware_tree import HardwareTree
 from provisioner.adapters.redfish.parsing import Json, text
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.walk import Walk
@@ -49,15 +50,15 @@ def inspect(
     )
     check_ca("--ca", ca)
     try:
-        root, inventory = asyncio.run(_collect(address, ca))
+        root, inventory, tree = asyncio.run(_collect(address, ca))
     except PortError as error:
         hint = " Give --ca, --pin or --insecure." if isinstance(error, CertificateChanged) else ""
         typer.echo(f"error: {error.reason}: {error}{hint}", err=True)
         raise typer.Exit(1) from None
     if as_json:
-        typer.echo(json.dumps(_as_json(address.url, root, inventory), indent=2))
+        typer.echo(json.dumps(_as_json(address.url, root, inventory, tree), indent=2))
     else:
-        _show(address.url, root, inventory)
+        _show(address.url, root, inventory, tree)
     if not (inventory.devices or inventory.components):
         problem = "it shows no part and no firmware" if root else "this is no Redfish service"
         gaps = "; ".join(f"{g.source}: {g.detail}" for g in inventory.gaps[:3])
@@ -66,18 +67,18 @@ def inspect(
         raise typer.Exit(1)
 
 
-async def _collect(address: BmcAddress, ca: Path | None) -> tuple[Json, Inventory]:
-    """Read the service root and the inventory. Raises `PortError`."""
+async def _collect(address: BmcAddress, ca: Path | None) -> tuple[Json, Inventory, HardwareTree]:
+    """Read the service root, the inventory and all parts. Raises `PortError`."""
     transport = RedfishTransport(ca_file=ca)
     try:
         root = await Walk(transport, address, quirks.UNKNOWN).root()
         client = Redfish(transport, address, quirks.identify(root))
-        return root, await client.collect("", "")
+        return root, *await client.collect_tree("", "")
     finally:
         await transport.close()
 
 
-def _as_json(url: str, root: Json, inventory: Inventory) -> dict[str, Any]:
+def _as_json(url: str, root: Json, inventory: Inventory, tree: HardwareTree) -> dict[str, Any]:
     """Return the object that `provisioner plan --inventory` reads too."""
     whole = inventory.model_dump(mode="json")
     system = next(iter(inventory.devices_of(DeviceKind.SYSTEM)), None)
@@ -92,15 +93,20 @@ def _as_json(url: str, root: Json, inventory: Inventory) -> dict[str, Any]:
             "serial": inventory.system_serial or (system.serial if system else None),
             "uuid": inventory.system_uuid,
             "power": inventory.power.value,
+            "boot_state": inventory.boot_state,
         },
         "components": whole["components"],
         "devices": whole["devices"],
         "leak_detectors": whole["leaks"],
         "gaps": whole["gaps"],
+        "parts": [
+            {"kind": p.kind, "source": p.source, "values": dict(p.values)} for p in tree.parts
+        ],
+        "unread_parts": [g.model_dump(mode="json") for g in tree.gaps],
     }
 
 
-def _show(url: str, root: Json, inventory: Inventory) -> None:
+def _show(url: str, root: Json, inventory: Inventory, tree: HardwareTree) -> None:
     # nothing is cut when the output goes to a file: a table there is as wide as it needs to be
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
     title = quirks.ALL[inventory.vendor].title
@@ -123,10 +129,46 @@ def _show(url: str, root: Json, inventory: Inventory) -> None:
         for detector in inventory.leaks:
             table.add_row(*_cells(detector.slot, detector.moisture.value, detector.detail))
         console.print(table)
+    _show_parts(console, tree)
     if inventory.gaps:
         table = Table("gap", "source", "detail", title="Not known")
         for g in inventory.gaps:
             table.add_row(*_cells(g.reason.value, g.source, g.detail))
+        console.print(table)
+
+
+# columns of the table of parts: the property that fills each is the first that a part has
+_COLUMNS = {
+    "model": ("Model",),
+    "serial": ("SerialNumber",),
+    "part": ("PartNumber",),
+    "firmware": ("FirmwareVersion", "Revision", "FirmwareRevision", "BiosVersion"),
+    "MAC": (
+        "PermanentMACAddress",
+        "MACAddress",
+        "Ethernet.PermanentMACAddress",
+        "Ethernet.MACAddress",
+        "AssociatedNetworkAddresses.0",
+    ),
+    "UUID": ("UUID",),
+    "health": ("Status.Health",),
+}
+
+
+def _show_parts(console: Console, tree: HardwareTree) -> None:
+    """Print each part that has more to show than its health, and each that is not healthy."""
+    table = Table("kind", "path", *_COLUMNS, title="Parts")
+    for part in tree.parts:
+        if part.kind == "SoftwareInventory":  # in the table of the firmware
+            continue
+        cells = [
+            next((v for name in names if (v := part.values.get(name))), None)
+            for names in _COLUMNS.values()
+        ]
+        if any(cells[:-1]) or cells[-1] not in (None, "OK"):
+            path = part.source.removeprefix("/redfish/v1").removeprefix("/")
+            table.add_row(*_cells(part.kind, path, *cells))
+    if table.row_count:
         console.print(table)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from provisioner.model.base import Record
-from provisioner.model.outcome import Gap
+from provisioner.model.outcome import Blocker, Gap, Reason
 
 
 class Activation(StrEnum):
@@ -106,6 +106,27 @@ class LeakDetector(Record):
     source: str
 
 
+class WriteObstacle(Record):
+    """A state of a BMC in which it refuses writes of some kinds: a missing licence, a lockdown."""
+
+    bmc: str  # name of the BMC in the node
+    name: str  # "licence" or "lockdown"
+    hinders: tuple[str, ...]  # "push", "media", "boot"
+    reason: Reason
+    detail: str
+    unblock: str
+
+
+def build_obstacle_blocker(obstacle: WriteObstacle) -> Blocker:
+    """Return an obstacle as a refusal of a write, or of a plan."""
+    return Blocker(
+        reason=obstacle.reason,
+        subject=f"{obstacle.bmc}/{obstacle.name}" if obstacle.bmc else obstacle.name,
+        detail=obstacle.detail,
+        unblock=obstacle.unblock,
+    )
+
+
 class Power(StrEnum):
     """Redfish PowerState, and UNKNOWN where the service does not report it."""
 
@@ -130,6 +151,7 @@ class Inventory(Record):
     components: tuple[Component, ...] = ()
     devices: tuple[Device, ...] = ()
     leaks: tuple[LeakDetector, ...] = ()  # () of a host that is cooled by air
+    obstacles: tuple[WriteObstacle, ...] = ()  # what the BMCs report as in the way of writes
     gaps: tuple[Gap, ...] = ()
 
     def of_kind(self, kind: str) -> tuple[Component, ...]:

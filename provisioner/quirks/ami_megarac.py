@@ -13,7 +13,6 @@ QUIRK = Quirk(
     expand=False,  # drops required properties
     targets={"hgx.bundle": "FirmwareInventory/HGX_0"},  # accepted, though never listed
     force="options",
-    commit=True,
     password_if_match="any",  # noqa: S106 (a way to send an ETag)
     full_override=True,
     media_login="none",

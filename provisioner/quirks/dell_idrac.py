@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provisioner.quirks.quirk import AcCycle, BootAttributes, Licence, Quirk
+from provisioner.quirks.quirk import AcCycle, BootAttributes, Licence, Lockdown, Quirk
 
 # source: openstack/sushy-oem-idrac; dell/iDRAC-Redfish-Scripting issues 90 and 324 and its
 # SetNextOneTimeBootVirtualMediaDeviceOemREDFISH: "Cd" of the standard override is a physical drive
@@ -41,6 +41,15 @@ QUIRK = Quirk(
         sufficient=r"Enterprise|Datacenter",
         needed_for=("media",),
         title="iDRAC Enterprise or Datacenter",
+    ),
+    # source: iDRAC9 User's Guide, "System Configuration Lockdown mode": firmware updates, settings,
+    # remote file shares and the boot order are blocked, power operations are not; libredfish
+    lockdown=Lockdown(
+        links=("Links", "Oem", "Dell", "DellAttributes"),
+        attribute=r"^Lockdown\.\d+\.SystemLockdown$",
+        locked="Enabled",
+        hinders=("push", "media", "boot"),
+        title="System Lockdown Mode",
     ),
     force="none",
     ac_cycle=AcCycle(  # a "virtual AC cycle": CPLD and FPGA run their new versions after it

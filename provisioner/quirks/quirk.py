@@ -54,6 +54,19 @@ class Licence(Record):
     title: str
 
 
+class Lockdown(Record):
+    """A mode of the BMC in which it refuses `hinders`, and the attribute that shows it.
+
+    `links` are the keys below the manager that lead to its attributes.
+    """
+
+    links: tuple[str, ...]
+    attribute: str  # expression over names of attributes
+    locked: str  # the value of a BMC in this mode
+    hinders: tuple[str, ...]  # "push", "media", "boot"
+    title: str
+
+
 class Quirk(Record):
     """One vendor. Times are in seconds. The defaults are the behaviour that DSP0266 requires."""
 
@@ -80,7 +93,6 @@ class Quirk(Record):
     file_name_blanks: bool = True  # a blank in the name of the file is accepted
     claim: bool = False  # HttpPushUriTargetsBusy is set around an update
     force: str = "parameter"  # "parameter" | "options" (PATCH HttpPushUriOptions) | "none"
-    commit: bool = False  # CommitImage makes a new image permanent
     pull_without_scheme: bool = False  # SimpleUpdate: ImageURI without scheme, double slash
     pull_targets_relative: bool = False  # SimpleUpdate: Targets without their first slash
 
@@ -103,8 +115,9 @@ class Quirk(Record):
     bmc_reset_types: tuple[str, ...] = ("GracefulRestart", "ForceRestart")  # in this order
     ac_cycle: AcCycle | None = None
 
-    # licences that are read before anything is sent
+    # obstacles that are read before anything is sent
     licence: Licence | None = None
+    lockdown: Lockdown | None = None
 
     # time and limits
     bmc_reset_s: float = 180.0  # no request to a restarted BMC before this

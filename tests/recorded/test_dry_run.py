@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -119,41 +118,6 @@ def test_drives_that_serve_the_console_only_are_refused_with_the_other_ways() ->
 
     assert refused["writes"] == []
     assert "maintenance_boot" in refused["refused"]["unblock"]
-
-
-# --- licences, before anything is sent
-
-LICENCES = {
-    "hpe_ilo5": (f"{V1}/Managers/1/LicenseService/1", {"License": "iLO Standard"}),
-    "dell_idrac9": ("DellLicense", {"LicenseDescription": ["iDRAC9 15g Express License"]}),
-    "supermicro_x13": (f"{V1}/Managers/1/LicenseManager/QueryLicense", {"Licenses": []}),
-}
-
-
-@pytest.mark.parametrize("name", LICENCES)
-def test_a_missing_licence_is_refused_before_anything_is_sent(name: str, package: Path) -> None:
-    tree, (where, change) = deepcopy(read_tree(name)), LICENCES[name]
-    changed = [p for p in tree if where in p and "Members" not in tree[p]]
-    changed += [p for p in tree if "LicenseDescription" in json.dumps(tree[p]) and where in p]
-    for path in changed:
-        if "Members" in tree[path]:
-            tree[path]["Members"] = [m | change for m in tree[path]["Members"]]
-        else:
-            tree[path] = tree[path] | change | {"LicenseTier": None}
-    push = Request("push", "host.bios", file=package)
-
-    refused = run_dry(tree, push if name == "supermicro_x13" else BOOT)
-
-    assert refused["writes"] == []
-    assert refused["refused"]["reason"] == "not_offered"
-    assert refused["refused"]["unblock"].startswith("Install the licence")
-
-
-def test_licences_that_cannot_be_read_block_nothing(package: Path) -> None:
-    tree = read_tree("supermicro_x13")
-    del tree[f"{V1}/Managers/1/LicenseManager/QueryLicense"]
-
-    assert run_dry(tree, Request("push", "host.bios", file=package))["refused"] is None
 
 
 # --- pushes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of
 from provisioner.adapters.redfish.service import Service, action_of, not_offered, target_of
 from provisioner.adapters.redfish.walk import Resource
@@ -28,6 +29,8 @@ async def override(
 
     `http_uri`: what UefiHttp boots (DSP0268, ComputerSystem.Boot.HttpBootUri).
     """
+    if (refused := await find_obstacle(service, "boot")) is not None:
+        return refused
     system = await service.system()
     if system is None:
         return not_offered("host", "system")
@@ -87,6 +90,8 @@ async def override_disk(service: Service) -> Blocker | None:
 
 
 async def _choose_by_attributes(service: Service, attributes: BootAttributes) -> Blocker | None:
+    if (refused := await find_obstacle(service, "boot")) is not None:
+        return refused
     path, _ = await _find_attributes(service, attributes)
     if path is not None:
         return await service.patch(path, {"Attributes": dict(attributes.virtual_cd)}, "host")

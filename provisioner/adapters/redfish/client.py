@@ -15,6 +15,7 @@ from provisioner.adapters.redfish import (
     boot,
     collect,
     media,
+    obstacles,
     power_cycle,
     readings,
     rshim,
@@ -195,6 +196,10 @@ class Redfish:
         """Boot from the virtual CD next time, by the way of the vendor."""
         return await self.admit_act() or await boot.override_virtual_cd(self._service)
 
+    async def find_obstacle(self, needed_for: str) -> Blocker | None:
+        """Return why the BMC refuses "push", "media" or "boot" now, as it reports it itself."""
+        return await obstacles.find_obstacle(self._service, needed_for)
+
     async def boot_disk(self) -> Blocker | None:
         """Boot from disk next time."""
         return await self.admit_act() or await boot.override_disk(self._service)
@@ -255,10 +260,6 @@ class Redfish:
     def ends_staged(self, kind: str) -> bool:
         """Return whether a push of this kind ends when its job waits for the host's reset."""
         return updates.find_apply_time(self.quirk, kind) == "OnReset"
-
-    async def commit_image(self, kinds: Sequence[str]) -> Blocker | None:
-        """Make new images permanent, where the vendor asks for it."""
-        return await updates.commit(self._service, kinds)
 
     async def task(self, ref: TaskRef) -> TaskView:
         """A task as it is now."""

@@ -6,6 +6,7 @@ import re
 
 from provisioner.adapters.redfish.firmware import Firmware
 from provisioner.adapters.redfish.host_parts import read_host_parts, read_port_macs
+from provisioner.adapters.redfish.obstacles import read_obstacles
 from provisioner.adapters.redfish.parsing import Json, link, mac, mac_of_guid, name_of, text
 from provisioner.adapters.redfish.parts import (
     Parts,
@@ -47,6 +48,8 @@ async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory
         parts.card(systems[0], chassis, base_mac or await _base_mac(walk, systems[0]))
     else:
         await _host_parts(walk, parts, systems, chassis)
+    manager = host_manager(managers, host_system(systems))
+    obstacles = await read_obstacles(walk, quirk, manager.data if manager else {}, bmc)
     leaks = () if dpu else await read_places(walk, await find_places(walk, chassis))
     devices = parts.devices
     gaps = (*_root_gaps(root, quirk, systems), *walk.gaps, *firmware.gaps, *parts.gaps)
@@ -62,6 +65,7 @@ async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory
         components=components,
         devices=devices,
         leaks=leaks,
+        obstacles=obstacles,
         gaps=_once(gaps),
     )
 

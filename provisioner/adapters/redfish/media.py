@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from provisioner.adapters.redfish.licences import find_missing_licence
 from provisioner.adapters.redfish.messages import refusal
+from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import Json, link, text, truth
 from provisioner.adapters.redfish.parts import ident
 from provisioner.adapters.redfish.service import (
@@ -54,7 +54,7 @@ async def enable_media(service: Service) -> Blocker | None:
 
 async def insert_image(service: Service, image: str) -> Blocker | None:
     """Insert an image by URL, by the drive's action or by PATCH where it has none."""
-    refused = await find_missing_licence(service, "media") or await enable_media(service)
+    refused = await find_obstacle(service, "media") or await enable_media(service)
     if refused is not None:
         return refused
     drive = await _find_drive(service)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from provisioner.adapters.redfish import collect
-from provisioner.adapters.redfish.licences import find_missing_licence
 from provisioner.adapters.redfish.messages import body_of, refusal, task_paths
+from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import Json, as_object, at, number, path_of, text, truth
 from provisioner.adapters.redfish.power_supplies import find_power_fault
 from provisioner.adapters.redfish.service import (
@@ -41,7 +40,7 @@ async def push(
     form = path_of(update.data.get("HttpPushUri")) if service.quirk.push == "form" else None
     if multipart is None and form is None:
         return not_offered(kind, "multipart push; let the BMC pull the image instead")
-    refused = await find_missing_licence(service, "push")
+    refused = await find_obstacle(service, "push")
     refused = refused or await _find_excess(update.data, kind, file)
     if refused is None and kind == "host.psu":
         refused = await find_power_fault(service)
@@ -121,22 +120,6 @@ async def pull(service: Service, uri: str, kind: str) -> TaskRef | Blocker:
     if "@Redfish.OperationApplyTimeSupport" in action and apply_time:
         body["@Redfish.OperationApplyTime"] = apply_time
     return _accepted(await service.call("POST", target, body), kind)
-
-
-async def commit(service: Service, kinds: Sequence[str]) -> Blocker | None:
-    """Make new images permanent where the service asks for it; None where it does not."""
-    if not service.quirk.commit:
-        return None
-    update = await service.part("UpdateService")
-    target = target_of(action_of(update.data, "CommitImage"))
-    if target is None:
-        return None
-    found = await collect.versions(service.walk(), service.quirk, "", "")
-    paths = [c.source for c in found.components if c.kind in kinds]
-    if not paths:
-        return not_offered("+".join(kinds), "component of this kind to commit")
-    reply = await service.post(target, {"Targets": paths}, "+".join(kinds))
-    return reply if isinstance(reply, Blocker) else None
 
 
 async def _find_excess(update: Json, kind: str, file: Path) -> Blocker | None:

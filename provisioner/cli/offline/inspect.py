@@ -98,6 +98,7 @@ def _as_json(url: str, root: Json, inventory: Inventory, tree: HardwareTree) -> 
         "components": whole["components"],
         "devices": whole["devices"],
         "leak_detectors": whole["leaks"],
+        "obstacles": whole["obstacles"],
         "gaps": whole["gaps"],
         "parts": [
             {"kind": p.kind, "source": p.source, "values": dict(p.values)} for p in tree.parts
@@ -124,6 +125,11 @@ def _show(url: str, root: Json, inventory: Inventory, tree: HardwareTree) -> Non
         copied = c.background_copy.value if c.background_copy else None
         table.add_row(*_cells(c.kind, c.slot, c.version or c.part, c.staged, copied, updateable))
     console.print(table)
+    if inventory.obstacles:
+        table = Table("BMC", "obstacle", "detail", "remedy", title="In the way of writes")
+        for obstacle in inventory.obstacles:
+            table.add_row(*_cells(obstacle.bmc, obstacle.name, obstacle.detail, obstacle.unblock))
+        console.print(table)
     if inventory.leaks:
         table = Table("leak detector", "reading", "detail", title="Leak detectors")
         for detector in inventory.leaks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.table import Table
@@ -23,6 +23,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Neighbour, Plan
 from provisioner.planning.path import planner
 from provisioner.planning.path.profiles import choose_profile
+from provisioner.settings.maintenance import BootWay
 
 BLOCKED = 1  # exit code: the input is valid, and the node is blocked
 
@@ -96,7 +97,13 @@ def plan(
     pinned = read_matrix(matrix or [])
     observed = read_inventory(inventory)
     result = _planned(
-        observed, pinned, release, profile, _neighbours(neighbour or []), production=not lab
+        observed,
+        pinned,
+        release,
+        profile,
+        _neighbours(neighbour or []),
+        production=not lab,
+        way=cast("BootWay", maintenance_boot),
     )
     if requests:
         refused = print_requests(result, observed, pinned, options, table=not json_)
@@ -117,6 +124,7 @@ def _planned(
     neighbours: tuple[Neighbour, ...],
     *,
     production: bool,
+    way: BootWay,
 ) -> Plan:
     target = pinned.releases.get(release)
     if target is None:
@@ -130,7 +138,9 @@ def _planned(
     chosen = profile or choose_profile(seen, target)
     if isinstance(chosen, Blocker):
         return Plan(node=seen.node, release=release, profile="", blockers=(chosen,))
-    return planner.plan(seen, pinned, release, chosen, neighbours=neighbours, production=production)
+    return planner.plan(
+        seen, pinned, release, chosen, neighbours=neighbours, production=production, way=way
+    )
 
 
 def _neighbours(texts: list[str]) -> tuple[Neighbour, ...]:

@@ -47,6 +47,9 @@ class RequestOptions:
 
     def check(self, *, used: bool) -> None:
         """Raise InputError for an option that is wrong, missing, or given without --requests."""
+        if self.way not in get_args(BootWay):
+            remedy = f"Write one of {', '.join(get_args(BootWay))}."
+            raise InputError("--maintenance-boot", self.way, "no such way", remedy)
         if not used:
             given_in_vain = {"--bmc": self.bmcs, "--user": self.user, "--artifacts": self.artifacts}
             for option, value in given_in_vain.items():
@@ -55,9 +58,6 @@ class RequestOptions:
             return
         if not self.bmcs:
             raise InputError("--bmc", "", "--requests needs it", "Give --bmc https://HOST[:PORT].")
-        if self.way not in get_args(BootWay):
-            remedy = f"Write one of {', '.join(get_args(BootWay))}."
-            raise InputError("--maintenance-boot", self.way, "no such way", remedy)
         if self.pin and len(self.bmcs) > 1:
             raise InputError("--pin", "", "it fits one BMC only", "Give --ca for several BMCs.")
         if self.artifacts is not None and not self.artifacts.is_dir():

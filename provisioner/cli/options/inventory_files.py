@@ -76,5 +76,5 @@ def _of_inspect(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "node": path.stem,
         "vendor": data.get("quirk") or data.get("vendor") or "unknown",
         **fields,
-        **{key: data[key] for key in ("components", "devices", "gaps") if key in data},
+        **{key: data[key] for key in ("components", "devices", "obstacles", "gaps") if key in data},
     }

@@ -139,7 +139,8 @@ class Survey:
         """
         pinned = self._matrix.releases[release]
         leave = frozenset(self._settings.switch_methods_allowed)
-        cache = PlanCache(self._matrix, components.ALL, self._settings.production, leave)
+        production, way = self._settings.production, self._settings.maintenance_boot
+        cache = PlanCache(self._matrix, components.ALL, production, leave, way)
         below = _below(nodes)
         await self._read_versions(nodes)
         ahead = self._ahead(nodes, selected, pinned)

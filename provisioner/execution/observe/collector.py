@@ -169,12 +169,15 @@ class Collector:
         return reading if not silent else _incomplete(node, bmc, silent[0])
 
     async def _read(self, node: Node, bmc: BmcRef, last: Inventory | None) -> Inventory | Blocker:
-        """Return one BMC's inventory, with its gaps."""
+        """Return one BMC's inventory, with its gaps.
+
+        A BMC that reported an obstacle to writes is read whole until the obstacle is gone.
+        """
         try:
             client = await self._site.reach.redfish(node, bmc.name)
             if isinstance(client, Blocker):
                 return client
-            if last is None:
+            if last is None or any(o.bmc == bmc.name for o in last.obstacles):
                 inventory = await client.collect(node.id, bmc.name)
                 if (gate := self._site.reach.gate) is not None:
                     await gate.record_leaks(node.id, inventory.leaks)
@@ -277,6 +280,7 @@ def merge(
         components=tuple(components[key] for key in sorted(components)),
         devices=devices,
         leaks=host.leaks or (last or host).leaks,
+        obstacles=tuple(obstacle for inventory in seen for obstacle in inventory.obstacles),
         gaps=tuple(gaps),
     )
 

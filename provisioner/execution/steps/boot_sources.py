@@ -45,7 +45,12 @@ async def boot_image(host: Redfish, pace: Pace, url: str, way: BootWay) -> Block
 
 
 async def boot_disk(host: Redfish, pace: Pace) -> Blocker | None:
-    """Boot from disk: off, eject the image, choose the disk, on."""
+    """Boot from disk: off, eject the image, choose the disk, on.
+
+    A host whose BMC is locked against changes of its boot source is not switched off for nothing.
+    """
+    if (refused := await host.find_obstacle("boot")) is not None:
+        return refused
     if (stuck := await host.admit_act() or await switch_off(host, pace)) is not None:
         return stuck
     refused = await host.eject_media()

@@ -25,6 +25,7 @@ from provisioner.planning.path.hops import Moves
 from provisioner.planning.path.problem import build_problem, relevant_kinds
 from provisioner.planning.path.solving import Shapes
 from provisioner.planning.path.steps import build_steps
+from provisioner.settings.maintenance import BootWay
 
 _NO_HISTORY = History()
 PLANS_MAX = 20_000  # some 100 MB; a fleet of 65,536 nodes has some thousand distinct situations
@@ -67,6 +68,7 @@ class PlanCache:
     kinds: Mapping[str, ComponentKind]
     production: bool
     leave: frozenset[str] = frozenset()  # methods that the site allows beyond the usual ones
+    way: BootWay = "vendor"  # how the site boots the maintenance image
     searches: int = 0  # plans that were not in the cache
     _targets: dict[tuple[str, str], _Target] = field(default_factory=dict)
     _plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
@@ -94,7 +96,7 @@ class PlanCache:
             self.searches += 1
             if len(self._plans) >= PLANS_MAX:
                 self._plans.clear()
-            stored_plan = self._plans[key] = _compute_plan(node, target)
+            stored_plan = self._plans[key] = _compute_plan(node, target, self.way)
         named = tuple(_name_neighbours(b, node.neighbours) for b in stored_plan.blockers)
         return stored_plan.model_copy(update={"node": inventory.node, "blockers": named})
 
@@ -127,13 +129,14 @@ def plan(
     neighbours: tuple[Neighbour, ...] = (),
     production: bool = True,
     leave: frozenset[str] = frozenset(),
+    way: BootWay = "vendor",
 ) -> Plan:
     """Return the cheapest steps that bring a node to a profile of a release, or the blockers.
 
     In production, unknown pins, edges without evidence and files without a name or digest block the
     plan. Otherwise unknown pins are ignored, and a step may name no file yet.
     """
-    cache = PlanCache(matrix, kinds, production, leave)
+    cache = PlanCache(matrix, kinds, production, leave, way)
     return cache.plan(PlanningNode(inventory, release, profile, history, neighbours))
 
 
@@ -142,7 +145,7 @@ def plan_fleet(nodes: Iterable[PlanningNode], cache: PlanCache) -> list[Plan]:
     return [cache.plan(node) for node in nodes]
 
 
-def _compute_plan(node: PlanningNode, target: _Target) -> Plan:
+def _compute_plan(node: PlanningNode, target: _Target, way: BootWay) -> Plan:
     inventory = node.inventory
     blank = Plan(node=inventory.node, release=node.release, profile=node.profile)
     problem, unseen = build_problem(
@@ -160,10 +163,13 @@ def _compute_plan(node: PlanningNode, target: _Target) -> Plan:
         return blank.model_copy(
             update={"blockers": refusals.explain_failed_search(problem, result, node.release)}
         )
+    steps = build_steps(problem, result.moves, node.release)
+    if obstacles := refusals.explain_obstacles(steps, inventory.obstacles, way):
+        return blank.model_copy(update={"blockers": obstacles})
     outages, resets, duration_s = result.cost
     return blank.model_copy(
         update={
-            "steps": build_steps(problem, result.moves, node.release),
+            "steps": steps,
             "outages": outages,
             "resets": resets,
             "duration_s": duration_s,
@@ -184,6 +190,7 @@ def _build_cache_key(node: PlanningNode, relevant: frozenset[str]) -> tuple[obje
         ),
         tuple((f.kind, f.slot, f.version, f.activation) for f in node.history.staged),
         node.history.failures,
+        node.inventory.obstacles,
         frozenset(
             (kind, version)
             for neighbour in node.neighbours

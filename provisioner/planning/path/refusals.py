@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 
+from provisioner.components.host_os import DEPLOY
 from provisioner.model import versions
+from provisioner.model.inventory import WriteObstacle, build_obstacle_blocker
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step, StepKind
 from provisioner.planning.path.distances import Distances
 from provisioner.planning.path.hops import Hop
 from provisioner.planning.path.search import SearchResult
 from provisioner.planning.path.tracks import Problem, Track
+from provisioner.settings.maintenance import BootWay
+
+_PUSHED = frozenset({"redfish_push", "bluefield_bfb"})  # methods that write through a BMC
 
 _WHAT: dict[Reason, tuple[str, str]] = {
     Reason.NOT_UPDATEABLE: (
@@ -94,6 +100,28 @@ def explain_failed_search(
         for index, track in enumerate(problem.tracks)
         if track.goal is not None and index not in result.hindrances.reached
     ) or (_refuse_combination(release),)
+
+
+def explain_obstacles(
+    steps: Sequence[Step], obstacles: Sequence[WriteObstacle], way: BootWay
+) -> tuple[Blocker, ...]:
+    """Return a blocker for each obstacle that a BMC reports to a step of the plan.
+
+    A push needs no obstacle to "push" at its BMC; an image of the system boots the maintenance
+    image, by virtual media unless the site's way is another one.
+    """
+    needs: set[tuple[str, str]] = set()
+    for step in steps:
+        if step.kind is StepKind.UPDATE and step.method in _PUSHED:
+            needs |= {(bmc, "push") for bmc in step.bmcs or ("host",)}
+        elif step.method == DEPLOY:
+            needs |= {("host", "boot")}
+            needs |= {("host", "media")} if way in ("vendor", "virtual_media") else set()
+    return tuple(
+        build_obstacle_blocker(o)
+        for o in obstacles
+        if any((o.bmc, need) in needs for need in o.hinders)
+    )
 
 
 def _refuse_unfinished(release: str) -> Blocker:

@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-attest bench-store screenshots wheel crash-points mutants
+	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-placement bench-attest bench-store screenshots wheel crash-points mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -149,6 +149,9 @@ bench-scale: setup ## how each cost grows from 1,024 to 65,536 nodes, as exponen
 
 bench-plan: setup ## CPU of one plan of mixed cards (p99_ms), of a fleet, and its growth; last line JSON; ARGS="200 4096 200"
 	@$(VENV)/bin/python tests/bench/bench_planner.py $(ARGS)
+
+bench-placement: setup ## how near tenants' places are to an exact solver's; last line JSON; ARGS="SITES NODES"
+	@$(VENV)/bin/python tests/bench/bench_placement.py $(ARGS)
 
 bench-store: setup ## what group commit is worth, in writes per second
 	@$(VENV)/bin/python tests/bench/bench_store.py $(ARGS)

@@ -92,6 +92,7 @@ COMMANDS: Mapping[str, Command] = {
     "shrink_tenant": C("tenant shrink", destructive=True, example="red --to 2 --node su0-n03"),
     "settle_tenant": C("tenant settle"),
     "audit_tenants": C("tenant audit"),
+    "show_placement": C("tenant places"),
     "delete_tenant": C("tenant delete", destructive=True),
     "list_certificates": C("certificate list", example="--node su0-n03"),
     "show_certificate": C("certificate show"),

@@ -7,7 +7,7 @@ import pytest
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
-from provisioner.planning.lifecycle.allocation import allocate_nodes
+from provisioner.planning.tenancy.allocation import allocate_nodes
 
 
 def host(index: int, state: State = State.CERTIFIED, tenant: str = "") -> Node:
@@ -57,12 +57,12 @@ CASES: dict[str, tuple[list[Node], list[Tenant], list[tuple[str, str]]]] = {
     "a small wish is not starved by a large one": (
         [host(i) for i in range(4)],
         [tenant("big", 100), tenant("tiny", 1)],
-        [("n0", "tiny"), ("n1", "big"), ("n2", "big"), ("n3", "big")],
+        [("n0", "big"), ("n1", "big"), ("n2", "big"), ("n3", "tiny")],
     ),
-    "equal wishes are served in turn": (
+    "equal wishes are placed together": (
         [host(i) for i in range(4)],
         [RED, BLUE],
-        [("n0", "red"), ("n1", "blue"), ("n2", "red"), ("n3", "blue")],
+        [("n0", "blue"), ("n1", "blue"), ("n2", "red"), ("n3", "red")],
     ),
 }
 
@@ -71,5 +71,5 @@ CASES: dict[str, tuple[list[Node], list[Tenant], list[tuple[str, str]]]] = {
 def test_allocation(sentence: str) -> None:
     nodes, tenants, pairs = CASES[sentence]
 
-    assert allocate_nodes(nodes, tenants) == tuple(pairs)
-    assert allocate_nodes(list(reversed(nodes)), list(reversed(tenants))) == tuple(pairs)
+    assert allocate_nodes(nodes, tenants, 0.0) == tuple(pairs)
+    assert allocate_nodes(list(reversed(nodes)), list(reversed(tenants)), 0.0) == tuple(pairs)

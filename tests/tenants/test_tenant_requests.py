@@ -10,7 +10,7 @@ from fabrics import host, session, tenant, two_units
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase, Quota, Tenant
-from provisioner.planning.lifecycle.allocation import allocate_nodes
+from provisioner.planning.tenancy.allocation import allocate_nodes
 from provisioner.planning.tenancy.quotas import count_usage, find_exceeded_quotas
 from provisioner.planning.tenancy.tenants import (
     Request,
@@ -137,8 +137,8 @@ def test_the_last_nodes_by_place_leave_and_are_drained_first():
     assert isinstance(found, Shrunk)
     assert found.tenant.nodes_wanted == 1
     assert [(n.id, n.state, n.tenant, n.served) for n in found.nodes] == [
-        ("su0-n02", State.DRAINING, "", "red"),
         ("su0-n01", State.DRAINING, "", "red"),
+        ("su0-n02", State.DRAINING, "", "red"),
     ]
 
 
@@ -204,9 +204,10 @@ def test_only_a_ready_tenant_gets_nodes_and_only_from_its_units():
     free = [host(0, 0), host(1, 0)]
     away = tenant("away", 1, nodes_wanted=2, units=((0, 1),), phase=Phase.READY)
 
-    assert allocate_nodes(free, [tenant(nodes_wanted=2)]) == ()
-    assert allocate_nodes(free, [away]) == (("su1-n00", "away"),)
-    assert set(allocate_nodes(free, [away, LISTED.model_copy(update={"nodes_wanted": 9})])) == {
+    assert allocate_nodes(free, [tenant(nodes_wanted=2)], 0.0) == ()
+    assert allocate_nodes(free, [away], 0.0) == (("su1-n00", "away"),)
+    house = LISTED.model_copy(update={"nodes_wanted": 9})
+    assert set(allocate_nodes(free, [away, house], 0.0)) == {
         ("su0-n00", "house"),
         ("su1-n00", "away"),
     }

@@ -38,6 +38,10 @@ class Wanted(Record):
     vrf: str | None = Field(default=None, max_length=64)
     nodes: int | None = Field(default=None, ge=0, le=1_000_000)
     units: tuple[tuple[int, int], ...] | None = None
+    spread: bool | None = Field(
+        default=None,
+        description="Spread its nodes over units and racks; without, keep them close.",
+    )
     outside: tuple[Outside, ...] | None = None
     storage: tuple[str, ...] | None = None
     quota: Quota | None = None

@@ -12,9 +12,9 @@ from provisioner.control.context import Context
 from provisioner.model.events.node_events import NodeAllocated, NodeParked, RemedyTried
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
-from provisioner.planning.lifecycle.allocation import allocate_nodes
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.lifecycle.transition import enter_state
+from provisioner.planning.tenancy.allocation import allocate_nodes
 from provisioner.ports import StaleWrite
 from provisioner.settings import Settings
 
@@ -150,7 +150,8 @@ class Scheduler:
         self, nodes: Sequence[Node], tenants: Sequence[Tenant], held: frozenset[str], now: float
     ) -> Sequence[Node]:
         # an allocated node counts for its tenant, whatever stands against it
-        pairs = dict(allocate_nodes([n for n in nodes if n.tenant or n.id not in held], tenants))
+        counted = [n for n in nodes if n.tenant or n.id not in held]
+        pairs = dict(allocate_nodes(counted, tenants, now))
         result = []
         for node in nodes:
             tenant = pairs.get(node.id)

@@ -16,6 +16,8 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
+from provisioner.planning.tenancy.allocation import sort_by_place
+from provisioner.planning.tenancy.departure import choose_departures
 from provisioner.planning.tenancy.quotas import count_usage, find_exceeded_quotas
 from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, name_problem
 
@@ -39,6 +41,7 @@ class Request(Record):
     vrf: str | None = None
     nodes: int | None = None
     units: tuple[tuple[int, int], ...] | None = None
+    spread: bool | None = None
     outside: tuple[Outside, ...] | None = None
     storage: tuple[str, ...] | None = None
     quota: Quota | None = None
@@ -56,13 +59,14 @@ def create(
         vrf=asked.vrf or asked.name.upper(),
         nodes_wanted=asked.nodes or 0,
         units=tuple(sorted(set(asked.units or ()))),
+        spread=bool(asked.spread),
         outside=asked.outside or (),
         storage=tuple(sorted(set(asked.storage or ()))),
         quota=asked.quota or Quota(),
         phase=Phase.MAKING,
     )
     if existing is not None:
-        same = ("vrf", "nodes_wanted", "units", "outside", "storage", "quota")
+        same = ("vrf", "nodes_wanted", "units", "spread", "outside", "storage", "quota")
         if (
             all(getattr(existing, f) == getattr(made, f) for f in same)
             and existing.number is not None
@@ -105,6 +109,7 @@ def change_tenant(
     fields = {
         "nodes_wanted": wished,
         "units": existing.units if asked.units is None else tuple(sorted(set(asked.units))),
+        "spread": existing.spread if asked.spread is None else asked.spread,
         "outside": existing.outside if asked.outside is None else asked.outside,
         "storage": existing.storage if asked.storage is None else tuple(sorted(set(asked.storage))),
         "quota": existing.quota if asked.quota is None else asked.quota,
@@ -144,8 +149,9 @@ def shrink_tenant(
 ) -> Shrunk | Refused:
     """Return the tenant with `to` nodes.
 
-    `leaving`: the nodes that leave; without it, first nodes that are not allocated yet, then the
-    last ones by place. A released node is drained, fenced and erased like every reclaimed one.
+    `leaving`: the nodes that leave; without it, first nodes that it has not been given yet, then
+    those of the units and racks in which it has the fewest (`departure.py`). A released node is
+    drained, fenced and erased like every reclaimed one.
     """
     existing = _managed(name, tenants)
     if not isinstance(existing, Tenant):
@@ -153,16 +159,15 @@ def shrink_tenant(
     if to < 0 or to > existing.nodes_wanted:
         detail = f"it waits for or has {existing.nodes_wanted}, which cannot shrink to {to}"
         return (_no(Reason.REFUSED, name, detail, "Ask for fewer, and not below 0."),)
-    held = sorted((n for n in nodes if n.tenant == name), key=lambda n: (str(n.location), n.id))
+    held = sorted((n for n in nodes if n.tenant == name), key=sort_by_place)
     chosen = {n.id: n for n in held if n.id in leaving}
     strangers = sorted(set(leaving) - set(chosen))
     if strangers:
         detail = f"{', '.join(strangers[:4])} are not its nodes"
         return (_no(Reason.NOT_EXPECTED, name, detail, "See `provisioner tenant show`."),)
-    for node in reversed(held):
-        if len(held) - len(chosen) <= to:
-            break
-        chosen.setdefault(node.id, node)
+    surplus = max(0, len(held) - len(chosen) - to)
+    staying = [n for n in held if n.id not in chosen]
+    chosen |= {n.id: n for n in choose_departures(staying, surplus, is_spread=existing.spread)}
     if len(held) - len(chosen) > to or (leaving and len(held) - len(chosen) < min(to, len(held))):
         detail = f"without {len(chosen)} of {len(held)} nodes it does not have {to}"
         return (_no(Reason.REFUSED, name, detail, "Name as many as leave, or a smaller number."),)

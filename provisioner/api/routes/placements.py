@@ -1,0 +1,93 @@
+"""Routes of the places of tenants: where each stands, free nodes, and exchanges to offer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pydantic import Field
+
+from provisioner.api.parts import Ask, Reply
+from provisioner.api.route import VIEWERS, Route
+from provisioner.model.base import Record
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.planning.tenancy.allocation import find_area, is_coming
+from provisioner.planning.tenancy.defragmentation import Exchange, propose_exchanges
+from provisioner.planning.tenancy.placement import RACK, UNIT
+
+
+class TenantPlaces(Record):
+    """The places of one tenant's nodes."""
+
+    tenant: str
+    nodes: int
+    units: int = Field(description="Scalable units in which it stands.")
+    racks: int = Field(description="Racks in which it stands.")
+    wanted: int = Field(description="Nodes that it waits for or has.")
+
+
+class UnitPlaces(Record):
+    """The nodes of one scalable unit that no tenant has."""
+
+    pod: int
+    unit: int
+    nodes: int
+    free: int = Field(description="Certified nodes without a tenant.")
+    coming: int = Field(description="Nodes without a tenant on their way to a certificate.")
+
+
+class Placements(Record):
+    """Where tenants stand, what is free, and exchanges that tenants may be offered."""
+
+    tenants: tuple[TenantPlaces, ...]
+    units: tuple[UnitPlaces, ...]
+    exchanges: tuple[Exchange, ...]
+
+
+async def show_placement(ask: Ask) -> Reply:
+    """Return the places of all tenants, with the exchanges that would bring them together."""
+    nodes = await ask.parts.store.nodes.list()
+    tenants = await ask.parts.store.tenants.list()
+    hosts = [n for n in nodes if n.kind is NodeKind.HOST]
+    rows = []
+    for tenant in tenants:
+        areas = [find_area(n) for n in hosts if n.tenant == tenant.name]
+        rows.append(
+            TenantPlaces(
+                tenant=tenant.name,
+                nodes=len(areas),
+                units=len({a[:UNIT] for a in areas}),
+                racks=len({a[:RACK] for a in areas}),
+                wanted=tenant.nodes_wanted,
+            )
+        )
+    units = _count_units(hosts, ask.parts.clock.now())
+    exchanges = propose_exchanges(hosts, tenants)
+    return Reply(Placements(tenants=tuple(rows), units=units, exchanges=exchanges))
+
+
+def _count_units(hosts: list[Node], now: float) -> tuple[UnitPlaces, ...]:
+    def count(chosen: list[Node]) -> Counter[tuple[int, int]]:
+        return Counter((n.location.pod, n.location.scalable_unit) for n in chosen)
+
+    total = count(hosts)
+    free = count([n for n in hosts if n.state is State.CERTIFIED and not n.tenant])
+    coming = count([n for n in hosts if is_coming(n, now)])
+    return tuple(
+        UnitPlaces(pod=pod, unit=unit, nodes=n, free=free[pod, unit], coming=coming[pod, unit])
+        for (pod, unit), n in sorted(total.items())
+    )
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/placement",
+        "show_placement",
+        "tenants",
+        "Show where tenants stand, what is free, and exchanges that would bring nodes together.",
+        VIEWERS,
+        show_placement,
+        {200: Placements},
+        heavy=True,
+    ),
+)

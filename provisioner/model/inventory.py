@@ -127,6 +127,16 @@ def build_obstacle_blocker(obstacle: WriteObstacle) -> Blocker:
     )
 
 
+class BmcClock(Record):
+    """The clock of one BMC, as it stood against ours when it was read."""
+
+    skew_s: float | None  # positive: the BMC is ahead; None: it shows no time that can be read
+    offset: str | None = None  # of its local time, as it prints it: "-06:00"
+    ntp: bool | None = None  # whether it takes its time from servers; None: it does not show it
+    ntp_servers: tuple[str, ...] = ()
+    source: str
+
+
 class Power(StrEnum):
     """Redfish PowerState, and UNKNOWN where the service does not report it."""
 

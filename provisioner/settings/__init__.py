@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from provisioner.checks.check import Pattern
 from provisioner.settings.api import ApiSettings
+from provisioner.settings.bmcs import BmcSettings
 from provisioner.settings.cluster import ClusterSettings
 from provisioner.settings.fabric import FabricSettings
 from provisioner.settings.maintenance import MaintenanceSettings
@@ -30,6 +31,7 @@ class Settings(
     ReleaseSettings,
     WebhookSettings,
     ClusterSettings,
+    BmcSettings,
 ):
     """Times are seconds of the daemon's clock unless the name states another unit."""
 

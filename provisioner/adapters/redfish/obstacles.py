@@ -8,10 +8,10 @@ whose list could not be read, gives no obstacle: then only its own answer to a r
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of
+from provisioner.adapters.redfish.parsing import Json, as_object, at, objects, path_of
 from provisioner.adapters.redfish.service import Service
+from provisioner.adapters.redfish.upkeep.licences import read_licence_names
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.model.inventory import WriteObstacle, build_obstacle_blocker
 from provisioner.model.outcome import Blocker, Reason
@@ -53,22 +53,12 @@ def _is_hindered(quirk: Quirk, needed_for: str) -> bool:
 
 async def _read_licences(walk: Walk, quirk: Quirk, manager: Json, bmc: str) -> WriteObstacle | None:
     """Return an obstacle if the BMC lists its licences and none of them is sufficient."""
-    licence, data = quirk.licence, manager
+    licence = quirk.licence
     if licence is None:
         return None
-    gaps_before = len(walk.gaps)
-    path: str | None = None
-    for hop in licence.hops:
-        path = link(data, *hop)
-        if path is None:
-            return None
-        data = (await walk.read(path)).data
-    listed = [data]
-    if "Members" in data:
-        listed = [member.data for member in await walk.members(path)]
-    if not data or len(walk.gaps) > gaps_before:
+    names = await read_licence_names(walk, licence, manager)
+    if names is None:
         return None
-    names = [name for one in objects(listed) for name in _list_texts(one, licence.fields)]
     if any(re.search(licence.sufficient, name, re.IGNORECASE) for name in names):
         return None
     installed = ", ".join(name[:60] for name in names[:4]) or "none"
@@ -101,9 +91,3 @@ async def _read_lock(walk: Walk, quirk: Quirk, manager: Json, bmc: str) -> Write
                     "switch it on again afterwards if the site wants it.",
                 )
     return None
-
-
-def _list_texts(licence: Json, fields: Sequence[str]) -> list[str]:
-    values = [licence.get(field) for field in fields]
-    flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    return [text for text in flat if isinstance(text, str) and text]

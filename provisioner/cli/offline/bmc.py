@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -22,6 +23,7 @@ from provisioner.adapters.redfish.dry_run import (
 )
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.redfish.upkeep.bmc_time import set_clock
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.cli.offline.inspect import read_password
 from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
@@ -45,6 +47,7 @@ Action = Literal[
     "power",
     "subscribe",
     "enable-media",
+    "set-time",
 ]
 ACTIONS = get_args(Action)
 _PULLED_FROM = "http://provisioner.invalid"  # where no daemon serves the file
@@ -62,6 +65,7 @@ class Request:
     destination: str = ""
     way: BootWay = "vendor"
     force: bool = False
+    ntp: tuple[str, ...] = ()
 
 
 @app.callback()
@@ -82,6 +86,9 @@ def dry_run(
     maintenance_boot: Annotated[
         str, typer.Option(help="virtual_media, http, pxe, or vendor: as the site's setting.")
     ] = "vendor",
+    ntp: Annotated[
+        list[str] | None, typer.Option(help="Time server of `set-time`; repeat it for more.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Push an older version.")] = False,
     user: Annotated[
         str, typer.Option(help=f"User; the password is asked for, or taken from {PASSWORD}.")
@@ -104,6 +111,7 @@ def dry_run(
     )
     check_ca("--ca", ca)
     request = _checked(action, what, image, file, destination, maintenance_boot, force=force)
+    request = replace(request, ntp=tuple(ntp or ()))
     writes, refused = asyncio.run(_run(address, ca, request))
     if as_json:
         typer.echo(json.dumps(as_object(writes, refused)))
@@ -170,6 +178,8 @@ async def carry_out(client: Redfish, clock: StandingClock, request: Request) -> 
             return await subscriptions.submit_test(client.service)
         case "enable-media":
             return await client.enable_media()
+        case "set-time":
+            return await set_clock(client.service, request.ntp, time.time)
 
 
 async def _push(client: Redfish, request: Request) -> Blocker | None:

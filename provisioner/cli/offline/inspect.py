@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +20,12 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.hardware_tree import HardwareTree
 from provisioner.adapters.redfish.parsing import Json, text
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
+from provisioner.adapters.redfish.upkeep.licences import list_licences
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
 from provisioner.model.input_error import InputError
-from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.inventory import BmcClock, DeviceKind, Inventory
 from provisioner.ports import BmcAddress, CertificateChanged, PortError, Secret
 
 
@@ -50,15 +54,16 @@ def inspect(
     )
     check_ca("--ca", ca)
     try:
-        root, inventory, tree = asyncio.run(_collect(address, ca))
+        root, inventory, tree, upkeep = asyncio.run(_collect(address, ca))
     except PortError as error:
         hint = " Give --ca, --pin or --insecure." if isinstance(error, CertificateChanged) else ""
         typer.echo(f"error: {error.reason}: {error}{hint}", err=True)
         raise typer.Exit(1) from None
     if as_json:
-        typer.echo(json.dumps(_as_json(address.url, root, inventory, tree), indent=2))
+        whole = _as_json(address.url, root, inventory, tree, upkeep)
+        typer.echo(json.dumps(whole, indent=2))
     else:
-        _show(address.url, root, inventory, tree)
+        _show(address.url, root, inventory, tree, upkeep)
     if not (inventory.devices or inventory.components):
         problem = "it shows no part and no firmware" if root else "this is no Redfish service"
         gaps = "; ".join(f"{g.source}: {g.detail}" for g in inventory.gaps[:3])
@@ -67,18 +72,40 @@ def inspect(
         raise typer.Exit(1)
 
 
-async def _collect(address: BmcAddress, ca: Path | None) -> tuple[Json, Inventory, HardwareTree]:
-    """Read the service root, the inventory and all parts. Raises `PortError`."""
+@dataclass(frozen=True)
+class Upkeep:
+    """The time of a BMC, and the names of its licences; None: it shows none."""
+
+    clock: BmcClock | None = None
+    licences: tuple[str, ...] | None = None
+
+
+async def _collect(
+    address: BmcAddress, ca: Path | None
+) -> tuple[Json, Inventory, HardwareTree, Upkeep]:
+    """Read the service root, the inventory, all parts, time and licences. Raises `PortError`."""
     transport = RedfishTransport(ca_file=ca)
     try:
         root = await Walk(transport, address, quirks.UNKNOWN).root()
         client = Redfish(transport, address, quirks.identify(root))
-        return root, *await client.collect_tree("", "")
+        inventory, tree = await client.collect_tree("", "")
+        return root, inventory, tree, await _read_upkeep(client)
     finally:
         await transport.close()
 
 
-def _as_json(url: str, root: Json, inventory: Inventory, tree: HardwareTree) -> dict[str, Any]:
+async def _read_upkeep(client: Redfish) -> Upkeep:
+    """Return the time and the licences; a BMC that is silent about them shows none."""
+    try:
+        clock = await read_clock(client.service, time.time)
+        return Upkeep(clock, await list_licences(client.service))
+    except PortError:
+        return Upkeep()
+
+
+def _as_json(
+    url: str, root: Json, inventory: Inventory, tree: HardwareTree, upkeep: Upkeep
+) -> dict[str, Any]:
     """Return the object that `provisioner plan --inventory` reads too."""
     whole = inventory.model_dump(mode="json")
     system = next(iter(inventory.devices_of(DeviceKind.SYSTEM)), None)
@@ -97,6 +124,8 @@ def _as_json(url: str, root: Json, inventory: Inventory, tree: HardwareTree) -> 
         },
         "components": whole["components"],
         "devices": whole["devices"],
+        "clock": None if upkeep.clock is None else upkeep.clock.model_dump(mode="json"),
+        "licences": upkeep.licences,
         "leak_detectors": whole["leaks"],
         "obstacles": whole["obstacles"],
         "gaps": whole["gaps"],
@@ -107,7 +136,7 @@ def _as_json(url: str, root: Json, inventory: Inventory, tree: HardwareTree) -> 
     }
 
 
-def _show(url: str, root: Json, inventory: Inventory, tree: HardwareTree) -> None:
+def _show(url: str, root: Json, inventory: Inventory, tree: HardwareTree, upkeep: Upkeep) -> None:
     # nothing is cut when the output goes to a file: a table there is as wide as it needs to be
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
     title = quirks.ALL[inventory.vendor].title
@@ -115,6 +144,9 @@ def _show(url: str, root: Json, inventory: Inventory, tree: HardwareTree) -> Non
     if inventory.system_serial:
         heading.insert(1, f"serial {inventory.system_serial}")
     console.print(f"{url}  {', '.join(heading)}", markup=False)
+    console.print(f"clock: {_describe_clock(upkeep.clock)}", markup=False)
+    if upkeep.licences is not None:
+        console.print(f"licences: {', '.join(upkeep.licences) or 'none'}", markup=False)
     table = Table("device", "slot", "model", "serial", "part", "MAC", title="Devices")
     for d in inventory.devices:
         table.add_row(*_cells(d.kind.value, d.slot, d.model, d.serial, d.part, d.mac))
@@ -176,6 +208,16 @@ def _show_parts(console: Console, tree: HardwareTree) -> None:
             table.add_row(*_cells(part.kind, path, *cells))
     if table.row_count:
         console.print(table)
+
+
+def _describe_clock(clock: BmcClock | None) -> str:
+    if clock is None or clock.skew_s is None:
+        return "not shown"
+    side = "ahead of" if clock.skew_s > 0 else "behind"
+    skew = f"{abs(clock.skew_s):.0f} s {side} this machine"
+    if clock.ntp is None:
+        return f"{skew}, NTP not shown"
+    return f"{skew}, NTP {'on' if clock.ntp else 'off'} ({', '.join(clock.ntp_servers) or 'none'})"
 
 
 def _cells(*values: str | None) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.bmc_times import set_times
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.rotation import rotate
 from provisioner.execution.observe.switch_password import take_over
@@ -70,6 +71,8 @@ class Identifier:
             )
             assert stored is not None
             node = stored
+        if node.kind is NodeKind.HOST and self._site.settings.bmc_ntp_servers:
+            await set_times(self._site, node)
         inventory, problems = await self._collector.collect(node)
         if inventory is None or problems:
             return await self._survey(node, problems)

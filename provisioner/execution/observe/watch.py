@@ -14,10 +14,11 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.eventing.events import Metric, RedfishEvent, conditions
 from provisioner.adapters.redfish.eventing.subscriptions import Offer
+from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.leaks import read_places
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import Reach
-from provisioner.model.inventory import Component, DeviceKind, Inventory, LeakDetector
+from provisioner.model.inventory import BmcClock, Component, DeviceKind, Inventory, LeakDetector
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.watch.watch_rules import fatal_counters
@@ -98,6 +99,7 @@ class OutOfBand:
 
     def __init__(self, reach: Reach, clock: Clock, requests_per_s: float) -> None:
         self.reach = reach
+        self._clock = clock
         self.budget = Budget(clock, requests_per_s)
         self._urgent = self._reach(urgent=True)
         self._patient = self._reach(urgent=False)
@@ -136,6 +138,16 @@ class OutOfBand:
             return await read_places(client.service.walk(), places)
         except PortError:
             return ()
+
+    async def read_skew(self, node: Node, bmc: BmcRef) -> BmcClock | None:
+        """Return the clock of a BMC; None if the BMC is silent or has none."""
+        try:
+            client = await self._patient.redfish(node, bmc.name)
+            if isinstance(client, Blocker):
+                return None
+            return await read_clock(client.service, self._clock.now)
+        except PortError:
+            return None
 
     async def read_offer(self, node: Node, bmc: BmcRef) -> Offer | None:
         """Return the event service that this BMC offers, read once; None: it did not answer now."""

@@ -167,6 +167,22 @@ def find_silent_bmcs(
     return tuple(findings[:ITEMS_MAX])
 
 
+def find_skew(bmc: str, skew_s: float | None, limit_s: float) -> tuple[Found, ...]:
+    """Return that the clock of a BMC is off by more than the limit, or shows no time at all.
+
+    The message names days or minutes only: a skew that drifts by seconds is one condition.
+    """
+    if skew_s is not None and abs(skew_s) <= limit_s:
+        return ()
+    if skew_s is None:
+        message = "it shows no time that can be read"
+    else:
+        size = abs(skew_s)
+        amount = f"{size / 86400:.0f} days" if size >= DAY_S else f"{limit_s:.0f} s or more"
+        message = f"its clock is {amount} {'ahead of' if skew_s > 0 else 'behind'} ours"
+    return (Found(id="BmcClock", target=bmc, classifications=(C.SENSOR_WARNING,), message=message),)
+
+
 def link_flaps(port: str, losses: Sequence[Interruption], now: float) -> tuple[Found, ...]:
     """Return whether a port flaps or is down for good, by Azure's and GPUd's rules."""
     past = [i for i in losses if i.down_at <= now]

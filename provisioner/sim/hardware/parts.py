@@ -101,6 +101,9 @@ class Bmc:
     # without effect), media_sticks (ejected media stays "inserted"), resets_itself (an update ends
     # with an unrequested restart)
     troubles: set[str] = field(default_factory=set)
+    clock_offset_s: float = 0.0  # of its clock against the site's
+    ntp_enabled: bool = False
+    ntp_servers: tuple[str, ...] = ()
 
     def get_phase(self, now: float) -> str:
         """`gone`, `starting`, `partial` or `up`."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
+from provisioner.sim.redfish.redfish_network import change_time, mount_network, show_time
 from provisioner.sim.redfish.redfish_power import make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, get_allowed_value, make_patch_check
-from provisioner.sim.redfish.shapes_host import OK, mount_network
+from provisioner.sim.redfish.shapes_host import OK
 from provisioner.sim.redfish.tasks import format_time
 
 SYSTEM = f"{ROOT}/Systems/Bluefield"
@@ -181,7 +182,7 @@ class BluefieldTree:
         actions = reset_action(
             self.tree, MANAGER, "Manager.Reset", self.shape.manager_resets, info=True
         )
-        clock, bmc = self.service.clock, self.service.bmc
+        bmc = self.service.bmc
 
         def reset(request: Request) -> Answer:
             reset_type = get_allowed_value(
@@ -206,8 +207,7 @@ class BluefieldTree:
                 "Status": OK,
                 "PowerState": "On",
                 "FirmwareVersion": self._running("BMC_Firmware"),
-                "DateTime": format_time(clock.now()),
-                "DateTimeLocalOffset": "+00:00",
+                **show_time(self.service),
                 "LastResetTime": format_time(bmc.reset_at),
                 "UUID": str(self.device.traits["uuid"]),
                 "EthernetInterfaces": {"@odata.id": f"{MANAGER}/EthernetInterfaces"},
@@ -219,6 +219,7 @@ class BluefieldTree:
                 "Oem": {"Nvidia": {"@odata.id": f"{MANAGER}/Oem/Nvidia"}},
                 "Actions": actions,
             },
+            patch=change_time(self.service),
         )
         mount_network(self.service, MANAGER)
 

@@ -9,6 +9,7 @@ from provisioner.sim.hardware.parts import Device
 from provisioner.sim.redfish import redfish_leaks, redfish_logs, redfish_sensors
 from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_media import mount_first_boot, mount_media
+from provisioner.sim.redfish.redfish_network import change_time, mount_network, show_time
 from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import ROOT
@@ -230,7 +231,7 @@ class HostTree:
             target = f"{path}/Actions/Oem/{shape.media_enable}"
             actions["Oem"] = {f"#{shape.media_enable}": {"target": target}}
         links = mount_first_boot(self.tree, self.machine, path) if shape.first_boot else {}
-        clock, logs = self.service.clock, redfish_logs.mount_logs(self.service, path)
+        logs = redfish_logs.mount_logs(self.service, path)
         self.tree.add_live(
             path,
             lambda: {
@@ -241,8 +242,7 @@ class HostTree:
                 "Model": shape.manager_model,
                 "UUID": self.machine.host.uuid,
                 "FirmwareVersion": self._firmware(0),
-                "DateTime": format_time(clock.now()),
-                "DateTimeLocalOffset": "+00:00",
+                **show_time(self.service),
                 "LastResetTime": format_time(bmc.reset_at),
                 "PowerState": "On",
                 "Status": OK,
@@ -257,6 +257,7 @@ class HostTree:
                 },
                 "Actions": actions,
             },
+            patch=change_time(self.service),
         )
         mount_network(self.service, path)
         mount_media(self.tree, self.machine, shape, bmc.name, path)
@@ -366,35 +367,3 @@ def _part(device: Device, schema: str) -> Json | None:
         shown["Manufacturer"] = "Nvidia"
         shown["Controllers"] = [{"Location": {"PartLocation": {"ServiceLabel": device.slot}}}]
     return shown
-
-
-def mount_network(service: RedfishService, manager: str) -> None:
-    """EthernetInterfaces and NetworkProtocol of a BMC."""
-    tree, mac = service.tree, service.bmc.mac
-    tree.add_collection(
-        f"{manager}/EthernetInterfaces", "EthernetInterfaceCollection", lambda: ["1"]
-    )
-    tree.add_fixed(
-        f"{manager}/EthernetInterfaces/1",
-        {
-            "@odata.type": "#EthernetInterface.v1_6_0.EthernetInterface",
-            "Id": "1",
-            "Name": "Manager Ethernet Interface",
-            "InterfaceEnabled": True,
-            "MACAddress": mac,
-            "PermanentMACAddress": mac,
-            "Status": OK,
-            "SpeedMbps": 1000,
-        },
-    )
-    tree.add_fixed(
-        f"{manager}/NetworkProtocol",
-        {
-            "@odata.type": "#ManagerNetworkProtocol.v1_8_0.ManagerNetworkProtocol",
-            "Id": "NetworkProtocol",
-            "Name": "Manager Network Protocol",
-            "Status": OK,
-            "HTTP": {"ProtocolEnabled": False, "Port": 80},
-            "HTTPS": {"ProtocolEnabled": True, "Port": 443},
-        },
-    )

@@ -1,0 +1,94 @@
+"""Network settings and the clock of a simulated BMC.
+
+source: the trees of a DGX H100, a PowerEdge R750 and a BlueField-3 (mockups): NTP has NTPServers
+and ProtocolEnabled; DMTF schemas ManagerNetworkProtocol and Manager (DateTime may be written).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from provisioner.sim.hardware.parts import Bmc
+from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
+from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.redfish.redfish_tree import Change, Request, make_patch_check
+from provisioner.sim.redfish.tasks import format_time
+
+_OK: Json = {"State": "Enabled", "Health": "OK"}
+_CHECK_NTP = make_patch_check("NTP")
+_CHECK_TIME = make_patch_check("DateTime")
+
+
+def show_time(service: RedfishService) -> Json:
+    """The manager's clock, which may be wrong."""
+    now = service.clock.now() + service.bmc.clock_offset_s
+    return {"DateTime": format_time(now), "DateTimeLocalOffset": "+00:00"}
+
+
+def change_time(service: RedfishService) -> Change:
+    """What a PATCH of the manager does: it sets the clock, unless NTP does."""
+    bmc = service.bmc
+
+    def change(body: Json, request: Request) -> Answer | None:
+        if (refused := _CHECK_TIME(body)) is not None:
+            return refused
+        if bmc.ntp_enabled and bmc.ntp_servers:
+            return make_error(400, "PropertyNotWritable", "DateTime", prop="DateTime")
+        try:
+            bmc.clock_offset_s = datetime.fromisoformat(body["DateTime"]).timestamp() - request.now
+        except (TypeError, ValueError):
+            text = str(body["DateTime"])
+            return make_error(400, "PropertyValueFormatError", text, "DateTime", prop="DateTime")
+        return None
+
+    return change
+
+
+def mount_network(service: RedfishService, manager: str) -> None:
+    """EthernetInterfaces and NetworkProtocol of a BMC."""
+    tree, bmc = service.tree, service.bmc
+    tree.add_collection(
+        f"{manager}/EthernetInterfaces", "EthernetInterfaceCollection", lambda: ["1"]
+    )
+    tree.add_fixed(
+        f"{manager}/EthernetInterfaces/1",
+        {
+            "@odata.type": "#EthernetInterface.v1_6_0.EthernetInterface",
+            "Id": "1",
+            "Name": "Manager Ethernet Interface",
+            "InterfaceEnabled": True,
+            "MACAddress": bmc.mac,
+            "PermanentMACAddress": bmc.mac,
+            "Status": _OK,
+            "SpeedMbps": 1000,
+        },
+    )
+
+    def read() -> Json:
+        ntp = {"ProtocolEnabled": bmc.ntp_enabled, "NTPServers": list(bmc.ntp_servers)}
+        return {
+            "@odata.type": "#ManagerNetworkProtocol.v1_8_0.ManagerNetworkProtocol",
+            "Id": "NetworkProtocol",
+            "Name": "Manager Network Protocol",
+            "Status": _OK,
+            "HTTP": {"ProtocolEnabled": False, "Port": 80},
+            "HTTPS": {"ProtocolEnabled": True, "Port": 443},
+            "NTP": ntp,
+        }
+
+    def change(body: Json, _: Request) -> Answer | None:
+        return _CHECK_NTP(body) or _set_ntp(bmc, body)
+
+    tree.add_live(f"{manager}/NetworkProtocol", read, patch=change)
+
+
+def _set_ntp(bmc: Bmc, body: Json) -> Answer | None:
+    asked = body.get("NTP", {})
+    for name in asked:
+        if name not in ("ProtocolEnabled", "NTPServers"):
+            return make_error(400, "PropertyUnknown", name, prop=name)
+    bmc.ntp_enabled = bool(asked.get("ProtocolEnabled", bmc.ntp_enabled))
+    bmc.ntp_servers = tuple(asked.get("NTPServers", bmc.ntp_servers))
+    if bmc.ntp_enabled and bmc.ntp_servers:
+        bmc.clock_offset_s = 0.0  # its servers are right
+    return None

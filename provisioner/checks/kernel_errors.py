@@ -1,9 +1,9 @@
 """E14: every kernel message of level "err" and above is one that is known to be harmless.
 
 The check also reads the first line of the ring buffer: if that is not the kernel's greeting, the
-oldest messages are gone and may have been faults. `kernel_log` judges Xids and SXids. Where lines
-carry their level (`journalctl -k -o json`, `dmesg -x`), less serious ones are ignored. After a load
-test every new line counts.
+oldest messages are gone and may have been faults. `kernel_log` judges Xids, SXids and lines that
+are faults of a part. Where lines carry their level (`journalctl -k -o json`, `dmesg -x`), less
+serious ones are ignored. After a load test every new line counts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counter_growth import find_before_load
+from provisioner.checks.readers.kernel_faults import is_fault_line
 from provisioner.checks.readers.kernel_lines import (
     ERR,
     REACHES_BACK,
@@ -57,7 +58,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         judged = level <= ERR if level is not None else number > 0 or not complete
         if not judged or line in earlier_lines or is_greeting(text):
             continue
-        if not is_harmless(text, context.harmless_lines):
+        if not (is_fault_line(text) or is_harmless(text, context.harmless_lines)):
             messages.setdefault(_NUMBER.sub("#", text), []).append(text)
     for listed in sorted(messages.values(), key=lambda listed: not _SERIOUS.search(listed[0])):
         severity = Severity.ISOLATE if _SERIOUS.search(listed[0]) else Severity.MONITOR

@@ -1,4 +1,5 @@
-"""E6, E7: no Xid, SXid, uncorrectable PCIe error or narrowed PCIe link in the kernel log.
+"""E6, E7: no Xid, SXid, uncorrectable PCIe error or narrowed PCIe link in the kernel log, and none
+of the lines that are faults without a code (`kernel_faults.csv`).
 
 A log whose beginning is gone from the ring buffer never passes: it may have contained an Xid.
 """
@@ -10,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import KERNEL_LOG
+from provisioner.checks.readers.kernel_faults import find_faults
 from provisioner.checks.readers.kernel_lines import REACHES_BACK, begins_at_boot, kernel_lines
 from provisioner.checks.readers.log_lines import parse_log_line
-from provisioner.checks.readers.tool_output import read_output
+from provisioner.checks.readers.tool_output import normalize_pci, read_output
 from provisioner.checks.xid.error_codes import Family, rank_severity
 from provisioner.checks.xid.xid_events import NO_CODE, ErrorEvent, find_events
 from provisioner.model.health import Evidence, Finding, Gate, Severity
@@ -36,6 +38,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         raise Unreadable("dmesg: no line of it is a kernel message")
     # the most serious come first, so that many small ones cannot push them out of the result
     findings = [*_judge_coded_errors(lines, context), *_judge_other_errors(lines)]
+    findings += _judge_line_faults(lines, context)
     if not begins_at_boot(lines):
         findings.append(
             fault("host", Severity.CONFIG, REACHES_BACK, parse_log_line(lines[0]).words)
@@ -69,6 +72,14 @@ def _judge_other_errors(lines: Sequence[str]) -> Iterator[Finding]:
             times = f" ({len(matches)} lines)" if len(matches) > 1 else ""
             first = parse_log_line(matches[0]).words[:200]
             yield fault("host", Severity.ISOLATE, f"{meaning}{times}", first)
+
+
+def _judge_line_faults(lines: Sequence[str], context: CheckContext) -> Iterator[Finding]:
+    for found in find_faults(lines):
+        times = f" ({found.count} lines)" if found.count > 1 else ""
+        pci = normalize_pci(found.pci)
+        part = context.slot_of_pci.get(pci) or (f"PCI {found.pci}" if found.pci else "host")
+        yield fault(part, found.fault.severity, f"{found.fault.meaning}{times}", found.first)
 
 
 CHECK = Check("kernel_log", Gate.A, (KERNEL_LOG,), _findings, after_load=True)

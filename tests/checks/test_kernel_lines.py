@@ -157,3 +157,55 @@ def test_every_harmless_pattern_says_who_says_so() -> None:
 
     assert len(rows) > 10
     assert all(row["pattern"] and row["source"] for row in rows)
+
+
+# --- lines that are faults of a part, without a code (kernel_faults.csv names the source of each)
+
+OFF_THE_BUS = "NVRM: fallen off the bus and is not responding to commands."
+NOT_STARTED = "NVRM: GPU 0000:0b:00.0: RmInitAdapter failed! (0x62:0x40:2028)"
+UNWELL = "mlx5_core 0000:3a:00.0: poll_health:737:(pid 0): device's health compromised - reached"
+LINK_DOWN = "pcieport 0000:89:02.0: pciehp: Slot(400): Link Down"
+GONE = "pcieport 0000:89:02.0: pciehp: Slot(400): Card not present"
+LINK_UP = "pcieport 0000:89:02.0: pciehp: Slot(400): Link Up"
+OTHER_UP = "pcieport 0000:89:03.0: pciehp: Slot(401): Link Up"
+RECOVERED = "pcieport 0000:a9:10.0: pciehp: Slot(272): Link Down/Up ignored (recovered by DPC)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "parts"),
+    [
+        ([OFF_THE_BUS], ["host"]),
+        ([NOT_STARTED], ["GPU_SXM_3"]),
+        ([UNWELL], ["PCI 0000:3a:00.0"]),
+        ([LINK_DOWN, GONE], ["PCI 0000:89:02.0"]),
+        ([LINK_DOWN, GONE, OTHER_UP], ["PCI 0000:89:02.0"]),
+        ([LINK_DOWN, GONE, LINK_UP], []),
+        ([LINK_DOWN, LINK_UP, LINK_DOWN], ["PCI 0000:89:02.0"]),
+        ([RECOVERED], []),
+        (["nvidia-nvswitch: a fan fell off the bus bar"], []),
+    ],
+)
+def test_a_line_that_is_a_fault_isolates_its_part_while_it_stands(
+    lines: list[str], parts: list[str]
+) -> None:
+    text = journal((GREETING, 5), *((line, 4) for line in lines))
+
+    result = judged("kernel_log", text, slot_of_pci={"0000:0b:00.0": "GPU_SXM_3"})
+
+    assert [f.part for f in result.findings] == parts
+    assert {f.severity for f in result.findings} <= {Severity.ISOLATE}
+
+
+def test_a_line_that_is_a_fault_is_judged_once() -> None:
+    text = journal((GREETING, 5), (NOT_STARTED, 3), (UNWELL, 3), (NFS, 3))
+
+    result = judged("kernel_errors", text)
+
+    assert [NFS in str(f) for f in result.findings] == [True]
+
+
+def test_an_xid_is_judged_by_its_code_alone() -> None:
+    result = judged("kernel_log", journal((GREETING, 5), (XID, 3)))
+
+    assert len(result.findings) == 1
+    assert "Xid 79" in str(result.findings[0])

@@ -51,6 +51,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.readers.gpu_burn_output", _CHECKS, "read", {}),
     ("checks.readers.json_in_text", _CHECKS, "find_documents", {"subject": "x"}),
     ("checks.readers.json_in_text", _CHECKS, "find_document", {"subject": "x"}),
+    ("checks.readers.kernel_faults", _CHECKS, "find_faults is_fault_line", {}),
     (
         "checks.readers.kernel_lines",
         _CHECKS,

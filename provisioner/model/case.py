@@ -92,6 +92,7 @@ class PartClass(StrEnum):
     CPU = "cpu"
     STORAGE = "storage"
     PSU = "psu"
+    FEED = "feed"  # of power: cords, outlets, breakers
     FAN = "fan"
     COOLING = "cooling"
     BMC = "bmc"

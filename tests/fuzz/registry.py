@@ -352,6 +352,7 @@ DECODE_FOR: Mapping[str, str] = {
     ),
     "execution.validate.validator": _OURS,
     "planning.repair.diagnosis": _OURS,
+    "planning.repair.shared_causes": _OURS,
     "planning.campaigns.limits": _OURS,
     "planning.repair.remedies": _OURS,
     "adapters.playbooks.folder": _OURS,

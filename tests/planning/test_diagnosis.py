@@ -62,7 +62,7 @@ SENTENCES = {
     ),
     "a power supply by its event log": (
         [("event_log", "PowerSupplyFailed", "PSU_2", "Power supply lost input")],
-        ("psu", "PSU_2", RemedyKind.REPLACE),
+        ("psu", "PSU_2", RemedyKind.RESEAT),
     ),
     "a fan by its sensor": (
         [("check", "bmc_sensors", "FAN_3", "below its critical limit 0")],

@@ -2,7 +2,8 @@
 
 The rules are data (`diagnosis_rules.csv`), each with its source. Several findings for the same part
 strengthen one another; a rule that locates the cause elsewhere weakens suspects whose findings
-follow from that cause. A diagnosis condemns no part: a remedy is tried, and measured.
+follow from that cause, and parts that fail together have one suspect (`shared_causes.py`). A
+diagnosis condemns no part: a remedy is tried, and measured.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from provisioner.model.base import Record
 from provisioner.model.case import Fault, PartClass, RemedyKind, Suspect
 from provisioner.model.inventory import Device, Inventory
 from provisioner.planning.certification.part_changes import Parts
+from provisioner.planning.repair.shared_causes import find_shared_cause
 
 CLEARED = 0.3  # share that remains of a suspicion which another finding explains
 SUSPECTS_MAX = 8
@@ -120,11 +122,16 @@ def diagnose(
         _suspect(kind, part, group, cleared, inventory) for (kind, part), group in groups.items()
     ]
     suspects = [_as_it_was(suspect, gone) for suspect in suspects]
+    starts = {r.name: r.start for r, _ in matches}
+    if (shared := find_shared_cause(suspects, ordered, inventory)) is not None:
+        cause, members = shared
+        suspects = [_doubt(s) if s in members else s for s in suspects]
+        suspects.append(cause.accuse(members))
+        starts[cause.name] = cause.start
     if not suspects:
         suspects = [_nobody(ordered)]
     suspects.sort(key=lambda s: (-s.confidence, s.part in _NODE, s.kind, s.part))
     best = suspects[0]
-    starts = {r.name: r.start for r, _ in matches}
     return Diagnosis(suspects=tuple(suspects[:SUSPECTS_MAX]), start=starts.get(best.rule))
 
 
@@ -167,6 +174,10 @@ def _suspect(
         serial=(device.serial or "") if device else "",
         part_number=(device.part or "") if device else "",
     )
+
+
+def _doubt(suspect: Suspect) -> Suspect:
+    return suspect.model_copy(update={"confidence": round(suspect.confidence * CLEARED, 3)})
 
 
 def _as_it_was(suspect: Suspect, gone: Parts) -> Suspect:

@@ -119,6 +119,7 @@ COMMANDS = {
     ),
     "db": Command("serve.backup", "db", "The database: upgrade its schema."),
     "bmc": Command("offline.bmc", "app", "BMCs: preview the requests to one."),
+    "pdu": Command("offline.pdu", "app", "PDUs: read outlets; preview an AC cycle."),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "plan": Command(
         "offline.plan",
@@ -129,7 +130,7 @@ COMMANDS = {
     "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
     "xid": Command("offline.xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
     "attest": Command(
-        "offline.device_evidence", "app", "Attestation: signed evidence of devices, verified."
+        "offline.attest", "app", "Attestation: signed evidence of devices, verified."
     ),
     "where": Command(
         "offline.places",
@@ -139,7 +140,7 @@ COMMANDS = {
     "address": Command(
         "offline.places", "address", "Print the addresses of a place: the inverse of `where`."
     ),
-    "bundle": Command("client.bundle", "app", "Air-gap bundles: create, verify, unpack."),
+    "bundle": Command("offline.bundle", "app", "Air-gap bundles: create, verify, unpack."),
     "sim": Command("serve.sim", "app", "A simulated site: serve it, break parts, exchange them."),
 }
 

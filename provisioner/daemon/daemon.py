@@ -38,6 +38,7 @@ from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.leak_gate import LeakGate
+from provisioner.execution.actions.outlets import Feeds
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.artifacts.artifacts import Artifacts
@@ -68,6 +69,7 @@ from provisioner.ports import (
 )
 from provisioner.ports.campaigns import CampaignRepository
 from provisioner.ports.cases import CaseRepository
+from provisioner.ports.power import Pdu
 from provisioner.ports.recovery import RecoveryRepository
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.ports.tickets import TicketSystem
@@ -109,6 +111,7 @@ class Parts:
     recovery: RecoveryRepository | None = None  # None: a restore is never confirmed by a person
     fabrics: Fabrics | None = None  # None: the command line and the API make tenants' networks
     telemetry: Telemetry = SILENCE  # the receivers of measurements
+    pdus: Mapping[str, Pdu] = field(default_factory=dict)  # power distribution units, by name
     watch: WatchParts | None = None  # None: released nodes are read only by operations
     webhooks: tuple[WebhookRepository, WebhookPosts] | None = None  # None: no webhook is posted
     shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
@@ -312,6 +315,7 @@ def _site(parts: Parts, reach: Reach) -> Site:
         parts.matrix.images.get(MAINTENANCE),
         parts.os_images,
         parts.login,
+        Feeds(parts.pdus, parts.store.nodes.list),
     )
 
 

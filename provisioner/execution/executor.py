@@ -25,7 +25,7 @@ from provisioner.execution.steps.methods_sonic import install_sonic_image
 from provisioner.execution.steps.offering import BFB, PULLED, prepare_file, require_offer
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
-from provisioner.model.operation import LedgerEntry
+from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step, StepKind
 from provisioner.planning.path.history import read_slots, read_step
@@ -81,7 +81,14 @@ class Executor:
         self, hold: Hold, node: Node, entry: LedgerEntry, inventory: Inventory
     ) -> Blocker | None:
         """Find out what became of an open ledger row, and see it to its end."""
-        return await self._do(hold, node, read_step(entry), read_slots(entry), inventory, entry)
+        step, slots = read_step(entry), read_slots(entry)
+        if not activations.find_cut_outlets(entry):
+            return await self._do(hold, node, step, slots, inventory, entry)
+        if (off := await activations.restore_power(self._site, node, entry)) is not None:
+            return off
+        interrupted = "interrupted while its outlets were switched; they are on again"
+        await hold.settle_entry(entry, ActionStatus.ABSENT, outcome=interrupted)
+        return await self._do(hold, node, step, slots, inventory, None)
 
     async def _do(
         self,

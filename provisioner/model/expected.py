@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
-from provisioner.model.location import Location, Port
+from provisioner.model.location import Location, Outlet, Port
 from provisioner.model.node import NodeKind
 from provisioner.model.tenant import Tenant
 
@@ -63,6 +63,7 @@ class ExpectedNode(Record):
     location: Location = Location()
     dpus: tuple[ExpectedDpu, ...] = ()
     ports: tuple[Port, ...] = ()
+    outlets: tuple[Outlet, ...] = Field((), max_length=16)  # all its feeds
     os_disk: str = Field(default="", max_length=64)  # serial or WWN, for its operating system
     os: str = Field(default=DEFAULT_OS, pattern=r"^[a-z][a-z0-9_]{0,31}$")  # of a switch
     username: str = ""  # switch API

@@ -1,6 +1,8 @@
-"""The location of a node, and the leaf ports that its rails are cabled to."""
+"""The location of a node, its leaf ports, and the outlets of power distribution units (PDUs)."""
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 from pydantic import Field
 
@@ -29,3 +31,21 @@ class Port(Record):
     nic_slot: str  # slot of the NIC at the node's end
     address: str = ""  # the leaf end's address with prefix length, "172.0.0.1/31"
     guid: str = Field("", pattern=r"^([0-9a-f]{16})?$")  # of the node's InfiniBand port
+
+
+class OutletState(StrEnum):
+    """The state that a PDU reports; UNKNOWN covers transitions and everything else."""
+
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+class Outlet(Record):
+    """One outlet: the PDU by its name in the settings, the outlet as that PDU names it."""
+
+    pdu: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    outlet: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
+
+    def __str__(self) -> str:
+        return f"{self.pdu}/{self.outlet}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from provisioner.model.base import Record
-from provisioner.model.location import Location, Port
+from provisioner.model.location import Location, Outlet, Port
 from provisioner.model.outcome import Blocker, Reason
 
 PARKING = frozenset({Reason.OUR_BUG, Reason.DAMAGED_ROW})
@@ -92,6 +92,7 @@ class Node(Record):
     location: Location = Location()
     ports: tuple[Port, ...] = ()  # of a host: the leaf ports it is cabled to
     bmcs: tuple[BmcRef, ...] = ()
+    outlets: tuple[Outlet, ...] = ()  # all its feeds: outlets of power distribution units
     blockers: tuple[Blocker, ...] = ()
     attempts: int = 0  # of automatic remedies since the last certificate
     note: str = ""  # the present work, for people

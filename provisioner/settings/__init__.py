@@ -16,6 +16,7 @@ from provisioner.settings.bmcs import BmcSettings
 from provisioner.settings.cluster import ClusterSettings
 from provisioner.settings.fabric import FabricSettings
 from provisioner.settings.maintenance import MaintenanceSettings
+from provisioner.settings.power import PowerSettings
 from provisioner.settings.release import ReleaseSettings
 from provisioner.settings.repair import RepairSettings
 from provisioner.settings.telemetry import TelemetrySettings
@@ -29,6 +30,7 @@ class Settings(
     MaintenanceSettings,
     ApiSettings,
     ReleaseSettings,
+    PowerSettings,
     WebhookSettings,
     ClusterSettings,
     BmcSettings,

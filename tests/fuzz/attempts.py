@@ -42,8 +42,7 @@ SHORTEST = {
 
 # the beginning of a kernel log is a kernel log: one message is as honest as a thousand
 ANY_LENGTH = frozenset({"kernel_log"})
-HEAD = 3  # bytes: what is attempted, how, where
-assert len(checks.ALL) + len(PARSERS) <= 256, "one byte chooses among them: give it two"
+HEAD = 4  # bytes: what is attempted (two), how, where
 
 
 class PassFromGarbage(AssertionError):
@@ -54,11 +53,17 @@ def attempt(data: bytes) -> None:
     """Judge or parse what these bytes say. Raises for a crash or for a pass from garbage."""
     if len(data) < HEAD:
         return
-    which, how, at = data[:HEAD]
+    which = int.from_bytes(data[:2], "big") % (len(checks.ALL) + len(PARSERS))
+    how, at = data[2:HEAD]
     if which < len(checks.ALL):
         _judge(checks.ALL[which], how, at, data[HEAD:].decode("utf-8", errors="replace"))
     else:
-        promised(PARSERS[(which - len(checks.ALL)) % len(PARSERS)], data[HEAD:], how)
+        promised(PARSERS[which - len(checks.ALL)], data[HEAD:], how)
+
+
+def make_head(which: int, how: int, at: int) -> bytes:
+    """Return the bytes that choose an attempt."""
+    return which.to_bytes(2, "big") + bytes((how, at))
 
 
 def promised(parser: Parser, data: bytes, how: int) -> None:
@@ -103,14 +108,16 @@ def seeds() -> Iterator[bytes]:
     """Every recorded output, and every sample where somebody has them, for its check."""
     for number, check in enumerate(checks.ALL):
         for file in sorted(ROOT.glob(f"{check.name}/*/*.txt")):
-            yield bytes((number, 0, 0)) + file.read_bytes()
-            yield bytes((number, 1, 128)) + file.read_bytes()[:40]
+            yield make_head(number, 0, 0) + file.read_bytes()
+            yield make_head(number, 1, 128) + file.read_bytes()[:40]
     whole = {name: {"source": name, "exit_code": 0, "text": "x"} for name in ("gpus", "nccl")}
     for which in range(len(checks.ALL), len(checks.ALL) + len(PARSERS)):
-        yield bytes((which, 0, 0)) + json.dumps(whole).encode()
-        yield bytes((which, 1, 0)) + bytes((130, 3, 0, 1, 140, 1, 0, 2, 70, 0, 3, 0, 4, 200, 2, 70))
-        yield bytes((which, 0, 0)) + b"all_reduce_gb_s:\n  H100: {value: 1, source: x}\n"
+        yield make_head(which, 0, 0) + json.dumps(whole).encode()
+        yield make_head(which, 1, 0) + bytes(
+            (130, 3, 0, 1, 140, 1, 0, 2, 70, 0, 3, 0, 4, 200, 2, 70)
+        )
+        yield make_head(which, 0, 0) + b"all_reduce_gb_s:\n  H100: {value: 1, source: x}\n"
     for file in sorted(SAMPLES.rglob("*")) if SAMPLES.is_dir() else ():
         if file.is_file() and file.stat().st_size <= SAMPLE_BYTES_MAX:
             for number in range(0, len(checks.ALL), 8):  # some: the fuzzer tries the others
-                yield bytes((number, 0, 0)) + file.read_bytes()
+                yield make_head(number, 0, 0) + file.read_bytes()

@@ -12,6 +12,7 @@ import feeding
 from feeding import Parser
 from pydantic import ValidationError
 
+from provisioner.adapters.power.outlet_tables import TABLES
 from provisioner.adapters.switches.cumulus import state_words as cumulus_state
 from provisioner.adapters.switches.sonic.config_words import Configuration
 from provisioner.api.problem import Refused
@@ -45,6 +46,11 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {"token": "t" * 40},
     ),
     ("adapters.agent.protocol", (), "parse_heartbeat normal_mac printable", {}),
+    ("adapters.power.redfish_pdu", (), "parse_power_state", {}),
+    ("adapters.power.redfish_pdu", (), "find_power_target", {"asked": "Off"}),
+    ("adapters.power.redfish_pdu", (PortError,), "link_path", {"name": "Outlets"}),
+    ("adapters.power.outlet_tables", (), "parse_index parse_state", {"table": TABLES["sentry4"]}),
+    ("adapters.power.command_pdu", (), "parse_printed_state", {}),
     ("api.cursor", (Refused,), "decode_cursor", {}),
     ("checks.readers.bmc_resources", _CHECKS, "read_resources", {}),
     ("checks.readers.dcgm_document", _CHECKS, "read_tests read_multi_node_tests", {}),
@@ -335,7 +341,6 @@ DECODE_FOR: Mapping[str, str] = {
     "api.app": "api.app:_checked",
     "cli.client.connection": _OURS,
     "api.routes.node_reports": _OURS,
-    "api.routes.bundles": _OURS,
     "api.routes.signing_keys": _OURS,
     "api.routes.site": _OURS,
     "api.routes.certificates": "planning.certification.attestation:parse_envelope",

@@ -18,7 +18,6 @@ from provisioner.planning.path import partition
 from provisioner.planning.path.planner import plan
 
 KINDS = ("a.x", "b.x", "c.x")
-PUSHED = "redfish_push"  # needs files, which these matrices do not have
 WAYS_OUT = ("none", "bmc_reset", "warm_reboot", "cold_boot", "ac_cycle")
 versions_ = st.integers(1, 4)
 kinds_ = st.sampled_from(KINDS)
@@ -73,17 +72,17 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def planned(case: Case, vendor: str = "v", method: str = "playbook_host_software") -> Plan:
+def planned(case: Case) -> Plan:
     declared = {
         kind: ComponentKind(
             name=kind,
             title=kind,
             grammar="dotted",
-            method=method,
+            method="playbook_host_software",
             disruption=Disruption.HOST if kind in case.push_is_outage else Disruption.NONE,
             duration_s=60,
         )
-        for kind in case.start
+        for kind in KINDS
     }
     edges: dict[str, list[Edge]] = {}
     for way in case.ways:
@@ -117,7 +116,7 @@ def planned(case: Case, vendor: str = "v", method: str = "playbook_host_software
     )
     inventory = Inventory(
         node="n",
-        vendor=vendor,
+        vendor="v",
         components=tuple(
             Component(
                 kind=kind,
@@ -130,7 +129,7 @@ def planned(case: Case, vendor: str = "v", method: str = "playbook_host_software
             for kind, version in case.start.items()
         ),
     )
-    return plan(inventory, matrix, "r", "p", kinds=declared, production=method != PUSHED)
+    return plan(inventory, matrix, "r", "p", kinds=declared)
 
 
 def simple(case: Case) -> bool:

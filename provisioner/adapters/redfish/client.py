@@ -1,7 +1,7 @@
-"""The operations of one BMC. Devices fail as values; only `PortError` is ever raised.
+"""What can be asked of one BMC. Devices fail as values; only `PortError` is ever raised.
 
-Each operation first reads its links and action targets from the service, since vendors place them
-differently: no path below the service root is assumed.
+Every verb reads its links and action targets from the service first: a BMC is asked what it has,
+never told what it should have.
 """
 
 from __future__ import annotations
@@ -40,10 +40,18 @@ from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import Inventory, LeakDetector, Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.leaks import find_refusal
-from provisioner.ports import BmcAddress, BmcTransport, Secret, Unreachable
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Call,
+    PortError,
+    Secret,
+    Unreachable,
+)
 from provisioner.quirks import Quirk
 
 Admit = Callable[[], Awaitable[Blocker | None]]
+SILENCE_S = 10.0  # a BMC that is up serves its root within seconds (facts: redfish 3)
 _REMOVING = frozenset({"ForceOff", "GracefulShutdown", "PushPowerButton", "Nmi"})
 _WANTED = {
     "On": Power.ON,
@@ -76,10 +84,10 @@ class Redfish:
 
     @property
     def service(self) -> Service:
-        """Return the service behind this client, for parts that have functions of their own."""
+        """What this client asks, for parts of the service that have functions of their own."""
         return self._service
 
-    # readings
+    # what is there
 
     async def collect(self, node: str, bmc: str) -> Inventory:
         """Versions and parts behind this BMC; `bmc` is its name within the node."""
@@ -163,11 +171,11 @@ class Redfish:
         if target is None:
             return not_offered("bmc", "Manager.Reset")
         allowed = await self._service.reset_types(action)
-        reset_types = [t for t in self.quirk.bmc_reset_types if not allowed or t in allowed]
-        if not reset_types:
+        wanted = [t for t in self.quirk.bmc_reset_types if not allowed or t in allowed]
+        if not wanted:
             return not_offered("bmc", f"usable reset; it has {', '.join(allowed[:16])}")
         try:
-            reply = await self._service.post(target, {"ResetType": reset_types[0]}, "bmc")
+            reply = await self._service.post(target, {"ResetType": wanted[0]}, "bmc")
         except Unreachable as error:
             if not error.maybe_executed:
                 raise
@@ -181,6 +189,20 @@ class Redfish:
     async def ac_cycle(self) -> Blocker | None:
         """Remove standby power and restore it, by the vendor's action."""
         return await self.admit_act() or await power_cycle.remove_standby(self._service)
+
+    async def is_silent(self) -> bool:
+        """Return whether nothing answers at the BMC's address now: its root, without a login."""
+        a = self.address
+        bare = BmcAddress(url=a.url, pin=a.pin, insecure=a.insecure)
+        try:
+            await self._service.transport.request(
+                bare, Call("GET", "/redfish/v1", timeout_s=SILENCE_S)
+            )
+        except Unreachable:
+            return True
+        except PortError:
+            pass  # another certificate, or no HTTP: something has power there
+        return False
 
     # booting
 
@@ -254,7 +276,7 @@ class Redfish:
         return await rshim.enable_on_bmc(self._service)
 
     async def end_push(self) -> Blocker | None:
-        """Give the upload reservation back once the push's task has ended (Lenovo)."""
+        """Give up what a push reserved, once its task has ended (Lenovo)."""
         return await updates.end_claim(self._service)
 
     def ends_staged(self, kind: str) -> bool:
@@ -268,9 +290,9 @@ class Redfish:
             if self.quirk.push == "form":
                 return of_hpe(update.data)
             return TaskView(state="unknown", vanished=True)
-        task = view(await self._service.call("GET", ref.path), ref.path)
-        job = await task_list.read_job(self._service, ref.path) if task.vanished else None
-        return job or task
+        seen = view(await self._service.call("GET", ref.path), ref.path)
+        job = await task_list.read_job(self._service, ref.path) if seen.vanished else None
+        return job or seen
 
     async def task_paths(self) -> tuple[str, ...]:
         """Every task that the service lists; none if it has no task service."""
@@ -283,9 +305,9 @@ class Redfish:
     # accounts and events
 
     async def admits(self) -> bool:
-        """Return whether the BMC accepts this login. Its root is readable without one.
+        """Whether the BMC lets this login in. Its root proves nothing: anybody may read that.
 
-        Raises `Unreachable` while the answer is open: the BMC restarts, or answers nonsense.
+        Raises `Unreachable` while it cannot be told: the BMC restarts, or answers nonsense.
         """
         walk = self._service.walk()
         systems = link(await walk.root(), "Systems")

@@ -100,9 +100,8 @@ async def identity(walk: Walk, quirk: Quirk) -> Inventory:
     parts = Parts("")
     parts.systems(systems)
     if dpu:
-        # a system without a serial number is identified by its chassis
-        has_serial = text(systems[0].data.get("SerialNumber")) is not None
-        chassis = [] if has_serial else of_type(await walk.first(root, "Chassis"), "Chassis")
+        told = text(systems[0].data.get("SerialNumber")) is not None  # else a chassis tells it
+        chassis = [] if told else of_type(await walk.first(root, "Chassis"), "Chassis")
         parts.card(systems[0], chassis, await _base_mac(walk, systems[0]))
     host = None if dpu else host_system(systems)
     devices = parts.devices
@@ -130,10 +129,10 @@ async def _firmware(walk: Walk, root: Json, bmc: str, *, dpu: bool) -> Firmware:
     # a BlueField's is empty: all that it has is in the other one
     software = None if dpu else link(service, "SoftwareInventory")
     if software is not None and software != link(service, "FirmwareInventory"):
-        gaps_before = len(walk.gaps)
+        known = len(walk.gaps)
         members = await walk.members(software)
         if not members:
-            del walk.gaps[gaps_before:]  # services link to it whether they have it or not (Dell)
+            del walk.gaps[known:]  # services link to it whether they have it or not (Dell)
         listed = {c.source for c in firmware.components(())}
         firmware.add([m for m in members if m.path not in listed], software=True)
     return firmware
@@ -151,7 +150,7 @@ def _unlisted(
         return []
     host = host_system(systems)
     manager = host_manager(managers, host)  # a baseboard's own is no host BMC
-    sources = [("FirmwareVersion", manager), ("BiosVersion", host)]
+    told = [("FirmwareVersion", manager), ("BiosVersion", host)]
     return [
         Component(
             kind=_OWN[field],
@@ -160,7 +159,7 @@ def _unlisted(
             source=resource.path,
             bmc=firmware.bmc,
         )
-        for field, resource in sources
+        for field, resource in told
         if resource is not None and (version := text(resource.data.get(field))) is not None
     ]
 

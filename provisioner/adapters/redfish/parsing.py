@@ -44,17 +44,16 @@ def text(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        # Python raises ValueError for an integer of thousands of digits
-        trimmed = str(value).strip()
+        found = str(value).strip()  # an integer of thousands of digits is refused by Python itself
     except ValueError:
         return None
-    if len(trimmed) > TEXT_MAX or not trimmed.isprintable() or _PLACEHOLDER.fullmatch(trimmed):
+    if len(found) > TEXT_MAX or not found.isprintable() or _PLACEHOLDER.fullmatch(found):
         return None
     try:
-        trimmed.encode()  # JSON can spell half of a surrogate pair, which nothing can store
+        found.encode()  # JSON can spell half of a surrogate pair, which nothing can store
     except UnicodeEncodeError:
         return None
-    return trimmed
+    return found
 
 
 def truth(value: Any) -> bool | None:
@@ -70,10 +69,10 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        parsed = float(value)
+        found = float(value)
     except (ValueError, OverflowError):
         return None
-    return parsed if abs(parsed) < 1e15 else None  # also refuses nan and infinities
+    return found if abs(found) < 1e15 else None  # also refuses nan and infinities
 
 
 def at(value: Any, *keys: str) -> Any:
@@ -115,14 +114,14 @@ def link(resource: Any, *keys: str) -> str | None:
 
 
 def name_of(path: str) -> str:
-    """Return the last segment of a path: by convention the Id, used only if there is no Id."""
+    """The last segment of a path: what an Id is by convention, used only if there is no Id."""
     return path.rstrip("/").rsplit("/", 1)[-1]
 
 
 def mac(value: Any) -> str | None:
     """A MAC address, lowercase with colons, from any common notation."""
-    notation = text(value)
-    digits = re.sub(r"[^0-9a-f]", "", notation.lower()) if notation else ""
+    found = text(value)
+    digits = re.sub(r"[^0-9a-f]", "", found.lower()) if found else ""
     if len(digits) != 12 or digits in ("0" * 12, "f" * 12):
         return None
     return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
@@ -130,8 +129,8 @@ def mac(value: Any) -> str | None:
 
 def mac_of_guid(value: Any) -> str | None:
     """The base MAC inside a 64-bit GUID with 03:00 or ff:fe in its middle (EUI-64), else None."""
-    notation = text(value)
-    digits = re.sub(r"[^0-9a-f]", "", notation.lower()) if notation else ""
+    found = text(value)
+    digits = re.sub(r"[^0-9a-f]", "", found.lower()) if found else ""
     if len(digits) != 16 or digits[6:10] not in ("0300", "fffe"):
         return None
     return mac(digits[:6] + digits[10:])

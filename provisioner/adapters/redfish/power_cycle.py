@@ -8,7 +8,9 @@ from provisioner.model.inventory import Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Unreachable
 
-_UNPLUG = "Switch its outlets of the power distribution unit off for 5 minutes."
+_UNPLUG = (
+    "Declare its outlets on the hardware list (docs/power.md), or pull its cords for 5 minutes."
+)
 
 
 async def find_target(service: Service) -> str | Blocker:

@@ -25,23 +25,23 @@ async def drive_serials(service: Service) -> tuple[str, ...]:
     for storage in await walk.members(path):
         listed = objects(at(storage.data, "Drives"))
         drives += [p for d in listed if (p := path_of(d)) is not None]
-    serials = []
+    found = []
     for drive in await walk.reads(list(dict.fromkeys(drives))[:DRIVES_MAX]):
         state = text(at(drive.data, "Status", "State"))
         serial = text(drive.data.get("SerialNumber"))
         if serial is not None and state != "Absent":
-            serials.append(serial)
+            found.append(serial)
     raise_silence(walk.gaps)
-    return tuple(sorted(serials))
+    return tuple(sorted(found))
 
 
 async def host_macs(service: Service) -> tuple[str, ...]:
     """Addresses of the host's own Ethernet interfaces, sorted; many services list none."""
     system = await service.system()
     path = link(system.data, "EthernetInterfaces") if system is not None else None
-    addresses = set()
+    found = set()
     for interface in await service.walk().members(path):
         for field in ("MACAddress", "PermanentMACAddress"):
             if (address := mac(interface.data.get(field))) is not None:
-                addresses.add(address)
-    return tuple(sorted(addresses))
+                found.add(address)
+    return tuple(sorted(found))

@@ -1,4 +1,4 @@
-"""Writes firmware: a multipart push, a pull by the BMC, and the step that commits an image."""
+"""Writing firmware: a multipart push, a pull by the BMC, and what makes an image permanent."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _parameters(service: Service, kind: str, targets: Sequence[str], *, force: b
 async def _force_option(
     service: Service, path: str, update: Json, *, force: bool
 ) -> Blocker | None:
-    """Set ForceUpdate, which a DGX keeps between updates, to the required value if it differs."""
+    """ForceUpdate is state that stays (DGX): set it to what is wanted, if it is not."""
     if at(update, "HttpPushUriOptions", "ForceUpdate") in (None, force):
         return None
     body = {"HttpPushUriOptions": {"ForceUpdate": force}}

@@ -54,6 +54,7 @@ from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import Data, held_data, open_data, read_text, read_thresholds
 from provisioner.daemon.events import open_watch
 from provisioner.daemon.hosts import Hosts, kept_clock, open_hosts, simulated_hosts
+from provisioner.daemon.power import build_pdus
 from provisioner.daemon.recovery import CountedWrites, counted_writes
 from provisioner.daemon.telemetry import Measured, open_telemetry, served_metrics
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
@@ -207,6 +208,7 @@ def _parts(
         cases=opened.store.cases,
         recovery=opened.store.recovery,
         telemetry=telemetry,
+        pdus=build_pdus(chosen.pdus, transport, os.environ),
         **more,
     )
 

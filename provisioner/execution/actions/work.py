@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.once import Act, once
+from provisioner.execution.actions.outlets import Feeds
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
@@ -32,6 +33,7 @@ class Site:
     image: Pin | None = None  # the maintenance image
     os_images: OsImages | None = None
     login: HostLogin | None = None
+    feeds: Feeds | None = None  # outlets of hosts; None: the site has none
 
 
 @dataclass(frozen=True)

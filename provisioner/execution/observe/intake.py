@@ -7,6 +7,7 @@ that cannot be placed is reported with the action that would unblock it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from provisioner.adapters.redfish.discovery import Probe
@@ -16,7 +17,9 @@ from provisioner.model.expected import Expected
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.intake.pairing import Assembly, assemble_nodes, find_missing_cards
-from provisioner.ports import BmcTransport, Credentials, Secret, Store
+from provisioner.ports import BmcTransport, Credentials, Secret, StaleWrite, Store
+
+SAVES_MAX = 8  # a node's driver writes its row every few seconds, never eight times in a row
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ async def take_in(
     """Store the complete nodes with their credentials; they start as `discovered`."""
     before = tuple(n.id for n in await store.nodes.list())
     logins = {f.endpoint.url: f for f in found}
+    await update_outlets(store, expected)
     new = []
     for node in select_complete(expected, assembly):
         if node.id in before:
@@ -98,3 +102,17 @@ async def take_in(
     for tenant in expected.tenants:
         await store.tenants.put(tenant)
     return Taken(new=tuple(new), known=before, blockers=assembly.blockers)
+
+
+async def update_outlets(store: Store, expected: Expected) -> None:
+    """Store the listed outlets of nodes that were taken in before: cords are moved at any time."""
+    listed = {n.name: n.outlets for n in expected.nodes}
+    for name in [
+        n.id for n in await store.nodes.list() if listed.get(n.id, n.outlets) != n.outlets
+    ]:
+        for _ in range(SAVES_MAX):
+            node = await store.nodes.get(name)
+            if node is None or node.outlets == listed[name]:
+                break
+            with suppress(StaleWrite):
+                await store.nodes.save(node.model_copy(update={"outlets": listed[name]}))

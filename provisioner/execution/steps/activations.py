@@ -12,6 +12,12 @@ from functools import partial
 from provisioner import components
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.once import Act, Sent, Snapshot
+from provisioner.execution.actions.outlets import (
+    Feeds,
+    check_feeds,
+    cycle_outlets,
+    restore_outlets,
+)
 from provisioner.execution.actions.pacing import grow_waits
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.actions.work import Site, Work
@@ -20,8 +26,9 @@ from provisioner.execution.steps import methods_switch
 from provisioner.execution.steps.methods_inband import make_play_blocker, run_play
 from provisioner.execution.steps.quiet import check_quiet, read_versions, wait_until_settled
 from provisioner.model.inventory import Activation, Inventory, Power
+from provisioner.model.location import Outlet
 from provisioner.model.node import Node
-from provisioner.model.operation import LedgerEntry
+from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 from provisioner.model.versions import is_same_version
@@ -60,11 +67,65 @@ async def _cold_boot(site: Site, node: Node, host: Redfish) -> Blocker | None:
 
 
 async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
-    """Remove standby power and restore it, by the vendor's own action."""
+    """Remove standby power and restore it: by the vendor's own action, else by the outlets."""
     returned = partial(
         wait_until_settled, site, node, site.settings.bmc_return_limit_s, names=("host",)
     )
-    return await cycle_standby(host, pace_of(site, node), returned)
+    pace = pace_of(site, node)
+    if (feeds := await _choose_feeds(site, node, host)) is not None:
+        return await cycle_outlets(feeds, node, host, pace, site.settings, returned)
+    return await cycle_standby(host, pace, returned)
+
+
+async def _choose_feeds(site: Site, node: Node, host: Redfish) -> Feeds | None:
+    """Return the site's PDUs if this host is cycled by its outlets: its BMC has no such action."""
+    if site.feeds is None or not node.outlets:
+        return None
+    offered = await host.find_ac_cycle()
+    unable = isinstance(offered, Blocker) and offered.reason is Reason.NOT_OFFERED
+    return site.feeds if unable else None
+
+
+async def _look_at_feeds(site: Site, node: Node, host: Redfish) -> Snapshot | Blocker:
+    """Return the outlets that the step will switch, for the ledger, or why it must not."""
+    feeds = await _choose_feeds(site, node, host)
+    if feeds is None:
+        return {}
+    refused = await check_feeds(feeds, node, host)
+    return refused if refused is not None else {"outlets": [o.model_dump() for o in node.outlets]}
+
+
+def find_cut_outlets(entry: LedgerEntry) -> tuple[Outlet, ...]:
+    """Return the outlets that an open intent may have switched off."""
+    if entry.status is not ActionStatus.INTENDED:
+        return ()
+    listed = entry.before.get("seen", {}).get("outlets", ())
+    return tuple(Outlet.model_validate(o) for o in listed)
+
+
+async def restore_power(site: Site, node: Node, entry: LedgerEntry) -> Blocker | None:
+    """Give a host its power back that an interrupted step took, and switch the host on.
+
+    Nothing can be read before: neither the BMC without power, nor a DGX's tray while it is off.
+    Only outlets that the intent names are switched; a person may have switched off others.
+    """
+    assert site.feeds is not None, "only a site with feeds writes such an intent"
+    outlets, pace = find_cut_outlets(entry), pace_of(site, node)
+    missing = sorted({o.pdu for o in outlets} - set(site.feeds.pdus))
+    if missing:
+        return Blocker(
+            reason=Reason.NOT_OFFERED,
+            subject=pace.subject,
+            detail=f"its outlets may be off, and `pdus` has no {missing[0]} any more",
+            unblock=f"Switch {', '.join(map(str, outlets))} on, or give the PDU in the settings.",
+        )
+    if (off := await restore_outlets(site.feeds, outlets, pace, site.settings)) is not None:
+        return off
+    limit_s = site.settings.bmc_return_limit_s
+    if (silent := await wait_until_settled(site, node, limit_s, names=("host",))) is not None:
+        return silent
+    host = await site.reach.redfish(node, "host")
+    return host if isinstance(host, Blocker) else await switch_on(host, pace)
 
 
 async def power_off(site: Site, node: Node, host: Redfish) -> Blocker | None:
@@ -105,11 +166,16 @@ async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> W
     if isinstance(host, Blocker):
         return host
     booted = step.activation is not Activation.NIC_RESET
+    cuts_power = step.activation is Activation.AC_CYCLE
+    limits = site.settings
 
     async def look() -> Snapshot | Blocker:
         if (written := await check_quiet(site, node)) is not None:
             return written
-        return await _boot_seen(site, node, host)
+        feeds = await _look_at_feeds(site, node, host) if cuts_power else {}
+        if isinstance(feeds, Blocker):
+            return feeds
+        return {**await _boot_seen(site, node, host), **feeds}
 
     async def send() -> Sent | Blocker:
         refused = await host.admit_act() or await reset(site, node, host)
@@ -135,7 +201,9 @@ async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> W
             happened=lambda before, now: bool(
                 now.get("boot_id") and now.get("boot_id") != before.get("boot_id")
             ),
-            request_max_s=4 * site.settings.power_limit_s + site.settings.bmc_return_limit_s,
+            request_max_s=4 * limits.power_limit_s
+            + limits.bmc_return_limit_s
+            + (limits.outlets_off_s + limits.outlets_silence_limit_s if cuts_power else 0.0),
         ),
         finish=finish,
     )

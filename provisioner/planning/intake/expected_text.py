@@ -89,6 +89,10 @@ def _check_unique(located: Located, expected: Expected) -> None:
             for j, p in enumerate(n.ports)
         ],
     )
+    for i, node in nodes:  # two nodes may share an outlet, which is then never switched
+        _check_values_unique(
+            located, [(("nodes", i, "outlets", j), str(o)) for j, o in enumerate(node.outlets)]
+        )
     tenants = list(enumerate(expected.tenants))
     _check_values_unique(located, [(("tenants", i, "name"), t.name) for i, t in tenants])
     _check_values_unique(located, [(("tenants", i, "vrf"), t.vrf) for i, t in tenants])

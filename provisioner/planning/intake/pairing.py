@@ -153,6 +153,7 @@ def _node(expected: Expected, wanted: ExpectedNode, bmcs: tuple[BmcRef, ...], no
         location=wanted.location,
         ports=wanted.ports,
         os_disk=wanted.os_disk,
+        outlets=wanted.outlets,
         bmcs=bmcs,
     )
 

@@ -10,24 +10,16 @@ from provisioner.planning.path.tracks import Problem
 
 
 def build_steps(
-    problem: Problem,
-    moves: tuple[tuple[Move, State], ...],
-    release: str,
-    order: str = "",
-    first: int = 0,
+    problem: Problem, moves: tuple[tuple[Move, State], ...], release: str
 ) -> tuple[Step, ...]:
-    """Return one step per move, in order.
-
-    `order` says why the `first` moves come before the others, where their costs do not.
-    """
+    """Return one step per move, in order."""
     out: list[Step] = []
     for position, (move, before) in enumerate(moves):
         later_moves = tuple(m for m, _ in moves[position + 1 :])
         if isinstance(move, Push):
             out.append(_update(problem, move, before, later_moves, release))
         else:
-            ahead = order if position < first else ""
-            out.append(_activate(problem, move, before, later_moves, ahead))
+            out.append(_activate(problem, move, before, later_moves))
     return tuple(out)
 
 
@@ -83,9 +75,7 @@ def _explain_update(
     return "; ".join(clauses) + "."
 
 
-def _activate(
-    problem: Problem, move: Reset, before: State, later_moves: tuple[Move, ...], order: str
-) -> Step:
+def _activate(problem: Problem, move: Reset, before: State, later_moves: tuple[Move, ...]) -> Step:
     names: list[tuple[str, str]] = []
     kinds: dict[str, str] = {}
     bmcs: set[str] = set()
@@ -106,8 +96,6 @@ def _activate(
         reason += f"; needed now because {', '.join(sorted(after))} goes on from there"
     elif later_moves and (asking := _find_dependents(problem, move, later_moves)):
         reason += f"; needed now because {asking} requires it"
-    if order:
-        reason += f"; {order}"
     return Step(
         kind=StepKind.ACTIVATE,
         activation=move.reset,

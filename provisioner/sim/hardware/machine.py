@@ -20,6 +20,7 @@ from provisioner.sim.hardware.parts import Bluefield, Bmc, Device, Durations, Ev
 COLD = frozenset({"cold_boot", "warm_reboot", "mlxfwreset"})  # activated by a loss of host power
 WARM = frozenset({"warm_reboot"})
 EVERYTHING = COLD | {"ac_cycle", "bmc_reset"}
+FOREVER_S = 10.0 * 365 * 86400  # longer than any simulated site runs
 
 
 class Machine:
@@ -156,24 +157,42 @@ class Machine:
 
     def ac_cycle(self, now: float) -> None:
         """Cut standby power too: every BMC restarts, everything staged runs, the host starts."""
-        self.power_turns += 1
-        turn = self.power_turns
         self.log_event(now, "ac", "host", "cycle")
+        back = now + self.add_jitter(self.durations.ac_off_s)
+        self._lose_power(now, back)
+        turn = self.power_turns
+
+        def restore_power(at: float) -> None:
+            if turn == self.power_turns:
+                self._regain_power(at)
+                self._start(at, turn)
+
+        self.schedule.plan_act(back, restore_power)
+
+    def lose_feeds(self, now: float) -> None:
+        """Lose the last feed: everything is off until a feed is back."""
+        self.log_event(now, "ac", "host", "off")
+        self._lose_power(now, now + FOREVER_S)
+
+    def regain_feeds(self, now: float) -> None:
+        """Have a feed again: BMCs start, the host stays off (PowerRestorePolicy AlwaysOff)."""
+        self.log_event(now, "ac", "host", "on")
+        self.power_turns += 1
+        for bmc in self.bmcs.values():
+            self._restart_bmc(bmc, now, now)
+        self._regain_power(now)
+
+    def _lose_power(self, now: float, back: float) -> None:
+        self.power_turns += 1
         self.host.standby, self.host.power, self.host.phase = False, "Off", "off"
         self.host.boot_id = None
-        back = now + self.add_jitter(self.durations.ac_off_s)
         for bmc in self.bmcs.values():
             self._restart_bmc(bmc, now, back)
 
-        def restore_power(at: float) -> None:
-            if turn != self.power_turns:
-                return
-            self.host.standby = True
-            curable_faults.cure_faults(self, "ac_cycle")
-            self.activate(EVERYTHING, at)
-            self._start(at, turn)
-
-        self.schedule.plan_act(back, restore_power)
+    def _regain_power(self, now: float) -> None:
+        self.host.standby = True
+        curable_faults.cure_faults(self, "ac_cycle")
+        self.activate(EVERYTHING, now)
 
     def _stop(self, now: float, *, graceful: bool, turn: int) -> float:
         seconds = self.durations.graceful_off_s if graceful else self.durations.force_off_s

@@ -1,0 +1,189 @@
+"""AC cycles by the outlets that feed a host, for BMCs without such an action.
+
+The proof is the BMC's silence: it answers just before, nothing answers while all outlets are off,
+and it answers again afterwards. A PDU that only claims to be off, a feed that is not on the list
+and an outlet of another machine all leave the BMC answering, and end with every outlet on again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.power import INSIST_MAX, Pace, switch_off, switch_on
+from provisioner.model.location import Outlet, OutletState
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.path.outlet_rules import check_outlets, check_outlets_on
+from provisioner.ports import PortError
+from provisioner.ports.power import Pdu
+from provisioner.settings import Settings
+
+SILENT_READS = 3  # silent readings in a row that prove the loss of power: one may be a lost packet
+
+
+@dataclass(frozen=True)
+class Feeds:
+    """The site's PDUs by name, and the rows of all nodes, read when they are needed."""
+
+    pdus: Mapping[str, Pdu]
+    read_nodes: Callable[[], Awaitable[Sequence[Node]]]
+
+
+async def check_feeds(feeds: Feeds, node: Node, host: Redfish) -> Blocker | None:
+    """Return why the outlets of a node cannot be cycled now; every outlet and the BMC are read."""
+    refused = check_outlets(node, await feeds.read_nodes(), feeds.pdus)
+    if refused is not None:
+        return refused
+    states = await read_outlets(feeds, node.outlets)
+    if isinstance(states, Blocker):
+        return states
+    if (off := check_outlets_on(node.id, states)) is not None:
+        return off
+    if not await host.is_silent():
+        return None
+    return Blocker(
+        reason=Reason.UNREACHABLE,
+        subject=f"{node.id}/host",
+        detail="its BMC does not answer, so that its silence would prove nothing",
+        unblock="Look at the BMC and its network, then retry the node.",
+    )
+
+
+async def read_outlets(
+    feeds: Feeds, outlets: Sequence[Outlet]
+) -> dict[Outlet, OutletState] | Blocker:
+    """Return the states of outlets, all read at once; the first refusal of a PDU otherwise."""
+    answers = await read_each_outlet(feeds, outlets)
+    states: dict[Outlet, OutletState] = {}
+    for outlet, answer in zip(outlets, answers, strict=True):
+        if isinstance(answer, Blocker):
+            return answer
+        states[outlet] = answer
+    return states
+
+
+async def read_each_outlet(feeds: Feeds, outlets: Sequence[Outlet]) -> list[OutletState | Blocker]:
+    """Return the answer to each reading, in the order of the outlets."""
+    return list(await asyncio.gather(*(_read_outlet(feeds, o) for o in outlets)))
+
+
+async def cycle_outlets(
+    feeds: Feeds,
+    node: Node,
+    host: Redfish,
+    pace: Pace,
+    settings: Settings,
+    returned: Callable[[], Awaitable[Blocker | None]],
+) -> Blocker | None:
+    """Remove the power of all feeds at once and restore it; the host is on afterwards."""
+    if (refused := await check_feeds(feeds, node, host)) is not None:
+        return refused
+    if (leaking := await host.admit_act()) is not None:
+        return leaking
+    if (stuck := await switch_off(host, pace)) is not None:
+        return stuck
+    problem = await _switch_all(feeds, node.outlets, pace, settings, on=False)
+    if problem is None:
+        problem = await _prove_silence(host, pace, settings)
+    if (stays_off := await restore_outlets(feeds, node.outlets, pace, settings)) is not None:
+        return stays_off
+    if (silent := await returned()) is not None:
+        return problem or silent
+    started = await switch_on(host, pace)
+    return problem or started
+
+
+async def restore_outlets(
+    feeds: Feeds, outlets: Sequence[Outlet], pace: Pace, settings: Settings
+) -> Blocker | None:
+    """Switch outlets on, and insist: a host without power is worse than any other outcome."""
+    problem: Blocker | None = None
+    for _ in range(INSIST_MAX):
+        problem = await _switch_all(feeds, outlets, pace, settings, on=True)
+        if problem is None:
+            return None
+        await pace.clock.sleep(pace.poll_s)
+    assert problem is not None
+    names = ", ".join(map(str, outlets))
+    return problem.model_copy(
+        update={
+            "detail": f"outlets may still be off: {problem.detail}"[:400],
+            "unblock": f"Switch the outlets {names} on by hand, then retry the node.",
+        }
+    )
+
+
+async def _switch_all(
+    feeds: Feeds, outlets: Sequence[Outlet], pace: Pace, settings: Settings, *, on: bool
+) -> Blocker | None:
+    """Switch all outlets at once, and read until each reports the state."""
+    asked = OutletState.ON if on else OutletState.OFF
+    refusals = await asyncio.gather(*(_switch_outlet(feeds, o, on=on) for o in outlets))
+    until = pace.clock.now() + settings.outlets_limit_s
+    while True:
+        states = await read_outlets(feeds, outlets)
+        if not isinstance(states, Blocker) and set(states.values()) == {asked}:
+            return None
+        if pace.clock.now() >= until:
+            break
+        await pace.clock.sleep(min(pace.poll_s, settings.outlets_limit_s / 6))
+    refused = next((r for r in refusals if r is not None), None)
+    if refused is not None or isinstance(states, Blocker):
+        return refused if refused is not None or not isinstance(states, Blocker) else states
+    wrong = ", ".join(f"{o} reports {s}" for o, s in states.items() if s is not asked)
+    return Blocker(
+        reason=Reason.POWER,
+        subject=pace.subject,
+        detail=f"{asked} was requested of all its outlets, and {wrong}",
+        unblock="Look at the PDU: its log, its locks and its outlet groups.",
+    )
+
+
+async def _prove_silence(host: Redfish, pace: Pace, settings: Settings) -> Blocker | None:
+    """Wait until nothing answers at the BMC's address, and for the whole pause after that."""
+    if not await _falls_silent(host, pace, settings.outlets_silence_limit_s):
+        return _describe_answer(pace, f"{settings.outlets_silence_limit_s:g} s later")
+    until = pace.clock.now() + settings.outlets_off_s
+    while pace.clock.now() < until:
+        await pace.clock.sleep(min(pace.poll_s, max(until - pace.clock.now(), 0.1)))
+        if not await host.is_silent():
+            return _describe_answer(pace, "within the pause")
+    return None
+
+
+async def _falls_silent(host: Redfish, pace: Pace, limit_s: float) -> bool:
+    until, silent = pace.clock.now() + limit_s, 0
+    while silent < SILENT_READS:
+        if pace.clock.now() >= until and not silent:
+            return False
+        silent = silent + 1 if await host.is_silent() else 0
+        await pace.clock.sleep(min(pace.poll_s / 4, limit_s / 12))
+    return True
+
+
+def _describe_answer(pace: Pace, when: str) -> Blocker:
+    return Blocker(
+        reason=Reason.POWER,
+        subject=pace.subject,
+        detail=f"its outlets report off, and its BMC still answers {when}",
+        unblock="Compare the cords of the host with `outlets` of the hardware list: a feed is "
+        "missing there, an outlet is another machine's, or the PDU does not switch.",
+    )
+
+
+async def _read_outlet(feeds: Feeds, outlet: Outlet) -> OutletState | Blocker:
+    try:
+        return await feeds.pdus[outlet.pdu].read_outlet(outlet.outlet)
+    except PortError as error:
+        return blocked(error, f"pdu {outlet}")
+
+
+async def _switch_outlet(feeds: Feeds, outlet: Outlet, *, on: bool) -> Blocker | None:
+    try:
+        return await feeds.pdus[outlet.pdu].switch_outlet(outlet.outlet, on=on)
+    except PortError as error:
+        return blocked(error, f"pdu {outlet}")

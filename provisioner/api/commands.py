@@ -165,6 +165,8 @@ COMMANDS: Mapping[str, Command] = {
     "stream_events": C("event watch", example="--kind state"),
     "list_audit": C("audit list", example="--limit 20"),
     "show_audit_head": C("audit head"),
+    "archive_journal": C("audit archive", example="--older-than-days 90"),
+    "prune_journal": C("audit prune", destructive=True, example="--dry-run"),
     "list_webhooks": C("webhook list"),
     "list_dead_letters": C("webhook dead"),
     "add_webhook": C("webhook add", example="pager --url https://hooks.example/x --kind 'alert*'"),
@@ -207,6 +209,7 @@ WITHOUT_COMMAND = frozenset(
         "show_fleet",
         "show_fleet_map",
         "list_checks",
+        "seal_bundle",
     }
 )
 

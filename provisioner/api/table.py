@@ -11,6 +11,8 @@ from provisioner.api.changes import Execute, Foresee
 from provisioner.api.route import Route
 from provisioner.api.routes import (
     alerts,
+    audit_archives,
+    bundles,
     campaign_nodes,
     campaigns,
     case_work,
@@ -58,10 +60,12 @@ ALL: tuple[Route, ...] = (
     *matters.ROUTES,
     *requests.ROUTES,
     *events.ROUTES,
+    *audit_archives.ROUTES,
     *webhooks.ROUTES,
     *recovery.ROUTES,
     *site.ROUTES,
     *signing_keys.ROUTES,
+    *bundles.ROUTES,
     *credentials.ROUTES,
     *console_map.ROUTES,
     *console_session.ROUTES,
@@ -119,6 +123,9 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.TOKEN_CREATE: credentials.change_token,
     ChangeKind.TOKEN_REVOKE: credentials.change_token,
     ChangeKind.SESSION_END: console_session.change_session,
+    ChangeKind.AUDIT_ARCHIVE: audit_archives.change_journal,
+    ChangeKind.AUDIT_PRUNE: audit_archives.change_journal,
+    ChangeKind.BUNDLE_SEAL: bundles.seal_manifest,
 }
 
 # the forecasts that a person reads before a change; a kind without one has its route's summary
@@ -139,4 +146,6 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.CLOCK_ACCEPT: site.foresee_clock,
     ChangeKind.KEY_ROTATE: signing_keys.foresee_rotation,
     ChangeKind.TOKEN_REVOKE: credentials.foresee_revocation,
+    ChangeKind.AUDIT_ARCHIVE: audit_archives.foresee_archiving,
+    ChangeKind.AUDIT_PRUNE: audit_archives.foresee_prune,
 }

@@ -130,7 +130,7 @@ COMMANDS = {
     "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
     "xid": Command("offline.xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
     "attest": Command(
-        "offline.attest", "app", "Attestation: signed evidence of devices, verified."
+        "offline.device_evidence", "app", "Attestation: signed evidence of devices, verified."
     ),
     "where": Command(
         "offline.places",
@@ -140,7 +140,7 @@ COMMANDS = {
     "address": Command(
         "offline.places", "address", "Print the addresses of a place: the inverse of `where`."
     ),
-    "bundle": Command("offline.bundle", "app", "Air-gap bundles: create, verify, unpack."),
+    "bundle": Command("client.bundle", "app", "Air-gap bundles: create, verify, unpack."),
     "sim": Command("serve.sim", "app", "A simulated site: serve it, break parts, exchange them."),
 }
 

@@ -162,6 +162,9 @@ class ChangeKind(StrEnum):
     TOKEN_CREATE = "token.create"  # noqa: S105 (a kind of change, not a token)
     TOKEN_REVOKE = "token.revoke"  # noqa: S105 (a kind of change, not a token)
     SESSION_END = "session.end"
+    AUDIT_ARCHIVE = "audit.archive"
+    AUDIT_PRUNE = "audit.prune"
+    BUNDLE_SEAL = "bundle.seal"
 
 
 # a session alone does not permit these kinds: its holder must have signed in shortly before
@@ -177,6 +180,7 @@ PROOF_KINDS = frozenset(
         ChangeKind.RECOVERY_SETTLE,
         ChangeKind.TOKEN_CREATE,  # or a session would prolong itself
         ChangeKind.TOKEN_REVOKE,
+        ChangeKind.AUDIT_PRUNE,
     }
 )
 

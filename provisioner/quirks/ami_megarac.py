@@ -12,6 +12,7 @@ QUIRK = Quirk(
     oem="Ami",
     expand=False,  # drops required properties
     targets={"hgx.bundle": "FirmwareInventory/HGX_0"},  # accepted, though never listed
+    bmc_first="NVIDIA's DGX runbooks: the BMC is updated and reset before the trays",
     force="options",
     password_if_match="any",  # noqa: S106 (a way to send an ETag)
     full_override=True,

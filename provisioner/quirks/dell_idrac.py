@@ -51,6 +51,7 @@ QUIRK = Quirk(
         hinders=("push", "media", "boot"),
         title="System Lockdown Mode",
     ),
+    bmc_first="Dell's documents: the iDRAC is updated first",
     force="none",
     ac_cycle=AcCycle(  # a "virtual AC cycle": CPLD and FPGA run their new versions after it
         resource="Chassis",

@@ -10,6 +10,7 @@ QUIRK = Quirk(
     vendor=r"^(HPE|Hewlett)",
     oem="Hpe",
     push="form",
+    bmc_first="HPE's documents: iLO is updated first",
     force="none",
     package_files=r".",  # the form has no targets: each package names its own
     bmc_reset_types=("ForceRestart", "GracefulRestart"),

@@ -10,6 +10,7 @@ QUIRK = Quirk(
     vendor=r"^Lenovo",
     oem="Lenovo",
     apply_time="Immediate",
+    bmc_first="Lenovo's manual: update the firmware for XClarity Controller first",
     force="none",
     # source: fwupd ("only the backup BMC device can be updated by specifying the target ID, the
     # others need an empty array", and a blank in the file name answers InternalError); libredfish

@@ -10,6 +10,8 @@ QUIRK = Quirk(
     vendor=r"^NVIDIA$",
     product=r"^(Nvidia-BMCMezz|GB\d+ NVL|P3809)",
     targets={"hgx.bundle": "Chassis/HGX_Chassis_0"},
+    # source: open-nvfwupd, flow of a GB300: the BMC is written and rebooted, then all the others
+    bmc_first="NVIDIA's update flow of GB300 trays: the BMC is written and rebooted first",
     http_boot=True,  # its virtual drives serve the console only (facts: hardware 4.5)
     password_if_match="none",  # noqa: S106 (no ETag is sent; facts: redfish 3.3, peers 4)
     pull_without_scheme=True,  # the service takes the text up to the first slash as the server

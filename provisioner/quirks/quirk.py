@@ -91,6 +91,8 @@ class Quirk(Record):
     package_files: str = ""  # expression: files that name their own targets; `Targets` is empty
     empty_targets: bool = False  # `Targets` must be there, even empty
     file_name_blanks: bool = True  # a blank in the name of the file is accepted
+    # why the BMC is updated and restarted before anything else is pushed through it; "": no source
+    bmc_first: str = ""
     claim: bool = False  # HttpPushUriTargetsBusy is set around an update
     force: str = "parameter"  # "parameter" | "options" (PATCH HttpPushUriOptions) | "none"
     pull_without_scheme: bool = False  # SimpleUpdate: ImageURI without scheme, double slash

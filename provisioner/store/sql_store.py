@@ -26,6 +26,7 @@ from provisioner.store.repositories.cohorts import SqlCohortRepository
 from provisioner.store.repositories.evidence import SqlEvidenceRepository
 from provisioner.store.repositories.fabric import SqlFabricRepository
 from provisioner.store.repositories.journal import SqlJournalRepository
+from provisioner.store.repositories.journal_archives import SqlArchiveRepository
 from provisioner.store.repositories.nodes import SqlNodeRepository
 from provisioner.store.repositories.operations import SqlOperationRepository
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
@@ -50,6 +51,7 @@ class SqlStore(Transactions):
         self.fabric = SqlFabricRepository(self)
         self.tenants = SqlTenantRepository(self)
         self.journal = SqlJournalRepository(self)
+        self.archives = SqlArchiveRepository(self)
         self.clock_marks = SqlClockMarkRepository(self)
         self.answers = SqlAnswerRepository(self)
         self.atlas = SqlAtlasRepository(self)

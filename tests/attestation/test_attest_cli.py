@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from typer.testing import CliRunner
 
 from provisioner.cli.commands import load
-from provisioner.cli.offline.attest import app
+from provisioner.cli.offline.device_evidence import app
 from provisioner.model.input_error import InputError
 from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 

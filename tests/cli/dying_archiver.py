@@ -1,26 +1,31 @@
-"""Runs `provisioner audit …` with small archives and kills its own process at one point.
+"""Archives or prunes a data directory's journal and kills its own process at one point.
 
-Run as a program by the tests: `python dying_archiver.py KIND NUMBER WORDS…`. The point is the
-event of that number among those of one kind: `os.link` and `os.remove` of an archive's file, `sql`
-for a statement that writes, `commit` for the end of a transaction, or `none`.
+Run as a program by the tests: `python dying_archiver.py KIND NUMBER archive|prune DATA`. The point
+is the event of that number among those of one kind: `os.link` and `os.remove` of an archive's
+file, `sql` for a statement that writes, `commit` for the end of a transaction, or `none`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
-from provisioner.cli import main
-from provisioner.cli.serve import audit_archive
+from provisioner.daemon.data import open_data
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.store.repositories import journal_archives
+from provisioner.store.repositories.journal_archives import Actor
 
 WRITES = ("INSERT", "UPDATE", "DELETE")
 FILES = ("os.link", "os.remove")
 KIND, NUMBER = sys.argv[1], int(sys.argv[2])
+OLD_S = 10 * 86_400.0
 counts: Counter[str] = Counter()
 
 
@@ -45,10 +50,22 @@ def count_file(kind: str, arguments: tuple[Any, ...]) -> None:
         count(kind)
 
 
+async def change_journal(verb: str, data: Path) -> None:
+    """Carry the change out, and print the number of rows that were removed."""
+    now = WallClock().now()
+    async with open_data(data, now) as opened:
+        archives, directory = opened.store.archives, data / "archives"
+        if verb == "archive":
+            await archives.write_archives(directory, now - OLD_S, opened.signer, Actor("ada", now))
+        else:
+            await archives.survey_removal(directory, now)
+            removed = await archives.prune_rows(directory, opened.signer, Actor("ada", now))
+            sys.stdout.write(f"{removed}\n")
+
+
 if __name__ == "__main__":
-    audit_archive.ROWS_MAX = 3
+    journal_archives.ROWS_MAX = 3
     event.listen(Engine, "before_cursor_execute", count_statement)
     event.listen(Engine, "commit", count_commit)
     sys.addaudithook(count_file)
-    sys.argv[:] = ["provisioner", "audit", *sys.argv[3:]]
-    main()
+    asyncio.run(change_journal(sys.argv[3], Path(sys.argv[4])))

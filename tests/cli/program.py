@@ -24,11 +24,9 @@ from provisioner.daemon.api import SOCKET
 from provisioner.daemon.data import DATABASE
 from provisioner.model.matrix import Matrix
 
-NETBOX = ("netbox plan", "netbox apply")
+BY_HAND = ("netbox plan", "netbox apply", "bundle create")
 ALONE = (
     "audit verify",
-    "audit archive",
-    "audit prune",
     "audit check-archive",
     "certificate verify",
     "case verify-bundle",
@@ -57,7 +55,7 @@ def run(words: list[str], cwd: Path, matrix: Matrix | None = None, **settings: A
 
 def _asks_a_daemon(words: Sequence[str]) -> bool:
     names = (" ".join(words[:2]), words[0] if words else "")
-    known = any(n in read_specs() or n in LOCAL or n in NETBOX for n in names)
+    known = any(n in read_specs() or n in LOCAL or n in BY_HAND for n in names)
     return known and names[0] not in ALONE and "--offline" not in words and "--server" not in words
 
 

@@ -14,6 +14,7 @@ from program import run
 from provisioner.daemon.data import open_data
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.runtime.wall_clock import WallClock
+from provisioner.store.signing import public_pem
 
 ROWS = 12
 DAY_S = 86_400.0
@@ -26,6 +27,7 @@ def site(tmp_path: Path) -> Path:
     async def fill() -> None:
         now = WallClock().now()
         async with open_data(tmp_path / "var", now) as opened:
+            (tmp_path / "keys.pem").write_text(public_pem(opened.signer.public_key))
             await opened.store.nodes.add(Node(id="n1", kind=NodeKind.HOST, state=State.CERTIFIED))
             for number in range(ROWS):
                 node = "n1" if number == 5 else "n2"
@@ -47,16 +49,16 @@ def ask(site: Path, words: str, *more: str) -> Any:
 def test_the_journal_is_archived_pruned_and_verified(site: Path) -> None:
     _, verified = ask(site, "verify")
     known = f"{verified['rows']}:{verified['head']}"
-    _, made = ask(site, "archive --older-than 10 --by ada")
-    (one,) = made["archives"]
+    _, made = ask(site, "archive --older-than-days 10")
+    (one,) = made["result"]["archives"]
     assert one["first"] == 1
-    assert ask(site, "archive --older-than 10")[1]["archives"] == []
-    code, checked = ask(site, "check-archive", one["file"])
+    assert ask(site, "archive --older-than-days 10")[1]["result"]["archives"] == []
+    code, checked = check(site, one["file"])
     assert (code, checked[0]["problem"]) == (0, "")
 
-    _, pruned = ask(site, "prune --by ada --yes")
-    assert pruned["removed"] == one["last"] - pruned["kept"]
-    assert pruned["kept"] >= 1  # of the node with an open operation
+    _, pruned = ask(site, "prune --yes")
+    assert pruned["result"]["removed"] == one["last"] - pruned["result"]["kept"]
+    assert pruned["result"]["kept"] >= 1  # of the node with an open operation
     assert ask(site, "verify")[1]["intact"]
     for more in ([], ["--known", f"3:{head_of_archive(Path(site, one['file']), 3)}"]):
         code, document = ask(site, "verify --archives var/archives", *more)
@@ -67,8 +69,14 @@ def test_the_journal_is_archived_pruned_and_verified(site: Path) -> None:
 
     _, rows = ask(site, "list")
     kinds = {row["kind"]: row["detail"] for row in rows}
-    assert kinds["journal_archived"]["by"] == kinds["journal_pruned"]["by"] == "ada"
+    person = pruned["asked_by"]
+    assert kinds["journal_archived"]["by"] == kinds["journal_pruned"]["by"] == person
     assert kinds["journal_pruned"]["archive_sha256"] == one["sha256"]
+
+
+def check(site: Path, file: str) -> Any:
+    done = run(["audit", "check-archive", file, "--key", "keys.pem", "--json"], site)
+    return done.returncode, json.loads(done.stdout)
 
 
 def head_of_archive(file: Path, seq: int) -> str:
@@ -77,36 +85,49 @@ def head_of_archive(file: Path, seq: int) -> str:
 
 
 def test_nothing_is_pruned_that_no_good_archive_holds(site: Path) -> None:
-    assert ask(site, "prune --yes")[1]["removed"] == 0
-    _, made = ask(site, "archive --older-than 10")
-    file = Path(site, made["archives"][0]["file"])
+    assert ask(site, "prune --yes")[1]["result"]["removed"] == 0
+    _, made = ask(site, "archive --older-than-days 10")
+    file = Path(site, made["result"]["archives"][0]["file"])
     lines = file.read_text().splitlines()
     file.write_text("\n".join([*lines[:-1], lines[-1].replace("moved", "hidden")]) + "\n")
     refused = run(["audit", "prune", "--yes", "--data", "var"], site)
-    assert refused.returncode == 2
+    assert refused.returncode == 1
     assert "differs from the written one" in refused.stderr
-    assert ask(site, "check-archive", str(file))[0] == 1
+    assert check(site, str(file))[0] == 1
     assert ask(site, "verify --archives var/archives")[0] == 1
 
 
 def test_a_prune_asks_and_a_dry_run_changes_nothing(site: Path) -> None:
-    ask(site, "archive --older-than 10")
+    ask(site, "archive --older-than-days 10")
     before = ask(site, "verify")[1]["rows"]
-    assert run(["audit", "prune", "--data", "var"], site).returncode == 2
+    unasked = run(["audit", "prune", "--data", "var"], site)
+    assert unasked.returncode == 2
+    assert "--yes" in unasked.stderr
     shown = run(["audit", "prune", "--dry-run", "--data", "var"], site)
     assert shown.returncode == 0
     assert "operation, case, certificate or handover" in shown.stdout
-    planned = run(["audit", "archive", "--older-than", "5", "--dry-run", "--data", "var"], site)
-    assert "would be archived" in planned.stdout
+    words = "audit archive --older-than-days 5 --dry-run --data var"
+    assert "would be written" in run(words.split(), site).stdout
     assert ask(site, "verify")[1]["rows"] == before
 
 
+def test_a_prune_waits_for_a_second_person_where_the_site_wants_one(site: Path) -> None:
+    ask(site, "archive --older-than-days 10")
+    before = ask(site, "verify")[1]["rows"]
+    words = ["audit", "prune", "--yes", "--data", "var"]
+    waiting = run(words, site, api_four_eyes=["audit.prune"])
+
+    assert waiting.returncode == 3
+    assert "waiting" in waiting.stdout
+    assert ask(site, "verify")[1]["rows"] == before + 1  # the request alone
+
+
 def test_an_archive_that_is_missing_after_a_prune_is_noticed(site: Path) -> None:
-    _, made = ask(site, "archive --older-than 15")
-    ask(site, "archive --older-than 10")
+    _, made = ask(site, "archive --older-than-days 15")
+    ask(site, "archive --older-than-days 10")
     ask(site, "prune --yes")
     assert ask(site, "verify --archives var/archives")[0] == 0
-    Path(site, made["archives"][0]["file"]).unlink()
+    Path(site, made["result"]["archives"][0]["file"]).unlink()
     code, document = ask(site, "verify --archives var/archives")
     assert code == 1
     assert "row 1 is missing" in document["problem"]
@@ -114,7 +135,8 @@ def test_an_archive_that_is_missing_after_a_prune_is_noticed(site: Path) -> None
 
 
 def test_a_time_is_wanted_once(site: Path) -> None:
-    for words in ("archive", "archive --until 2026-01-01 --older-than 3", "archive --until soon"):
+    both = "archive --until 2026-01-01 --older-than-days 3"
+    for words in ("archive", both, "archive --until soon"):
         done = run(["audit", *words.split(), "--data", "var"], site)
         assert done.returncode == 2
-        assert "--until" in done.stderr
+        assert "until" in done.stderr

@@ -94,3 +94,30 @@ def test_keys_that_are_none_or_anothers_are_refused(site: Path):
 
     assert [d.returncode for d in done] == [2, 2, 2]
     assert "no key that is trusted signed it" in done[2].stderr
+
+
+def test_a_signature_that_needs_a_second_person_is_fetched_by_its_request(site: Path):
+    words = ["bundle", "create", "site.bundle", "--matrix", "matrix.yaml"]
+    waiting = run(words, site, api_four_eyes=["bundle.seal"])
+
+    assert waiting.returncode == 3
+    assert "--request r1" in waiting.stderr
+    assert not (site / "site.bundle").exists()
+
+
+def test_a_signed_list_packs_the_files_that_it_names_and_no_others(site: Path):
+    assert create(site).returncode == 0
+    (site / "site.bundle").unlink()
+    again = create(site, "--request", "r1")
+    other = create(site, "--request", "r1", "--site", "elsewhere")
+
+    assert again.returncode == 0, again.stderr
+    assert other.returncode == 2
+    assert "it is for other files" in other.stderr
+
+
+def test_a_dry_run_asks_no_daemon(site: Path):
+    shown = create(site, "--dry-run", "--server", "https://localhost:1", "--json")
+
+    assert shown.returncode == 0, shown.stderr
+    assert len(json.loads(shown.stdout)["files"]) == 3

@@ -341,6 +341,7 @@ DECODE_FOR: Mapping[str, str] = {
     "api.app": "api.app:_checked",
     "cli.client.connection": _OURS,
     "api.routes.node_reports": _OURS,
+    "api.routes.bundles": _OURS,
     "api.routes.signing_keys": _OURS,
     "api.routes.site": _OURS,
     "api.routes.certificates": "planning.certification.attestation:parse_envelope",

@@ -28,13 +28,17 @@ CONTENT = {
 }
 
 
+def seal(manifest: BundleManifest) -> str:
+    return SIGNER.seal(MANIFEST_PAYLOAD, manifest.model_dump_json().encode())
+
+
 def packed(tmp_path: Path) -> Path:
     files = {}
     for number, (path, content) in enumerate(CONTENT.items()):
         files[path] = tmp_path / f"source{number}"
         files[path].write_bytes(content)
     manifest = BundleManifest(site="here", made_at=1.0, files=bundles.list_files(files))
-    bundles.pack(tmp_path / "site.bundle", manifest, files, SIGNER.seal)
+    bundles.pack(tmp_path / "site.bundle", seal(manifest), files)
     return tmp_path / "site.bundle"
 
 
@@ -150,7 +154,7 @@ def test_a_file_that_changes_while_it_is_packed_leaves_no_bundle(tmp_path: Path)
     source.write_bytes(b"new")
 
     with pytest.raises(InputError, match="SHA-256"):
-        bundles.pack(tmp_path / "site.bundle", manifest, files, SIGNER.seal)
+        bundles.pack(tmp_path / "site.bundle", seal(manifest), files)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["gpu.fwpkg"]
 
 

@@ -6,8 +6,8 @@ It shares no code with `planning`. Versions are integers; state is what runs and
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 SECONDS = {"bmc_reset": 300, "warm_reboot": 600, "cold_boot": 900, "ac_cycle": 1200}
 COVERS = {
@@ -54,6 +54,7 @@ class Case:
     ways: tuple[Way, ...]
     laws: tuple[Law, ...]
     push_is_outage: frozenset[str]
+    goals: frozenset[str] | None = None  # the pins that must run at the end; None: all
 
 
 Waiting = tuple[int, str, tuple[str, int] | None]
@@ -69,8 +70,9 @@ def broken(case: Case, running: dict[str, int]) -> set[Law]:
 
 
 def ended(case: Case, running: dict[str, int], waiting: dict[str, Waiting]) -> bool:
-    pinned_waits = any(kind in case.pins for kind in waiting)
-    there = all(running[k] == v for k, v in case.pins.items())
+    goals = case.pins.keys() if case.goals is None else case.goals
+    pinned_waits = any(kind in goals for kind in waiting)
+    there = all(running[k] == case.pins[k] for k in goals)
     return there and not pinned_waits and not broken(case, running)
 
 
@@ -148,19 +150,33 @@ def cheapest(case: Case) -> tuple[int, int, int] | None:
 
 def search(case: Case, *, covering: bool) -> tuple[int, int, int] | None:
     """The cheapest way; with `covering`, by any reset that activates something."""
+    ends = find_ends(case, covering=covering)
+    return ends[0] if ends else None
+
+
+def find_ends(
+    case: Case, *, covering: bool, allowed: Callable[[Way | str], bool] = lambda _: True
+) -> tuple[tuple[int, int, int], list[State]] | None:
+    """The least cost, and every state in which a way of that cost ends, by allowed moves."""
     first, found = initial(case)
     begin: State = (tuple(sorted(first.items())), tuple(sorted(found.items())))
     best = {begin: (0, 0, 0)}
     queue = [((0, 0, 0), 0, begin)]
     ticket = 0
+    ends: list[State] = []
+    least: tuple[int, int, int] | None = None
     while queue:
         cost, _, state = heapq.heappop(queue)
+        if least is not None and cost > least:
+            break
         if best[state] < cost:
             continue
         running, waiting = dict(state[0]), dict(state[1])
         if ended(case, running, waiting):
-            return cost
-        for step, after_running, after_waiting in moves(
+            least = cost
+            ends.append(state)
+            continue
+        for move, step, after_running, after_waiting in moves(
             case, running, waiting, found, covering=covering
         ):
             after: State = (
@@ -168,11 +184,36 @@ def search(case: Case, *, covering: bool) -> tuple[int, int, int] | None:
                 tuple(sorted(after_waiting.items())),
             )
             total = (cost[0] + step[0], cost[1] + step[1], cost[2] + step[2])
-            if after not in best or total < best[after]:
+            if allowed(move) and (after not in best or total < best[after]):
                 best[after] = total
                 ticket += 1
                 heapq.heappush(queue, (total, ticket, after))
-    return None
+    return None if least is None else (least, ends)
+
+
+def cheapest_with_first(case: Case, first: str) -> set[tuple[int, int, int]]:
+    """Costs of ways that bring one kind to its pin before any other is pushed, by its own restart.
+
+    Both parts are the cheapest ones; ways to the first end that are equally cheap may differ in
+    the rest. Empty: there is no such way.
+    """
+    begins, _ = initial(case)
+    kept = tuple(law for law in case.laws if law not in broken(case, begins))
+    ahead = replace(case, goals=frozenset({first}), laws=kept)
+
+    def own(move: Way | str) -> bool:
+        return move == "bmc_reset" if isinstance(move, str) else move.kind == first
+
+    part = find_ends(ahead, covering=False, allowed=own)
+    if part is None:
+        return set()
+    costs = set()
+    for running, waiting in part[1]:
+        staged = {kind: (wait[0], wait[1]) for kind, wait in waiting}
+        rest = cheapest(replace(case, start=dict(running), staged=staged))
+        if rest is not None:
+            costs.add((part[0][0] + rest[0], part[0][1] + rest[1], part[0][2] + rest[2]))
+    return costs
 
 
 def moves(
@@ -182,8 +223,8 @@ def moves(
     found: dict[str, Waiting],
     *,
     covering: bool,
-) -> Iterator[tuple[tuple[int, int, int], dict[str, int], dict[str, Waiting]]]:
-    """Everything that may be done next: ((outages, resets, seconds), running, waiting)."""
+) -> Iterator[tuple[Way | str, tuple[int, int, int], dict[str, int], dict[str, Waiting]]]:
+    """Everything that may be done next: (move, (outages, resets, seconds), running, waiting)."""
     for push in pushes(case, running):
         own = waiting.get(push.kind)
         if own is not None and (own != found.get(push.kind) or own[0] == push.to):
@@ -197,9 +238,9 @@ def moves(
             after = run(running, {push.kind: (push.to, push.brings)})
             if broken(case, after) <= broken(case, running):
                 left = {k: w for k, w in waiting.items() if k != push.kind}
-                yield cost, after, settle(after, left)
+                yield push, cost, after, settle(after, left)
         else:
-            yield cost, running, waiting | {push.kind: (push.to, push.resets_by, push.brings)}
+            yield push, cost, running, waiting | {push.kind: (push.to, push.resets_by, push.brings)}
     waits = {w[1] for w in waiting.values()}
     resets = {r for r, under in COVERS.items() if under & waits} if covering else waits
     for reset in sorted(resets):
@@ -208,4 +249,4 @@ def moves(
         if broken(case, after) <= broken(case, running):
             left = {k: w for k, w in waiting.items() if k not in covered}
             cost = (int(reset != "bmc_reset"), 1, SECONDS[reset])
-            yield cost, after, settle(after, left)
+            yield reset, cost, after, settle(after, left)

@@ -16,9 +16,12 @@ from provisioner.planning.path.ranks import get_rank
 COLD, AC, RESET = Activation.COLD_BOOT, Activation.AC_CYCLE, Activation.BMC_RESET
 
 
-def planned(edges: dict[str, tuple[Edge, ...]], *more: tuple[str, str, str]) -> Plan:
+def planned(
+    edges: dict[str, tuple[Edge, ...]], *more: tuple[str, str, str], vendor: str = "ami_megarac"
+) -> Plan:
     rows = [(kind, "0", "1.0") for kind in edges if kind != "host.psu"]
-    return plan(node(*rows, *more), matrix(dict.fromkeys(edges, "2.0"), edges), "r", "p")
+    seen = node(*rows, *more).model_copy(update={"vendor": vendor})
+    return plan(seen, matrix(dict.fromkeys(edges, "2.0"), edges), "r", "p")
 
 
 def order(found: Plan) -> list[str]:
@@ -44,6 +47,39 @@ def test_a_dgx_is_written_bmc_first_and_restarted_before_anything_else() -> None
     ]
 
 
+DGX = {
+    "host.bios": (edge("1.0", "2.0", COLD),),
+    "host.bmc": (edge("1.0", "2.0", RESET),),
+    "host.erot": (edge("1.0", "2.0", AC),),
+}
+
+
+def test_a_restart_that_only_the_order_needs_says_so_with_its_cost() -> None:
+    restart = planned(DGX).steps[1]
+
+    assert restart.activation is RESET
+    assert "NVIDIA's DGX runbooks" in restart.reason
+    assert "1 restart more than the cheapest plan has" in restart.reason
+
+
+@pytest.mark.parametrize("vendor", ["unknown", "supermicro", "v"])
+def test_without_a_vendors_word_the_order_costs_nothing(vendor: str) -> None:
+    """The cheapest plan has one AC cycle; the ranks decide among equal ones."""
+    found = planned(DGX, vendor=vendor)
+
+    assert order(found) == ["host.bmc", "host.erot", "host.bios", "ac_cycle"]
+    assert (found.outages, found.resets) == (1, 1)
+
+
+def test_an_order_that_costs_nothing_adds_no_words() -> None:
+    edges = {"host.bmc": DGX["host.bmc"], "host.driver": (edge("1.0", "2.0", AC),)}
+
+    found = planned(edges)
+
+    assert order(found) == ["host.bmc", "host.driver", "ac_cycle"]  # nothing else is pushed
+    assert "cheapest" not in found.steps[-1].reason
+
+
 def test_a_pending_image_of_the_bmc_is_activated_before_the_next_push() -> None:
     edges = {
         "host.bios": (edge("1.0", "2.0", COLD),),
@@ -51,7 +87,8 @@ def test_a_pending_image_of_the_bmc_is_activated_before_the_next_push() -> None:
     }
     seen = node(("host.bios", "0", "1.0"), ("host.bmc", "0", "1.0"))
     staged = seen.components[1].model_copy(update={"staged": "2.0", "pending": RESET})
-    seen = seen.model_copy(update={"components": (seen.components[0], staged)})
+    components = (seen.components[0], staged)
+    seen = seen.model_copy(update={"components": components, "vendor": "hpe_ilo"})
 
     found = plan(seen, matrix(dict.fromkeys(edges, "2.0"), edges), "r", "p")
 

@@ -18,6 +18,7 @@ from provisioner.planning.path import partition
 from provisioner.planning.path.planner import plan
 
 KINDS = ("a.x", "b.x", "c.x")
+PUSHED = "redfish_push"  # needs files, which these matrices do not have
 WAYS_OUT = ("none", "bmc_reset", "warm_reboot", "cold_boot", "ac_cycle")
 versions_ = st.integers(1, 4)
 kinds_ = st.sampled_from(KINDS)
@@ -72,17 +73,17 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def planned(case: Case) -> Plan:
+def planned(case: Case, vendor: str = "v", method: str = "playbook_host_software") -> Plan:
     declared = {
         kind: ComponentKind(
             name=kind,
             title=kind,
             grammar="dotted",
-            method="playbook_host_software",
+            method=method,
             disruption=Disruption.HOST if kind in case.push_is_outage else Disruption.NONE,
             duration_s=60,
         )
-        for kind in KINDS
+        for kind in case.start
     }
     edges: dict[str, list[Edge]] = {}
     for way in case.ways:
@@ -116,7 +117,7 @@ def planned(case: Case) -> Plan:
     )
     inventory = Inventory(
         node="n",
-        vendor="v",
+        vendor=vendor,
         components=tuple(
             Component(
                 kind=kind,
@@ -129,7 +130,7 @@ def planned(case: Case) -> Plan:
             for kind, version in case.start.items()
         ),
     )
-    return plan(inventory, matrix, "r", "p", kinds=declared)
+    return plan(inventory, matrix, "r", "p", kinds=declared, production=method != PUSHED)
 
 
 def simple(case: Case) -> bool:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-OPENERS = frozenset(
-    {"open_store", "open_data", "open_database", "open_reading", "open_postgres", "with_data"}
-)
+OPENERS = frozenset({"open_store", "open_data", "open_database", "open_reading", "open_postgres"})
 PRODUCT = Path(__file__).parents[2] / "provisioner"
 ALLOWED = {
-    "cli/offline/bundle.py": "packs evidence for a vendor on a machine whose daemon is down",
-    "cli/options/data_options.py": "`with_data` itself",
     "cli/serve/audit.py": "audit verify",
-    "cli/serve/audit_archive.py": "audit archive, check-archive and prune",
     "cli/serve/backup.py": "backup, restore, db upgrade",
     "cli/serve/doctor.py": "doctor",
     "cli/serve/reading.py": "--offline",

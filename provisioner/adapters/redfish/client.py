@@ -1,7 +1,7 @@
-"""What can be asked of one BMC. Devices fail as values; only `PortError` is ever raised.
+"""The operations of one BMC. Devices fail as values; only `PortError` is ever raised.
 
-Every verb reads its links and action targets from the service first: a BMC is asked what it has,
-never told what it should have.
+Each operation first reads its links and action targets from the service, since vendors place them
+differently: no path below the service root is assumed.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ class Redfish:
 
     @property
     def service(self) -> Service:
-        """What this client asks, for parts of the service that have functions of their own."""
+        """Return the service behind this client, for parts that have functions of their own."""
         return self._service
 
-    # what is there
+    # readings
 
     async def collect(self, node: str, bmc: str) -> Inventory:
         """Versions and parts behind this BMC; `bmc` is its name within the node."""
@@ -171,11 +171,11 @@ class Redfish:
         if target is None:
             return not_offered("bmc", "Manager.Reset")
         allowed = await self._service.reset_types(action)
-        wanted = [t for t in self.quirk.bmc_reset_types if not allowed or t in allowed]
-        if not wanted:
+        reset_types = [t for t in self.quirk.bmc_reset_types if not allowed or t in allowed]
+        if not reset_types:
             return not_offered("bmc", f"usable reset; it has {', '.join(allowed[:16])}")
         try:
-            reply = await self._service.post(target, {"ResetType": wanted[0]}, "bmc")
+            reply = await self._service.post(target, {"ResetType": reset_types[0]}, "bmc")
         except Unreachable as error:
             if not error.maybe_executed:
                 raise
@@ -276,7 +276,7 @@ class Redfish:
         return await rshim.enable_on_bmc(self._service)
 
     async def end_push(self) -> Blocker | None:
-        """Give up what a push reserved, once its task has ended (Lenovo)."""
+        """Give the upload reservation back once the push's task has ended (Lenovo)."""
         return await updates.end_claim(self._service)
 
     def ends_staged(self, kind: str) -> bool:
@@ -290,9 +290,9 @@ class Redfish:
             if self.quirk.push == "form":
                 return of_hpe(update.data)
             return TaskView(state="unknown", vanished=True)
-        seen = view(await self._service.call("GET", ref.path), ref.path)
-        job = await task_list.read_job(self._service, ref.path) if seen.vanished else None
-        return job or seen
+        task = view(await self._service.call("GET", ref.path), ref.path)
+        job = await task_list.read_job(self._service, ref.path) if task.vanished else None
+        return job or task
 
     async def task_paths(self) -> tuple[str, ...]:
         """Every task that the service lists; none if it has no task service."""
@@ -305,9 +305,9 @@ class Redfish:
     # accounts and events
 
     async def admits(self) -> bool:
-        """Whether the BMC lets this login in. Its root proves nothing: anybody may read that.
+        """Return whether the BMC accepts this login. Its root is readable without one.
 
-        Raises `Unreachable` while it cannot be told: the BMC restarts, or answers nonsense.
+        Raises `Unreachable` while the answer is open: the BMC restarts, or answers nonsense.
         """
         walk = self._service.walk()
         systems = link(await walk.root(), "Systems")

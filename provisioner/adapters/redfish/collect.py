@@ -100,8 +100,9 @@ async def identity(walk: Walk, quirk: Quirk) -> Inventory:
     parts = Parts("")
     parts.systems(systems)
     if dpu:
-        told = text(systems[0].data.get("SerialNumber")) is not None  # else a chassis tells it
-        chassis = [] if told else of_type(await walk.first(root, "Chassis"), "Chassis")
+        # a system without a serial number is identified by its chassis
+        has_serial = text(systems[0].data.get("SerialNumber")) is not None
+        chassis = [] if has_serial else of_type(await walk.first(root, "Chassis"), "Chassis")
         parts.card(systems[0], chassis, await _base_mac(walk, systems[0]))
     host = None if dpu else host_system(systems)
     devices = parts.devices
@@ -129,10 +130,10 @@ async def _firmware(walk: Walk, root: Json, bmc: str, *, dpu: bool) -> Firmware:
     # a BlueField's is empty: all that it has is in the other one
     software = None if dpu else link(service, "SoftwareInventory")
     if software is not None and software != link(service, "FirmwareInventory"):
-        known = len(walk.gaps)
+        gaps_before = len(walk.gaps)
         members = await walk.members(software)
         if not members:
-            del walk.gaps[known:]  # services link to it whether they have it or not (Dell)
+            del walk.gaps[gaps_before:]  # services link to it whether they have it or not (Dell)
         listed = {c.source for c in firmware.components(())}
         firmware.add([m for m in members if m.path not in listed], software=True)
     return firmware
@@ -150,7 +151,7 @@ def _unlisted(
         return []
     host = host_system(systems)
     manager = host_manager(managers, host)  # a baseboard's own is no host BMC
-    told = [("FirmwareVersion", manager), ("BiosVersion", host)]
+    sources = [("FirmwareVersion", manager), ("BiosVersion", host)]
     return [
         Component(
             kind=_OWN[field],
@@ -159,7 +160,7 @@ def _unlisted(
             source=resource.path,
             bmc=firmware.bmc,
         )
-        for field, resource in told
+        for field, resource in sources
         if resource is not None and (version := text(resource.data.get(field))) is not None
     ]
 

@@ -2,7 +2,8 @@
 
 Log services hang below systems, managers and chassis (DSP0268, LogService). A dump is made by
 `#LogService.CollectDiagnosticData` where the service offers it: a task, then an entry of that log
-with an `AdditionalDataURI`. Everything is bounded; what is too large or fails is a gap.
+with an `AdditionalDataURI`. Everything is bounded; a resource that is too large or fails becomes a
+gap.
 """
 
 from __future__ import annotations
@@ -44,25 +45,25 @@ class Dump:
 async def log_services(walk: Walk) -> list[Resource]:
     """Every log service that the BMC shows, each once."""
     root = await walk.root()
-    found: dict[str, Resource] = {}
+    services: dict[str, Resource] = {}
     for owner in OWNERS:
         for resource in (await walk.first(root, owner))[:OWNERS_MAX]:
             for service in await walk.first(resource.data, "LogServices"):
-                if service.data and len(found) < SERVICES_MAX:
-                    found.setdefault(service.path, service)
-    return list(found.values())
+                if service.data and len(services) < SERVICES_MAX:
+                    services.setdefault(service.path, service)
+    return list(services.values())
 
 
 async def logs(service: Service) -> Reading:
     """Entries of every log, by path. What another reading has (an audit log) may be in it too."""
     walk = service.walk()
-    kept: dict[str, Json] = {}
-    for found in await log_services(walk):
-        kept[found.path] = found.data
-        for entry in (await walk.first(found.data, "Entries"))[:ENTRIES_MAX]:
+    resources: dict[str, Json] = {}
+    for log in await log_services(walk):
+        resources[log.path] = log.data
+        for entry in (await walk.first(log.data, "Entries"))[:ENTRIES_MAX]:
             if entry.data:
-                kept[entry.path] = entry.data
-    return Reading(kept, tuple(walk.gaps))
+                resources[entry.path] = entry.data
+    return Reading(resources, tuple(walk.gaps))
 
 
 async def dumps(
@@ -72,17 +73,17 @@ async def dumps(
     made: list[Dump] = []
     gaps: list[Gap] = []
     offering = [s for s in await log_services(service.walk()) if _target(s) is not None]
-    for found in offering[:DUMPS_MAX]:
-        told = await _dump(service, found, sleep, poll_s, limit_s)
-        if isinstance(told, Gap):
-            gaps.append(told)
+    for log in offering[:DUMPS_MAX]:
+        result = await _dump(service, log, sleep, poll_s, limit_s)
+        if isinstance(result, Gap):
+            gaps.append(result)
         else:
-            made.append(told)
+            made.append(result)
     return tuple(made), tuple(gaps)
 
 
-def _target(found: Resource) -> str | None:
-    action = action_of(found.data, "#LogService.CollectDiagnosticData")
+def _target(log: Resource) -> str | None:
+    action = action_of(log.data, "#LogService.CollectDiagnosticData")
     allowed = action.get("DiagnosticDataType@Redfish.AllowableValues")
     if isinstance(allowed, list) and DUMP_TYPE not in allowed:
         return None
@@ -90,65 +91,65 @@ def _target(found: Resource) -> str | None:
 
 
 async def _dump(
-    service: Service, found: Resource, sleep: Sleep, poll_s: float, limit_s: float
+    service: Service, log: Resource, sleep: Sleep, poll_s: float, limit_s: float
 ) -> Dump | Gap:
-    target = _target(found)
+    target = _target(log)
     assert target is not None
-    before = await _attachments(service, found)
+    before = await _attachments(service, log)
     try:
-        reply = await service.post(target, {"DiagnosticDataType": DUMP_TYPE}, found.path)
+        reply = await service.post(target, {"DiagnosticDataType": DUMP_TYPE}, log.path)
         if isinstance(reply, Blocker):
-            return _gap(found, reply.reason, reply.detail)
+            return _gap(log, reply.reason, reply.detail)
         if failed := await _ended(service, next(task_paths(reply), ""), sleep, poll_s, limit_s):
-            return _gap(found, Reason.UPDATE_STALLED, failed)
-        new = [uri for uri in await _attachments(service, found) if uri not in before]
+            return _gap(log, Reason.UPDATE_STALLED, failed)
+        new = [uri for uri in await _attachments(service, log) if uri not in before]
         if not new:
-            return _gap(found, Reason.NOT_OFFERED, "no new entry with data came of it")
+            return _gap(log, Reason.NOT_OFFERED, "no new entry with data came of it")
         call = Call("GET", new[-1], timeout_s=DUMP_READ_S, size_max_bytes=DUMP_BYTES_MAX)
         answer = await service.transport.request(service.address, call)
     except PortError as error:
-        return _gap(found, error.reason, str(error))
+        return _gap(log, error.reason, str(error))
     if answer.status != 200:
-        return _gap(found, Reason.REFUSED, f"HTTP status {answer.status} for {new[-1][:200]}")
-    return Dump(found.path, new[-1], base64.b64encode(answer.body).decode())
+        return _gap(log, Reason.REFUSED, f"HTTP status {answer.status} for {new[-1][:200]}")
+    return Dump(log.path, new[-1], base64.b64encode(answer.body).decode())
 
 
 async def _ended(service: Service, task: str, sleep: Sleep, poll_s: float, limit_s: float) -> str:
-    """Why the task did not end well within the limit; "" if it did, or nobody can tell."""
+    """Return why the task did not end well within the limit; "" if it did, or if it vanished."""
     waited, state = 0.0, "no task was named"
     while task and waited < limit_s:
         await sleep(poll_s)
         waited += poll_s
         try:
-            seen = view(await service.call("GET", task), task)
+            current = view(await service.call("GET", task), task)
         except PortError as error:
             state = str(error)
             continue
-        if seen.vanished or (seen.done and seen.failed is None):
+        if current.vanished or (current.done and current.failed is None):
             return ""
-        if seen.done:
-            return seen.failed or seen.state
-        state = seen.state
+        if current.done:
+            return current.failed or current.state
+        state = current.state
     return f"no end within {limit_s:.0f} s: {state}" if task else ""
 
 
-async def _attachments(service: Service, found: Resource) -> list[str]:
+async def _attachments(service: Service, log: Resource) -> list[str]:
     """Addresses of data that this log's entries have, in the service's order."""
     uris = []
-    for entry in (await service.walk().first(found.data, "Entries"))[:ENTRIES_MAX]:
+    for entry in (await service.walk().first(log.data, "Entries"))[:ENTRIES_MAX]:
         uri = text(entry.data.get("AdditionalDataURI"))
         if uri is not None and uri.startswith("/") and not uri.startswith("//"):
             uris.append(uri)
     return uris
 
 
-def _gap(found: Resource, reason: Reason, detail: str) -> Gap:
-    return Gap(reason=reason, source=found.path, detail=detail[:300])
+def _gap(log: Resource, reason: Reason, detail: str) -> Gap:
+    return Gap(reason=reason, source=log.path, detail=detail[:300])
 
 
 def entries_of(reading: Reading) -> list[tuple[str, str, str]]:
-    """(message id or severity, origin, words) of entries that are not well, as logs tell them."""
-    found = []
+    """Return (message id or severity, origin, message) of each unresolved warning or failure."""
+    entries = []
     for path, body in sorted(reading.resources.items()):
         if "/Entries/" not in path:
             continue
@@ -158,6 +159,6 @@ def entries_of(reading: Reading) -> list[tuple[str, str, str]]:
         origin = link(as_object(body.get("Links")), "OriginOfCondition") or ""
         sensor = text(body.get("SensorType")) or ""
         name = text(body.get("MessageId")) or severity
-        words = " ".join(w for w in (sensor, text(body.get("Message")) or "") if w)
-        found.append((name[-80:], origin.rpartition("/")[2][:80], words[:300]))
-    return found[:ENTRIES_MAX]
+        message = " ".join(w for w in (sensor, text(body.get("Message")) or "") if w)
+        entries.append((name[-80:], origin.rpartition("/")[2][:80], message[:300]))
+    return entries[:ENTRIES_MAX]

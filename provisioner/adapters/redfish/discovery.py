@@ -1,6 +1,6 @@
-"""Finding BMCs: who answers at an address, in a network, or by multicast. Nobody is logged in to.
+"""Finds BMCs at an address, in a network, or by multicast, without logging in.
 
-The service root is the one resource that DSP0266 lets anybody read; it names vendor and product.
+DSP0266 requires the service root to be readable without a login; it names vendor and product.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ LOG = logging.getLogger(__name__)
 
 PROBES_MAX = 128  # at once: below the usual 1,024 open files, and kind to switches' ARP tables
 KNOCK_S = 2.0  # a dark address costs this; management networks answer in milliseconds
-ADDRESSES_MAX = 65536  # a /16: nobody's management network is larger than one site
+ADDRESSES_MAX = 65536  # a /16: the management network of one site is not larger
 PROBE_LIMIT_S = 20.0
 ROOT_MAX_BYTES = 256 * 1024  # roots are 1 to 6 KB
-TEXT_MAX = 128  # characters kept of what a stranger claims to be
+TEXT_MAX = 128  # characters kept of a text that an unauthenticated service sent
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Progress = Callable[[int, int], None]
 
 
 class Probe(Record):
-    """What an address says of itself without a login: a claim, nothing to rely on.
+    """The identity that an address claims without a login; nothing has proved it.
 
     `vendor` is the name of the quirk declaration that fits. `root` is empty where it is guarded.
     """
@@ -92,13 +92,13 @@ async def probe_all(
     progress: Progress = _nothing,
     gap_seen: Callable[[Gap], None] = _log_gap,
 ) -> list[Probe]:
-    """Probe each address once, PROBES_MAX at a time; whoever is no Redfish service is a gap."""
-    wanted = list(dict.fromkeys(urls))
+    """Probe each address once, PROBES_MAX at a time; other services become gaps."""
+    targets = list(dict.fromkeys(urls))
 
     async def one(url: str) -> Probe | Gap | None:
         return await probe(transport, url)
 
-    return await _each(wanted, len(wanted), one, progress, gap_seen)
+    return await _each(targets, len(targets), one, progress, gap_seen)
 
 
 async def scan(
@@ -142,24 +142,24 @@ async def _each(
 ) -> list[Probe]:
     """Ask `one` of each place, PROBES_MAX at a time, with no more tasks than that."""
     numbered: Iterator[tuple[int, str]] = zip(itertools.count(), places)
-    found: dict[int, Probe] = {}
-    done = 0
+    probes: dict[int, Probe] = {}
+    count = 0
 
     async def work() -> None:
-        nonlocal done
+        nonlocal count
         for number, place in numbered:
             match await one(place):
-                case Probe() as seen:
-                    found[number] = seen
+                case Probe() as result:
+                    probes[number] = result
                 case Gap() as gap:
                     gap_seen(gap)
-            done += 1
-            progress(done, total)
+            count += 1
+            progress(count, total)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(PROBES_MAX, total)):
             group.create_task(work())
-    return [found[number] for number in sorted(found)]
+    return [probes[number] for number in sorted(probes)]
 
 
 async def _answers(address: str, port: int, limit_s: float) -> bool:

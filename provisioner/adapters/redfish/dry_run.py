@@ -1,8 +1,8 @@
 """A transport that reads for real, and records each request that changes something.
 
 Nothing is sent but reads (and the session's login and logout). A recorded request is answered as
-its documentation says that a service answers when it accepts, and later reads show what it changed:
-so that the code above goes on exactly as it would with the device.
+the documentation says that a service answers when it accepts, and later reads show the change, so
+that the calling code continues exactly as it would with the device.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ class DryRunTransport:
         """Log out of everything."""
         await self._inner.close()
 
-    # --- what a device would show afterwards
+    # --- the resources that a device would show afterwards
 
     def _show(self, body: dict[str, Any], path: str) -> dict[str, Any]:
-        """Return a resource, or an expanded collection, with what was changed in it.
+        """Return a resource, or an expanded collection, with the recorded changes in it.
 
         BlueField's Oem/Nvidia has no @odata.id of its own: `path` is the one that was asked.
         """
@@ -135,7 +135,7 @@ class DryRunTransport:
         self._changed[path] = _merged(self._changed.get(path, {}), change)
 
     def _accept(self, call: Call) -> Reply:
-        """Answer as a service that accepts the request, and keep what it changes."""
+        """Answer as a service that accepts the request, and keep the change."""
         if isinstance(call.body, Upload):
             return Reply(202, {"location": _TASK}, b"")
         body = as_object(call.body)

@@ -1,7 +1,7 @@
-"""One HTTP exchange with a BMC through redfish.aio, and what its failure means.
+"""One HTTP exchange with a BMC through redfish.aio, and the meaning of its failure.
 
-A request that changes something never takes an old connection: that one may be dead already (HPE
-resets them, facts T2), and then nobody could tell whether the request was carried out.
+A request that changes something never uses an old connection: that one may be dead already (HPE
+resets them, facts T2), and then it stays unknown whether the request was carried out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class HttpExchange:
         *,
         keep_alive: bool,
     ) -> Reply:
-        """Send `call` as `login` (None: as nobody). Raises PortError only.
+        """Send `call` as `login` (None: without a login). Raises PortError only.
 
         A GET follows redirects within the BMC itself: services name resources without the slash
         that they want at the end. One to another place comes back as the answer.
@@ -105,7 +105,7 @@ class HttpExchange:
             if login is not None and login.token is not None and attempt.safe:
                 assert self._reads is not None
                 session = self._reads
-                attempt.leave()  # whether a read with a token left does not matter to anybody
+                attempt.leave()  # a read with a token needs no record of whether it was sent
             _NOW.set(BoundedSession(session, tls, attempt, call.size_max_bytes, coding))
             answer = await _ask(await self._client(bmc, login), call, login)
         except RedfishInvalidTargetError as error:
@@ -139,9 +139,9 @@ class HttpExchange:
         """
         if login is None:
             return AsyncRedfishClient(bmc.url, session=_SESSION)
-        known = self._clients.get(bmc.url)
-        if known is not None and known[0] is login:
-            return known[1]
+        cached = self._clients.get(bmc.url)
+        if cached is not None and cached[0] is login:
+            return cached[1]
         if login.token is not None:
             client = AsyncRedfishClient(bmc.url, session=_SESSION, session_key=login.token.reveal())
         else:

@@ -1,7 +1,8 @@
 """Firmware and software inventories as components. Pure: resources in, components and gaps out.
 
-Every member comes out exactly once. What is no version (a PSID, a GUID, "Not Present") or not what
-runs now (previous, backup, golden, staged) is told apart by its kind, never shown as running.
+Every member comes out exactly once. A value that is no version (a PSID, a GUID, "Not Present") and
+an image that does not run now (previous, backup, golden, staged) have kinds of their own and are
+never shown as running.
 """
 
 from __future__ import annotations
@@ -121,14 +122,14 @@ class Firmware:
     def _background(self, chassis: Sequence[Resource]) -> None:
         """`Oem.Nvidia.BackgroundCopyStatus` of a root of trust, onto its component."""
         for resource in chassis:
-            said = at(resource.data, "Oem", "Nvidia", "BackgroundCopyStatus")
-            if said is None:
+            reported = at(resource.data, "Oem", "Nvidia", "BackgroundCopyStatus")
+            if reported is None:
                 continue
-            status = _copy_status(said)
+            status = _copy_status(reported)
             if status is None:
-                detail = f"background copy status {text(said)!r} is not known"
+                detail = f"background copy status {text(reported)!r} is not known"
                 self._gap(Reason.MALFORMED, resource.path, detail)
-                status = BackgroundCopy.IN_PROGRESS  # what is not known to be done is not done
+                status = BackgroundCopy.IN_PROGRESS  # an unknown state counts as not done
             owners = [i for i in self._found if self._belongs(i, resource)]
             for ident in owners:
                 changed = self._found[ident].model_copy(update={"background_copy": status})
@@ -148,15 +149,17 @@ class Firmware:
         self.gaps.append(Gap(reason=reason, source=source, detail=detail[:200]))
 
 
-def _copy_status(said: object) -> BackgroundCopy | None:
+def _copy_status(reported: object) -> BackgroundCopy | None:
     try:
-        return BackgroundCopy(str(said))
+        return BackgroundCopy(str(reported))
     except ValueError:
         return None
 
 
 def _said(data: object) -> str:
-    said = at(data, "Version")
-    if said is None:
+    version = at(data, "Version")
+    if version is None:
         return "no version is given"
-    return f"{said!r:.80} is no version" if isinstance(said, str) else "its version is not text"
+    if not isinstance(version, str):
+        return "its version is not text"
+    return f"{version!r:.80} is no version"

@@ -1,8 +1,8 @@
 """Holds logins back so that no account is ever locked and no session table filled.
 
 Lockout thresholds in the field are 3, 4, 5 and 10 failures within 30 to 3600 s (facts S9); two
-failures in half an hour stay below each of them. The device counts, we cannot ask it: what may
-have been a failure is counted as one.
+failures in half an hour stay below each of them. The device's own count cannot be
+read: a login that may have failed is counted as a failure.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LoginGovernor:
         """Return if a login may be tried now; raises AccountLocked with the wait otherwise.
 
         A credential that was accepted last is admitted whatever others did: it cannot fail unless
-        somebody changed it, and then this is the account's first failure since its success.
+        it was changed on the device, and then this is its first failure since the success.
         """
         account = self._accounts.get(url)
         if account is None:
@@ -116,19 +116,19 @@ class LoginGovernor:
         if self._memory is None:
             return
         try:
-            self._memory.touch(mode=0o600)  # whose accounts fail is nobody else's business
+            self._memory.touch(mode=0o600)  # it names the accounts whose logins fail
             with self._memory.open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps([when, url, username]) + "\n")
         except OSError as error:
             LOG.warning("failed logins cannot be kept in %s: %s", self._memory, error)
 
     def _recall(self, memory: Path) -> None:
-        """Read what was kept; an unreadable line is skipped, an unreadable file is nothing."""
+        """Read the recorded failures; an unreadable line or file is skipped."""
         try:
             lines = memory.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeError):
             return
-        now, kept = self._clock(), []
+        now, recent_lines = self._clock(), []
         for line in lines:
             try:
                 when, url, username = json.loads(line)
@@ -137,10 +137,10 @@ class LoginGovernor:
                 continue
             if recent and isinstance(url, str) and isinstance(username, str):
                 self._accounts.setdefault(url, _Account()).failures.append((float(when), username))
-                kept.append(line)
-        if len(kept) == len(lines):
+                recent_lines.append(line)
+        if len(recent_lines) == len(lines):
             return
         try:
-            memory.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+            memory.write_text("".join(f"{line}\n" for line in recent_lines), encoding="utf-8")
         except OSError as error:
             LOG.warning("failed logins cannot be kept in %s: %s", memory, error)

@@ -123,7 +123,7 @@ class HardwareTree(NamedTuple):
 
 
 async def read_tree(walk: Walk) -> HardwareTree:
-    """Return every part that the service lists; one that stops answering gives what came before."""
+    """Return every part that the service lists, up to the point where it stops answering."""
     parts: dict[str, HardwarePart] = {}
     try:
         root = Resource(ROOT, await walk.root())

@@ -27,33 +27,33 @@ async def read_host_parts(
     walk: Walk, system: Resource | None, chassis: Sequence[Resource]
 ) -> tuple[Device, ...]:
     """Return the memory modules, drives and power supplies that have a serial number."""
-    found: list[Device] = []
+    devices: list[Device] = []
     if system is not None:
-        found += await _read_memory(walk, system)
-        found += await _read_drives(walk, system)
-    found += await _read_power_supplies(walk, chassis)
-    return tuple(found)
+        devices += await _read_memory(walk, system)
+        devices += await _read_drives(walk, system)
+    devices += await _read_power_supplies(walk, chassis)
+    return tuple(devices)
 
 
 async def read_port_macs(walk: Walk, adapter: Resource) -> tuple[str, ...]:
     """Return the permanent MAC addresses of a card's ports, sorted; () if it lists none."""
-    known = len(walk.gaps)
-    found = set()
+    gaps_before = len(walk.gaps)
+    addresses = set()
     functions = (await walk.first(adapter.data, "NetworkDeviceFunctions"))[:PORTS_MAX]
     for function in functions:
         ethernet = at(function.data, "Ethernet")
         for field in ("PermanentMACAddress", "MACAddress"):
             if (address := mac(at(ethernet, field))) is not None:
-                found.add(address)
+                addresses.add(address)
                 break
-    _excuse_errors(walk, known)
-    return tuple(sorted(found))
+    _excuse_errors(walk, gaps_before)
+    return tuple(sorted(addresses))
 
 
 async def _read_memory(walk: Walk, system: Resource) -> list[Device]:
-    known = len(walk.gaps)
+    gaps_before = len(walk.gaps)
     modules = await walk.first(system.data, "Memory")
-    _excuse_errors(walk, known)
+    _excuse_errors(walk, gaps_before)
     return _with_serial(DeviceKind.MEMORY, [(_slot(m), m) for m in modules])
 
 
@@ -70,14 +70,14 @@ async def _read_drives(walk: Walk, system: Resource) -> list[Device]:
         (f"{listed[d.path]}.{slot}" if twice[slot] > 1 else slot, d)
         for slot, d in zip(slots, drives, strict=True)
     ]
-    found = _with_serial(DeviceKind.STORAGE, named)
-    sources = {d.source for d in found}
+    devices = _with_serial(DeviceKind.STORAGE, named)
+    sources = {d.source for d in devices}
     walk.gaps += [
         Gap(reason=Reason.NOT_OFFERED, source=d.path, detail=f"drive {slot} has no serial number")
         for slot, d in named
         if d.data and d.path not in sources and not _is_absent(d)
     ]
-    return found
+    return devices
 
 
 async def _read_power_supplies(walk: Walk, chassis: Sequence[Resource]) -> list[Device]:
@@ -92,7 +92,7 @@ async def list_power_supplies(
     They are read from `PowerSubsystem`, or from the older `Power` where a chassis has no such
     subsystem.
     """
-    known, supplies = len(walk.gaps), list[tuple[str, Resource]]()
+    gaps_before, supplies = len(walk.gaps), list[tuple[str, Resource]]()
     for resource in chassis:
         if _slot(resource).startswith(_INNER):
             continue
@@ -105,7 +105,7 @@ async def list_power_supplies(
             for number, shown in enumerate(objects(at(power, "PowerSupplies"))):
                 slot = text(shown.get("MemberId")) or str(number)
                 supplies.append((slot, Resource(f"{path}#/PowerSupplies/{number}", shown)))
-    _excuse_errors(walk, known)
+    _excuse_errors(walk, gaps_before)
     return supplies[:SUPPLIES_MAX]
 
 
@@ -133,12 +133,12 @@ def _is_absent(resource: Resource) -> bool:
     return text(at(resource.data, "Status", "State")) == "Absent"
 
 
-def _excuse_errors(walk: Walk, known: int) -> None:
-    """Turn error answers since `known` into gaps that leave the inventory complete.
+def _excuse_errors(walk: Walk, gaps_before: int) -> None:
+    """Turn error answers after `gaps_before` into gaps that leave the inventory complete.
 
     A service that answers each request for its power supplies with 500 is not silent. A request
-    without an answer stays what it is.
+    without an answer keeps its reason.
     """
-    for number, gap in enumerate(walk.gaps[known:], known):
+    for number, gap in enumerate(walk.gaps[gaps_before:], gaps_before):
         if gap.reason is Reason.UNREACHABLE and gap.detail.startswith("HTTP status"):
             walk.gaps[number] = gap.model_copy(update={"reason": Reason.NOT_OFFERED})

@@ -1,4 +1,4 @@
-"""The LED that shows people which chassis is meant: on and off, by what a BMC offers.
+"""Switches the LED that marks a chassis for people on site, with the property that a BMC offers.
 
 `LocationIndicatorActive` where it is a boolean (DSP0268: it replaces `IndicatorLED`), else
 `IndicatorLED`. Recorded trees have either of them on the system or on its chassis, and null where
@@ -38,7 +38,7 @@ def shows(data: Json, *, on: bool) -> bool:
 
 
 def _bodies(data: Json, *, on: bool) -> list[dict[str, object]]:
-    """What to write, best first; nothing where the resource has no such property."""
+    """Return the bodies to write, best first; none where the resource has no such property."""
     if isinstance(data.get("LocationIndicatorActive"), bool):
         return [{"LocationIndicatorActive": on}]
     if isinstance(data.get("IndicatorLED"), str):

@@ -1,4 +1,4 @@
-"""What the transport keeps of each BMC: its turns, its login, and what was learned of its ways."""
+"""The transport's state for each BMC: its locks, its login, and its observed peculiarities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT_MAX_BYTES = 16 * 1024  # kept; real ones have two or three KiB
 
 @dataclass
 class Line:
-    """What is kept per BMC. The locks outlive a logout, so that there never are two writers."""
+    """The state kept per BMC. The locks outlive a logout, so that there never are two writers."""
 
     reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
     write: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -46,7 +46,7 @@ class Line:
             self._root = (_trust(bmc), now, reply)
 
     def doubt(self) -> None:
-        """It was silent, or was told to act (a reset, an update): it may be another one now."""
+        """Discard the cached root: after silence, a reset or an update the BMC may be another."""
         self._root = None
 
 

@@ -1,7 +1,7 @@
 """Signed measurements of the roots of trust behind a BMC: ComponentIntegrity, with our own nonces.
 
-A BMC answers the action with a task and keeps the last result at `<action>/data`, whoever asked for
-it (NVIDIA/bmcweb 7f3a16ae, component_integrity.hpp): only the nonce inside shows whose it is. One
+A BMC answers the action with a task and keeps the last result of any client at `<action>/data`
+(NVIDIA/bmcweb 7f3a16ae, component_integrity.hpp): only the nonce inside shows whose it is. One
 collection runs at a time, so components are asked one after the other. Components that are disabled
 are left out of the collection; a component without an answer is in the result with its problem.
 """
@@ -94,9 +94,9 @@ async def _await_task(service: Service, task: str, sleep: Sleep) -> str:
     while task and waited_s < ANSWER_S:
         await sleep(POLL_S)
         waited_s += POLL_S
-        seen = view(await service.call("GET", task), task)
-        if seen.done or seen.vanished:
-            return (seen.failed or "")[:300]
+        current = view(await service.call("GET", task), task)
+        if current.done or current.vanished:
+            return (current.failed or "")[:300]
     return f"no answer within {ANSWER_S:.0f} s" if task else ""
 
 

@@ -1,4 +1,4 @@
-"""What a service says in words: extended information, judged by message keys, never by language.
+"""Extended information of a service, judged by message keys, never by the text of a message.
 
 Registries come in two- and three-part versions ("Update.1.0.X", "TaskEvent.1.0.3.X"), information
 as a list or a single object, and ids without a registry (facts: redfish 1.1, E13).
@@ -22,7 +22,7 @@ _BUSY = re.compile(
     r"InProgress|InvalidOperationForSystemState|DuringSystemPOST|TemporarilyUnavailable"
     r"|ResourceInUse|NotReady|SessionLimitExceeded"
 )
-_INFO = "@Message.ExtendedInfo"  # after a property's name: what is wrong with that property
+_INFO = "@Message.ExtendedInfo"  # after a property's name: the messages about that property
 _TASK = re.compile(r"^/[^\s?#]*/(Tasks|TaskMonitors|Jobs)/[^/\s]+(/Monitor)?$")
 # activation methods as PLDM names them in `Resolution`, weakest first (facts: redfish 3.1)
 _AWAITED = (
@@ -44,12 +44,12 @@ class Message(Record):
 
 def messages(value: Any) -> tuple[Message, ...]:
     """Messages out of a list, or a single object, of extended information."""
-    found = []
+    entries = []
     for item in objects(value, _MESSAGES_MAX):
         ident = text(item.get("MessageId")) or ""
         raw = item.get("MessageArgs")
         args = [text(a) or "" for a in raw[:16]] if isinstance(raw, list) else []
-        found.append(
+        entries.append(
             Message(
                 key=ident.rsplit(".", 1)[-1],
                 said=text(item.get("Message")) or "",
@@ -58,12 +58,13 @@ def messages(value: Any) -> tuple[Message, ...]:
                 resolution=_resolution(item),
             )
         )
-    return tuple(found)
+    return tuple(entries)
 
 
 def _resolution(item: Json) -> str:
-    said = text(item.get("Resolution")) or ""
-    return "" if said.strip(" .").lower() == "none" else said  # DSP0268's "None." says nothing
+    resolution = text(item.get("Resolution")) or ""
+    # DSP0268 defines "None." for messages without a resolution
+    return "" if resolution.strip(" .").lower() == "none" else resolution
 
 
 def body_of(reply: Reply) -> Json:
@@ -92,22 +93,22 @@ def refusal(reply: Reply, subject: str, unblock: str, hidden: str = "") -> Block
     `hidden` is taken out of the words: services repeat the password that they refuse (bmcweb).
     """
     body = body_of(reply)
-    found = told(body)
-    words = "; ".join(dict.fromkeys(m.said or m.key for m in found if m.said or m.key))
-    words = words or text(at(body, "error", "message")) or ("" if body else plain_text(reply))
-    words = words.replace(hidden, "(hidden)") if hidden else words
+    entries = told(body)
+    message = "; ".join(dict.fromkeys(m.said or m.key for m in entries if m.said or m.key))
+    message = message or text(at(body, "error", "message")) or ("" if body else plain_text(reply))
+    message = message.replace(hidden, "(hidden)") if hidden else message
     return Blocker(
-        reason=_reason(reply.status, found),
+        reason=_reason(reply.status, entries),
         subject=subject,
-        detail=f"HTTP status {reply.status}: {words[:300] or 'no message'}",
+        detail=f"HTTP status {reply.status}: {message[:300] or 'no message'}",
         unblock=unblock,
     )
 
 
-def _reason(status: int, found: tuple[Message, ...]) -> Reason:
-    if status == 503 or any(_BUSY.search(m.key) for m in found):
+def _reason(status: int, entries: tuple[Message, ...]) -> Reason:
+    if status == 503 or any(_BUSY.search(m.key) for m in entries):
         return Reason.BUSY
-    if any("License" in m.key for m in found):  # a 403 of this kind is not about who asks (U18)
+    if any("License" in m.key for m in entries):  # a 403 of this kind is not about who asks (U18)
         return Reason.NOT_OFFERED
     by_status = {
         401: Reason.LOGIN_REFUSED,
@@ -142,11 +143,11 @@ def task_paths(reply: Reply) -> Iterator[str]:
         yield own
 
 
-def awaited(found: tuple[Message, ...]) -> Activation | None:
+def awaited(entries: tuple[Message, ...]) -> Activation | None:
     """The strongest activation that any `AwaitToActivate` names by its weakest alternative."""
     needed = None
     order = [activation for _, activation in _AWAITED]
-    for message in found:
+    for message in entries:
         if message.key != "AwaitToActivate":
             continue
         weakest = next((a for p, a in _AWAITED if p.search(message.resolution)), None)

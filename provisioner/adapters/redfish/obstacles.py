@@ -1,4 +1,4 @@
-"""What a BMC itself reports as standing in the way of writes: a missing licence, a lockdown.
+"""Obstacles to writes that a BMC itself reports: a missing licence, a lockdown.
 
 An inventory holds these obstacles, so that a plan names them before anything is sent; each write
 asks again right before its first request. A BMC that lists neither licences nor a lockdown, or

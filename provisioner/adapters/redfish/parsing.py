@@ -44,16 +44,17 @@ def text(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        found = str(value).strip()  # an integer of thousands of digits is refused by Python itself
+        # Python raises ValueError for an integer of thousands of digits
+        trimmed = str(value).strip()
     except ValueError:
         return None
-    if len(found) > TEXT_MAX or not found.isprintable() or _PLACEHOLDER.fullmatch(found):
+    if len(trimmed) > TEXT_MAX or not trimmed.isprintable() or _PLACEHOLDER.fullmatch(trimmed):
         return None
     try:
-        found.encode()  # JSON can spell half of a surrogate pair, which nothing can store
+        trimmed.encode()  # JSON can spell half of a surrogate pair, which nothing can store
     except UnicodeEncodeError:
         return None
-    return found
+    return trimmed
 
 
 def truth(value: Any) -> bool | None:
@@ -69,10 +70,10 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        found = float(value)
+        parsed = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if abs(found) < 1e15 else None  # also refuses nan and infinities
+    return parsed if abs(parsed) < 1e15 else None  # also refuses nan and infinities
 
 
 def at(value: Any, *keys: str) -> Any:
@@ -114,14 +115,14 @@ def link(resource: Any, *keys: str) -> str | None:
 
 
 def name_of(path: str) -> str:
-    """The last segment of a path: what an Id is by convention, used only if there is no Id."""
+    """Return the last segment of a path: by convention the Id, used only if there is no Id."""
     return path.rstrip("/").rsplit("/", 1)[-1]
 
 
 def mac(value: Any) -> str | None:
     """A MAC address, lowercase with colons, from any common notation."""
-    found = text(value)
-    digits = re.sub(r"[^0-9a-f]", "", found.lower()) if found else ""
+    notation = text(value)
+    digits = re.sub(r"[^0-9a-f]", "", notation.lower()) if notation else ""
     if len(digits) != 12 or digits in ("0" * 12, "f" * 12):
         return None
     return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
@@ -129,8 +130,8 @@ def mac(value: Any) -> str | None:
 
 def mac_of_guid(value: Any) -> str | None:
     """The base MAC inside a 64-bit GUID with 03:00 or ff:fe in its middle (EUI-64), else None."""
-    found = text(value)
-    digits = re.sub(r"[^0-9a-f]", "", found.lower()) if found else ""
+    notation = text(value)
+    digits = re.sub(r"[^0-9a-f]", "", notation.lower()) if notation else ""
     if len(digits) != 16 or digits[6:10] not in ("0300", "fffe"):
         return None
     return mac(digits[:6] + digits[10:])

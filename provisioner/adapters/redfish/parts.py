@@ -46,14 +46,18 @@ def is_dpu(systems: Sequence[Resource]) -> bool:
     return any(_DPU_SYSTEM.search(ident(s)) for s in systems)
 
 
-def of_type(members: Iterable[Resource], wanted: str) -> list[Resource]:
+def of_type(members: Iterable[Resource], schema: str) -> list[Resource]:
     """Members of this schema. Strangers in a collection are dropped (DGX lists some, facts V4)."""
-    kept = []
+    matching = []
     for member in members:
-        said = text(member.data.get("@odata.type")) or ""
-        if not member.data or not said.startswith("#") or said.startswith(f"#{wanted}."):
-            kept.append(member)
-    return kept
+        odata_type = text(member.data.get("@odata.type")) or ""
+        if (
+            not member.data
+            or not odata_type.startswith("#")
+            or odata_type.startswith(f"#{schema}.")
+        ):
+            matching.append(member)
+    return matching
 
 
 def host_system(systems: Sequence[Resource]) -> Resource | None:
@@ -75,10 +79,10 @@ def host_manager(managers: Sequence[Resource], system: Resource | None) -> Resou
 
 def power_of(system: Resource | None) -> Power:
     """PowerState, with the passing states as one."""
-    said = text(system.data.get("PowerState")) if system is not None else None
-    if said in _POWER:
-        return _POWER[said]
-    return Power(said) if said in (Power.ON.value, Power.OFF.value) else Power.UNKNOWN
+    state = text(system.data.get("PowerState")) if system is not None else None
+    if state in _POWER:
+        return _POWER[state]
+    return Power(state) if state in (Power.ON.value, Power.OFF.value) else Power.UNKNOWN
 
 
 class Parts:
@@ -125,10 +129,10 @@ class Parts:
             name = ident(resource)
             if _BASEBOARD_CHASSIS.match(name):
                 self._baseboard(resource)
-            elif found := _MODULE_CHASSIS.match(name):
-                self._add(DeviceKind.BASEBOARD, resource, slot=found[1])
-            elif found := _NVSWITCH.match(name):
-                self._add(DeviceKind.NVSWITCH, resource, slot=found[1])
+            elif match := _MODULE_CHASSIS.match(name):
+                self._add(DeviceKind.BASEBOARD, resource, slot=match[1])
+            elif match := _NVSWITCH.match(name):
+                self._add(DeviceKind.NVSWITCH, resource, slot=match[1])
 
     def processors(self, system: Resource, processors: Sequence[Resource]) -> None:
         """CPUs and GPUs of one system that are present."""
@@ -151,8 +155,10 @@ class Parts:
     def adapters(self, adapters: Sequence[Resource]) -> None:
         """Network cards as the host's BMC sees them; BlueField cards by model or part number."""
         for adapter in adapters:
-            said = (text(adapter.data.get(k)) or "" for k in ("Model", "PartNumber", "Name"))
-            dpu = any(_DPU_CARD.search(s) for s in said)
+            descriptions = (
+                text(adapter.data.get(k)) or "" for k in ("Model", "PartNumber", "Name")
+            )
+            dpu = any(_DPU_CARD.search(s) for s in descriptions)
             self._add(DeviceKind.DPU if dpu else DeviceKind.NIC, adapter)
 
     def fitted(self, devices: Iterable[Device]) -> None:
@@ -185,12 +191,12 @@ class Parts:
     def _baseboard(self, chassis: Resource) -> None:
         """Its system has no FRU data on HGX; the chassis has."""
         data = chassis.data
-        known = [n for n, d in enumerate(self._found) if d.kind is DeviceKind.BASEBOARD]
-        if not known:
+        boards = [n for n, d in enumerate(self._found) if d.kind is DeviceKind.BASEBOARD]
+        if not boards:
             self._add(DeviceKind.BASEBOARD, chassis)
             return
-        board = self._found[known[0]]
-        self._found[known[0]] = board.model_copy(
+        board = self._found[boards[0]]
+        self._found[boards[0]] = board.model_copy(
             update={
                 "model": board.model or text(data.get("Model")),
                 "serial": board.serial or text(data.get("SerialNumber")),

@@ -53,6 +53,6 @@ def _context() -> ssl.SSLContext:
     if not _CONTEXTS:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # the point: only to look at what is presented
+        context.verify_mode = ssl.CERT_NONE  # this connection only reads the certificate
         _CONTEXTS.append(context)
     return _CONTEXTS[0]

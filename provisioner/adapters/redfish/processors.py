@@ -28,24 +28,24 @@ def tell_apart(processors: Sequence[Processor]) -> tuple[Device, ...]:
 
     Where two systems have different ones of the same name, the name begins with the system's.
     """
-    kept: list[Processor] = []
+    unique: list[Processor] = []
     for one in sorted(processors, key=lambda p: p.board):  # stable: hosts' own first
-        same = next((n for n, other in enumerate(kept) if _are_same(one, other)), None)
+        same = next((n for n, other in enumerate(unique) if _are_same(one, other)), None)
         if same is None:
-            kept.append(one)
+            unique.append(one)
         else:
-            kept[same] = kept[same]._replace(device=_fill(kept[same].device, one.device))
-    names = Counter((p.device.kind, p.device.slot) for p in _by_system(kept))
+            unique[same] = unique[same]._replace(device=_fill(unique[same].device, one.device))
+    names = Counter((p.device.kind, p.device.slot) for p in _by_system(unique))
     return tuple(
         p.device
         if names[p.device.kind, p.device.slot] == 1
         else p.device.model_copy(update={"slot": f"{p.system}/{p.device.slot}"})
-        for p in kept
+        for p in unique
     )
 
 
 def _by_system(processors: Iterable[Processor]) -> Iterable[Processor]:
-    """One of each name per system: a system that lists a name twice is not told apart here."""
+    """Return one of each name per system; a name that a system lists twice stays one here."""
     return {(p.system, p.device.kind, p.device.slot): p for p in processors}.values()
 
 

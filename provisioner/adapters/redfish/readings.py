@@ -16,7 +16,7 @@ _CHASSIS_MAX = 256  # a DGX H100 has 40
 
 @dataclass(frozen=True)
 class Reading:
-    """Path -> body of what was read, and what was not given."""
+    """The bodies that were read, by path, and the gaps."""
 
     resources: Mapping[str, Json]
     gaps: tuple[Gap, ...]
@@ -27,23 +27,23 @@ async def firmware(walk: Walk) -> Reading:
     root = await walk.root()
     service = link(root, "UpdateService")
     update = (await walk.read(service)).data if service is not None else {}
-    found = await walk.first(update, "FirmwareInventory")
+    resources = await walk.first(update, "FirmwareInventory")
     paths = (await walk.links(link(root, "Chassis")))[:_CHASSIS_MAX]
-    found += await walk.reads([p for p in paths if _EROT.search(p.rsplit("/", 1)[-1])])
-    return _reading(walk, found)
+    resources += await walk.reads([p for p in paths if _EROT.search(p.rsplit("/", 1)[-1])])
+    return _reading(walk, resources)
 
 
 async def sensors(walk: Walk) -> Reading:
     """Every sensor of every chassis; of a chassis without sensors, its `Thermal` and `Power`."""
     root = await walk.root()
-    found: list[Resource] = []
+    resources: list[Resource] = []
     for chassis in (await walk.first(root, "Chassis"))[:_CHASSIS_MAX]:
         listed = await walk.first(chassis.data, "Sensors")
         if not listed:
             older = [link(chassis.data, name) for name in ("Thermal", "Power")]
             listed = await walk.reads([path for path in older if path is not None])
-        found += listed
-    return _reading(walk, found)
+        resources += listed
+    return _reading(walk, resources)
 
 
 # what `Command.line` of a check asks for -> how it is read
@@ -53,5 +53,5 @@ READINGS: Mapping[str, Callable[[Walk], Awaitable[Reading]]] = {
 }
 
 
-def _reading(walk: Walk, found: list[Resource]) -> Reading:
-    return Reading({r.path: r.data for r in found if r.data}, tuple(walk.gaps))
+def _reading(walk: Walk, resources: list[Resource]) -> Reading:
+    return Reading({r.path: r.data for r in resources if r.data}, tuple(walk.gaps))

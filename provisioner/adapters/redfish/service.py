@@ -78,20 +78,20 @@ class Service:
                 return resource
         walk = self.walk()
         systems = of_type(await walk.first(await walk.root(), "Systems"), "ComputerSystem")
-        found = host_system(systems)
-        if found is None:
+        host = host_system(systems)
+        if host is None:
             raise_silence(walk.gaps)
-        self._system = found.path if found is not None else None
-        return found
+        self._system = host.path if host is not None else None
+        return host
 
     async def manager(self) -> Resource | None:
         """The BMC's own manager, read now."""
         walk = self.walk()
         managers = of_type(await walk.first(await walk.root(), "Managers"), "Manager")
-        found = host_manager(managers, await self.system())
-        if found is None:
+        manager = host_manager(managers, await self.system())
+        if manager is None:
             raise_silence(walk.gaps)
-        return found
+        return manager
 
     async def part(self, name: str) -> Resource:
         """A service that the root links to: "UpdateService", "EventService", "Tasks" ...
@@ -119,7 +119,7 @@ class Service:
 
         The rule "any" needs no reading, nor does "none", under which no tag is sent. A refusal
         changed nothing. A resource without a tag is then asked for with "*", and so is one whose
-        strong tag is refused though it has not changed; one that somebody changed meanwhile is
+        strong tag is refused though it has not changed; one that was changed meanwhile is
         left alone, and so is one with a weak tag, which does not say whether it was changed.
         """
         rule = if_match or self.quirk.if_match
@@ -144,8 +144,8 @@ class Service:
     async def _tags(self, path: str) -> tuple[str, ...]:
         """The header's tag and the body's, as they are printed; () if there is none."""
         reply = await self.call("GET", path)
-        said = (text(reply.headers.get("etag")), text(body_of(reply).get("@odata.etag")))
-        return tuple(dict.fromkeys(tag for tag in said if tag and tag.strip('W/" ')))
+        tags = (text(reply.headers.get("etag")), text(body_of(reply).get("@odata.etag")))
+        return tuple(dict.fromkeys(tag for tag in tags if tag and tag.strip('W/" ')))
 
     async def reset_types(self, action: Json) -> list[str]:
         """Reset types that an action allows; empty if it does not say."""
@@ -179,11 +179,11 @@ def spellings(tags: Sequence[str]) -> tuple[str, ...]:
 def raise_silence(gaps: Sequence[Gap]) -> None:
     """Raise for a BMC that gave nothing: silence and refused logins are no facts about a device."""
     for gap in gaps:
-        told = f"{gap.source}: {gap.detail}"
+        detail = f"{gap.source}: {gap.detail}"
         if gap.reason is Reason.LOGIN_REFUSED:
-            raise LoginRefused(told)
+            raise LoginRefused(detail)
         if gap.reason in (Reason.UNREACHABLE, Reason.TOO_LARGE):
-            raise Unreachable(told, maybe_executed=False)
+            raise Unreachable(detail, maybe_executed=False)
 
 
 def action_of(resource: Json, name: str) -> Json:

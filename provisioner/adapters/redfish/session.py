@@ -44,9 +44,9 @@ MEMBERS_MAX = 32  # session tables have 8 to 64 rows; a longer look is not worth
 
 @dataclass(frozen=True)
 class Login:
-    """What authenticates requests: a session's token, or Basic where there are no sessions.
+    """The authentication of requests: a session's token, or Basic where there are no sessions.
 
-    `path` is the session's own, "" if the BMC would not tell it. `password_change` is the account
+    `path` is the session's own, "" if the BMC did not report it. `password_change` is the account
     whose password must be changed before the BMC lets this login do anything else.
     """
 
@@ -62,7 +62,7 @@ class Login:
         return self.token is None
 
 
-# one exchange with the BMC, by a login or by nobody; raises PortError only
+# one exchange with the BMC, with a login or without one; raises PortError only
 Exchange = Callable[[BmcAddress, Call, Login | None], Awaitable[Reply]]
 
 
@@ -216,7 +216,7 @@ def _member(reply: Reply, name: str) -> Any:
 
 
 def _refusal(bmc: BmcAddress, reply: Reply) -> PortError:
-    """What a failed login means. The body is searched as text: some answer in XHTML (facts S11)."""
+    """Return the error that a failed login means. The body may be XHTML (facts S11)."""
     text = reply.body[:65536].decode("utf-8", "replace").lower()
     wait_s = retry_after_s(reply)
     if "locked" in text and reply.status < 500:

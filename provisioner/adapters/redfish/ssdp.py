@@ -63,7 +63,7 @@ def origins(text: bytes) -> list[str]:
         raise Malformed(f"SSDP: {error}") from None
     if not isinstance(claims, dict):
         raise Malformed("SSDP: answers are no object")
-    found = set()
+    urls = set()
     for claim in claims.values():
         try:
             place = urlsplit(claim if isinstance(claim, str) else "")
@@ -72,8 +72,8 @@ def origins(text: bytes) -> list[str]:
             continue
         if place.scheme in ("http", "https") and place.hostname and "@" not in place.netloc:
             host = f"[{place.hostname}]" if ":" in place.hostname else place.hostname
-            found.add(f"{place.scheme}://{host}{port}")
-    return sorted(found)
+            urls.add(f"{place.scheme}://{host}{port}")
+    return sorted(urls)
 
 
 class _Datagram:
@@ -109,14 +109,14 @@ def main() -> int:
     parser.add_argument("--response", type=int, required=True)
     parser.add_argument("--interface", default="")
     parser.add_argument("--address", default="")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     discovery.FakeSocket = _Datagram
     try:
         services = discovery.discover_ssdp(
-            port=asked.port,
-            response_time=asked.response,
-            iface=asked.interface or None,
-            address=asked.address or None,
+            port=arguments.port,
+            response_time=arguments.response,
+            iface=arguments.interface or None,
+            address=arguments.address or None,
         )
     except OSError as error:
         sys.stdout.write(str(error))

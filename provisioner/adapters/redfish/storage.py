@@ -25,23 +25,23 @@ async def drive_serials(service: Service) -> tuple[str, ...]:
     for storage in await walk.members(path):
         listed = objects(at(storage.data, "Drives"))
         drives += [p for d in listed if (p := path_of(d)) is not None]
-    found = []
+    serials = []
     for drive in await walk.reads(list(dict.fromkeys(drives))[:DRIVES_MAX]):
         state = text(at(drive.data, "Status", "State"))
         serial = text(drive.data.get("SerialNumber"))
         if serial is not None and state != "Absent":
-            found.append(serial)
+            serials.append(serial)
     raise_silence(walk.gaps)
-    return tuple(sorted(found))
+    return tuple(sorted(serials))
 
 
 async def host_macs(service: Service) -> tuple[str, ...]:
     """Addresses of the host's own Ethernet interfaces, sorted; many services list none."""
     system = await service.system()
     path = link(system.data, "EthernetInterfaces") if system is not None else None
-    found = set()
+    addresses = set()
     for interface in await service.walk().members(path):
         for field in ("MACAddress", "PermanentMACAddress"):
             if (address := mac(interface.data.get(field))) is not None:
-                found.add(address)
-    return tuple(sorted(found))
+                addresses.add(address)
+    return tuple(sorted(addresses))

@@ -20,7 +20,7 @@ _NVIDIA = re.compile(r"nvidia|^DGX", re.IGNORECASE)
 async def find_targets(
     service: Service, update: Json, kind: str, slots: Sequence[str], file_name: str
 ) -> list[str] | Blocker:
-    """Return the paths to write to; none: the package itself names what it is for."""
+    """Return the paths to write to; none where the package itself names its targets."""
     if kind.startswith("hgx."):
         return await _find_baseboard(service, update, kind)
     declared = service.quirk.targets.get(kind)
@@ -29,10 +29,10 @@ async def find_targets(
     own = ALL[kind].target if kind in ALL else ""
     if own:
         return await _find_listed(service, update, kind, own)
-    found = await collect.versions(service.walk(), service.quirk, "", "")
+    installed = await collect.versions(service.walk(), service.quirk, "", "")
     packages = service.quirk.package_files
     package = packages and re.search(packages, file_name, re.IGNORECASE)
-    components = found.of_kind(kind)
+    components = installed.of_kind(kind)
     usable = (c.slot for c in components if package and c.updateable is not False)
     chosen = _select_sources(kind, components, slots or usable)
     return chosen if isinstance(chosen, Blocker) or not (package or declared) else []

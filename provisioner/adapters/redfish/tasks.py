@@ -1,5 +1,5 @@
-"""What a task's answer means. Pure. `Completed` says that the task ended, not that the new version
-runs; only an inventory read afterwards says that (facts: redfish 0.7, 0.8).
+"""The outcome of a task, from its answer. Pure. `Completed` means that the task ended, not that the
+new version runs; only an inventory read afterwards shows that (facts: redfish 0.7, 0.8).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NOTHING_MATCHED = "No Matching Devices"
 
 
 class TaskRef(Record):
-    """Where a task is watched: its own path, or its monitor's where the service names no other.
+    """The path at which a task is polled: its own, or else its monitor's.
 
-    An empty path: the service named none, and only versions will tell.
+    The path is empty if the service named none: then only the versions show the outcome.
     """
 
     path: str = ""
 
 
 class TaskView(Record):
-    """A task as seen once. `failed` says why; `vanished` means that only versions can tell."""
+    """One reading of a task. If it `vanished`, only the versions show its outcome."""
 
     state: str
     percent: float | None = None
@@ -41,9 +41,9 @@ class TaskView(Record):
     done: bool = False  # ended, well or badly
     staged: bool = False  # written, and waits for the host's reset to be installed
     failed: str | None = None
-    skipped: str = ""  # nothing was written, since the same image was there: what it says of it
+    skipped: str = ""  # the message of a task that wrote nothing, since the same image was there
     vanished: bool = False
-    awaits: Activation | None = None  # what the device says the new version waits for
+    awaits: Activation | None = None  # the activation that the new version needs
 
 
 VANISHED = TaskView(state="vanished", vanished=True)
@@ -69,24 +69,24 @@ def view(reply: Reply, path: str) -> TaskView:
 def of_task(body: Json) -> TaskView:
     """Judge a Task (or Dell's Job) by its state, its status and its messages together."""
     state = text(body.get("TaskState")) or text(body.get("JobState")) or "unknown"
-    found = messages(body.get("Messages") or [])
+    entries = messages(body.get("Messages") or [])
     job = text(at(body, "Oem", "Dell", "JobState")) or text(body.get("JobState")) or ""
     staged = job == "Scheduled"
     done = state in _STAGED or state in _ENDED_WELL or state in _ENDED_BADLY
     return TaskView(
         state=state,
         percent=number(body.get("PercentComplete")),
-        messages=tuple(dict.fromkeys(m.said or m.key for m in found if m.said or m.key)),
+        messages=tuple(dict.fromkeys(m.said or m.key for m in entries if m.said or m.key)),
         done=done and not staged,
         staged=staged,
-        failed=_failure(state, text(body.get("TaskStatus")) or "", found) if done else None,
-        skipped=_skipped(found) if done else "",
-        awaits=awaited(found),
+        failed=_failure(state, text(body.get("TaskStatus")) or "", entries) if done else None,
+        skipped=_skipped(entries) if done else "",
+        awaits=awaited(entries),
     )
 
 
 def of_hpe(service: Json) -> TaskView:
-    """iLO 5 has no update task; its UpdateService tells the progress."""
+    """Return the view of an iLO 5 update, which has no task, from the UpdateService."""
     state = text(at(service, "Oem", "Hpe", "State")) or "unknown"
     result = messages(at(service, "Oem", "Hpe", "Result"))
     why = "; ".join(m.said or m.key for m in result) or "the update ended with an error"
@@ -98,16 +98,16 @@ def of_hpe(service: Json) -> TaskView:
     )
 
 
-def _failure(state: str, status: str, found: tuple[Message, ...]) -> str | None:
+def _failure(state: str, status: str, entries: tuple[Message, ...]) -> str | None:
     """Why an ended task failed, or None. A DGX task may be an Exception whose status is OK."""
-    bad = [m for m in found if _is_bad(m)]
-    said = "; ".join(dict.fromkeys(_words(m) for m in bad))[:400]
+    bad = [m for m in entries if _is_bad(m)]
+    message = "; ".join(dict.fromkeys(_words(m) for m in bad))[:400]
     if state in _ENDED_BADLY:
-        return said or f"the task ended as {state}"
+        return message or f"the task ended as {state}"
     if bad:
-        return said
-    if status == "Critical" and not any(_HARMLESS.search(m.key) for m in found):
-        return f"the task is {state}, but its status is Critical: {_last(found)}"
+        return message
+    if status == "Critical" and not any(_HARMLESS.search(m.key) for m in entries):
+        return f"the task is {state}, but its status is Critical: {_last(entries)}"
     return None
 
 
@@ -118,17 +118,17 @@ def _is_bad(message: Message) -> bool:
     return nothing or bool(_FAILED.search(message.key)) or message.severity == "Critical"
 
 
-def _skipped(found: tuple[Message, ...]) -> str:
+def _skipped(entries: tuple[Message, ...]) -> str:
     """pldm names each component that it left as it was (facts: redfish 3.1)."""
-    keys = {m.key for m in found}
-    skipped = [m for m in found if m.key == "ComponentUpdateSkipped"]
+    keys = {m.key for m in entries}
+    skipped = [m for m in entries if m.key == "ComponentUpdateSkipped"]
     return _words(skipped[0]) if skipped and "TransferringToComponent" not in keys else ""
 
 
 def _words(message: Message) -> str:
-    words = message.said or f"{message.key}({', '.join(message.args)})"
-    return f"{words} {message.resolution}".strip()
+    message_text = message.said or f"{message.key}({', '.join(message.args)})"
+    return f"{message_text} {message.resolution}".strip()
 
 
-def _last(found: tuple[Message, ...]) -> str:
-    return _words(found[-1]) if found else "no message"
+def _last(entries: tuple[Message, ...]) -> str:
+    return _words(entries[-1]) if entries else "no message"

@@ -1,6 +1,6 @@
-"""Reads the metric reports of a BMC: HGX makes them on request only, so that nobody streams them.
+"""Reads the metric reports of a BMC: HGX makes them on request only, and does not stream them.
 
-Rule: a BMC is asked for what it has, never told to make reports: its definitions are left alone.
+Only existing reports are read; report definitions are never created or changed.
 Reports are large (190 KB on a DGX H100, 5.8 MB on a Lenovo SR670): one over the bound is not read.
 DSP0268: TelemetryService, MetricReport.
 """
@@ -35,8 +35,8 @@ async def reports(service: Service) -> tuple[str, ...]:
     telemetry = await service.part("TelemetryService")
     if not telemetry.data or truth(telemetry.data.get("ServiceEnabled")) is False:
         return ()
-    found = await service.walk().links(link(telemetry.data, "MetricReports"))
-    return tuple(found[:REPORTS_MAX])
+    paths = await service.walk().links(link(telemetry.data, "MetricReports"))
+    return tuple(paths[:REPORTS_MAX])
 
 
 async def read(service: Service, path: str) -> Report:

@@ -57,8 +57,8 @@ class RedfishTransport:
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
         """One request, as the port promises. Waiting for a turn does not count as its time."""
         line = self._line(bmc)
-        if (known := line.known(bmc, call, _now())) is not None:
-            return known
+        if (cached := line.known(bmc, call, _now())) is not None:
+            return cached
         if call.method in SAFE:
             async with line.reads, self._slots:
                 return await self._read(line, bmc, call)
@@ -82,7 +82,7 @@ class RedfishTransport:
             return await self._login(self._line(bmc), bmc)
 
     async def forget(self, bmc: BmcAddress) -> None:
-        """Log out. What the governor knows stays: forgetting must not unlock anything."""
+        """Log out. The governor's counts stay, so that a logout does not lift a lock."""
         await self._forget_line(self._line(bmc))
 
     async def _forget_line(self, line: Line) -> None:
@@ -114,8 +114,8 @@ class RedfishTransport:
         live: it is closed then, not before, since an expired one has nothing to close.
         """
         login = await self._login(line, bmc)
-        if (known := line.known(bmc, call, _now())) is not None:  # the login has just read it
-            return known
+        if (cached := line.known(bmc, call, _now())) is not None:  # the login has just read it
+            return cached
         reply = await self._send(line, bmc, call, login)
         if reply.status != 401 or login is None:
             return self._answered(line, bmc, reply, login)
@@ -181,34 +181,34 @@ class RedfishTransport:
     async def _exchanged(
         self, line: Line, bmc: BmcAddress, call: Call, login: Login | None, *, keep_alive: bool
     ) -> Reply:
-        kept = keep_alive or call.method in SAFE
+        stays_open = keep_alive or call.method in SAFE
         try:
-            reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
+            reply = await self._http.send(bmc, call, login, line.coding, keep_alive=stays_open)
         except PortError:
             line.doubt()
             raise
         if reply.status == 406 and call.method in SAFE and line.coding == "identity":
             line.coding = "gzip"
-            reply = await self._http.send(bmc, call, login, line.coding, keep_alive=kept)
+            reply = await self._http.send(bmc, call, login, line.coding, keep_alive=stays_open)
         if call.path in ROOTS:
             line.learn(bmc, call, reply, _now())
         return reply
 
     def _exchange(self, line: Line) -> Exchange:
-        """How logins talk: outside the turns, which whoever needs the login already has.
+        """Return the exchange for logins: it takes no lock, since the caller already holds it.
 
         A session is made over the connection that just brought the root, so it is not a dead one;
         but not where that once broke: the next login has a connection for each request.
         """
 
         async def exchange(bmc: BmcAddress, call: Call, login: Login | None) -> Reply:
-            if (known := line.known(bmc, call, _now())) is not None:
-                return known
-            kept = call.method == "POST" and not line.resets_kept
+            if (cached := line.known(bmc, call, _now())) is not None:
+                return cached
+            stays_open = call.method == "POST" and not line.resets_kept
             try:
-                return await self._send(line, bmc, call, login, keep_alive=kept)
+                return await self._send(line, bmc, call, login, keep_alive=stays_open)
             except Unreachable:
-                line.resets_kept |= kept
+                line.resets_kept |= stays_open
                 raise
 
         return exchange
@@ -282,7 +282,7 @@ class RedfishTransport:
         return self._lines.setdefault(bmc.url, Line())
 
     def _tell(self, line: Line, bmc: BmcAddress) -> None:
-        """Say once per BMC what a person chose to do without."""
+        """Log once per BMC each protection that the settings leave out."""
         if not line.told and bmc.url.startswith("http://") and bmc.secret is not None:
             LOG.warning("%s: plain http, so no credentials are sent", bmc.url)
         elif not line.told and bmc.insecure and not bmc.pin:
@@ -293,7 +293,7 @@ class RedfishTransport:
 def _finished(line: Line, task: asyncio.Task[Login]) -> None:
     line.opening = line.opening_for = None
     if not task.cancelled():
-        task.exception()  # retrieved: whoever waited has it, and perhaps nobody waits any more
+        task.exception()  # retrieved here too, since the caller may no longer be waiting
 
 
 def _now() -> float:

@@ -1,4 +1,4 @@
-"""Writing firmware: a multipart push, a pull by the BMC, and what makes an image permanent."""
+"""Writes firmware: a multipart push, a pull by the BMC, and the step that commits an image."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _parameters(service: Service, kind: str, targets: Sequence[str], *, force: b
 async def _force_option(
     service: Service, path: str, update: Json, *, force: bool
 ) -> Blocker | None:
-    """ForceUpdate is state that stays (DGX): set it to what is wanted, if it is not."""
+    """Set ForceUpdate, which a DGX keeps between updates, to the required value if it differs."""
     if at(update, "HttpPushUriOptions", "ForceUpdate") in (None, force):
         return None
     body = {"HttpPushUriOptions": {"ForceUpdate": force}}

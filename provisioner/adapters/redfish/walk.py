@@ -1,7 +1,8 @@
-"""Reads what an inventory needs from one BMC, and no more: collections and members by their links.
+"""Reads the resources of an inventory from one BMC, and no others, by following links.
 
 A breadth-first crawl of a DGX is 4,700 requests; this is 130, or ten where `$expand` works. Loops,
-duplicates and oversized collections end by their bounds; what does not answer becomes a Gap.
+duplicates and oversized collections end by their bounds; a resource that does not answer becomes
+a Gap.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Walk:
         self.gaps: list[Gap] = []
 
     async def root(self) -> Json:
-        """The service root. What is wrong with it is a Gap, and an empty object."""
+        """Return the service root; an unusable one is a Gap and an empty object."""
         root = await self._find_root()
         offered = as_object(at(root, "ProtocolFeaturesSupported", "ExpandQuery"))
         levels = truth(offered.get("Levels")) and truth(offered.get("NoLinks"))
@@ -86,17 +87,17 @@ class Walk:
 
     async def _find_root(self) -> Json:
         """Some answer only with a slash at the end; a file server answers with its files."""
-        known = len(self.gaps)
+        gaps_before = len(self.gaps)
         for path, suffix in ((ROOT, ""), (f"{ROOT}/", ""), (ROOT, "/index.json")):
             self._suffix = suffix
             root = (await self.read(path)).data
             if root:
-                del self.gaps[known:]
+                del self.gaps[gaps_before:]
                 return root
-            if self.gaps[known:] and self.gaps[-1].reason is Reason.UNREACHABLE:
+            if self.gaps[gaps_before:] and self.gaps[-1].reason is Reason.UNREACHABLE:
                 break  # it is restarting: another spelling of the path will not help
         self._suffix = ""
-        del self.gaps[known + 1 :]
+        del self.gaps[gaps_before + 1 :]
         return {}
 
     async def read(self, path: str) -> Resource:
@@ -116,8 +117,8 @@ class Walk:
         return resource
 
     async def _read(self, path: str) -> Resource:
-        asked = path.split("?")[0].rstrip("/") + self._suffix if self._suffix else path
-        call = Call("GET", asked, timeout_s=self._quirk.read_timeout_s, known_s=ROOT_KNOWN_S)
+        address = path.split("?")[0].rstrip("/") + self._suffix if self._suffix else path
+        call = Call("GET", address, timeout_s=self._quirk.read_timeout_s, known_s=ROOT_KNOWN_S)
         try:
             async with self._slots:
                 self._admit(path)
@@ -158,25 +159,25 @@ class Walk:
         """Every member of a collection, each path once, in the service's order."""
         if collection is None:
             return []
-        found: dict[str, Json] = {}
+        listed: dict[str, Json] = {}
         pages = await self._pages(collection)
         for page in pages:
-            self._collect(page, found)
+            self._collect(page, listed)
         self._count(pages)
-        paths = list(found)[:MEMBERS_MAX]
-        bare = [path for path in paths if not _is_whole(found[path])]
+        paths = list(listed)[:MEMBERS_MAX]
+        bare = [path for path in paths if not _is_whole(listed[path])]
         read = dict(zip(bare, await self.reads(bare), strict=True))
-        return [read.get(path) or Resource(path, found[path]) for path in paths]
+        return [read.get(path) or Resource(path, listed[path]) for path in paths]
 
     async def links(self, collection: str | None) -> list[str]:
         """Paths of a collection's members, without reading them."""
-        found: dict[str, Json] = {}
+        listed: dict[str, Json] = {}
         if collection is not None:
             pages = await self._pages(collection, expand=False)
             for page in pages:
-                self._collect(page, found)
+                self._collect(page, listed)
             self._count(pages)
-        return list(found)[:MEMBERS_MAX]
+        return list(listed)[:MEMBERS_MAX]
 
     async def reads(self, paths: Sequence[str]) -> list[Resource]:
         """Several resources, a few at a time, in the order asked for."""
@@ -189,13 +190,13 @@ class Walk:
     async def _pages(self, collection: str, *, expand: bool = True) -> list[Resource]:
         """A collection's pages, following `Members@odata.nextLink`; a loop ends the reading."""
         first = await self._first_page(collection, expand=expand)
-        pages, seen = [first], {collection, first.path}
+        pages, visited = [first], {collection, first.path}
         following = _next(first.data)
         while following is not None:
-            if following in seen or len(pages) >= _PAGES_MAX:
+            if following in visited or len(pages) >= _PAGES_MAX:
                 self._gap(following, Reason.MALFORMED, "the pages of this collection do not end")
                 break
-            seen.add(following)
+            visited.add(following)
             page = await self.read(following)
             pages.append(page)
             following = _next(page.data)
@@ -203,13 +204,13 @@ class Walk:
 
     async def _first_page(self, collection: str, *, expand: bool) -> Resource:
         if expand and self._expand:
-            known = len(self.gaps)
+            gaps_before = len(self.gaps)
             page = await self.read(collection + _EXPANDED)
             if page.data and not _listed(page.data) and _counted(page.data):
                 return await self.read(collection)  # lost while it was expanded
-            if page.data or any(CHANGE_FIRST in g.detail for g in self.gaps[known:]):
+            if page.data or any(CHANGE_FIRST in g.detail for g in self.gaps[gaps_before:]):
                 return page
-            del self.gaps[known:]  # not being able to expand is no gap
+            del self.gaps[gaps_before:]  # not being able to expand is no gap
             self._expand = False
         return await self.read(collection)
 
@@ -224,7 +225,7 @@ class Walk:
         if self._bytes > _BYTES_MAX:
             raise TooLarge(f"this BMC gave more than {_BYTES_MAX} bytes already")
 
-    def _collect(self, page: Resource, found: dict[str, Json]) -> None:
+    def _collect(self, page: Resource, members: dict[str, Json]) -> None:
         """Members of one page. `Members: null` is an empty collection (DPU in NIC mode)."""
         if not page.data:
             return
@@ -234,14 +235,14 @@ class Walk:
         if not isinstance(listed, list):
             self._gap(page.path, Reason.MALFORMED, "Members is not a list")
             return
-        if len(found) + len(listed) > MEMBERS_MAX:
+        if len(members) + len(listed) > MEMBERS_MAX:
             self._gap(page.path, Reason.TOO_LARGE, f"more than {MEMBERS_MAX} members")
         for member in listed[:MEMBERS_MAX]:
             path = path_of(member)
             if path is None:
                 self._gap(page.path, Reason.MALFORMED, "a member without a usable link")
             else:
-                found.setdefault(path, as_object(member))
+                members.setdefault(path, as_object(member))
 
     def _count(self, pages: Sequence[Resource]) -> None:
         """A collection that lists fewer members than it counts has lost some: that is a gap.

@@ -9,7 +9,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +18,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.client.connection import PREFIX, Answer, Connection, connect
-from provisioner.cli.client.contexts import find_place
+from provisioner.cli.client.connection import PREFIX, Answer, Connection
+from provisioner.cli.client.daemon_options import (
+    CaOption,
+    ContextOption,
+    DataOption,
+    ServerOption,
+    TokenOption,
+    open_connection,
+)
 from provisioner.cli.client.output import show_problem, strip_controls
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.model.input_error import InputError
@@ -43,14 +49,6 @@ STATES = (
 GOING = ("started", "rolling_back", "paused")
 ROWS_MAX = 30  # nodes under way that are shown; the bars count all
 PAGE = 500
-
-ContextOption = Annotated[str, typer.Option("--context", help="Context: a daemon by its name.")]
-DataOption = Annotated[Path | None, typer.Option("--data", help="Data directory of a daemon.")]
-ServerOption = Annotated[str, typer.Option("--server", help="https://HOST:PORT of a daemon.")]
-TokenOption = Annotated[Path | None, typer.Option("--token-file", help="File with a token.")]
-CaOption = Annotated[
-    Path | None, typer.Option("--ca", help="File with the CA of the daemon's certificate.")
-]
 
 
 def follow_operation(reach: Connection, answer: Answer, *, to_the_end: bool) -> Answer:
@@ -101,16 +99,8 @@ def watch_nodes(
 
     Example: provisioner node watch --every 10
     """
-    reach = connect(
-        find_place(
-            {
-                "context": context,
-                "data": data,
-                "server": server,
-                "token_file": token_file,
-                "ca_file": ca_file,
-            }
-        )
+    reach = open_connection(
+        context=context, data=data, server=server, token_file=token_file, ca_file=ca_file
     )
     nodes = read_nodes(reach)
     if as_json:
@@ -213,16 +203,8 @@ def watch_campaign(
     """
     if not name.strip():
         raise InputError("CAMPAIGN", "", "it is empty", "See `provisioner campaign list`.")
-    reach = connect(
-        find_place(
-            {
-                "context": context,
-                "data": data,
-                "server": server,
-                "token_file": token_file,
-                "ca_file": ca_file,
-            }
-        )
+    reach = open_connection(
+        context=context, data=data, server=server, token_file=token_file, ca_file=ca_file
     )
     last: dict[str, Any] = {}
     with Live(console=open_console(), refresh_per_second=4, auto_refresh=not as_json) as live:

@@ -15,9 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.adapters.netbox import NetBox
-from provisioner.cli.client.connection import connect
-from provisioner.cli.client.contexts import find_place
-from provisioner.cli.client.following import DataOption, read_nodes
+from provisioner.cli.client.daemon_options import DataOption, open_connection
+from provisioner.cli.client.following import read_nodes
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
@@ -160,7 +159,7 @@ def _changes(
 
 def _read_fleet(data: Path | None) -> tuple[list[Node], dict[str, Inventory]]:
     """Return every node and its last inventory, from the daemon."""
-    reach = connect(find_place({"data": data}))
+    reach = open_connection(data=data)
     views = read_nodes(reach)
     fields = set(Node.model_fields)
     nodes = [

@@ -31,17 +31,15 @@ LOCAL: Mapping[str, tuple[str, str]] = {
     "node watch": ("client.following:watch_nodes", "Follow the fleet until every node rests."),
     "campaign watch": ("client.following:watch_campaign", "Follow a campaign until it rests."),
     "certificate verify": (
-        "offline.attestation:verify",
+        "offline.signed_files:verify",
         "Check an exported certificate without a daemon.",
     ),
     "case verify-bundle": (
-        "offline.attestation:verify_bundle",
+        "offline.signed_files:verify_bundle",
         "Check a case's archive without a daemon.",
     ),
     "audit verify": ("serve.audit:verify", "Follow the whole chain of the audit log."),
-    "audit archive": ("serve.audit_archive:archive", "Write older rows into signed files."),
-    "audit check-archive": ("serve.audit_archive:check_archive", "Verify archives alone."),
-    "audit prune": ("serve.audit_archive:prune_rows", "Remove rows that archives hold."),
+    "audit check-archive": ("serve.audit:check_archive", "Verify archives without a daemon."),
 }
 HIDDEN: Mapping[str, tuple[str, ...]] = {
     "token create": ("sha256",),

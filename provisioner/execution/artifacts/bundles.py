@@ -12,7 +12,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -29,7 +29,6 @@ from provisioner.planning.certification.attestation import (
 from provisioner.store.signing import signed
 
 CHUNK = 1024 * 1024
-Seal = Callable[[str, bytes], str]  # payload type, payload -> envelope
 
 
 def list_files(files: Mapping[str, Path]) -> tuple[BundleFile, ...]:
@@ -52,9 +51,9 @@ def list_files(files: Mapping[str, Path]) -> tuple[BundleFile, ...]:
     return tuple(entries)
 
 
-def pack(output: Path, manifest: BundleManifest, files: Mapping[str, Path], seal: Seal) -> None:
-    """Write the archive; it appears whole or not at all. Raises InputError."""
-    envelope = seal(MANIFEST_PAYLOAD, manifest.model_dump_json().encode()).encode()
+def pack(output: Path, sealed: str, files: Mapping[str, Path]) -> None:
+    """Write the archive of a sealed list; it appears whole or not at all. Raises InputError."""
+    manifest, envelope = read_sealed_manifest(sealed), sealed.encode()
     if len(envelope) > SIZE_MAX:
         raise InputError(str(output), "", "too many files for one bundle", "Make several.")
     partial = output.with_name(f".{output.name}.{os.getpid()}")
@@ -73,6 +72,11 @@ def pack(output: Path, manifest: BundleManifest, files: Mapping[str, Path], seal
         raise InputError(str(output), "", problem, "Check the directory and its space.") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def read_sealed_manifest(sealed: str) -> BundleManifest:
+    """Return the list in an envelope, by whichever key. Raises InputError for another text."""
+    return _parse_list(Path("the sealed list"), sealed.encode(), None)
 
 
 def verify(bundle: Path, keys: Mapping[str, bytes]) -> BundleManifest:
@@ -126,20 +130,24 @@ def _manifest(bundle: Path, file: IO[bytes], keys: Mapping[str, bytes]) -> Bundl
     name, size = archive.next()
     if name != MANIFEST or size > SIZE_MAX:
         raise _bad(bundle, f"it does not begin with {MANIFEST}")
-    text = b"".join(archive.read_content(size))
+    return _parse_list(bundle, b"".join(archive.read_content(size)), keys)
+
+
+def _parse_list(place: Path, text: bytes, keys: Mapping[str, bytes] | None) -> BundleManifest:
+    """Return the list in an envelope that one of the keys signed; None: any key will do."""
     try:
         envelope = parse_envelope(text.decode())
     except (NotAnAttestation, UnicodeDecodeError) as error:
-        raise _bad(bundle, str(error)) from None
+        raise _bad(place, str(error)) from None
     if envelope.payload_type != MANIFEST_PAYLOAD:
-        raise _bad(bundle, "its signed content is no list of a bundle")
-    if not signed(envelope, keys):
-        raise _bad(bundle, f"no key that is trusted signed it (it names key {envelope.key_id!r})")
+        raise _bad(place, "its signed content is no list of a bundle")
+    if keys is not None and not signed(envelope, keys):
+        raise _bad(place, f"no key that is trusted signed it (it names key {envelope.key_id!r})")
     try:
         return BundleManifest.model_validate_json(envelope.payload)
     except ValidationError as error:
         problem = error.errors(include_input=False, include_url=False)[0]["msg"]
-        raise _bad(bundle, f"its list cannot be: {problem}") from None
+        raise _bad(place, f"its list cannot be: {problem}") from None
 
 
 def _read(file: IO[bytes], manifest: BundleManifest, into: Path | None) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from threading import Lock
 
-from provisioner import components
+from provisioner import components, quirks
 from provisioner.components import ComponentKind
 from provisioner.model.inventory import BackgroundCopy, Inventory
 from provisioner.model.matrix import Matrix, Pin, Release
@@ -20,7 +20,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, Plan
 from provisioner.planning.path import refusals
 from provisioner.planning.path.distances import Distances
-from provisioner.planning.path.flash_order import solve_in_order
+from provisioner.planning.path.flash_order import explain_order, solve_in_order
 from provisioner.planning.path.hops import Moves
 from provisioner.planning.path.problem import build_problem, relevant_kinds
 from provisioner.planning.path.solving import Shapes
@@ -158,12 +158,16 @@ def _compute_plan(node: PlanningNode, target: _Target, way: BootWay) -> Plan:
     blockers += tuple(b for b in unreachable if b.subject not in reported_subjects)
     if blockers:
         return blank.model_copy(update={"blockers": blockers})
-    result = solve_in_order(problem, distances, target.shapes)
+    bmc_first = _get_order_rule(inventory.vendor)
+    ordered = solve_in_order(problem, distances, target.shapes, bmc_first=bool(bmc_first))
+    result = ordered.result
     if result.moves is None:
         return blank.model_copy(
             update={"blockers": refusals.explain_failed_search(problem, result, node.release)}
         )
-    steps = build_steps(problem, result.moves, node.release)
+    steps = build_steps(
+        problem, result.moves, node.release, explain_order(ordered, bmc_first), ordered.first
+    )
     if obstacles := refusals.explain_obstacles(steps, inventory.obstacles, way):
         return blank.model_copy(update={"blockers": obstacles})
     outages, resets, duration_s = result.cost
@@ -191,6 +195,7 @@ def _build_cache_key(node: PlanningNode, relevant: frozenset[str]) -> tuple[obje
         tuple((f.kind, f.slot, f.version, f.activation) for f in node.history.staged),
         node.history.failures,
         node.inventory.obstacles,
+        _get_order_rule(node.inventory.vendor),
         frozenset(
             (kind, version)
             for neighbour in node.neighbours
@@ -198,6 +203,12 @@ def _build_cache_key(node: PlanningNode, relevant: frozenset[str]) -> tuple[obje
             for version in versions
         ),
     )
+
+
+def _get_order_rule(vendor: str) -> str:
+    """Return why this vendor's BMC is updated first; "" if nothing says so."""
+    quirk = quirks.ALL.get(vendor)
+    return quirk.bmc_first if quirk is not None else ""
 
 
 def _find_background_copies(inventory: Inventory) -> tuple[str, ...]:

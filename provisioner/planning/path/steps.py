@@ -10,16 +10,24 @@ from provisioner.planning.path.tracks import Problem
 
 
 def build_steps(
-    problem: Problem, moves: tuple[tuple[Move, State], ...], release: str
+    problem: Problem,
+    moves: tuple[tuple[Move, State], ...],
+    release: str,
+    order: str = "",
+    first: int = 0,
 ) -> tuple[Step, ...]:
-    """Return one step per move, in order."""
+    """Return one step per move, in order.
+
+    `order` says why the `first` moves come before the others, where their costs do not.
+    """
     out: list[Step] = []
     for position, (move, before) in enumerate(moves):
         later_moves = tuple(m for m, _ in moves[position + 1 :])
         if isinstance(move, Push):
             out.append(_update(problem, move, before, later_moves, release))
         else:
-            out.append(_activate(problem, move, before, later_moves))
+            ahead = order if position < first else ""
+            out.append(_activate(problem, move, before, later_moves, ahead))
     return tuple(out)
 
 
@@ -75,7 +83,9 @@ def _explain_update(
     return "; ".join(clauses) + "."
 
 
-def _activate(problem: Problem, move: Reset, before: State, later_moves: tuple[Move, ...]) -> Step:
+def _activate(
+    problem: Problem, move: Reset, before: State, later_moves: tuple[Move, ...], order: str
+) -> Step:
     names: list[tuple[str, str]] = []
     kinds: dict[str, str] = {}
     bmcs: set[str] = set()
@@ -96,6 +106,8 @@ def _activate(problem: Problem, move: Reset, before: State, later_moves: tuple[M
         reason += f"; needed now because {', '.join(sorted(after))} goes on from there"
     elif later_moves and (asking := _find_dependents(problem, move, later_moves)):
         reason += f"; needed now because {asking} requires it"
+    if order:
+        reason += f"; {order}"
     return Step(
         kind=StepKind.ACTIVATE,
         activation=move.reset,

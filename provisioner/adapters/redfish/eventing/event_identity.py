@@ -1,8 +1,8 @@
-"""How one event is told from another of the same BMC, and from a replay of itself. Pure.
+"""The identity of an event: it differs from other events of its BMC, and equals its replay. Pure.
 
-A BMC replays what it kept when a stream is opened again: bmcweb (NVIDIA/bmcweb 7f3a16ae) looks
+A BMC replays its stored events when a stream is opened again: bmcweb (NVIDIA/bmcweb 7f3a16ae) looks
 `Last-Event-ID` up in a counter of its own, which is not the one that it numbers frames by. So an
-event is known by what it says of itself: EventId, EventTimestamp, MessageId and arguments.
+event is identified by its own fields: EventId, EventTimestamp, MessageId and arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def occurred_at(event: RedfishEvent) -> datetime | None:
 
 
 def identify_event(event: RedfishEvent) -> str | None:
-    """Return what makes this event itself, 16 characters; None if a replay cannot be told.
+    """Return the event's identity in 16 characters; None if it could not identify a replay.
 
     Without a time an EventId proves nothing: counters begin again when a BMC restarts.
     """
@@ -55,12 +55,12 @@ def resume_point(before: str, frame_id: str, number: int, document: Pushed) -> s
     """Return the `Last-Event-ID` with which a stream goes on after this frame; "": with none.
 
     `number` counts the frames of this connection from 1. A frame id that is the EventId is sent
-    back (DSP0266 13.5.2; openbmc/bmcweb); where frames are merely counted, the EventId is what the
-    service looks up (NVIDIA/bmcweb). Otherwise, and where a replay could not be recognised, none
+    back (DSP0266 13.5.2; openbmc/bmcweb); where frames are merely counted, the service looks
+    up the EventId (NVIDIA/bmcweb). Otherwise, and where a replay could not be recognised, none
     is sent, and nothing is replayed. Metric reports change nothing.
     """
     if not document.events:
         return before
     newest = document.events[-1]
-    known = newest.id and identify_event(newest) is not None
-    return newest.id if known and frame_id in (newest.id, str(number)) else ""
+    is_identified = newest.id and identify_event(newest) is not None
+    return newest.id if is_identified and frame_id in (newest.id, str(number)) else ""

@@ -67,8 +67,8 @@ class RedfishStreams:
                 raise LoginRefused(f"{where}: HTTP status {response.status}")
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             if response.status != 200 or kind != "text/event-stream":
-                told = f"{where}: no event stream (HTTP status {response.status})"
-                raise Unreachable(told, maybe_executed=False)
+                detail = f"{where}: no event stream (HTTP status {response.status})"
+                raise Unreachable(detail, maybe_executed=False)
             _keep_alive(response)
             yield _events(where, response, last_id)
         finally:

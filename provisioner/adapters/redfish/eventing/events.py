@@ -1,4 +1,4 @@
-"""What BMCs tell by themselves: events and metric reports as values. Pure; nothing raises.
+"""Events and metric reports that BMCs send, as values. Pure; nothing raises.
 
 Events are judged by registry and message key (DSP8011 ResourceEvent, DMTF SensorEvent 1.0.1), never
 by language; an unknown registry by its severity. Time is ours: a BMC's clock may be years off.
@@ -29,7 +29,7 @@ from provisioner.model.health import Severity
 EVENTS_MAX = 64  # of one document; bmcweb sends one to a few
 METRICS_MAX = 4096  # of one report; the largest recorded one has some 4,000 values
 TARGET_MAX = 128
-# what tells of work that was asked for, not of the device's health
+# registries that report requested work, not the device's health
 _QUIET = frozenset({"Base", "Task", "TaskEvent", "Update", "JobService", "HttpStatus", "License"})
 _OVER = re.compile(r"(Cleared|Restored|Recovered)$")
 # NVIDIA's HGX BMC: ResourceErrorsDetected with the arguments "GPU_SXM_1 Driver Event Message" and
@@ -110,8 +110,11 @@ class Metric(Record):
 
 
 class Pushed(Record):
-    """What one document told. `context` is what the subscriber gave at subscription, "" if the
-    document carries none (bmcweb's events do not, its metric reports do)."""
+    """The content of one document.
+
+    `context` is the text that the subscriber chose at subscription, "" if the document carries none
+    (bmcweb's events do not, its metric reports do).
+    """
 
     context: str = ""
     events: tuple[RedfishEvent, ...] = ()
@@ -140,7 +143,7 @@ def pushed(document: Any) -> Pushed:
 
 
 def _context(value: Any) -> str:
-    """The context; what no context of ours can be is kept as text that none equals."""
+    """Return the context; a value that cannot be ours becomes a text that equals no context."""
     if value is None:
         return ""
     return value if isinstance(value, str) and len(value) <= 256 else "?"
@@ -152,10 +155,10 @@ def is_meaningful(event: RedfishEvent) -> bool:
 
 
 def _asks_for_a_look(event: RedfishEvent) -> bool:
-    """Whether versions or parts may have changed.
+    """Return whether versions or parts may have changed.
 
-    Of resources that came or went only parts, managers and firmware count: each login by anybody
-    creates a session, and is an event of its own on NVIDIA's baseboards (NVIDIA/bmcweb 7f3a16ae).
+    Of resources that came or went only parts, managers and firmware count: every login creates a
+    session, which is an event of its own on NVIDIA's baseboards (NVIDIA/bmcweb 7f3a16ae).
     """
     if event.key not in _LOOK:
         return False
@@ -164,16 +167,16 @@ def _asks_for_a_look(event: RedfishEvent) -> bool:
     return _OF_PARTS.match(event.origin) is not None
 
 
-def signals(found: Pushed, node: str, bmc: str, now: float) -> tuple[Signal, ...]:
-    """What these events say about the node."""
-    told = (_signal(event, node, f"redfish/{bmc}", now) for event in found.events)
-    return tuple(signal for signal in told if signal is not None)
+def signals(pushed: Pushed, node: str, bmc: str, now: float) -> tuple[Signal, ...]:
+    """Return the signals about the node that these events carry."""
+    all_signals = (_signal(event, node, f"redfish/{bmc}", now) for event in pushed.events)
+    return tuple(signal for signal in all_signals if signal is not None)
 
 
 def _events(value: Any) -> Iterator[RedfishEvent]:
     for item in objects(value if isinstance(value, list) else [], EVENTS_MAX):
         if item.get("SpecificEventExistsInGroup") is True:
-            continue  # the same thing is told more exactly by another event of the group
+            continue  # another event of the group reports the same fact more exactly
         registry, _, rest = (text(item.get("MessageId")) or "").partition(".")
         raw = item.get("MessageArgs")
         args = [text(a) or "" for a in raw[:16]] if isinstance(raw, list) else []
@@ -192,35 +195,35 @@ def _events(value: Any) -> Iterator[RedfishEvent]:
 def _metrics(value: Any) -> Iterator[Metric]:
     for item in objects(value if isinstance(value, list) else [], METRICS_MAX):
         if at(item, "Oem", "Nvidia", "MetricValueStale") is True:
-            continue  # an old reading, told again (recorded from a DGX H100)
+            continue  # an old reading, sent again (recorded from a DGX H100)
         name = text(item.get("MetricProperty")) or text(item.get("MetricId"))
-        found = number(item.get("MetricValue"))
-        if name is not None and found is not None:
-            yield Metric(name=name, value=found)
+        reading = number(item.get("MetricValue"))
+        if name is not None and reading is not None:
+            yield Metric(name=name, value=reading)
 
 
 def _signal(event: RedfishEvent, node: str, source: str, now: float) -> Signal | None:
-    told: dict[str, Any] = {"node": node, "source": source, "at": now, "message": _words(event)}
+    common: dict[str, Any] = {"node": node, "source": source, "at": now, "message": _words(event)}
     xid = _xid_of(event)
     if xid is not None:
         name, classifications = xid
         if not classifications:
             return None
-        return Signal(id=name, target=_target(event), classifications=classifications, **told)
-    known = _KNOWN.get((event.registry, event.key))
-    if known is not None:
-        name, classifications = known
+        return Signal(id=name, target=_target(event), classifications=classifications, **common)
+    meaning = _KNOWN.get((event.registry, event.key))
+    if meaning is not None:
+        name, classifications = meaning
         return Signal(
             id=name,
             target=_target(event),
             classifications=classifications,
             active=bool(classifications),
-            **told,
+            **common,
         )
-    return _by_severity(event, told)
+    return _by_severity(event, common)
 
 
-def _by_severity(event: RedfishEvent, told: Mapping[str, Any]) -> Signal | None:
+def _by_severity(event: RedfishEvent, common: Mapping[str, Any]) -> Signal | None:
     """A message whose registry we do not know: by its severity, and by the end of its key."""
     if event.registry in _QUIET or not event.key or not _NAME.fullmatch(event.key):
         return None
@@ -229,16 +232,16 @@ def _by_severity(event: RedfishEvent, told: Mapping[str, Any]) -> Signal | None:
     classifications = by.get(event.severity.lower())
     if classifications is not None and not _OVER.search(event.key):
         target = _target(event)
-        return Signal(id=name, target=target, classifications=classifications, **told)
+        return Signal(id=name, target=target, classifications=classifications, **common)
     if _OVER.search(event.key):
-        return Signal(id=_OVER.sub("", name), target=_target(event), active=False, **told)
+        return Signal(id=_OVER.sub("", name), target=_target(event), active=False, **common)
     return None
 
 
 def _xid_of(event: RedfishEvent) -> tuple[str, tuple[Classification, ...]] | None:
-    """An Xid that a GPU's driver told its baseboard; None: the event tells of none.
+    """Return the Xid that a GPU's driver reported to its baseboard; None if there is none.
 
-    What NVIDIA's catalogue leaves to the application is no fault of the node: ().
+    An Xid that NVIDIA's catalogue attributes to the application is no fault of the node: ().
     """
     if event.key != "ResourceErrorsDetected" or len(event.args) < 2:
         return None
@@ -255,26 +258,26 @@ def _xid_of(event: RedfishEvent) -> tuple[str, tuple[Classification, ...]] | Non
 
 def _target(event: RedfishEvent) -> str:
     """The part: the first argument (a sensor, a property, a path), else where it began."""
-    for said in (event.args[0] if event.args else "", event.origin):
-        word = name_of(said) if said.startswith("/") else said.split(" ", 1)[0]
+    for candidate in (event.args[0] if event.args else "", event.origin):
+        word = name_of(candidate) if candidate.startswith("/") else candidate.split(" ", 1)[0]
         if word and _NAME.fullmatch(word):
             return word[:TARGET_MAX]
     return ""
 
 
 def _words(event: RedfishEvent) -> str:
-    words = event.said or f"{event.key} {', '.join(event.args)}"
+    message = event.said or f"{event.key} {', '.join(event.args)}"
     xid = event.args[1] if len(event.args) > 1 and _XID.search(event.args[1]) else ""
-    return f"{words} {xid if xid not in words else ''}".strip()[:400]
+    return f"{message} {xid if xid not in message else ''}".strip()[:400]
 
 
 def conditions(resource: Json) -> tuple[RedfishEvent, ...]:
-    """What a resource says of itself: Status.Conditions (DSP0268), else its health as one event."""
-    found = tuple(_events(at(resource, "Status", "Conditions")))
+    """Return a resource's Status.Conditions (DSP0268), else its health as one event."""
+    events = tuple(_events(at(resource, "Status", "Conditions")))
     health = text(at(resource, "Status", "HealthRollup")) or text(at(resource, "Status", "Health"))
-    if found or health not in ("Critical", "Warning"):
-        return found
+    if events or health not in ("Critical", "Warning"):
+        return events
     origin = path_of(resource.get("@odata.id")) or ""
     key = f"ResourceStatusChanged{health}"
-    said = f"its health is {health}"
-    return (RedfishEvent(registry="ResourceEvent", key=key, said=said, origin=origin),)
+    message = f"its health is {health}"
+    return (RedfishEvent(registry="ResourceEvent", key=key, said=message, origin=origin),)

@@ -23,7 +23,7 @@ class Frame(NamedTuple):
 
 
 class SseReader:
-    """Feed it as bytes come; `last_id` is what a new connection is to begin after."""
+    """Parses frames from bytes as they arrive; a new connection resumes after `last_id`."""
 
     def __init__(self) -> None:
         self.last_id = ""
@@ -56,9 +56,9 @@ class SseReader:
                 raise TooLarge(f"an event of a stream is over {DATA_MAX} bytes")
             self._data.append(value)
         elif name == b"id":
-            said = value.decode("ascii", "replace")
-            if len(said) <= ID_MAX and said.isprintable() and said.isascii():
-                self.last_id = said
+            ident = value.decode("ascii", "replace")
+            if len(ident) <= ID_MAX and ident.isprintable() and ident.isascii():
+                self.last_id = ident
         elif name == b"retry" and value.isdigit() and len(value) <= 7:
             self.retry_s = int(value) / 1000
         return None

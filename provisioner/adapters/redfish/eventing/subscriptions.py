@@ -1,7 +1,7 @@
-"""What a BMC offers to tell by itself, and our subscriptions there. Others' are never touched.
+"""A BMC's event service, and our subscriptions there. Those of others are never changed.
 
-A subscription is ours if its destination is exactly the one that we gave: its number may have been
-given to somebody else's since the BMC restarted.
+A subscription is ours if its destination is exactly the one that we sent: its number may belong to
+another subscriber since the BMC restarted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from provisioner.adapters.redfish.service import (
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
 
-# in each version of the registry, and no cause for anybody's alarm
+# in each version of the registry, and no reason for an alert
 _TEST_MESSAGE = "Base.1.0.Success"
 _TEST_VALUES: dict[str, Any] = {
     "EventId": "1",
@@ -35,14 +35,14 @@ LISTED_MAX = 64  # subscriptions of one BMC that are looked through; bmcweb has 
 
 
 class Offer(Record):
-    """Ways in which a BMC tells of events. "": not this way."""
+    """The ways in which a BMC delivers events. "": not this way."""
 
     stream: str = ""  # path of server-sent events
     subscriptions: str = ""  # path of the collection
 
 
 async def offer(service: Service) -> Offer:
-    """What the event service says of itself; a disabled one offers nothing (Dell's, as shipped)."""
+    """Return the ways that the event service offers; none if it is disabled (Dell's default)."""
     events = (await service.part("EventService")).data
     if not events or truth(events.get("ServiceEnabled")) is False:
         return Offer()

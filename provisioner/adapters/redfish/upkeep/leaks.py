@@ -71,12 +71,12 @@ async def read_places(walk: Walk, places: Sequence[str]) -> tuple[LeakDetector, 
     """Return the detectors at these paths, each of which is a collection or a single detector."""
     detectors: dict[str, LeakDetector] = {}
     for place in places:
-        known = len(walk.gaps)
+        gaps_before = len(walk.gaps)
         first = await walk.read(place)
         listed = [first]
         if "Members" in first.data:
             listed = await walk.members(place)
-        gaps = walk.gaps[known:]
+        gaps = walk.gaps[gaps_before:]
         _require_answer(gaps)
         if not first.data and all(g.reason is Reason.NOT_OFFERED for g in gaps):
             continue  # a link that leads nowhere, as services print for parts that they lack

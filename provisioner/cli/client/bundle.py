@@ -1,6 +1,7 @@
 """`provisioner bundle`: everything for a site without a network in one signed file.
 
-`verify` and `unpack` need nothing but the file and the public key.
+`create` asks a daemon for the signature; `verify` and `unpack` need nothing but the file and the
+public key.
 """
 
 from __future__ import annotations
@@ -9,27 +10,35 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from provisioner.cli.client.connection import Connection
+from provisioner.cli.client.daemon_options import (
+    CaOption,
+    ContextOption,
+    DataOption,
+    ServerOption,
+    TokenOption,
+    open_connection,
+)
+from provisioner.cli.client.following import follow_operation
+from provisioner.cli.client.output import show_problem
 from provisioner.cli.options.checked_options import check_directory
-from provisioner.cli.options.data_options import DataOption, with_data
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.cli.options.showing import JsonOption, open_console
-from provisioner.daemon.data import Data, read_text
+from provisioner.cli.options.trusted_keys import KeyOption, read_trusted_keys
 from provisioner.execution.artifacts import bundles
 from provisioner.model.bundle import BundleManifest
 from provisioner.model.input_error import InputError
 from provisioner.planning.matrix.pinned_files import list_pinned_files
 from provisioner.runtime.shipped import find_shipped
-from provisioner.runtime.site_clock import read_clock
-from provisioner.store.signing import keys_of
+from provisioner.runtime.wall_clock import WallClock
 
 app = typer.Typer(help="Air-gap bundles: create, verify, unpack.", no_args_is_help=True)
-Key = Annotated[Path, typer.Option("--key", help="File with the public keys to trust (PEM).")]
-_KEY_REMEDY = "Write it where the bundle is made: provisioner certificate keys --pem"
 
 
 @app.command()
@@ -50,10 +59,20 @@ def create(
         bool, typer.Option("--partial", help="Pack the bundle also if files are missing.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the contents.")] = False,
-    data: DataOption = Path("var"),
+    request: Annotated[
+        str, typer.Option("--request", help="An approved request for these files: r12.")
+    ] = "",
+    context: ContextOption = "",
+    data: DataOption = None,
+    server: ServerOption = "",
+    token_file: TokenOption = None,
+    ca_file: CaOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Pack the pinned files, the matrix, and wheels if any, into one file with a signed list.
+
+    The files are read here; the daemon signs their list. Exit code 3: another person has to
+    approve the signature.
 
     Example: provisioner bundle create site.tar --release spectrum-x-1.3.0
     """
@@ -76,33 +95,32 @@ def create(
         raise InputError("--artifacts", ", ".join(missing)[:300], "they are not there", remedy)
     manifest = BundleManifest(
         site=site,
-        made_at=read_clock(data).now(),
+        made_at=WallClock().now(),
         releases=tuple(release or ()),
         missing=missing,
         files=listed,
     )
     if not dry_run:
-
-        async def pack(opened: Data) -> None:
-            bundles.pack(output, manifest, files, opened.signer.seal)
-
-        with_data(data, pack)
+        reach = open_connection(
+            context=context, data=data, server=server, token_file=token_file, ca_file=ca_file
+        )
+        bundles.pack(output, _request_seal(reach, manifest, request), files)
     _show(manifest, as_json=as_json)
 
 
 @app.command()
-def verify(bundle: Path, key: Key, as_json: JsonOption = False) -> None:
+def verify(bundle: Path, key: KeyOption, as_json: JsonOption = False) -> None:
     """Check the signature and every byte. Exit code 2: do not use the bundle.
 
     Example: provisioner bundle verify site.tar --key keys.pem
     """
-    _show(bundles.verify(bundle, _keys(key)), as_json=as_json)
+    _show(bundles.verify(bundle, read_trusted_keys(key)), as_json=as_json)
 
 
 @app.command()
 def unpack(
     bundle: Path,
-    key: Key,
+    key: KeyOption,
     into: Annotated[
         Path, typer.Option("--into", help="Directory to write; it must not exist yet.")
     ],
@@ -112,17 +130,40 @@ def unpack(
 
     Example: provisioner bundle unpack site.tar --key keys.pem --into artifacts
     """
-    _show(bundles.unpack(bundle, _keys(key), into), as_json=as_json)
+    _show(bundles.unpack(bundle, read_trusted_keys(key), into), as_json=as_json)
 
 
-def _keys(file: Path) -> dict[str, bytes]:
-    try:
-        keys = dict(keys_of(read_text(file)))
-    except ValueError as error:
-        raise InputError(str(file), "", f"unreadable key: {error}", _KEY_REMEDY) from None
-    if not keys:
-        raise InputError(str(file), "", "there is no public key in it", _KEY_REMEDY)
-    return keys
+def _request_seal(reach: Connection, manifest: BundleManifest, request: str) -> str:
+    """Return the envelope of a bundle's list, signed by the daemon.
+
+    `request`: an approved request for the same list; "": ask for one. Ends with exit code 3 where
+    another person has to approve it, and with 1 where it is refused. Raises InputError if the
+    request is for other files.
+    """
+    if request:
+        answer = reach.send_request("GET", f"/operations/{quote(request, safe='')}")
+    else:
+        body = manifest.model_dump(mode="json")
+        answer = reach.send_request("POST", "/bundles/seal", body=body, changes=True)
+    if answer.good and answer.document["state"] == "running":
+        answer = follow_operation(reach, answer, to_the_end=True)
+    if not answer.good:
+        show_problem(answer.document, answer.status, "table")
+        raise typer.Exit(1)
+    operation = answer.document
+    if operation["state"] == "waiting":
+        line = f"{operation['id']} waits for another person's approval; then give --request"
+        typer.echo(f"{line} {operation['id']}.", err=True)
+        raise typer.Exit(3)
+    if operation["state"] != "done":
+        typer.echo(f"{operation['id']} is {operation['state']}.", err=True)
+        raise typer.Exit(1)
+    sealed = json.dumps((operation["result"] or {}).get("envelope"))
+    signed_list = bundles.read_sealed_manifest(sealed)
+    if signed_list.model_copy(update={"made_at": manifest.made_at}) != manifest:
+        remedy = "Leave --request out: the present files are signed by a new one."
+        raise InputError("--request", request, "it is for other files", remedy)
+    return sealed
 
 
 def _show(manifest: BundleManifest, *, as_json: bool) -> None:

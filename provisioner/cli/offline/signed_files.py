@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from provisioner.cli.options.showing import JsonOption, open_console
+from provisioner.cli.options.trusted_keys import KeyOption, read_trusted_keys
 from provisioner.daemon.data import read_text
 from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
@@ -21,12 +22,12 @@ from provisioner.planning.certification.attestation import NotAnAttestation, Rev
 from provisioner.planning.repair import evidence_bundle as archive
 from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.runtime.wall_clock import WallClock
-from provisioner.store.signing import keys_of, signed
+from provisioner.store.signing import signed
 
 
 def verify(
     file: Path,
-    key: Annotated[Path, typer.Option("--key", help="File with the public keys to trust (PEM).")],
+    key: KeyOption,
     revocations: Annotated[
         Path | None, typer.Option("--revocations", help="A signed revocation list.")
     ] = None,
@@ -38,7 +39,7 @@ def verify(
 
     Example: provisioner certificate verify su0-n03.json --key keys.pem --revocations list.json
     """
-    keys = _keys(key)
+    keys = read_trusted_keys(key)
     certificate, good = _opened(file, keys)
     listed = _listed(revocations, keys)
     why = _objections(certificate, listed, WallClock().now(), good=good)
@@ -66,13 +67,13 @@ def verify(
 
 def verify_bundle(
     file: Annotated[Path, typer.Argument(metavar="FILE")],
-    key: Annotated[Path, typer.Option("--key", help="File with the site's public keys (PEM).")],
+    key: KeyOption,
 ) -> None:
     """Check that an archive is unchanged and signed by a trusted site.
 
     Example: provisioner case verify-bundle case.tar.gz --key keys.pem
     """
-    keys = _keys(key)
+    keys = read_trusted_keys(key)
     try:
         members = archive.unpack_bundle(_read(file))
         envelope = archive.envelope_of(members)
@@ -85,19 +86,6 @@ def verify_bundle(
     if wrong:
         raise typer.Exit(1)
     typer.echo(f"{file}: good; {len(members)} files, signed by {envelope.key_id}")
-
-
-def _keys(file: Path) -> dict[str, bytes]:
-    try:
-        keys = dict(keys_of(read_text(file)))
-    except ValueError as error:
-        raise InputError(str(file), "", f"unreadable key: {error}", _KEY_REMEDY) from None
-    if not keys:
-        raise InputError(str(file), "", "there is no public key in it", _KEY_REMEDY)
-    return keys
-
-
-_KEY_REMEDY = "Write it with: provisioner certificate keys --pem"
 
 
 def _opened(file: Path, trusted: dict[str, bytes]) -> tuple[Certificate, bool]:

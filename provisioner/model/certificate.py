@@ -71,3 +71,13 @@ class Revocation(Record):
     node: str
     revoked_at: float
     reason: str
+
+
+class SigningKey(Record):
+    """The public half of a key that signs or signed certificates here. `signs`: it does so now."""
+
+    key_id: str
+    public: bytes
+    created_at: float
+    signs: bool
+    withdrawn_at: float | None

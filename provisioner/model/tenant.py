@@ -9,7 +9,7 @@ from pydantic import Field
 from provisioner.model.base import Record
 from provisioner.model.release import GateRow, LeafRecord
 
-MAINTENANCE_VRF = "MAINT"  # 15 characters at most (Cumulus), never a customer's
+MAINTENANCE_VRF = "MAINT"  # at most VRF_NAME_MAX characters, never a customer's
 
 
 class Phase(StrEnum):

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.leaf_state import LeafState
@@ -30,6 +30,7 @@ from provisioner.model.switch import (
     TenantRouting,
     Wellness,
 )
+from provisioner.model.tenant_network import NetworkChange, NetworkLimits, NetworkState
 from provisioner.ports.errors import PortError
 from provisioner.ports.wire import Clock, Secret, SwitchAddress
 from provisioner.settings import Settings
@@ -53,8 +54,7 @@ class SwitchFacts:
 
     name: str  # as the expected-hardware list names it
     scheme: str  # of a management address
-    vrf_name_max: int = 15  # characters of a VRF's name, as the fabric names it
-    tenant_networks: bool = False  # whether the adapter writes L3VNIs, route targets and policy
+    networks: NetworkLimits = field(default_factory=NetworkLimits)  # on tenants' networks
     stored_login: bool = True  # False: it is logged in to by the daemon's own key
 
 
@@ -190,11 +190,11 @@ class SwitchWatch(Protocol):
 class SwitchNetworks(Protocol):
     """Tenants' networks on a switch: VRF, L3VNI, route targets, policy."""
 
-    async def read_networks(self, vrfs: Collection[str]) -> Any:
+    async def read_networks(self, vrfs: Collection[str]) -> NetworkState:
         """Return the configuration, VRFs and ports of the switch, and the VNIs of `vrfs`."""
         ...
 
-    async def apply_networks(self, change: Any) -> str:
+    async def apply_networks(self, change: NetworkChange) -> str:
         """Apply a change of tenants' networks, and return its name when it was accepted."""
         ...
 

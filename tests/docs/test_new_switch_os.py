@@ -53,11 +53,9 @@ def test_the_third_system_was_added_by_one_folder_and_one_line() -> None:
 # Modules outside of its adapter that name Cumulus Linux or NVUE, and why.
 _MATRIX = "the matrix's vocabulary: component names, grammars of versions, update methods"
 _WORDS = "words for people: a default of an option, a source of a limit, a name of an image"
-_TREES = "tenants' networks are planned as NVUE trees; other systems refuse them"
 NAMING = {
     "adapters/switches/__init__.py": "the table of contents",
-    "adapters/switches/first_password.py": "the dialogue of its factory password",
-    "adapters/switches/https_wire.py": _WORDS,
+    "cli/serve/serve.py": "puts the dialogue of its factory password behind `SwitchPasswords`",
     "checks/threshold_data.py": _WORDS,
     "cli/client/netbox.py": _WORDS,
     "cli/serve/sim.py": _WORDS,
@@ -65,20 +63,17 @@ NAMING = {
     "components/switch_os.py": _MATRIX,
     "demo/site.py": _WORDS,
     "execution/executor.py": _MATRIX,
+    "execution/plan_requests.py": _MATRIX,
     "execution/steps/methods_switch.py": _MATRIX,
     "execution/steps/offering.py": _MATRIX,
     "model/expected.py": "the default of `os` in the expected-hardware list",
     "model/port_label.py": _WORDS,
-    "model/tenant.py": _WORDS,
     "model/versions.py": _MATRIX,
     "planning/intake/netbox_source.py": _WORDS,
     "planning/matrix/edge_faults.py": _MATRIX,
     "planning/matrix/review.py": _MATRIX,
     "planning/path/switch_upgrades.py": _MATRIX,
-    "planning/places/address_plan.py": _WORDS,
     "planning/places/place_ports.py": "the names of ports in the address plan",
-    "planning/tenancy/tenants.py": _TREES,
-    "planning/tenancy/vrf_plan.py": _TREES,
     "settings/__init__.py": _MATRIX,
     "settings/release.py": _WORDS,
     "twin/wires.py": "the simulator's name of its switches' API",

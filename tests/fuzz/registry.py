@@ -23,6 +23,7 @@ from provisioner.model.attestation import Unacceptable
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
+from provisioner.model.tenant_network import NetworkChange, RoutePolicy, VrfNetwork
 from provisioner.planning.certification.attestation import NotAnAttestation
 from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.ports import PortError, TooLarge
@@ -34,6 +35,8 @@ NCCL = fabric_workloads.build_nccl_rail_test(_ENDS, 3)
 CONTEXT = CheckContext(gpu_model="H100")
 DISK = Disk(name="/dev/nvme0n1", serial="S1", size_bytes=2**40)
 NAMES = {"gpu0": "gpu0", "GPU_SXM_1": "gpu0", "0000:1b:00": "gpu1"}
+NETWORKS = NetworkChange(vrfs={"RED": VrfNetwork()}, policies={"x": RoutePolicy(("::/0",))})
+_NETWORK_TREE = "adapters.switches.cumulus.network_tree"
 _FILE = {"source": "own.yaml"}
 _CHECKS = (Unreadable,)
 # module, what may leave its functions, the functions, and those of their parameters that are ours
@@ -170,13 +173,6 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {**_FILE, "nodes": feeding.NODES},
     ),
     ("planning.matrix.thresholds_text", (InputError,), "parse", _FILE),
-    (
-        "planning.tenancy.vrf_difference",
-        (),
-        "find_missing_tree",
-        {"wanted": {"router": {"bgp": {"x": "on"}}}},
-    ),
-    ("planning.tenancy.vrf_obstacles", (), "read_subtree", {"path": ("router", "bgp")}),
     ("adapters.playbooks.events", (), "readable", {}),
     ("quirks", (), "identify", {}),
     ("adapters.redfish.eventing.events", (), "pushed conditions", {}),
@@ -201,6 +197,11 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {},
     ),
     ("adapters.switches.cumulus.filter_words", (), "read_filter", {}),
+    (_NETWORK_TREE, (PortError,), "read_networks", {}),
+    (_NETWORK_TREE, (PortError,), "read_vnis", {"vrf": "RED"}),
+    (_NETWORK_TREE, (), "read_subtree", {"path": ("router", "bgp")}),
+    (_NETWORK_TREE, (), "find_missing_tree", {"desired": {"router": {"bgp": {"x": "on"}}}}),
+    (_NETWORK_TREE, (), "encode_change", {"change": NETWORKS, "version": "5.12.1.100"}),
     ("adapters.switches.cumulus.routing_words", (), "read_states read_targets", {}),
     (
         "adapters.switches.cumulus.drain_words",
@@ -323,7 +324,6 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "adapters.redfish.indicator:shows": _READ,
     "adapters.tickets.webhook:signature": _OURS,
     "planning.tenancy.vrf_obstacles:list_obstacles": _READ,
-    "planning.tenancy.vrf_plan:merge": _OURS,
     "adapters.playbooks.events:redacted": "attempted through playbooks.events:Events",
     "adapters.switches.sonic.acl_words:list_bound_ports": (
         "attempted in tests/switches/test_sonic.py"

@@ -57,7 +57,7 @@ def test_a_dry_run_shows_each_leaf_s_lines_and_writes_nothing():
         found = await world.keeper.create(ASKED, dry_run=True)
 
         assert {s.device for s in found.steps} == {f"leaf-su0-r{r}" for r in range(8)}
-        assert all("nv set vrf GREEN evpn vni 4001" in s.lines for s in found.steps)
+        assert all("VRF GREEN: add L3VNI 4001" in s.lines for s in found.steps)
         assert world.writes() == 0
         assert await world.row("green") is None
 

@@ -2,74 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from fabrics import BASE, apply, seen, session, tenant, two_units
+from fabrics import BASE, apply, read_leaf, session, tenant, two_units
 from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
+from provisioner.model.tenant_network import NetworkState, RoutePolicy
 from provisioner.planning.tenancy.vrf_difference import LeafChange, find_unproved, plan_leaf_change
-from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf
-from provisioner.planning.tenancy.vrf_plan import dialect_of, plan_trees
+from provisioner.planning.tenancy.vrf_plan import plan_networks
+from provisioner.planning.tenancy.vrf_summary import describe_change
 
 FABRIC = two_units()
 LEAF = FABRIC.leaves[0]
-BGP = ("router", "bgp")
 
 
 def change(
-    tenants: list[Tenant], leaf: SeenLeaf | Blocker | None = None
+    tenants: list[Tenant], leaf: NetworkState | Blocker | None = None
 ) -> LeafChange | tuple[Blocker, ...]:
     staying = [t for t in tenants if t.phase is not Phase.LEAVING]
-    wanted = plan_trees(staying, FABRIC)[LEAF.switch]
+    desired = plan_networks(staying, FABRIC)[LEAF.switch]
     managed = [t.vrf for t in tenants]
-    leaf = seen() if leaf is None else leaf
-    return plan_leaf_change(LEAF, wanted, leaf, managed=managed, focus=managed)
+    leaf = read_leaf() if leaf is None else leaf
+    return plan_leaf_change(LEAF, desired, leaf, managed=managed, focus=managed)
 
 
-def made(tenants: list[Tenant], leaf: SeenLeaf | None = None) -> SeenLeaf:
-    found = change(tenants, leaf)
-    assert isinstance(found, LeafChange), found
-    return apply(leaf or seen(), found)
+def made(tenants: list[Tenant], leaf: NetworkState | None = None) -> NetworkState:
+    planned = change(tenants, leaf)
+    assert isinstance(planned, LeafChange), planned
+    return apply(leaf or read_leaf(), planned)
 
 
-def reasons(found: object) -> list[tuple[Reason, str]]:
-    assert isinstance(found, tuple), found
-    return [(b.reason, b.subject) for b in found]
+def lines(tenants: list[Tenant], leaf: NetworkState) -> tuple[str, ...]:
+    planned = change(tenants, leaf)
+    assert isinstance(planned, LeafChange), planned
+    return describe_change(planned.networks, leaf)
+
+
+def reasons(outcome: object) -> list[tuple[Reason, str]]:
+    assert isinstance(outcome, tuple), outcome
+    return [(b.reason, b.subject) for b in outcome]
 
 
 def test_a_new_tenant_is_a_vrf_with_vni_and_its_own_route_targets():
-    found = change([tenant()])
-
-    assert isinstance(found, LeafChange)
-    assert found.render_commands() == (
-        "nv set vrf RED evpn enable on",
-        "nv set vrf RED evpn vni 4001",
-        "nv set vrf RED router bgp enable on",
-        "nv set vrf RED router bgp autonomous-system 4200000000",
-        "nv set vrf RED router bgp router-id 10.240.0.0",
-        "nv set vrf RED router bgp route-export to-evpn route-target 65000:4001",
-        "nv set vrf RED router bgp route-import from-evpn route-target 65000:4001",
-        "nv set vrf RED router bgp address-family ipv4-unicast enable on",
-        "nv set vrf RED router bgp address-family ipv4-unicast redistribute connected enable on",
-        "nv set vrf RED router bgp address-family ipv4-unicast route-export to-evpn enable on",
+    assert lines([tenant()], read_leaf()) == (
+        "VRF RED: add L3VNI 4001",
+        "VRF RED: add imported route target 65000:4001",
+        "VRF RED: add exported route target 65000:4001",
+        "VRF RED: set AS number 4200000000",
+        "VRF RED: set router id 10.240.0.0",
+        "VRF RED: announce connected routes by BGP and EVPN",
     )
-
-
-def test_a_release_that_says_state_gets_state():
-    wanted = plan_trees([tenant()], FABRIC.model_copy(update={"leaves": (newer(),)}))
-
-    assert wanted[LEAF.switch]["vrf"]["RED"]["evpn"]["state"] == "enabled"
-    assert [dialect_of(v) for v in ("5.12.1.100", "5.14.0", "5.15.0.1", "6.0", "", "x")] == [
-        *("enable", "enable", "state", "state", "enable", "enable")
-    ]
-
-
-def newer() -> Any:
-    return LEAF.model_copy(update={"dialect": dialect_of("5.16.1.9")})
 
 
 TENANTS = st.lists(
@@ -110,71 +96,87 @@ def test_whatever_was_there_of_tenants_what_is_wanted_is_there_afterwards_and_no
     again = change(keep, reached)
     assert isinstance(again, LeafChange)
     assert again.empty
-    assert reached.applied["vrf"].keys() - BASE["vrf"].keys() == {
+    assert reached.vrfs.keys() - BASE.keys() == {
         t.vrf for t in keep if t.phase is not Phase.LEAVING and LEAF in FABRIC.select_leaves(t)
     }
     gone = [t.model_copy(update={"phase": Phase.LEAVING}) for t in keep]
-    assert pruned(made(gone, reached).applied) == BASE
-
-
-def pruned(tree: Any) -> Any:
-    """Without the empty shells that a switch shows or hides as it likes."""
-    if not isinstance(tree, dict):
-        return tree
-    storage = {k: pruned(v) for k, v in tree.items() if k not in ("STORAGE", "router")}
-    return storage | ({"STORAGE": {}} if "STORAGE" in tree else {})
+    left = made(gone, reached)
+    assert left.policies == {}
+    # the switch of the import may stay on: with an empty list it imports nothing
+    assert {v: replace(n, imports_vrfs=False) for v, n in left.vrfs.items()} == BASE
 
 
 def test_a_route_target_too_many_is_taken_away():
     leaf = made([tenant()])
-    leaf.applied["vrf"]["RED"]["router"]["bgp"]["route-import"]["from-evpn"]["route-target"][
-        "65000:4002"
-    ] = {}
+    targets = leaf.vrfs["RED"].import_targets | {"65000:4002"}
+    leaf = with_red(leaf, import_targets=targets)
 
-    found = change([tenant()], leaf)
+    assert lines([tenant()], leaf) == ("VRF RED: remove imported route target 65000:4002",)
+    assert made([tenant()], leaf).vrfs["RED"].import_targets == {"65000:4001"}
 
-    assert isinstance(found, LeafChange)
-    assert found.render_commands() == (
-        "nv unset vrf RED router bgp route-import from-evpn route-target 65000:4002",
-    )
+
+def with_red(leaf: NetworkState, **changes: object) -> NetworkState:
+    return replace(leaf, vrfs={**leaf.vrfs, "RED": replace(leaf.vrfs["RED"], **changes)})
 
 
 def test_a_stranger_s_session_and_a_leaking_import_are_taken_away():
-    leaf = made([tenant()])
-    bgp = leaf.applied["vrf"]["RED"]["router"]["bgp"]
-    bgp["neighbor"] = {"198.51.100.9": {"remote-as": 65550}}
-    bgp["address-family"]["ipv4-unicast"]["route-import"] = {"from-vrf": {"list": {"BLUE": {}}}}
-
-    found = change([tenant()], leaf)
-
-    assert isinstance(found, LeafChange)
-    assert found.render_commands() == (
-        "nv unset vrf RED router bgp address-family ipv4-unicast route-import from-vrf",
-        "nv unset vrf RED router bgp neighbor 198.51.100.9",
+    stranger = made([tenant(outside=(session(),))]).vrfs["RED"].sessions["192.0.2.1"]
+    leaf = with_red(
+        made([tenant()]),
+        sessions={"198.51.100.9": stranger},
+        imports_vrfs=True,
+        imported_vrfs=frozenset({"BLUE"}),
     )
+
+    assert lines([tenant()], leaf) == (
+        "VRF RED: remove import of VRF BLUE",
+        "VRF RED: cease to import from other VRFs",
+        "VRF RED: remove session 198.51.100.9",
+    )
+    assert made([tenant()], leaf) == made([tenant()])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "line"),
+    [
+        ("remote_as", 64501, "to AS 64500"),
+        ("policy_in", "", "policies tenant_RED_192-0-2-1_in"),
+        ("is_on", False, "session 192.0.2.1"),
+    ],
+)
+def test_a_session_of_another_form_is_set_again(field, value, line):
+    leaf = made([tenant(outside=(session(),))])
+    other = replace(leaf.vrfs["RED"].sessions["192.0.2.1"], **{field: value})
+    leaf = with_red(leaf, sessions={"192.0.2.1": other})
+
+    assert [line in each for each in lines([tenant(outside=(session(),))], leaf)] == [True]
 
 
 def test_storage_is_imported_both_ways_and_only_as_long_as_it_is_allowed():
     leaf = made([tenant(storage=("STORAGE",)), tenant("blue", 1, storage=("STORAGE",))])
-    listed = leaf.applied["vrf"]["STORAGE"]["router"]["bgp"]["address-family"]["ipv4-unicast"]
-    assert set(listed["route-import"]["from-vrf"]["list"]) == {"RED", "BLUE"}
+    assert leaf.vrfs["STORAGE"].imported_vrfs == {"RED", "BLUE"}
 
-    found = change([tenant(), tenant("blue", 1, storage=("STORAGE",))], leaf)
-
-    assert isinstance(found, LeafChange)
-    end = "address-family ipv4-unicast route-import from-vrf"
-    assert found.render_commands() == (
-        f"nv unset vrf RED router bgp {end}",
-        f"nv unset vrf STORAGE router bgp {end} list RED",
+    assert lines([tenant(), tenant("blue", 1, storage=("STORAGE",))], leaf) == (
+        "VRF RED: remove import of VRF STORAGE",
+        "VRF RED: cease to import from other VRFs",
+        "VRF STORAGE: remove import of VRF RED",
     )
+
+
+def test_an_import_of_the_site_s_own_vrfs_stays():
+    own = replace(BASE["STORAGE"], imports_vrfs=True, imported_vrfs=frozenset({"BACKUP"}))
+    leaf = read_leaf(vrfs={**BASE, "STORAGE": own})
+
+    left = made(LEAVING, made([tenant(storage=("STORAGE",))], leaf))
+
+    assert left.vrfs["STORAGE"].imported_vrfs == {"BACKUP"}
 
 
 def test_a_session_without_prefixes_carries_nothing():
     leaf = made([tenant(outside=(session(),))])
 
-    maps = leaf.applied["router"]["policy"]["route-map"]
-    assert [set(m["rule"]) for m in maps.values()] == [{"65535"}, {"65535"}]
-    assert {str(m["rule"]["65535"]["action"]) for m in maps.values()} == {"{'deny': {}}"}
+    assert set(leaf.policies.values()) == {RoutePolicy(())}
+    assert len(leaf.policies) == 2
 
 
 def test_a_prefix_that_is_no_longer_allowed_leaves_the_policy():
@@ -182,15 +184,21 @@ def test_a_prefix_that_is_no_longer_allowed_leaves_the_policy():
         return [tenant(outside=(session(accepts=prefixes),))]
 
     leaf = made(with_prefixes("10.0.0.0/8", "10.1.0.0/16"))
-    found = change(with_prefixes("10.1.0.0/16"), leaf)
 
-    assert isinstance(found, LeafChange)
-    rules = "router policy prefix-list tenant_RED_192-0-2-1_in rule"
-    assert found.render_commands() == (
-        f"nv unset {rules} 10 match 10.0.0.0/8",
-        f"nv unset {rules} 20",
-        f"nv set {rules} 10 match 10.1.0.0/16",
+    assert lines(with_prefixes("10.1.0.0/16"), leaf) == (
+        "policy tenant_RED_192-0-2-1_in: permit 10.1.0.0/16",
     )
+
+
+@pytest.mark.parametrize("policy", [None, RoutePolicy(("0.0.0.0/0",))])
+def test_a_policy_of_another_form_is_made_anew_or_removed(policy):
+    leaf = made([tenant(outside=(session(),))])
+    name = "tenant_RED_192-0-2-1_in"
+    leaf = replace(leaf, policies={**leaf.policies, name: policy, "own": None})
+
+    assert lines([tenant(outside=(session(),))], leaf) == (f"policy {name}: permit no route",)
+    assert f"remove policy {name}" in lines([tenant()], leaf)
+    assert "own" in made([tenant()], leaf).policies
 
 
 LEAVING = [tenant(phase=Phase.LEAVING)]
@@ -200,47 +208,47 @@ LEAVING = [tenant(phase=Phase.LEAVING)]
 def test_a_vrf_with_a_port_in_it_stays(where):
     leaf = made([tenant()])
     if where == "operational":
-        leaf = SeenLeaf(leaf.switch, leaf.applied, leaf.vrfs, {"swp1s0": "RED"})
+        leaf = replace(leaf, ports={"swp1s0": "RED"})
     else:
-        leaf.applied["interface"]["swp1s0"]["ip"] = {"vrf": "RED"}
+        leaf = replace(leaf, ports_applied={"swp1s0": "RED"})
 
-    found = change(LEAVING, leaf)
+    outcome = change(LEAVING, leaf)
 
-    assert reasons(found) == [(Reason.ISOLATION, f"{LEAF.switch}/RED")]
-    assert "swp1s0" in found[0].detail
+    assert reasons(outcome) == [(Reason.ISOLATION, f"{LEAF.switch}/RED")]
+    assert "swp1s0" in outcome[0].detail
 
 
 def test_a_vrf_that_is_only_operational_is_waited_for():
     leaf = made([tenant()])
     gone = made(LEAVING, leaf)
-    still = SeenLeaf(gone.switch, gone.applied, gone.vrfs | {"RED"}, {})
+    still = replace(gone, vrfs_in_force=gone.vrfs_in_force | {"RED"})
 
-    found = change(LEAVING, still)
+    planned = change(LEAVING, still)
 
-    assert isinstance(found, LeafChange)
-    assert found.empty
-    assert reasons(find_unproved(found, still)) == [(Reason.ISOLATION, f"{LEAF.switch}/RED")]
-    assert find_unproved(found, gone) == ()
+    assert isinstance(planned, LeafChange)
+    assert planned.empty
+    assert reasons(find_unproved(planned, still)) == [(Reason.ISOLATION, f"{LEAF.switch}/RED")]
+    assert find_unproved(planned, gone) == ()
 
 
 @pytest.mark.parametrize(
     ("vnis", "saved", "expected"),
     [
-        ({"RED": frozenset({"4001"})}, True, []),
-        ({"RED": frozenset({"4001"})}, False, [LEAF.switch]),
-        ({"RED": frozenset({"4001", "9"})}, True, [f"{LEAF.switch}/RED"]),
+        ({"RED": frozenset({4001})}, True, []),
+        ({"RED": frozenset({4001})}, False, [LEAF.switch]),
+        ({"RED": frozenset({4001, 9})}, True, [f"{LEAF.switch}/RED"]),
         ({}, True, [f"{LEAF.switch}/RED"]),
     ],
     ids=["proved", "unsaved", "two VNIs", "no VNI"],
 )
 def test_a_tenant_is_there_when_its_vni_is_operational_and_saved(vnis, saved, expected):
     leaf = made([tenant()])
-    found = change([tenant()], leaf)
-    assert isinstance(found, LeafChange)
+    planned = change([tenant()], leaf)
+    assert isinstance(planned, LeafChange)
 
-    now = SeenLeaf(leaf.switch, leaf.applied, leaf.vrfs, {}, vnis, saved)
+    now = replace(leaf, vnis_in_force=vnis, saved=saved)
 
-    assert [b.subject for b in find_unproved(found, now)] == expected
+    assert [b.subject for b in find_unproved(planned, now)] == expected
 
 
 def test_a_silent_leaf_blocks():

@@ -2,81 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from fabrics import BASE, seen, session, tenant, two_units
-from hypothesis import given
-from hypothesis import strategies as st
+from fabrics import BASE, LIMITS, read_leaf, tenant, two_units
 
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
-from provisioner.planning.tenancy.vrf_difference import (
-    LeafChange,
-    find_missing_tree,
-    plan_leaf_change,
-)
-from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf
-from provisioner.planning.tenancy.vrf_plan import name_problem, plan_trees
+from provisioner.model.tenant_network import NetworkLimits, NetworkState, VrfNetwork
+from provisioner.planning.tenancy.vrf_difference import LeafChange, plan_leaf_change
+from provisioner.planning.tenancy.vrf_plan import find_name_problem, plan_networks
 
 FABRIC = two_units()
 LEAF = FABRIC.leaves[0]
-LEAVING = [tenant(phase=Phase.LEAVING)]
+OURS = frozenset({"65000:4001"})
+FULL = {f"V{n}": VrfNetwork() for n in range(255)}
 
 
-def change(tenants: list[Tenant], leaf: SeenLeaf) -> LeafChange | tuple[Blocker, ...]:
-    wanted = plan_trees([t for t in tenants if t.phase is not Phase.LEAVING], FABRIC)
-    return plan_leaf_change(LEAF, wanted[LEAF.switch], leaf, managed=[t.vrf for t in tenants])
+def change(
+    tenants: list[Tenant], leaf: NetworkState, limits: NetworkLimits = LIMITS
+) -> LeafChange | tuple[Blocker, ...]:
+    desired = plan_networks([t for t in tenants if t.phase is not Phase.LEAVING], FABRIC)
+    plan = LEAF.model_copy(update={"limits": limits})
+    return plan_leaf_change(plan, desired[LEAF.switch], leaf, managed=[t.vrf for t in tenants])
 
 
-def reasons(found: object) -> list[tuple[Reason, str]]:
-    assert isinstance(found, tuple), found
-    return [(b.reason, b.subject) for b in found]
+def reasons(outcome: object) -> list[tuple[Reason, str]]:
+    assert isinstance(outcome, tuple), outcome
+    return [(b.reason, b.subject) for b in outcome]
 
 
-def broken(**changes: Any) -> SeenLeaf:
-    return seen(applied={**BASE, **changes})
+def with_vrf(name: str, network: VrfNetwork) -> NetworkState:
+    return read_leaf(vrfs={**BASE, name: network})
 
 
 @pytest.mark.parametrize(
     ("leaf", "expected"),
     [
-        (broken(evpn={}), (Reason.PRECONDITION, LEAF.switch)),
-        (broken(nve={"vxlan": {"enable": "off"}}), (Reason.PRECONDITION, LEAF.switch)),
+        (read_leaf(has_evpn=False), (Reason.PRECONDITION, LEAF.switch)),
+        (read_leaf(has_vxlan=False), (Reason.PRECONDITION, LEAF.switch)),
+        (read_leaf(asn=65123), (Reason.PRECONDITION, LEAF.switch)),
         (
-            broken(router={"bgp": {"autonomous-system": 65123}}),
-            (Reason.PRECONDITION, LEAF.switch),
-        ),
-        (
-            broken(vrf={**BASE["vrf"], "OTHER": {"evpn": {"vni": {"4001": {}}}}}),
+            with_vrf("OTHER", VrfNetwork(vnis=frozenset({4001}))),
             (Reason.ISOLATION, f"{LEAF.switch}/OTHER"),
         ),
         (
-            broken(
-                vrf={
-                    "OTHER": {
-                        "router": {
-                            "bgp": {
-                                "route-import": {"from-evpn": {"route-target": {"65000:4001": {}}}}
-                            }
-                        }
-                    }
-                }
-            ),
+            with_vrf("OTHER", VrfNetwork(import_targets=OURS)),
             (Reason.ISOLATION, f"{LEAF.switch}/OTHER"),
         ),
         (
-            broken(vrf={**BASE["vrf"], "RED": {"evpn": {"vni": {"9": {}}}}}),
+            with_vrf("OTHER", VrfNetwork(export_targets=OURS)),
+            (Reason.ISOLATION, f"{LEAF.switch}/OTHER"),
+        ),
+        (
+            with_vrf("RED", VrfNetwork(vnis=frozenset({9}))),
             (Reason.ISOLATION, f"{LEAF.switch}/RED"),
         ),
         (
-            seen(ports={LEAF.uplinks[0]: "RED"}),
+            read_leaf(ports={LEAF.uplinks[0]: "RED"}),
             (Reason.ISOLATION, f"{LEAF.switch}/{LEAF.uplinks[0]}"),
         ),
-        (
-            broken(vrf={f"V{n}": {} for n in range(255)}),
-            (Reason.QUOTA, LEAF.switch),
-        ),
+        (read_leaf(vrfs=FULL), (Reason.QUOTA, LEAF.switch)),
     ],
     ids=[
         "no-evpn",
@@ -84,6 +70,7 @@ def broken(**changes: Any) -> SeenLeaf:
         "other-as",
         "vni-taken",
         "target-imported",
+        "target-exported",
         "other-vni",
         "uplink",
         "full",
@@ -93,14 +80,29 @@ def test_a_leaf_that_is_not_as_it_must_be_is_not_touched(leaf, expected):
     assert reasons(change([tenant()], leaf)) == [expected]
 
 
+def test_a_system_that_writes_no_networks_gets_none_and_loses_none():
+    limits = NetworkLimits()
+
+    assert reasons(change([tenant()], read_leaf(), limits)) == [(Reason.NOT_OFFERED, LEAF.switch)]
+    leaving = change([tenant(phase=Phase.LEAVING)], read_leaf(), limits)
+    assert isinstance(leaving, LeafChange)
+    assert leaving.empty
+
+
+def test_a_system_without_a_published_limit_of_vrfs_has_none():
+    limits = replace(LIMITS, vrfs_max=None)
+
+    assert isinstance(change([tenant()], read_leaf(vrfs=FULL), limits), LeafChange)
+
+
 def test_254_vrfs_leave_room_for_one():
-    leaf = broken(vrf={"default": {}, **{f"V{n}": {} for n in range(254)}})
+    leaf = read_leaf(vrfs={"default": VrfNetwork(), **dict(list(FULL.items())[:254])})
 
     assert isinstance(change([tenant()], leaf), LeafChange)
 
 
 def test_a_storage_vrf_must_be_there():
-    leaf = broken(vrf={"default": {}})
+    leaf = read_leaf(vrfs={"default": VrfNetwork()})
 
     assert reasons(change([tenant(storage=("STORAGE",))], leaf)) == [
         (Reason.PRECONDITION, f"{LEAF.switch}/STORAGE")
@@ -108,43 +110,19 @@ def test_a_storage_vrf_must_be_there():
 
 
 @pytest.mark.parametrize(
-    ("vrf", "system", "good"),
+    ("vrf", "name_max", "good"),
     [
-        ("A23456789012345", "cumulus", True),
-        ("A234567890123456", "cumulus", False),
-        ("mgmt", "cumulus", False),
-        ("maint", "cumulus", False),
-        ("RED_1", "cumulus", False),
-        ("1RED", "cumulus", False),
-        ("RED", "sonic", True),
-        ("A23456789012", "sonic", True),
-        ("A234567890123", "sonic", False),
-        ("VrfRed", "sonic", True),
+        ("A23456789012345", 15, True),
+        ("A234567890123456", 15, False),
+        ("mgmt", 15, False),
+        ("maint", 15, False),
+        ("RED_1", 15, False),
+        ("1RED", 15, False),
+        ("RED", 12, True),
+        ("A23456789012", 12, True),
+        ("A234567890123", 12, False),
+        ("VrfRed", 12, True),
     ],
 )
-def test_a_vrf_has_a_name_that_its_switch_takes(vrf, system, good):
-    assert (name_problem(vrf, system) is None) is good
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["vrf", "RED", "evpn", "ip", "router", "policy"]), inner)
-    ),
-    max_leaves=15,
-)
-
-
-@given(st.dictionaries(st.sampled_from(["vrf", "interface", "router", "evpn", "nve"]), JSON))
-def test_whatever_a_leaf_says_it_is_a_change_or_a_blocker(applied):
-    leaf = SeenLeaf(LEAF.switch, applied, frozenset(), {})
-
-    assert change([tenant(outside=(session(),)), *LEAVING], leaf) is not None
-
-
-@given(JSON, JSON)
-def test_what_is_missing_of_a_tree_in_itself_is_nothing(tree, other):
-    if isinstance(tree, dict):
-        assert find_missing_tree(tree, tree) == {}
-        assert find_missing_tree(tree, other) is not None
+def test_a_vrf_has_a_name_that_its_switch_takes(vrf, name_max, good):
+    assert (find_name_problem(vrf, name_max) is None) is good

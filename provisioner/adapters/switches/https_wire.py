@@ -41,7 +41,7 @@ from provisioner.runtime.event_loop import shrink_tls_buffers
 
 SAFE = frozenset({"GET", "HEAD"})
 REQUESTS_MAX = 64  # in the whole process: a site has hundreds of switches, not thousands
-READS_MAX = 2  # per switch: nginx and the NVUE daemon behind it serve few at once
+READS_MAX = 2  # per switch: a web server and the daemon behind it serve few at once
 REFUSED_WAIT_S = 300.0  # before credentials that a switch refused are shown to it again
 
 
@@ -146,4 +146,4 @@ def _target(switch: SwitchAddress, path: str) -> URL:
     base = URL(switch.url)
     if switch.secret is not None and base.scheme != "https":
         raise LoginRefused(f"{switch.url}: credentials are never sent over plain http")
-    return own_url(switch.url, path)  # keeps "1%2F1", which NVUE wants, as it is
+    return own_url(switch.url, path)  # keeps an encoded slash as it is

@@ -14,8 +14,8 @@ from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
+from provisioner.model.certificate import SigningKey
 from provisioner.model.events.request_events import RequestCarriedOut
-from provisioner.model.signing_key import SigningKey
 from provisioner.planning.certification import attestation
 from provisioner.store.signing import public_pem
 

@@ -16,7 +16,7 @@ from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.first_password import SshPasswords
+from provisioner.adapters.switches.cumulus.factory_password import SshPasswords
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.webhook_posts import open_posts
 from provisioner.cli.options import serve_options as opt

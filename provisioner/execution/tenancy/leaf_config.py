@@ -6,15 +6,18 @@ is repaired by trying again. Ports are `execution/tenancy/leaf.py`'s; this makes
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection
 
 from provisioner.execution.actions.leaf_turns import turn
 from provisioner.execution.actions.switch_source import SwitchSource
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.tenancy.vrf_difference import LeafChange, find_missing_tree, find_unproved
-from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf, list_occupied, read_subtree
+from provisioner.model.tenant_network import NetworkState
+from provisioner.planning.tenancy.vrf_difference import (
+    LeafChange,
+    find_missing_change,
+    find_unproved,
+)
+from provisioner.planning.tenancy.vrf_obstacles import list_occupied
 from provisioner.ports import Clock, PortError, Switch, SwitchRefused
 from provisioner.settings import Settings
 
@@ -30,13 +33,12 @@ class LeafConfig:
         self._clock = clock
         self._limits = limits
 
-    async def look(self, vrfs: Collection[str] = ()) -> SeenLeaf | Blocker:
+    async def look(self, vrfs: Collection[str] = ()) -> NetworkState | Blocker:
         """Return its configuration, VRFs, the VRF of each port, and the VNIs of `vrfs`."""
         try:
-            state: SeenLeaf = await (await self._source.open()).read_networks(vrfs)
+            return await (await self._source.open()).read_networks(vrfs)
         except PortError as problem:
             return self._source.describe(problem)
-        return state
 
     async def bring(self, change: LeafChange) -> tuple[Blocker, ...]:
         """Carry a change out; () if the switch does it, and will after its next start."""
@@ -53,7 +55,7 @@ class LeafConfig:
                 state = await switch.read_networks(())
                 if inside := tuple(list_occupied(state, change.absent)):
                     return inside
-                missing = _rest(change, state.applied)
+                missing = find_missing_change(change.networks, state)
                 if not missing.empty:
                     await switch.apply_networks(missing)
                 if not await switch.is_saved():
@@ -76,7 +78,7 @@ class LeafConfig:
             nonlocal unproved
             state = await switch.read_networks(change.present)
             unproved = find_unproved(change, state)
-            if not unproved and not _rest(change, state.applied).empty:
+            if not unproved and not find_missing_change(change.networks, state).empty:
                 unproved = (self._no(Reason.ISOLATION, "the applied change is not in force"),)
             return not unproved
 
@@ -97,9 +99,3 @@ class LeafConfig:
             detail=detail,
             unblock="Look at the switch's revisions and log, then ask again.",
         )
-
-
-def _rest(change: LeafChange, applied: Mapping[str, Any]) -> LeafChange:
-    """Return the part of a change that is not there yet."""
-    unset = tuple(p for p in change.unset if p[-1] in read_subtree(applied, p[:-1]))
-    return replace(change, unset=unset, wanted=find_missing_tree(change.wanted, applied))

@@ -20,7 +20,8 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, Phase, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.vrf_difference import LeafChange, find_unproved, plan_leaf_change
-from provisioner.planning.tenancy.vrf_plan import FabricPlan, LeafPlan, plan_fabric, plan_trees
+from provisioner.planning.tenancy.vrf_plan import FabricPlan, LeafPlan, plan_fabric, plan_networks
+from provisioner.planning.tenancy.vrf_summary import describe_change
 from provisioner.ports import Clock, FabricDelta, FabricStep, Member, Store, SwitchAddress
 from provisioner.settings import Settings
 
@@ -51,15 +52,14 @@ class VrfIsolation:
         self._ports = ports
 
     async def fabric(self) -> FabricPlan:
-        """Return the leaves of the present nodes, with their operating systems."""
+        """Return the leaves of the present nodes, with the limits of their systems."""
         nodes = await self._store.nodes.list()
-        versions = {}
+        limits = {}
         for node in (n for n in nodes if n.kind is NodeKind.SWITCH):
-            inventory = await self._store.evidence.get_inventory(node.id)
-            for component in inventory.components if inventory else ():
-                if component.kind == "switch.os" and component.version:
-                    versions[node.id] = component.version
-        planned = plan_fabric(self._plan, nodes, versions)
+            facts = self._reach.switches.get_facts(node.os, node.address)
+            if facts is not None:
+                limits[node.id] = facts.networks
+        planned = plan_fabric(self._plan, nodes, limits)
         partitions = self._settings.isolation == "infiniband"
         return planned.model_copy(update={"partitions": partitions})
 
@@ -71,7 +71,7 @@ class VrfIsolation:
         if plan.unknown:
             return FabricDelta(blockers=tuple(_unplanned(name) for name in plan.unknown))
         staying = [t for t in tenants if t.phase is not Phase.LEAVING]
-        trees = plan_trees(staying, plan)
+        networks = plan_networks(staying, plan)
         managed = [t.vrf for t in tenants if t.number is not None]
         leaves = [leaf for leaf in plan.leaves if leaf.switch in _asked(tenants, only, plan)]
         focus = [t.vrf for t in tenants if t.number is not None and (not only or t.name in only)]
@@ -80,13 +80,15 @@ class VrfIsolation:
         async def looked(leaf: LeafPlan) -> FabricStep | tuple[Blocker, ...] | None:
             async with slots:
                 state = await self._leaf(leaf.switch).look(focus)
-            tree = trees[leaf.switch]
-            change = plan_leaf_change(leaf, tree, state, managed=managed, focus=focus)
+            change = plan_leaf_change(
+                leaf, networks[leaf.switch], state, managed=managed, focus=focus
+            )
             if not isinstance(change, LeafChange) or isinstance(state, Blocker):
                 return change if isinstance(change, tuple) else ()
             # also without a request: the applied configuration may not be in force or saved yet
             is_done = change.empty and not find_unproved(change, state)
-            return None if is_done else FabricStep(leaf.switch, change.render_commands(), change)
+            lines = describe_change(change.networks, state)
+            return None if is_done else FabricStep(leaf.switch, lines, change)
 
         outcomes = await asyncio.gather(*map(looked, leaves))
         return FabricDelta(

@@ -74,7 +74,7 @@ class AddressPlan(Record):
     asn_first: int = 4_200_000_000  # a site's own choice, private (RFC 6996)
     vni_first: int = 4001  # a site's own choice
     route_target_as: int = Field(default=65000, ge=1, le=65535)  # two bytes: RFC 4360, type 0
-    tenants: int = Field(default=255, ge=1, le=COUNT_MAX)  # Cumulus: at most 255 VRFs
+    tenants: int = Field(default=255, ge=1, le=COUNT_MAX)  # a leaf that we know holds 255 VRFs
     names: Names = Names()
 
     @property

@@ -15,11 +15,12 @@ from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
+from provisioner.model.tenant_network import VRF_NAME_MAX
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.tenancy.allocation import sort_by_place
 from provisioner.planning.tenancy.departure import choose_departures
 from provisioner.planning.tenancy.quotas import count_usage, find_exceeded_quotas
-from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, name_problem
+from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, find_name_problem
 
 # The partition of tenant 0; the site's choice, as no document gives one. Below are 255 keys for the
 # site's own partitions, among them that of the maintenance tenant.
@@ -254,11 +255,10 @@ def _misnamed(made: Tenant, tenants: Sequence[Tenant], fabric: FabricPlan) -> li
     if not _NAME.fullmatch(made.name):
         detail = f"{made.name!r:.40} is no name of a tenant"
         blockers.append(_no(Reason.REFUSED, made.name[:63], detail, "Use a-z, 0-9 and -."))
-    systems = {leaf.os for leaf in fabric.select_leaves(made)} or {"cumulus"}
-    problems = {p for s in sorted(systems) if (p := name_problem(made.vrf, s)) is not None}
-    blockers += [
-        _no(Reason.REFUSED, made.name, problem, "Name another VRF.") for problem in sorted(problems)
-    ]
+    limits = [leaf.limits.vrf_name_max for leaf in fabric.select_leaves(made)]
+    problem = find_name_problem(made.vrf, min(limits, default=VRF_NAME_MAX))
+    if problem is not None:
+        blockers.append(_no(Reason.REFUSED, made.name, problem, "Name another VRF."))
     if any(t.vrf.lower() == made.vrf.lower() for t in tenants):
         detail = f"VRF {made.vrf} is another tenant's"
         blockers.append(_no(Reason.DUPLICATE, made.name, detail, "Name another VRF."))
@@ -277,7 +277,8 @@ def _unsound(tenant: Tenant, others: Sequence[Tenant], fabric: FabricPlan) -> li
         blockers.append(_no(Reason.NOT_EXPECTED, tenant.name, "no leaf is known", "Take them in."))
     taken = {t.vrf for t in others} | {tenant.vrf}
     for vrf in tenant.storage:
-        if vrf in taken or vrf.lower() in RESERVED or name_problem(vrf) is not None:
+        misnamed = find_name_problem(vrf, VRF_NAME_MAX) is not None
+        if misnamed or vrf in taken or vrf.lower() in RESERVED:
             detail = f"{vrf[:40]} is no VRF that a tenant may import from"
             blockers.append(_no(Reason.ISOLATION, tenant.name, detail, "Name a storage VRF."))
     if len(tenant.outside) > SESSIONS_MAX:

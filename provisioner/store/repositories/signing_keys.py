@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provisioner.model.signing_key import SigningKey
+from provisioner.model.certificate import SigningKey
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import signing_key_rows
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, select
 
-from provisioner.model.signing_key import SigningKey
+from provisioner.model.certificate import SigningKey
 from provisioner.store.schema.schema import signing_keys
 
 

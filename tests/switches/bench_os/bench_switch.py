@@ -21,6 +21,7 @@ from provisioner.model.switch import (
     TenantRouting,
     Wellness,
 )
+from provisioner.model.tenant_network import NetworkChange, NetworkState
 from provisioner.ports import Clock, HostShell, Malformed, SwitchAddress, SwitchRefused
 from provisioner.ports.switch import SwitchFacts, Turn
 
@@ -215,10 +216,10 @@ class BenchSwitch:
     async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting:
         return TenantRouting(None, (await self._show("peers", dict)).get(vrf, {}))
 
-    async def read_networks(self, vrfs: Collection[str]) -> Any:
+    async def read_networks(self, vrfs: Collection[str]) -> NetworkState:
         raise SwitchRefused(Reason.NOT_OFFERED, "tenants' networks are the site's own here")
 
-    async def apply_networks(self, change: Any) -> str:
+    async def apply_networks(self, change: NetworkChange) -> str:
         raise SwitchRefused(Reason.NOT_OFFERED, "tenants' networks are the site's own here")
 
     async def _read_ports(self, source: str) -> Mapping[str, dict[str, Any]]:

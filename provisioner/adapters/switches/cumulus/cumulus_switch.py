@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 from provisioner.adapters.switches.cumulus import (
@@ -33,6 +33,7 @@ from provisioner.model.switch import (
     TenantRouting,
     Wellness,
 )
+from provisioner.model.tenant_network import NetworkChange, NetworkLimits, NetworkState
 from provisioner.model.versions import parse_version
 from provisioner.ports import Clock, LoginRefused, PortError, SwitchAddress, SwitchTransport
 from provisioner.ports.switch import SwitchFacts, SwitchRefused, Turn
@@ -40,7 +41,14 @@ from provisioner.settings import Settings
 
 T = TypeVar("T")
 
-FACTS = SwitchFacts(name="cumulus", scheme="https", tenant_networks=True)
+FACTS = SwitchFacts(
+    name="cumulus",
+    scheme="https",
+    networks=NetworkLimits(
+        vrfs_max=255,  # source: Cumulus Linux guide, "VRF": tables 1001 to 1255
+        tenant_networks=True,
+    ),
+)
 GRAMMAR = "cumulus"
 PLATFORM_PATH = f"{PREFIX}/platform?rev=operational"
 # Without a change of the factory's password, NVUE answers 403 to this.
@@ -265,11 +273,11 @@ class CumulusSwitch:
 
     # --- tenants' networks
 
-    async def read_networks(self, vrfs: Collection[str]) -> Any:
+    async def read_networks(self, vrfs: Collection[str]) -> NetworkState:
         """Return the configuration with VRFs, ports and the VNIs of `vrfs`."""
         return await self._networks.read(vrfs)
 
-    async def apply_networks(self, change: Any) -> str:
+    async def apply_networks(self, change: NetworkChange) -> str:
         """Apply a change of tenants' networks as one revision."""
         return await self._networks.apply(change)
 

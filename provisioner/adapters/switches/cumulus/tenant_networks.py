@@ -6,11 +6,16 @@ from collections.abc import Collection, Iterable
 from urllib.parse import quote
 
 from provisioner.adapters.switches.cumulus import nvue_words
+from provisioner.adapters.switches.cumulus.network_tree import (
+    Path,
+    encode_change,
+    read_networks,
+    read_vnis,
+)
 from provisioner.adapters.switches.cumulus.nvue_line import CONFIGURATION_S, NvueLine
 from provisioner.adapters.switches.cumulus.nvue_words import PREFIX, Ask
 from provisioner.adapters.switches.cumulus.revisions import Revisions
-from provisioner.planning.tenancy.vrf_difference import LeafChange
-from provisioner.planning.tenancy.vrf_obstacles import Path, SeenLeaf, read_subtree
+from provisioner.model.tenant_network import NetworkChange, NetworkState
 from provisioner.ports import Malformed
 
 
@@ -21,15 +26,15 @@ class TenantNetworks:
         self._line = line
         self._revisions = revisions
 
-    async def read(self, vrfs: Collection[str]) -> SeenLeaf:
+    async def read(self, vrfs: Collection[str]) -> NetworkState:
         """Return the applied configuration, the VRFs and ports in force, and VNIs of `vrfs`."""
-        trees = [
+        applied, startup = [
             await self._line.get(nvue_words.tree_path(tree), CONFIGURATION_S)
             for tree in ("applied", "startup")
         ]
         names = nvue_words.read_names(await self._line.get(nvue_words.VRFS_PATH))
         listed = await self._line.get(nvue_words.INTERFACES_PATH)
-        if not isinstance(trees[0], dict) or not names or not isinstance(listed, dict):
+        if not isinstance(applied, dict) or not names or not isinstance(listed, dict):
             raise Malformed("no readable configuration, VRFs or interfaces")
         ports = {}
         for name, entry in listed.items():
@@ -37,27 +42,43 @@ class TenantNetworks:
             if vrf is None:
                 raise Malformed(f"{name[:20]}: no readable operational state")
             ports[name] = vrf
-        vnis = {vrf: await self._read_vnis(vrf) for vrf in sorted(set(vrfs) & set(names))}
-        saved = bool(trees[0] == trees[1])
-        return SeenLeaf(self._line.name, trees[0], frozenset(names), ports, vnis, saved)
+        networks = read_networks(applied)
+        return NetworkState(
+            switch=self._line.name,
+            vrfs=networks.vrfs,
+            policies=networks.policies,
+            ports_applied=networks.ports,
+            asn=networks.asn,
+            has_evpn=networks.has_evpn,
+            has_vxlan=networks.has_vxlan,
+            vrfs_in_force=frozenset(names),
+            ports=ports,
+            vnis_in_force={v: await self._read_vnis(v) for v in sorted(set(vrfs) & set(names))},
+            saved=bool(applied == startup),
+        )
 
-    async def apply(self, change: LeafChange) -> str:
+    async def apply(self, change: NetworkChange) -> str:
         """Apply removals, then the merge, as one revision."""
+        images = nvue_words.read_images(await self._line.get(nvue_words.IMAGES_PATH))
+        if isinstance(images, str):
+            raise Malformed(images)
+        applied = await self._line.get(nvue_words.tree_path("applied"), CONFIGURATION_S)
+        encoded = encode_change(change, applied, images.running)
 
         def fill(revision: str) -> Iterable[Ask]:
-            for path in change.unset:
+            for path in encoded.unset:
                 yield Ask("DELETE", _at_revision(path, revision))
-            if change.wanted:
-                yield Ask("PATCH", _at_revision((), revision), change.wanted)
+            if encoded.tree:
+                yield Ask("PATCH", _at_revision((), revision), encoded.tree)
 
         return await self._revisions.apply(fill)
 
-    async def _read_vnis(self, vrf: str) -> frozenset[str]:
-        """`nv show vrf VRF evpn`: the VNIs in force, not the configured ones."""
+    async def _read_vnis(self, vrf: str) -> frozenset[int]:
+        """Return the VNIs in force, not the configured ones (`nv show vrf VRF evpn`)."""
         path = f"{PREFIX}/vrf/{quote(vrf, safe='')}/evpn?rev=operational"
         reply = await self._line.send(Ask("GET", path))
         answer = reply.json() if reply.status == 200 else {}  # 404: no EVPN in it
-        return frozenset(map(str, read_subtree(answer, ("vni",))))
+        return read_vnis(vrf, answer)
 
 
 def _at_revision(path: Path, revision: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from provisioner.adapters.switches.shell_line import ShellLine
 from provisioner.adapters.switches.sonic import (
@@ -32,11 +31,19 @@ from provisioner.model.switch import (
     TenantRouting,
     Wellness,
 )
-from provisioner.planning.tenancy.vrf_obstacles import SeenLeaf
+from provisioner.model.tenant_network import (
+    NetworkChange,
+    NetworkLimits,
+    NetworkState,
+    VrfNetwork,
+)
 from provisioner.ports import Clock, HostShell, Malformed, PortError, SwitchAddress
 from provisioner.ports.switch import SwitchFacts, SwitchRefused, Turn
 
-FACTS = SwitchFacts(name="sonic", scheme="ssh", vrf_name_max=12, stored_login=False)
+# source: an interface's name in Linux has 15 characters, and "Vrf" stands before the fabric's name
+FACTS = SwitchFacts(
+    name="sonic", scheme="ssh", networks=NetworkLimits(vrf_name_max=12), stored_login=False
+)
 
 
 class SonicSwitch:
@@ -291,19 +298,24 @@ class SonicSwitch:
 
     # --- tenants' networks
 
-    async def read_networks(self, vrfs: Collection[str]) -> Any:
+    async def read_networks(self, vrfs: Collection[str]) -> NetworkState:
         """Return VRFs and ports. No tenant's L3VNI, targets and policy are published for SONiC."""
         applied = await sonic_look.read_configuration(self._line)
         kernel = await sonic_look.read_kernel(self._line, applied)
-        tree = {
-            "vrf": {vrf: {} for vrf in applied.vrfs},
-            "interface": {n: {"ip": {"vrf": p.vrf}} for n, p in applied.ports.items()},
-        }
-        ports = {name: port.vrf for name, port in kernel.ports.items()}
-        saved = await self.is_saved()
-        return SeenLeaf(self._line.name, tree, kernel.vrfs, ports, {}, saved)
+        return NetworkState(
+            switch=self._line.name,
+            vrfs={vrf: VrfNetwork() for vrf in applied.vrfs},
+            policies={},
+            ports_applied={name: port.vrf for name, port in applied.ports.items()},
+            asn=None,
+            has_evpn=False,
+            has_vxlan=False,
+            vrfs_in_force=kernel.vrfs,
+            ports={name: port.vrf for name, port in kernel.ports.items()},
+            saved=await self.is_saved(),
+        )
 
-    async def apply_networks(self, change: Any) -> str:
+    async def apply_networks(self, change: NetworkChange) -> str:
         """Refuse, because their form is not published."""
         detail = "tenants' L3VNIs, targets and policy are not published for SONiC"
         raise SwitchRefused(Reason.NOT_OFFERED, detail)

@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-placement bench-attest bench-store screenshots wheel crash-points mutants
+	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel crash-points mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -116,6 +116,13 @@ bench-attest: setup ## verify 10,000 re-made reports on one core; last line JSON
 
 bench-release: setup ## release 512 nodes on simulated leaves: revisions, time; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_release.py $(ARGS)
+
+conformance: need-schemas setup ## DMTF's service validator on the simulated BMCs; SCHEMAS=DIR of DMTF's CSDL files
+	PROVISIONER_REDFISH_SCHEMAS="$(abspath $(SCHEMAS))" $(VENV)/bin/python -m pytest -q tests/real/test_conformance.py
+
+need-schemas:
+	@test -n "$(SCHEMAS)" -a -d "$(SCHEMAS)" || { echo "error: no folder of schemas. They are on no package registry: \
+	take DSP8010 of DMTF (its folder csdl), then: make conformance SCHEMAS=DIR" >&2; exit 2; }
 
 bench-redfish: setup ## requests per CPU second against bare aiohttp, memory per connection; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_redfish.py $(ARGS)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import simulated_shapes
 import typer
 
 from provisioner.api.event_schemas import list_schemas
@@ -242,6 +243,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "events.md": events,
     "reasons.md": reasons,
     "decisions.md": decisions,
+    "simulated-bmcs.md": simulated_shapes.make_page,
 }
 
 

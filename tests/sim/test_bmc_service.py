@@ -174,7 +174,7 @@ def test_no_link_of_a_tree_leads_nowhere(vendor: str) -> None:
     seen: dict[str, int] = {}
     waiting = [ROOT]
     while waiting:
-        path = waiting.pop()
+        path = waiting.pop().partition("#")[0]
         if path in seen:
             continue
         told = door.ask("GET", path)

@@ -54,6 +54,16 @@ def test_a_boot_uri_that_no_tree_lists_is_refused_and_the_host_left_on(vendor: s
     assert wire.client.machine.host.power == "On"
 
 
+def test_a_dgx_boots_the_image_by_http_through_its_settings_object() -> None:
+    """source: captured tree of a DGX H100: Systems/DGX/SD lists HttpBootUri."""
+    wire, refused = boot("ami_dgx", "http")
+    settings = wire.client.ask("GET", "/redfish/v1/Systems/DGX/SD").body
+    wire.client.later(3600.0)
+
+    assert (refused, wire.client.machine.host.os) == (None, "http")
+    assert IMAGE in settings.decode()
+
+
 @pytest.mark.parametrize(("vendor", "target"), [("supermicro", "Cd"), ("dell", "Cd")])
 def test_a_target_that_is_another_drive_boots_no_image(vendor: str, target: str) -> None:
     """source: sushy's constants (UsbCd); dell/iDRAC-Redfish-Scripting 90 (a physical drive)."""

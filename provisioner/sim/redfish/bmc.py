@@ -7,6 +7,7 @@ from collections.abc import Callable
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish import redfish_telemetry
+from provisioner.sim.redfish.recorded_shapes import mount_recorded
 from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_events import Deliver, Events
 from provisioner.sim.redfish.redfish_integrity import Integrity
@@ -76,6 +77,7 @@ def make_service(
     if f"{ROOT}/UpdateService/SoftwareInventory" not in tree.resources:
         path = f"{ROOT}/UpdateService/SoftwareInventory"
         tree.add_collection(path, "SoftwareInventoryCollection", list)
+    mount_recorded(tree, shape.name)
     return service
 
 
@@ -104,7 +106,7 @@ def mount_root(service: RedfishService) -> None:
     )
     levels = shape.expand_levels
     root: Json = {
-        "@odata.type": "#ServiceRoot.v1_9_0.ServiceRoot",
+        "@odata.type": "#ServiceRoot.v1_13_0.ServiceRoot",
         "Id": "RootService",
         "Name": "Root Service",
         "RedfishVersion": shape.redfish_version,
@@ -161,7 +163,7 @@ METADATA = b"""<?xml version="1.0" encoding="UTF-8"?>
 <edmx:Edmx xmlns:edmx="http://docs.oasis-open.org/odata/ns/edmx" Version="4.0">
 <edmx:Reference Uri="http://redfish.dmtf.org/schemas/v1/ServiceRoot_v1.xml">
 <edmx:Include Namespace="ServiceRoot"/>
-<edmx:Include Namespace="ServiceRoot.v1_9_0" Alias="RedfishServiceRoot"/>
+<edmx:Include Namespace="ServiceRoot.v1_13_0" Alias="RedfishServiceRoot"/>
 </edmx:Reference>
 <edmx:DataServices>
 <Schema xmlns="http://docs.oasis-open.org/odata/ns/edm" Namespace="Service">

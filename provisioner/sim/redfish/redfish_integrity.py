@@ -95,7 +95,8 @@ class Integrity:
                             "Chassis", name, "Certificates", "CertChain"
                         )
                     }
-                }
+                },
+                "Requester": make_link("Managers", "HGX_BMC_0"),
             },
             "Actions": {"#ComponentIntegrity.SPDMGetSignedMeasurements": {"target": action}},
         }

@@ -71,6 +71,9 @@ class Tree:
     def __init__(self) -> None:
         self.resources: dict[str, Resource] = {}
         self._resolvers: dict[str, Callable[[str], Resource | None]] = {}
+        # of a recorded shape: adds its properties to a member, and finds resources only shown
+        self.dress: Callable[[str, Resource], Resource] | None = None
+        self.find_more: Callable[[str], Resource | None] | None = None
 
     def find(self, path: str) -> Resource | None:
         """The resource at a path (without a trailing slash), or None."""
@@ -79,6 +82,10 @@ class Tree:
             parent, _, name = path.rpartition("/")
             resolve = self._resolvers.get(parent)
             resource = resolve(name) if resolve else None
+            if resource is not None and self.dress is not None:
+                return self.dress(path, resource)
+        if resource is None and self.find_more is not None:
+            return self.find_more(path)
         return resource
 
     def put(self, path: str, resource: Resource) -> None:

@@ -79,6 +79,8 @@ class Shape:
     media_by_patch: bool = False  # source: captured tree of an SR670 V2: EXT1 has no action
     # source: captured tree of a DGX H100, EnableRMediaActionInfo: no drive is listed before it
     media_enable: str = ""
+    # source: captured tree of a DGX H100: Systems/DGX/SD takes the override, with its ETag
+    system_settings: str = ""
     first_boot: bool = False  # source: captured tree of an R750, DellAttributes: ServerBoot.1
 
 
@@ -172,6 +174,7 @@ AMI_DGX = Shape(
     chassis_resets=("On", "ForceOff", "PowerCycle"),
     if_match=True,
     media=("CD1", "HD1"),
+    system_settings="SD",
     media_enable="AMIVirtualMedia.EnableRMedia",
     media_needs_login=True,
 )

@@ -12,11 +12,18 @@ from provisioner.sim.redfish.redfish_media import mount_first_boot, mount_media
 from provisioner.sim.redfish.redfish_network import change_time, mount_network, show_time
 from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.redfish.redfish_settings import mount_system_settings
 from provisioner.sim.redfish.redfish_tree import ROOT
 from provisioner.sim.redfish.shapes_bios import mount_bios
 from provisioner.sim.redfish.tasks import format_time
 
 OK = {"State": "Enabled", "Health": "OK"}
+LAST_STATES = {
+    "off": "None",
+    "post": "SystemHardwareInitializationComplete",
+    "booting": "OSBootStarted",
+    "up": "OSRunning",
+}
 
 
 class HostTree:
@@ -73,12 +80,6 @@ class HostTree:
             actions["Oem"] = {name: action}
         if name:
             self.tree.add_action(target, self.power.ac_cycle)
-        last = {
-            "off": "None",
-            "post": "SystemHardwareInitializationComplete",
-            "booting": "OSBootStarted",
-            "up": "OSRunning",
-        }
         parts = {
             name: make_link("Systems", shape.system, name)
             for name in (
@@ -90,6 +91,9 @@ class HostTree:
                 "SecureBoot",
             )
         }
+
+        if shape.system_settings:
+            parts |= mount_system_settings(self.tree, self.power, path, shape.system_settings)
 
         def read() -> Json:
             host = machine.host
@@ -107,7 +111,7 @@ class HostTree:
                 "IndicatorLED": host.indicator,
                 "Status": OK,
                 "Boot": self.power.get_boot(),
-                "BootProgress": {"LastState": last[host.phase]},
+                "BootProgress": {"LastState": LAST_STATES[host.phase]},
                 "ProcessorSummary": {
                     "Count": 2,
                     "Model": "Intel(R) Xeon(R) processor",
@@ -341,11 +345,10 @@ def _part(device: Device, schema: str) -> Json | None:
         "@odata.type": f"#{schema}.{VERSIONS[schema]}.{schema}",
         "Id": device.slot,
         "Name": device.slot,
-        "Model": device.model,
-        "SerialNumber": device.serial,
-        "PartNumber": device.part,
         "Status": {"State": "Enabled", "Health": device.health},
     }
+    if schema != "EthernetInterface":  # a port has no serial number (DMTF's schema)
+        shown |= {"Model": device.model, "SerialNumber": device.serial, "PartNumber": device.part}
     if schema == "Processor":
         shown |= {"ProcessorType": "CPU", "Manufacturer": "Intel(R) Corporation", "TotalCores": 56}
         shown |= {"TotalThreads": 112, "ProcessorArchitecture": "x86", "InstructionSet": "x86-64"}

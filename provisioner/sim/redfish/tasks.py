@@ -16,6 +16,7 @@ from provisioner.sim.redfish.redfish_answers import (
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
 from provisioner.sim.redfish.shapes import Shape
 
+JOBS = f"{ROOT}/JobService/Jobs"
 TASKS_MAX = 100  # NVIDIA bmcweb, task.hpp
 ENDED = frozenset({"Completed", "Exception", "Cancelled", "Killed"})
 
@@ -84,6 +85,9 @@ class TaskTable:
     def __init__(self, bmc: Bmc, shape: Shape) -> None:
         self.shape = shape
         self.tasks: dict[str, Task] = {}
+        # source: dell/iDRAC-Redfish-Scripting, DeviceFirmwareMultipartUploadREDFISH: the job is
+        # still there when the task of the iDRAC's own update is gone
+        self.jobs: dict[str, Task] = {}
         self._next = 0 if shape.name == "nvidia_openbmc" else 1
         self._first = self._next
         bmc.on_reset.append(self._forget)
@@ -106,6 +110,8 @@ class TaskTable:
         if self.shape.handle == "dell":
             task.state = "New"
         self.tasks[task.id] = task
+        if self.shape.handle == "dell":
+            self.jobs = dict([*self.jobs.items(), (task.id, task)][-TASKS_MAX:])
         task.add_message(
             "TaskEvent.1.0.3.TaskStarted", f"The task with Id '{number}' has started.", str(number)
         )
@@ -200,6 +206,31 @@ class TaskTable:
             lambda: [self.get_path(t) for t in self.tasks.values()],
             resolve=self._resolve,
         )
+        if self.shape.handle == "dell":
+            tree.add_collection(
+                JOBS, "JobCollection", lambda: list(self.jobs), resolve=self._resolve_job
+            )
+
+    def _resolve_job(self, job_id: str) -> Resource | None:
+        task = self.jobs.get(job_id)
+        return None if task is None else Resource(lambda: self._show_job(task))
+
+    def _show_job(self, task: Task) -> Json:
+        """The Job resource (source: captured tree of a PowerEdge R750, JobService/Jobs)."""
+        shown = self.show(task)
+        return {
+            "@odata.id": f"{JOBS}/{task.id}",
+            "@odata.type": "#Job.v1_0_7.Job",
+            "Id": task.id,
+            "Name": task.name,
+            "Description": "Recorded shape",
+            "JobState": shown["TaskState"],
+            "JobStatus": task.status,
+            "PercentComplete": task.percent,
+            "StartTime": shown["StartTime"],
+            "EndTime": shown.get("EndTime"),
+            "Messages": shown["Messages"],
+        }
 
     def _resolve(self, task_id: str) -> Resource | None:
         task = self.tasks.get(task_id)

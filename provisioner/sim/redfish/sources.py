@@ -1,0 +1,106 @@
+"""Where the simulated BMCs' behaviour comes from: one row for each rule.
+
+A behaviour counts as proof of the client only where it comes from a captured tree, a schema,
+another client's code or real server software. Rows with `ASSUMED` prove nothing. The shapes'
+properties have their source in `recorded/*.json`. The reference page of the simulated BMCs is made
+from both.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ASSUMED = "assumed"
+_R750 = "captured tree of a PowerEdge R750"
+_DGX = "captured tree of a DGX H100"
+
+
+class SourcedRule(NamedTuple):
+    """One rule of the simulated BMCs. `shapes`: names of shapes, or "all"."""
+
+    behaviour: str
+    shapes: str
+    source: str
+
+
+RULES = (
+    SourcedRule(
+        "a drive without actions takes `Image`, `Inserted` and `WriteProtected` by PATCH, and "
+        "nothing else",
+        "lenovo",
+        "captured tree of a ThinkSystem SR670 V2 (EXT1); sushy falls back to PATCH",
+    ),
+    SourcedRule(
+        "no drive is listed before `AMIVirtualMedia.EnableRMedia`",
+        "ami_dgx",
+        f"{_DGX}, EnableRMediaActionInfo",
+    ),
+    SourcedRule(
+        "`InsertMedia` requires user and password", "ami_dgx", "NVIDIA/libredfish nvidia_viking.rs"
+    ),
+    SourcedRule(
+        "the settings object `SD` of the system takes the boot override and `HttpBootUri` with its "
+        "ETag, and refuses a property that it does not list",
+        "ami_dgx",
+        f"{_DGX}, Systems/DGX/SD; NVIDIA/libredfish nvidia_viking.rs",
+    ),
+    SourcedRule("the system itself takes the boot override too", "ami_dgx", ASSUMED),
+    SourcedRule("PATCH without `If-Match` is 428", "ami_dgx", "NVIDIA/libredfish nvidia_viking.rs"),
+    SourcedRule(
+        "`Cd` does not boot virtual media, `ServerBoot.1.FirstBootDevice = VCD-DVD` does, once "
+        "while `BootOnce` is enabled",
+        "dell",
+        f"openstack/sushy-oem-idrac; dell/iDRAC-Redfish-Scripting 90; {_R750} (DellAttributes)",
+    ),
+    SourcedRule(
+        "a task has a job of the same id, which stays after a restart of the iDRAC",
+        "dell",
+        f"dell/iDRAC-Redfish-Scripting DeviceFirmwareMultipartUploadREDFISH; {_R750}, "
+        "JobService/Jobs",
+    ),
+    SourcedRule("a new task is 404 for some seconds", "dell", "openstack/sushy, release notes"),
+    SourcedRule("ids of inventory items contain the version", "dell", _R750),
+    SourcedRule(
+        "`Cd` does not boot virtual media, `UsbCd` does",
+        "supermicro",
+        "openstack/sushy's constants",
+    ),
+    SourcedRule(
+        "an AC cycle that no resource lists", "supermicro", "NVIDIA/libredfish supermicro.rs"
+    ),
+    SourcedRule("`HGX_0` among the AllowableValues of SimpleUpdate", "supermicro", ASSUMED),
+    SourcedRule(
+        "chassis and roots of trust of the GPU tray, as a DGX H100 has them",
+        "supermicro",
+        ASSUMED,
+    ),
+    SourcedRule(
+        "licences: one that suffices is installed",
+        "dell, hpe, supermicro",
+        f"{_R750} (DellLicenses); captured trees of a DL385 Gen10 Plus v2 (LicenseService) and a "
+        "SYS-821GE-TNHR (QueryLicense)",
+    ),
+    SourcedRule(
+        "`HttpBootUri` is in no `Boot`",
+        "dell, hpe, lenovo, supermicro",
+        "captured trees of R750, DL385, SR670, SYS-821GE",
+    ),
+    SourcedRule(
+        "settings objects of the BIOS refuse attributes that they do not list, with "
+        "`PropertyUnknown`",
+        "all",
+        "DSP0266, clause 7.7; error bodies DSP0266, clause 8.6",
+    ),
+    SourcedRule("names and values of BIOS attributes of hosts", "all", ASSUMED),
+    SourcedRule("values of sensors, drives and memory modules", "all", ASSUMED),
+    SourcedRule(
+        "events, streams and subscriptions",
+        "nvidia_openbmc",
+        "NVIDIA/bmcweb 7f3a16ae, as it was run",
+    ),
+    SourcedRule(
+        "update tasks",
+        "nvidia_openbmc",
+        "NVIDIA/bmcweb and pldm; open-nvfwupd's transcripts",
+    ),
+)

@@ -15,6 +15,7 @@ FILES_MAX = 2
 KINDS = {
     "a BMC vendor",
     "a check",
+    "a switch OS",
     "a component kind",
     "a setting",
     "a route with its verb",
@@ -27,6 +28,18 @@ def _read_rows() -> list[tuple[str, int, str, set[str]]]:
         (kind, int(count), example, set(re.findall(r"`([^`]+)`", files)))
         for kind, count, example, files in ROW.findall(PAGE.read_text(encoding="utf-8"))
     ]
+
+
+def _find_switch_os(example: str) -> set[str]:
+    """Return the folder of an adapter, and the modules that put its declaration in a list."""
+    declaration = re.compile(rf"^\s*{example}\.SYSTEM,$", re.MULTILINE)
+    folder = f"adapters/switches/{example}/"
+    assert (PRODUCT / folder / "__init__.py").is_file()
+    return {folder} | {
+        str(path.relative_to(PRODUCT))
+        for path in PRODUCT.rglob("*.py")
+        if declaration.search(path.read_text(encoding="utf-8"))
+    }
 
 
 def _find_files(example: str) -> set[str]:
@@ -48,7 +61,8 @@ def test_the_table_has_every_kind_of_extension() -> None:
 def test_an_extension_touches_as_many_files_as_the_page_says(
     row: tuple[str, int, str, set[str]],
 ) -> None:
-    _, count, example, listed = row
+    kind, count, example, listed = row
+    find_files = _find_switch_os if kind == "a switch OS" else _find_files
 
-    assert _find_files(example) == listed
+    assert find_files(example) == listed
     assert len(listed) == count <= FILES_MAX

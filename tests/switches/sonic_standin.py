@@ -34,6 +34,7 @@ class SonicSwitch:
         }
         self.startup = copy.deepcopy(self.config)
         self.addresses = dict(ports)
+        self.kernel = dict.fromkeys(self.addresses, "default")
         self.images, self.current, self.next = [OLD], OLD, OLD
         self.drained = False
         self.boots = 0
@@ -108,11 +109,18 @@ class SonicSwitch:
         elif line == sonic_state.REBOOT:
             self.boots, self.current = self.boots + 1, self.next
             self.config = copy.deepcopy(self.startup)
+            self.kernel.clear()
+            self._follow()
         elif line.startswith("sonic-installer set-default"):
             self.next = shlex.split(line)[2]
         elif "config apply-patch" in line:
             for step in json.loads(shlex.split(line)[4]):
                 self._patch(step)
+            self._follow()
+        elif "INTERFACE_TABLE|" in line:
+            ports = shlex.split(line.partition(";")[0])[3:]
+            held = [f"INTERFACE_TABLE|{p}" for p in ports if p in self.kernel]
+            return ShellOutput(0, "\n".join([*held, "read"]), "")
         else:
             return ShellOutput(127, "", "not found")
         return ShellOutput(0, "", "")
@@ -137,11 +145,23 @@ class SonicSwitch:
         rules = [f"ACL_RULE_TABLE|{key} Active" for key in self.config.get("ACL_RULE", {})]
         return "\n".join([*tables, *rules, "read", ""])
 
+    def _follow(self) -> None:
+        """Do as intfmgrd: an interface of STATE_DB "can not change ... directly"."""
+        if not isinstance(self.config.get("INTERFACE"), dict):
+            self.kernel.clear()
+            return
+        rows = self.config["INTERFACE"]
+        for port in self.addresses:
+            if port not in rows:
+                self.kernel.pop(port, None)
+            elif port not in self.kernel:
+                self.kernel[port] = str(rows[port].get("vrf_name", "default"))
+
     def vrf_of(self, port: str) -> str:
         """Where the kernel has a port."""
         if "kernel_lags" in self.faults:
             return "default"
-        return str(self.config["INTERFACE"][port].get("vrf_name", "default"))
+        return self.kernel.get(port, "default")
 
     def _links(self) -> Any:
         vrfs = [{"ifname": v, "linkinfo": {"info_kind": "vrf"}} for v in self.config["VRF"]]

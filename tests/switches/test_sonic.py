@@ -41,8 +41,8 @@ class Shell:
             "INTERFACE": rows,
         }
         self.startup = json.loads(json.dumps(self.config))
-        self.stuck, self.refuses = False, ""
-        self.kernel = "default"
+        self.stuck, self.clings, self.refuses = False, False, ""
+        self.kernel, self.held = "default", True
         self.lines: list[str] = []
 
     async def run(
@@ -69,13 +69,27 @@ class Shell:
                 *path, last = [k.replace("~1", "/") for k in step["path"].split("/")[1:]]
                 for key in path:
                     place = place[key]
-                place[last] = step["value"]
+                if step["op"] == "remove":
+                    del place[last]
+                else:
+                    place[last] = step["value"]
+            self.follow()
             return ShellOutput(0, "Patch applied successfully.", "")
+        if "INTERFACE_TABLE|" in line:
+            held = ["INTERFACE_TABLE|Ethernet0"] if self.held else []
+            return ShellOutput(0, "\n".join([*held, "read"]), "")
         return ShellOutput(127, "", "not found")
 
+    def follow(self) -> None:
+        """Do as intfmgrd: a row is taken only while STATE_DB has none of the interface."""
+        row = self.config.get("INTERFACE", {}).get("Ethernet0")
+        if self.clings or (row is not None and self.held):
+            return
+        self.held = row is not None
+        if not self.stuck:
+            self.kernel = "default" if row is None else row.get("vrf_name", "default")
+
     def links(self) -> list[Any]:
-        row = self.config["INTERFACE"]["Ethernet0"].get("vrf_name", "default")
-        self.kernel = self.kernel if self.stuck else row
         master = {} if self.kernel == "default" else {"master": self.kernel}
         vrfs = [{"ifname": v, "linkinfo": {"info_kind": "vrf"}} for v in self.config["VRF"]]
         ports = [{"ifname": "Ethernet0", "operstate": "UP", **master}, {"ifname": "Ethernet4"}]
@@ -128,7 +142,48 @@ def test_a_port_is_moved_on_sonic_by_the_code_that_moves_it_on_cumulus() -> None
     assert "VrfRED" in shell.config["VRF"]
     assert shell.startup == shell.config
     assert (again.blockers, again.revision) == ((), "")
+    assert shell.kernel == "VrfRED"
+    patches = [json.loads(shlex.split(s)[4]) for s in shell.lines if "apply-patch" in s]
+    assert [[(s["op"], s["path"]) for s in steps] for steps in patches] == [
+        [
+            ("remove", "/INTERFACE/Ethernet0|10.0.0.1~131"),
+            ("remove", "/INTERFACE/Ethernet0"),
+        ],
+        [
+            ("add", "/VRF/VrfRED"),
+            ("add", "/INTERFACE/Ethernet0"),
+            ("add", "/INTERFACE/Ethernet0|10.0.0.1~131"),
+        ],
+    ]
+
+
+def test_the_last_rows_of_interfaces_go_with_their_table() -> None:
+    config = sonic.read_configuration({"PORT": {"E0": {}}, "INTERFACE": {"E0": {}, "E0|a": {}}})
+    assert config is not None
+
+    assert sonic.plan_removal(config, ["E0"]) == [{"op": "remove", "path": "/INTERFACE"}]
+    assert sonic.plan_removal(config, []) == []
+
+
+def test_a_port_that_its_daemon_does_not_give_up_is_not_configured_anew() -> None:
+    shell = Shell()
+    shell.clings = True
+
+    outcome = on_leaf(shell, lambda leaf: leaf.move(MOVE))
+
+    assert [b.reason for b in outcome.blockers] == [Reason.SWITCH_REFUSED]
+    assert "INTERFACE_TABLE|Ethernet0: not removed from STATE_DB" in outcome.blockers[0].detail
+    assert "Ethernet0" not in shell.config.get("INTERFACE", {})
     assert sum("apply-patch" in line for line in shell.lines) == 1
+
+
+def test_a_port_that_stays_in_its_vrf_is_not_taken_out_of_it() -> None:
+    shell = Shell()
+
+    on_leaf(shell, lambda leaf: leaf.move([Move("Ethernet0", "default", "10.0.0.3/31")]))
+
+    assert not any("remove" in line for line in shell.lines)
+    assert shell.kernel == "default"
 
 
 def test_what_the_kernel_does_not_do_is_not_believed() -> None:

@@ -11,8 +11,8 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from provisioner.adapters.switches.sonic import acl_words
@@ -181,8 +181,61 @@ def find_other_image(images: Images) -> str:
     return next((v for v in images.versions if v != images.running), "")
 
 
+def list_vrf_changes(applied: Configuration, change: PortChange) -> tuple[str, ...]:
+    """Return the ports that leave a VRF: their rows of INTERFACE are removed first.
+
+    source: sonic-swss cfgmgr/intfmgr.cpp, doIntfGeneralTask: an interface of STATE_DB "can not
+    change ... directly, skipping"; sonic-utilities config/main.py, vrf bind: addresses and row are
+    removed, then STATE_DB is awaited, because "the DEL will lost" otherwise; and
+    generic_config_updater/patch_sorter.py, CreateOnlyFilter: it has no rule for INTERFACE.
+    """
+    rows = applied.tables.get("INTERFACE", {})
+    leaving = [
+        m.interface
+        for m in change.moves
+        if m.vrf and m.interface in rows and applied.ports[m.interface].vrf != own_vrf(m.vrf)
+    ]
+    return tuple(sorted(leaving))
+
+
+def plan_removal(applied: Configuration, ports: Collection[str]) -> list[Tree]:
+    """Return the steps that remove the rows of ports, each address before its interface.
+
+    source: sonic-utilities generic_config_updater/generic_updater.py: a patch that leaves an empty
+    table is refused, so the last rows go with their table.
+    """
+    rows = applied.tables.get("INTERFACE", {})
+    gone = [key for key in rows if key.partition("|")[0] in ports]
+    if len(gone) == len(rows):
+        return [{"op": "remove", "path": "/INTERFACE"}] if gone else []
+    ordered = sorted(gone, key=lambda key: ("|" not in key, key))
+    return [{"op": "remove", "path": f"/INTERFACE/{acl_words.escape(key)}"} for key in ordered]
+
+
+def without_rows(applied: Configuration, ports: Collection[str]) -> Configuration:
+    """Return the configuration without the rows of INTERFACE of these ports."""
+    rows = applied.tables.get("INTERFACE", {})
+    left = {key: row for key, row in rows.items() if key.partition("|")[0] not in ports}
+    return replace(applied, tables={**applied.tables, "INTERFACE": left})
+
+
+def find_held_ports(ports: Collection[str]) -> str:
+    """Return the command that lists which of these ports intfmgrd still has in STATE_DB."""
+    names = " ".join(shlex.quote(port) for port in sorted(ports))
+    keys = 'sonic-db-cli STATE_DB KEYS "INTERFACE_TABLE|$p"'
+    return f"for p in {names}; do {keys}; done; echo read"
+
+
 def plan_patch(applied: Configuration, change: PortChange) -> list[Tree]:
     """Return the steps that move ports, make VRFs and bind filters as a change asks.
+
+    Raises `SwitchRefused` for a move that SONiC does not get here.
+    """
+    return plan_rows(applied, change, applied) + acl_words.plan_steps(applied.tables, change)
+
+
+def plan_rows(applied: Configuration, change: PortChange, before: Configuration) -> list[Tree]:
+    """Return the steps that move ports and make VRFs; addresses of `before` are kept.
 
     Raises `SwitchRefused` for a move that SONiC does not get here.
     """
@@ -191,7 +244,7 @@ def plan_patch(applied: Configuration, change: PortChange) -> list[Tree]:
         _check_move(applied, move)
     names = {sonic_vrf(move.vrf) for move in moves} - set(OWN)
     steps = _list_missing(applied.tables, "VRF", {name: {} for name in sorted(names)})
-    rows = applied.tables.get("INTERFACE", {})
+    rows = before.tables.get("INTERFACE", {})
     entries: Tree = {}
     described: list[Tree] = []
     for move in moves:
@@ -201,8 +254,7 @@ def plan_patch(applied: Configuration, change: PortChange) -> list[Tree]:
         added = [f"{port}|{move.address}"] if move.address else []
         entries |= {key: {} for key in (*kept, *added)}
         described += _list_descriptions(port, applied.ports[port].description, move.description)
-    steps += _list_missing(applied.tables, "INTERFACE", entries) + described
-    return steps + acl_words.plan_steps(applied.tables, change)
+    return steps + _list_missing(applied.tables, "INTERFACE", entries) + described
 
 
 def _check_move(applied: Configuration, move: Move) -> None:

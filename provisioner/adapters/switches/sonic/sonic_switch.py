@@ -1,7 +1,8 @@
 """SONiC behind the `Switch` port: commands over SSH, and patches of CONFIG_DB.
 
-A change is one JSON patch that `config apply-patch` checks as a whole and applies or refuses; it is
-in force when the kernel shows it. Sources: `config_words`, `acl_words`, `state_words`.
+A change is a JSON patch that `config apply-patch` checks as a whole and applies or refuses, and two
+for a change of VRF; it is in force when the kernel shows it. Sources: `config_words`, `acl_words`,
+`state_words`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ from provisioner.ports.switch import SwitchFacts, SwitchRefused, Turn
 FACTS = SwitchFacts(
     name="sonic", scheme="ssh", networks=NetworkLimits(vrf_name_max=12), stored_login=False
 )
+
+REMOVAL_LIMIT_S = 30.0  # intfmgrd removes an interface within a second; a busy one takes longer
+REMOVAL_POLL_S = 0.2
 
 
 class SonicSwitch:
@@ -180,13 +184,36 @@ class SonicSwitch:
         )
 
     async def apply_change(self, change: PortChange) -> str:
-        """Apply moves as one patch of CONFIG_DB."""
+        """Apply moves as patches of CONFIG_DB: a port leaves its VRF before it enters another.
+
+        In between it has no address and no VRF, and routes nothing. Filters are bound before that.
+        """
         applied = await sonic_look.read_configuration(self._line)
         steps = config_words.plan_patch(applied, change)
         if not steps:
             return ""  # CONFIG_DB asks for it already, and the kernel is to follow
+        leaving = config_words.list_vrf_changes(applied, change)
+        if leaving:
+            filters = acl_words.plan_steps(applied.tables, change)
+            first = [*filters, *config_words.plan_removal(applied, leaving)]
+            await self._line.write(config_words.apply_patch(first))
+            await self._await_removal(leaving)
+            bare = config_words.without_rows(applied, leaving)
+            steps = config_words.plan_rows(bare, change, applied)
         await self._line.write(config_words.apply_patch(steps))
         return config_words.name_patch(steps)
+
+    async def _await_removal(self, ports: Collection[str]) -> None:
+        """Wait until intfmgrd has given up the ports; it ignores a row that comes before that."""
+        command, until = config_words.find_held_ports(ports), self._clock.now() + REMOVAL_LIMIT_S
+        while True:
+            *held, mark = (await self._line.read_text(command)).split() or [""]
+            if mark == "read" and not held:
+                return
+            if self._clock.now() >= until:
+                detail = f"{', '.join(held)[:100] or command[:60]}: not removed from STATE_DB"
+                raise SwitchRefused(Reason.SWITCH_REFUSED, detail)
+            await self._clock.sleep(REMOVAL_POLL_S)
 
     async def is_saved(self) -> bool:
         """Return whether the startup file agrees with CONFIG_DB about ports, VRFs and filters."""

@@ -75,6 +75,7 @@ COMMANDS: Mapping[str, Command] = {
     "list_actions": C("node actions", example="su0-n03 --limit 20"),
     "explain_node": C("explain"),
     "show_inventory": C("node inventory", example="su0-n03 -o yaml"),
+    "show_console": C("node console", example="su0-n03 --follow"),
     "show_erasure": C("node erasure"),
     "show_proof": C("node proof"),
     "rejudge_nodes": C("node rejudge", ("node",), example="su0-n03 --thresholds new.yaml"),

@@ -21,6 +21,14 @@ _AZURE_H100 = "Azure/azurehpc-health-checks conf/nd96isr_h100_v5.conf"
 _AZURE_H200 = "Azure/azurehpc-health-checks conf/nd96isr_h200_v5.conf"
 _DCGM = "NVIDIA/DCGM nvvs/diag-skus.yaml.in"
 _GCP = "GoogleCloudPlatform/cluster-health-scanner"
+# an all-reduce of eight GPUs over their NICs alone, of 400 Gbit/s each, over InfiniBand
+_AZURE_RAIL = f"{_AZURE_H100} at 06114325: check_nccl_allreduce_ib_loopback 40.0 on 400 Gbit/s"
+_NVS_GANG = "NVIDIA/NVSentinel preflight: nccl-allreduce of a gang, 4 GB messages; a coarse floor"
+_GCP_H100 = (
+    "GoogleCloudPlatform/cluster-health-scanner, a3-ultra: the same NICs, NVLink and PCIe;"
+    " NVSentinel measured 346 with H100"
+)
+_COARSE = frozenset({_AZURE_RAIL, _NVS_GANG, _GCP_H100})  # a stricter floor of the fleet is used
 _IMBUE = "imbue-ai/cluster-health"
 _GCM = "facebookresearch/gcm"
 _NVS = "NVIDIA/NVSentinel, NIC health monitor"
@@ -38,7 +46,10 @@ class Bound(StrEnum):
 
 
 class Limit(Record):
-    """One value and its source. `value` is None where none is published; `learned`: it may be."""
+    """One value and its source. `value` is None where none is published; `learned`: it may be.
+
+    A value that may be learned as well is coarse: a stricter one of the fleet replaces it.
+    """
 
     value: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     source: str = Field(min_length=1, max_length=300)
@@ -61,7 +72,7 @@ def _build_row(
     unit: str, bound: Bound, about: str, **values: tuple[float | None, str]
 ) -> Threshold:
     limits = {
-        model: Limit(value=value, source=source, learned=value is None)
+        model: Limit(value=value, source=source, learned=value is None or source in _COARSE)
         for model, (value, source) in values.items()
     }
     return Threshold(unit=unit, bound=bound, about=about, values=limits)
@@ -147,14 +158,26 @@ THRESHOLDS: Mapping[str, Threshold] = {
         "GB/s",
         Bound.MIN,
         "all-reduce over two nodes, 16 GPUs (nccl-tests)",
-        H100=_UNKNOWN,
+        H100=(250, _GCP_H100),
         H200=(250, f"{_GCP}, a3-ultra: 8 x 400 Gbit/s RoCE"),
         B200=(250, f"{_GCP}, a4: 8 x 400 Gbit/s RoCE"),
     ),
     "nccl_rail_gb_s": _build_row(
-        "GB/s", Bound.MIN, "all-reduce over two nodes, one rail", any=_UNKNOWN
+        "GB/s",
+        Bound.MIN,
+        "all-reduce over two nodes, one rail",
+        H100=(40, _AZURE_RAIL),
+        H200=(40, _AZURE_RAIL),
+        B200=_UNKNOWN,
     ),
-    "nccl_group_gb_s": _build_row("GB/s", Bound.MIN, "all-reduce over k nodes", any=_UNKNOWN),
+    "nccl_group_gb_s": _build_row(
+        "GB/s",
+        Bound.MIN,
+        "all-reduce over k nodes",
+        H100=(100, _NVS_GANG),
+        H200=(100, _NVS_GANG),
+        B200=_UNKNOWN,
+    ),
     "nccl_group_alltoall_gb_s": _build_row(
         "GB/s", Bound.MIN, "all-to-all over k nodes", any=_UNKNOWN
     ),

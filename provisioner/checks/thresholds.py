@@ -12,16 +12,20 @@ from provisioner.checks.threshold_data import ANY, THRESHOLDS, Bound, Limit, Lim
 def find(context: CheckContext, name: str) -> Limit:
     """Return the limit that applies to a node, with its source; its value is None if there is none.
 
-    A learned value applies only where no value is published or set: a fleet that is bad as a whole
-    must not lower a vendor's figure.
+    A learned value applies only where no value is published or set, or where the published one is
+    coarse and the learned one is stricter: a fleet that is bad as a whole must not lower a figure.
     """
     own = _find_first(context.overrides.get(name, {}), context)
     published = _find_first(THRESHOLDS[name].values, context)
     chosen = own if own is not None else published
-    if chosen is not None and chosen.value is not None:
+    if chosen is not None and chosen.value is not None and not chosen.learned:
         return chosen
     if name in context.learned:
         value, how = context.learned[name]
+        if chosen is not None and chosen.value is not None and own is None:
+            stricter = max if THRESHOLDS[name].bound is Bound.MIN else min
+            if stricter(value, chosen.value) == chosen.value:
+                return chosen
         return Limit(value=value, source=f"learned: {how}"[:300], learned=True)
     return chosen or Limit(
         value=None, source=f"none for GPU model {context.gpu_model or 'unknown'!r}"

@@ -28,14 +28,16 @@ from provisioner.control.node.performer import Performer
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
-from provisioner.control.watch.apart_watch import ApartWatch
-from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.outbox import Outbox
-from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.time_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.daemon.watches import (
+    build_console_watch,
+    build_leaf_watch,
+    build_partition_watch,
+)
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.leak_gate import LeakGate
 from provisioner.execution.actions.outlets import Feeds
@@ -69,6 +71,7 @@ from provisioner.ports import (
 )
 from provisioner.ports.campaigns import CampaignRepository
 from provisioner.ports.cases import CaseRepository
+from provisioner.ports.consoles import ConsoleBook, Consoles
 from provisioner.ports.power import Pdu
 from provisioner.ports.recovery import RecoveryRepository
 from provisioner.ports.telemetry import SILENCE, Telemetry
@@ -112,6 +115,7 @@ class Parts:
     fabrics: Fabrics | None = None  # None: the command line and the API make tenants' networks
     telemetry: Telemetry = SILENCE  # the receivers of measurements
     pdus: Mapping[str, Pdu] = field(default_factory=dict)  # power distribution units, by name
+    consoles: tuple[Consoles, ConsoleBook] | None = None  # None: no console is collected
     watch: WatchParts | None = None  # None: released nodes are read only by operations
     webhooks: tuple[WebhookRepository, WebhookPosts] | None = None  # None: no webhook is posted
     shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
@@ -185,8 +189,11 @@ class Daemon:
             None if self.watcher is None else self.watcher.keeper,
         )
         watched = (self.tenancy, trespasses, self.release_watch)
-        self.leaf_watch = _leaf_watch(context, parts, *watched)
-        self.partition_watch = _partition_watch(context, parts, *watched)
+        self.consoles = build_console_watch(context, reach, parts.consoles)
+        plan = None if parts.fabrics is None else parts.fabrics.plan
+        self.leaf_watch = build_leaf_watch(context, watched, plan, parts.recovery, parts.alerts)
+        partitions = None if parts.fabrics is None else parts.fabrics.partitions
+        self.partition_watch = build_partition_watch(context, watched, partitions)
         self.fabric = _fabric(context, parts, self.site, self.engine, self.tenancy)
         self.campaigns = _campaigns(deciding, parts)
         self._ticking: list[asyncio.Task[None]] = []
@@ -249,6 +256,8 @@ class Daemon:
             self._begin(partial(self.keeper.run, self.parts.settings.tenant_settle_s), "tenants")
         if self.watcher is not None:
             self._begin(self.watcher.run, "watcher")
+        if self.consoles is not None:
+            self._begin(self.consoles.run, "consoles")
         if self.parts.webhooks is not None:
             outbox = _outbox(self.parts, self.parts.webhooks, self.watcher)
             self._begin(outbox.run, "webhooks")
@@ -316,6 +325,7 @@ def _site(parts: Parts, reach: Reach) -> Site:
         parts.os_images,
         parts.login,
         Feeds(parts.pdus, parts.store.nodes.list),
+        None if parts.consoles is None else parts.consoles[1],
     )
 
 
@@ -348,24 +358,6 @@ def _watcher(
     if parts.watch is None:
         return None
     return Watcher(context, parts.watch, reach, engine.submit, overload.may_watch)
-
-
-def _leaf_watch(
-    context: Context, parts: Parts, tenancy: Tenancy, trespasses: Trespasses, released: ReleaseWatch
-) -> LeafWatch:
-    plan = None if parts.fabrics is None else parts.fabrics.plan
-    apart = HostsApart(tenancy.site, parts.store, tenancy)
-    watch = ApartWatch(parts.store, parts.clock, apart, parts.alerts)
-    return LeafWatch(context, tenancy, trespasses, released.take_back, plan, parts.recovery, watch)
-
-
-def _partition_watch(
-    context: Context, parts: Parts, tenancy: Tenancy, trespasses: Trespasses, released: ReleaseWatch
-) -> PartitionWatch | None:
-    partitions = None if parts.fabrics is None else parts.fabrics.partitions
-    if partitions is None or context.settings.isolation == "vrf":
-        return None
-    return PartitionWatch(context, tenancy, partitions, trespasses, released.take_back)
 
 
 def _outbox(

@@ -1,8 +1,8 @@
-"""Settings of what BMCs keep beside firmware: their time."""
+"""Settings of BMCs beside their firmware: their time, and the consoles of their hosts."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -25,4 +25,23 @@ class BmcSettings(Record):
         ge=5,
         le=86400,
         description="Largest difference between a BMC's clock and ours without an alert.",
+    )
+    consoles: Literal["off", "ssh"] = Field(
+        "off",
+        description="Collect the serial consoles of hosts through their BMCs: not, or over SSH.",
+    )
+    consoles_max: int = Field(1024, ge=1, le=65536, description="Consoles that are open at once.")
+    console_days: int = Field(
+        30, ge=1, le=3650, description="Days for which lines of consoles are stored."
+    )
+    console_lines_per_minute: int = Field(
+        6000,
+        ge=60,
+        le=600_000,
+        description="Lines of one console that are stored in a minute; more are only counted.",
+    )
+    console_bytes_max: int = Field(
+        64 * 1024 * 1024,
+        ge=65536,
+        description="Bytes of all stored lines of one host; the oldest go first.",
     )

@@ -59,8 +59,17 @@ def test_every_value_has_a_source_and_every_unknown_one_says_so() -> None:
     for name, row in THRESHOLDS.items():
         for model, limit in row.values.items():
             assert limit.source, (name, model)
-            assert limit.learned == (limit.value is None), (name, model)
+            assert limit.learned or limit.value is not None, (name, model)
             assert model in (*MODELS, "any"), (name, model)
+
+
+def test_a_coarse_floor_gives_way_to_a_stricter_learned_one_only() -> None:
+    def floor(learned: float) -> float | None:
+        taught = {"nccl_rail_gb_s": (learned, "the fleet")}
+        context = CheckContext(gpu_model="H100", learned=taught)
+        return find(context, "nccl_rail_gb_s").value
+
+    assert (floor(46.0), floor(12.0)) == (46.0, 40)
 
 
 def test_every_threshold_that_a_check_names_is_there() -> None:

@@ -61,6 +61,7 @@ VIEWS: Mapping[str, str] = {
     "tenant delete": "views.show_tenant_change",
     "tenant audit": "views.show_tenant_audit",
     "watch status": "watch_views.show_watch",
+    "node console": "console_views.show_console_lines",
     "campaign show": "campaign_views.show_campaign",
     "campaign preview": "campaign_views.show_preview",
     "campaign report": "campaign_views.show_report",
@@ -92,6 +93,9 @@ def run_command(command: str, spec: Spec, given: Given) -> None:
     if spec.get("media") == "text/event-stream":
         for event in reach.follow_events(path, query):
             show_event(event, form)
+        return
+    if given.get("follow"):
+        _load("console_views.follow_console")(reach, path, query, given)
         return
     body = None if "body" not in spec else build_body(command, spec, given)
     if "list" in spec:

@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from pathlib import Path
 from typing import Any
 
+from provisioner.adapters.consoles.console_files import ConsoleFiles
+from provisioner.adapters.consoles.ssh_consoles import SshConsoles
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
@@ -141,7 +143,7 @@ def serve(
                 (hosts, served, files),
                 (transport, switches),
                 (watch, posts, tickets, shared, fabrics),
-                **_of_site(site, data, ssh_user, ssh_key, thresholds),
+                **_of_site(site, data, chosen, ssh_user, ssh_key, thresholds),
             )
             await _until_stopped(parts, data, opened, (access, files), measured, counted)
 
@@ -158,12 +160,26 @@ def _works_by(
 
 
 def _of_site(
-    site: SimulatedRunner | None, data: Path, user: str, key: Path | None, thresholds: Path | None
+    site: SimulatedRunner | None,
+    data: Path,
+    chosen: Settings,
+    user: str,
+    key: Path | None,
+    thresholds: Path | None,
 ) -> dict[str, Any]:
-    """Return the login on new hosts, the changer of switches' passwords, and the thresholds."""
+    """Return the login on new hosts, the changer of switches' passwords, thresholds, consoles."""
     passwords = None if site else SshPasswords(data / SWITCH_KEYS)
     limits = read_thresholds(thresholds)
-    return {"login": login_of(user, key), "passwords": passwords, "thresholds": limits}
+    consoles = None
+    if site is None and chosen.consoles == "ssh":
+        book = ConsoleFiles(data, chosen.console_bytes_max)
+        consoles = (SshConsoles(data / "console-keys"), book)
+    return {
+        "login": login_of(user, key),
+        "passwords": passwords,
+        "thresholds": limits,
+        "consoles": consoles,
+    }
 
 
 def _run_alone(

@@ -16,6 +16,7 @@ from provisioner.model.matrix import Pin
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Agents, Clock, HostShell, PlaybookRunner
+from provisioner.ports.consoles import ConsoleBook
 from provisioner.settings import Settings
 
 
@@ -34,6 +35,7 @@ class Site:
     os_images: OsImages | None = None
     login: HostLogin | None = None
     feeds: Feeds | None = None  # outlets of hosts; None: the site has none
+    consoles: ConsoleBook | None = None  # None: no console is collected
 
 
 @dataclass(frozen=True)

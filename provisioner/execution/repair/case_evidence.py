@@ -17,6 +17,7 @@ from provisioner.adapters.redfish.readings import Reading
 from provisioner.adapters.redfish.service import Service
 from provisioner.checks import roce_runtime
 from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.console_tail import read_console_text
 from provisioner.execution.validate.validator import Validator
 from provisioner.model.case import Fault
 from provisioner.model.health import Gate, HealthReport
@@ -60,6 +61,8 @@ class EvidenceCollector:
             text = inventory.model_dump_json()
             collected.evidence["inventory"] = await self._store.evidence.put_output(text)
             await self._look(node, inventory, collected)
+        if console := await read_console_text(self._site, node):
+            collected.evidence["console"] = await self._store.evidence.put_output(console)
         for bmc in node.bmcs:
             await self._bmc(node, bmc, collected, deep=deep)
         return collected

@@ -21,6 +21,7 @@ from provisioner.execution.actions.outlets import (
 from provisioner.execution.actions.pacing import grow_waits
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.actions.work import Site, Work
+from provisioner.execution.observe.console_tail import describe_console
 from provisioner.execution.observe.inband import boot_id, restart_system
 from provisioner.execution.steps import methods_switch
 from provisioner.execution.steps.methods_inband import make_play_blocker, run_play
@@ -227,10 +228,11 @@ async def _booted(site: Site, node: Node, before: str | None) -> Blocker | None:
         now = await boot_id(site, node)
         if now is not None and now != before:
             return None
+    console = await describe_console(site, node)
     return Blocker(
         reason=Reason.UNREACHABLE,
         subject=f"{node.id}/host",
-        detail=f"its system did not come up within {site.settings.boot_limit_s:.0f} s",
+        detail=f"its system did not come up within {site.settings.boot_limit_s:.0f} s{console}",
         unblock="Look at the host's console.",
     )
 

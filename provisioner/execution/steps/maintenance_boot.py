@@ -15,6 +15,7 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.actions.work import Site, Work, do_work
+from provisioner.execution.observe.console_tail import describe_console
 from provisioner.execution.steps.activations import pace_of, power_off
 from provisioner.execution.steps.agent_steps import find_last, find_open, run_command
 from provisioner.execution.steps.boot_sources import (
@@ -188,7 +189,7 @@ class Stay:
         if problem is not None:
             return problem
         agent = await self.site.agents.present(self.node.id)
-        return agent if agent is not None else self._silent()
+        return agent if agent is not None else await self._silent()
 
     def _exhausted(self, rows: Sequence[LedgerEntry]) -> Blocker | None:
         """Return the blocker of a boot that failed as often as this operation allows: a person is
@@ -274,7 +275,7 @@ class Stay:
         async def finish(_entry: LedgerEntry) -> Blocker | None:
             agent = await self.site.agents.wait(self.node.id, settings.maintenance_boot_limit_s)
             if agent is None:
-                return self._silent()
+                return await self._silent()
             self.site.artifacts.boots.withdraw_ticket(self.node.id)  # it runs from memory now
             return None
 
@@ -338,12 +339,14 @@ class Stay:
         )
         return Work(act=act, finish=finish)
 
-    def _silent(self) -> Blocker:
+    async def _silent(self) -> Blocker:
         limit_s = self.site.settings.maintenance_boot_limit_s
+        console = await describe_console(self.site, self.node)
         return Blocker(
             reason=Reason.UNREACHABLE,
             subject=f"{self.node.id}/maintenance",
-            detail=f"the agent of the maintenance image did not call within {limit_s:.0f} s",
+            detail=f"the agent of the maintenance image did not call within {limit_s:.0f} s"
+            f"{console}",
             unblock="Look at the host's console: does it boot the image, and reach the daemon?",
         )
 

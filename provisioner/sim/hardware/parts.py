@@ -101,6 +101,7 @@ class Bmc:
     # without effect), media_sticks (ejected media stays "inserted"), resets_itself (an update ends
     # with an unrequested restart)
     troubles: set[str] = field(default_factory=set)
+    console_types: tuple[str, ...] = ()  # ways to the serial console beside its shape's own
     clock_offset_s: float = 0.0  # of its clock against the site's
     ntp_enabled: bool = False
     ntp_servers: tuple[str, ...] = ()

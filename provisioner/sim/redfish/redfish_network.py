@@ -25,6 +25,15 @@ def show_time(service: RedfishService) -> Json:
     return {"DateTime": format_time(now), "DateTimeLocalOffset": "+00:00"}
 
 
+def show_console(service: RedfishService) -> Json:
+    """The manager's serial console, as far as its vendor's tree shows one."""
+    types = (*(service.shape.console_types or ()), *service.bmc.console_types)
+    if service.shape.console_types is None and not types:
+        return {}
+    console = {"ServiceEnabled": bool(types), "ConnectTypesSupported": list(types)}
+    return {"SerialConsole": {**console, "MaxConcurrentSessions": len(types)}}
+
+
 def change_time(service: RedfishService) -> Change:
     """What a PATCH of the manager does: it sets the clock, unless NTP does."""
     bmc = service.bmc

@@ -69,6 +69,8 @@ class Shape:
     reset_info: bool = True  # allowable values in an ActionInfo resource, not inline
     ac_cycle: tuple[str, str, str] = ("", "", "")  # name, target, ResetType
     ac_cycle_needs_off: bool = False
+    # SerialConsole.ConnectTypesSupported of the manager; None: it has no SerialConsole
+    console_types: tuple[str, ...] | None = None
     if_match: bool = False  # PATCH without If-Match: 428
     boot_targets: tuple[str, ...] = ("None", "Pxe", "Cd", "Usb", "Hdd", "BiosSetup", "UefiHttp")
     media: tuple[str, ...] = ("VirtualMedia1", "VirtualMedia2")
@@ -177,6 +179,7 @@ AMI_DGX = Shape(
     system_settings="SD",
     media_enable="AMIVirtualMedia.EnableRMedia",
     media_needs_login=True,
+    console_types=("IPMI",),  # source: mockups, a DGX H100: Managers/BMC
 )
 
 BLUEFIELD = Shape(
@@ -220,6 +223,7 @@ BLUEFIELD = Shape(
     chassis_resets=("GracefulRestart",),
     boot_targets=("None", "Pxe", "UefiHttp", "UefiShell", "UefiTarget", "UefiBootNext"),
     media=(),
+    console_types=("IPMI", "SSH"),  # source: mockups, a BlueField-3
 )
 
 DELL = Shape(
@@ -283,6 +287,7 @@ DELL = Shape(
     media=("CD", "RemovableDisk"),
     media_target="",
     first_boot=True,
+    console_types=(),  # source: mockups, a PowerEdge R750: it is off
 )
 
 HPE = Shape(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
-from provisioner.sim.redfish.redfish_network import change_time, mount_network, show_time
+from provisioner.sim.redfish.redfish_network import (
+    change_time,
+    mount_network,
+    show_console,
+    show_time,
+)
 from provisioner.sim.redfish.redfish_power import make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, get_allowed_value, make_patch_check
@@ -208,6 +213,7 @@ class BluefieldTree:
                 "PowerState": "On",
                 "FirmwareVersion": self._running("BMC_Firmware"),
                 **show_time(self.service),
+                **show_console(self.service),
                 "LastResetTime": format_time(bmc.reset_at),
                 "UUID": str(self.device.traits["uuid"]),
                 "EthernetInterfaces": {"@odata.id": f"{MANAGER}/EthernetInterfaces"},

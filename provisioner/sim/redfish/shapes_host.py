@@ -9,7 +9,12 @@ from provisioner.sim.hardware.parts import Device
 from provisioner.sim.redfish import redfish_leaks, redfish_logs, redfish_sensors
 from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_media import mount_first_boot, mount_media
-from provisioner.sim.redfish.redfish_network import change_time, mount_network, show_time
+from provisioner.sim.redfish.redfish_network import (
+    change_time,
+    mount_network,
+    show_console,
+    show_time,
+)
 from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_settings import mount_system_settings
@@ -247,6 +252,7 @@ class HostTree:
                 "UUID": self.machine.host.uuid,
                 "FirmwareVersion": self._firmware(0),
                 **show_time(self.service),
+                **show_console(self.service),
                 "LastResetTime": format_time(bmc.reset_at),
                 "PowerState": "On",
                 "Status": OK,

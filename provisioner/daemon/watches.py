@@ -1,0 +1,51 @@
+"""Builds the watches that run beside the reconciler."""
+
+from __future__ import annotations
+
+from provisioner.control.context import Context
+from provisioner.control.watch.apart_watch import ApartWatch
+from provisioner.control.watch.console_watch import ConsoleWatch
+from provisioner.control.watch.leaf_watch import LeafWatch
+from provisioner.control.watch.partition_watch import PartitionWatch
+from provisioner.control.watch.release_watch import ReleaseWatch
+from provisioner.control.watch.trespasses import Trespasses
+from provisioner.execution.actions.reach import Reach
+from provisioner.execution.tenancy.hosts_apart import HostsApart
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.ports import AlertRepository, Partitions
+from provisioner.ports.consoles import ConsoleBook, Consoles
+from provisioner.ports.recovery import RecoveryRepository
+
+Watched = tuple[Tenancy, Trespasses, ReleaseWatch]
+
+
+def build_leaf_watch(
+    context: Context,
+    watched: Watched,
+    plan: AddressPlan | None,
+    recovery: RecoveryRepository | None,
+    alerts: AlertRepository | None,
+) -> LeafWatch:
+    """Return the watch of every leaf's ports."""
+    tenancy, trespasses, released = watched
+    apart = HostsApart(tenancy.site, context.store, tenancy)
+    watch = ApartWatch(context.store, context.clock, apart, alerts)
+    return LeafWatch(context, tenancy, trespasses, released.take_back, plan, recovery, watch)
+
+
+def build_partition_watch(
+    context: Context, watched: Watched, partitions: Partitions | None
+) -> PartitionWatch | None:
+    """Return the watch of InfiniBand partitions; None where there are none."""
+    if partitions is None or context.settings.isolation == "vrf":
+        return None
+    tenancy, trespasses, released = watched
+    return PartitionWatch(context, tenancy, partitions, trespasses, released.take_back)
+
+
+def build_console_watch(
+    context: Context, reach: Reach, consoles: tuple[Consoles, ConsoleBook] | None
+) -> ConsoleWatch | None:
+    """Return the collector of consoles; None where none is collected."""
+    return None if consoles is None else ConsoleWatch(context, reach, *consoles)

@@ -1,0 +1,49 @@
+"""The serial consoles of hosts: their streams, and the book of their lines."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from provisioner.model.base import Record
+from provisioner.ports.wire import BmcAddress
+
+
+class ConsoleDoor(Record):
+    """SSH to a BMC's console: a port of its own, or a command at the port of its shell."""
+
+    port: int
+    command: str = ""  # "": the port leads to the console itself
+
+
+class ConsoleLine(Record):
+    """One line as it is kept: printable text, without secrets. `seq` grows with each line."""
+
+    seq: int
+    at: float  # when it was received, seconds since the epoch
+    text: str
+
+
+class Consoles(Protocol):
+    """Streams of consoles. Raises `PortError` subclasses only, also while reading."""
+
+    def open(
+        self, name: str, bmc: BmcAddress, door: ConsoleDoor
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Return the bytes that the console prints, until it ends; `name` pins the host key."""
+        ...
+
+
+class ConsoleBook(Protocol):
+    """Lines of consoles by node, on disk when a method returns; bounded for each node."""
+
+    async def append(self, node: str, lines: Sequence[str], at: float) -> None: ...
+
+    async def list_lines(self, node: str, after: int, most: int) -> Sequence[ConsoleLine]:
+        """Return the lines after a number; for `after` -1 the last ones."""
+        ...
+
+    async def prune(self, before: float) -> None:
+        """Remove what was received before a time."""
+        ...

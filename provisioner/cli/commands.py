@@ -118,7 +118,7 @@ COMMANDS = {
         "Restore a backup into an empty data directory, or into an empty PostgreSQL database.",
     ),
     "db": Command("serve.backup", "db", "The database: upgrade its schema."),
-    "bmc": Command("offline.bmc", "app", "BMCs: preview the requests to one."),
+    "bmc": Command("offline.bmc", "app", "BMCs: requests to one, previewed; network boot."),
     "pdu": Command("offline.pdu", "app", "PDUs: read outlets; preview an AC cycle."),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "plan": Command(

@@ -12,8 +12,8 @@ from provisioner.model.outcome import Blocker
 from provisioner.quirks.quirk import BootAttributes
 
 _BY_DHCP = (
-    "Set `maintenance_boot: virtual_media`, or `pxe`: then the site's DHCP names the boot file "
-    "(options 66 and 67, or 60 HTTPClient and 67)."
+    "Set `maintenance_boot: virtual_media`, or `pxe` with the DHCP options that `provisioner bmc "
+    "boot-options` prints."
 )
 _TARGETS = "BootSourceOverrideTarget@Redfish.AllowableValues"
 

@@ -25,6 +25,7 @@ from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.upkeep.bmc_time import set_clock
 from provisioner.adapters.redfish.walk import Walk
+from provisioner.cli.offline.boot_options import print_boot_options
 from provisioner.cli.offline.inspect import read_password
 from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
 from provisioner.cli.options.showing import open_console
@@ -36,7 +37,7 @@ from provisioner.ports import BmcAddress, PortError, Secret
 from provisioner.runtime import permit
 from provisioner.settings.maintenance import BootWay
 
-app = typer.Typer(help="BMCs: preview the requests to one.", no_args_is_help=True)
+app = typer.Typer(help="BMCs: requests to one, previewed; network boot.", no_args_is_help=True)
 
 Action = Literal[
     "boot-maintenance",
@@ -70,7 +71,10 @@ class Request:
 
 @app.callback()
 def _group() -> None:
-    """BMCs: preview the requests to one."""
+    """BMCs: requests to one, previewed; network boot."""
+
+
+app.command("boot-options")(print_boot_options)
 
 
 @app.command("dry-run")

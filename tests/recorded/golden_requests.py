@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import verdicts
 from tree_transport import TreeTransport
 
 from provisioner import quirks
@@ -57,6 +58,9 @@ def record(name: str, folder: Path) -> dict[str, Any]:
     package.write_bytes(b"firmware")
     requests = {
         "boot-maintenance": Request("boot-maintenance", image=IMAGE),
+        "boot-maintenance virtual_media": Request(
+            "boot-maintenance", image=IMAGE, way="virtual_media"
+        ),
         "boot-maintenance http": Request("boot-maintenance", image=IMAGE, way="http"),
         "boot-maintenance pxe": Request("boot-maintenance", image=IMAGE, way="pxe"),
         "boot-disk": Request("boot-disk"),
@@ -82,3 +86,4 @@ if __name__ == "__main__":
         for tree_name in TREES:
             golden = json.dumps(record(tree_name, Path(place)), indent=1)
             golden_of(tree_name).write_text(golden + "\n")
+    verdicts.PAGE.write_text(verdicts.replace_verdicts(verdicts.PAGE.read_text()))

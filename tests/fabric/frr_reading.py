@@ -53,6 +53,8 @@ class Reader:
                 return {"enable": "on", "graceful-shutdown": "on" if shut else "off"}
             case ("platform", "firmware"):
                 return {"ASIC": {"actual-firmware": "none"}}
+            case ("system",):
+                return {"hostname": self._switch.name}
             case ("system", "health"):
                 dead = [d for d in ("zebra", "bgpd", "staticd") if not self._switch.running(d)]
                 issues = {name: {"issue": "not running"} for name in dead}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+
+from virtual_time import run
 
 from provisioner.adapters.switches.systems import Wires
 from provisioner.ports import SwitchAddress
@@ -11,12 +14,27 @@ FIRST, SECOND = "172.16.0.3/31", "172.16.0.5/31"
 
 
 class Box:
-    """A switch with two ports in no VRF, and its truth. `ports`: their names."""
+    """A switch with two ports in no VRF, and its truth. `ports`: their names.
+
+    `absent`: why this machine cannot have it, or "". `cannot`: parts of the port that it cannot
+    stand for, with the reason. `limits`: settings that it needs.
+    """
 
     ports: tuple[str, str]
+    absent = ""
+    cannot: Mapping[str, str] = {}
+    limits: Mapping[str, Any] = {}
     wires: Wires
     address: SwitchAddress
     clock: Any
+
+    def run(self, live: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a story in this switch's time."""
+        return run(live())
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let a change take effect that is not awaited by its caller."""
+        await self.clock.sleep(seconds)
 
     def true_vrf(self, port: str) -> str:
         """Return the VRF that traffic of a port is in, in the fabric's words."""

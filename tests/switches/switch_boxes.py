@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import bench_os
+import pytest
+from frr_leaf_box import FrrBox
 from small_site import SmallSite
 from sonic_standin import NEW, SonicSwitch
 from switch_box import FIRST, SECOND, Box
-from virtual_time import VirtualClock, run
+from virtual_time import VirtualClock
 
 from provisioner.adapters.switches import cumulus, sonic
 from provisioner.adapters.switches.systems import SwitchSystem, SwitchSystems, Wires
@@ -123,24 +125,36 @@ CASES = (
     Case(sonic.SYSTEM, SonicBox),
     Case(bench_os.SYSTEM, bench_os.BenchBox),
 )
-BOXES = {case.system.facts.name: case.box for case in CASES}
+BOXES: dict[str, Callable[[], Box]] = {case.system.facts.name: case.box for case in CASES}
+RIGS: dict[str, type[Box]] = {"frr": FrrBox}  # real systems that stand for a switch of a case
+
+
+def skip_without(system: str, part: str = "") -> None:
+    """Skip a scenario on a rig that this machine cannot have, or that lacks a part of the port."""
+    rig = RIGS.get(system)
+    if rig is not None and rig.absent:
+        pytest.skip(rig.absent)
+    if rig is not None and part in rig.cannot:
+        pytest.skip(rig.cannot[part])
 
 
 def play(system: str, story: Callable[[Box, Switch, Leaf], Awaitable[Any]]) -> Any:
     """Run a story on a fresh switch: the box, the opened switch, and a leaf over it."""
+    skip_without(system)
+    box = {**BOXES, **RIGS}[system]()
+    settings = SETTINGS.model_copy(update=dict(box.limits))
 
     async def live() -> Any:
-        box = BOXES[system]()
         opened = SwitchSystems(box.wires, [case.system for case in CASES])
 
         async def lookup() -> SwitchAddress | Blocker:
             return box.address
 
-        source = SwitchSource("leaf-0", lookup, opened, box.clock, SETTINGS)
-        leaf = Leaf(source, box.clock, SETTINGS)
+        source = SwitchSource("leaf-0", lookup, opened, box.clock, settings)
+        leaf = Leaf(source, box.clock, settings)
         try:
             return await story(box, await source.open(), leaf)
         finally:
             await leaf.close()
 
-    return run(live())
+    return box.run(live)

@@ -31,6 +31,7 @@ PACKAGES = Path(__file__).parents[1] / ".ci" / "packages"
 REMEDIES = {
     "debian": "the Debian packages of .ci/packages; as root: .ci/run packages (or make test-all)",
     "recordings": "recordings that are not in the repository (PROVISIONER_SAMPLES, _MOCKUPS)",
+    "schemas": "DMTF's schema files: make conformance SCHEMAS=DIR",
     "machine": "what this machine does not offer; `-rs` lists the reasons",
 }
 RECORDED = ("PROVISIONER_SAMPLES", "PROVISIONER_MOCKUPS", "sample", "recorded")
@@ -51,6 +52,8 @@ def logging_as_it_was() -> Iterator[None]:
 
 def cause_of(reason: str) -> str:
     """Return the word of REMEDIES that a skipped test's reason belongs to."""
+    if "make conformance" in reason:
+        return "schemas"
     if any(word in reason for word in RECORDED):
         return "recordings"
     names = [n for n in PACKAGES.read_text().split("\n") if n and not n.startswith("#")]

@@ -235,6 +235,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         "read_port",
         {"neighbours": frozenset(), "meant": ({}, {})},
     ),
+    ("adapters.switches.cumulus.dialect", (), "decode_document", {"path": ("qos", "roce")}),
     ("adapters.switches.sonic.config_words", (), "read_configuration read_images", {}),
     (
         "adapters.switches.sonic.config_words",
@@ -326,6 +327,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "adapters.tickets.webhook:signature": _OURS,
     "planning.tenancy.vrf_obstacles:list_obstacles": _READ,
     "adapters.playbooks.events:redacted": "attempted through playbooks.events:Events",
+    "adapters.switches.cumulus.dialect:encode_body": "it is given bodies of our own",
     "adapters.switches.sonic.acl_words:list_bound_ports": (
         "attempted in tests/switches/test_sonic.py"
     ),

@@ -132,9 +132,10 @@ async def _reboot(site: Site, node: Node, step: Step, switch: Switch) -> Blocker
 # Linux" and "In Service System Upgrade" have the commands of each release.
 _RETRY = "then run `provisioner node retry {node}`."
 _PACKAGES = (
-    "Set `nv set router bgp graceful-shutdown on`, apply and save; wait until its counters stand; "
+    "Set `nv set router bgp graceful-shutdown on` (from 5.15: enabled), apply and save; "
+    "wait until its counters stand; "
     "upgrade the packages to {to} as the guide's chapter for {start} says, and reboot if it asks; "
-    f"set graceful-shutdown off; {_RETRY}"
+    f"set graceful-shutdown off (from 5.15: disabled); {_RETRY}"
 )
 _ONIE = (
     "Back up its configuration; drain it as for a reboot; install {to} by ONIE; give it back its "

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 
 from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.hardware.parts import Event
+from provisioner.sim.switches.nvue_schema import take_over
 from provisioner.sim.switches.switch_config import (
     Revision,
     Tree,
@@ -83,6 +84,7 @@ class Switch:
             "evpn": {"enable": "on"},
             "nve": {"vxlan": {"enable": "on"}},
         }
+        self.applied = take_over(version, self.applied)
         self.startup: Tree = copy.deepcopy(self.applied)
         self.operational: Tree = copy.deepcopy(self.applied)
         self.revisions: dict[str, Revision] = {}
@@ -276,10 +278,11 @@ class Switch:
         for revision in self._applying:
             revision.state = "aborted"
         self._applying.clear()
-        self.applied = copy.deepcopy(self.startup)
         if self.partitions[self.next] and "boot_falls_back" not in self.faults:
             self.current = self.next
         self.next = self.current
+        self.startup = take_over(self.version, self.startup)
+        self.applied = copy.deepcopy(self.startup)
         boots, target = self.boots, copy.deepcopy(self.startup)
 
         def finish_reboot(at: float) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from provisioner.sim.switches.nvue_schema import take_over
 from provisioner.sim.switches.switch import Switch
 from provisioner.sim.switches.switch_config import Tree
 from provisioner.sim.switches.switch_state import build_operational
@@ -68,7 +69,8 @@ class Fabric:
                 return {"ASIC": {"actual-firmware": "34.2014.1136"}}
             case ("router", "bgp"):
                 configured = self.switch.applied.get("router", {}).get("bgp", {})
-                return {"enable": "on", "graceful-shutdown": "off", **configured}
+                unset: Tree = {"router": {"bgp": {"enable": "on", "graceful-shutdown": "off"}}}
+                return {**take_over(self.switch.version, unset)["router"]["bgp"], **configured}
         return None
 
     def _sessions(self, now: float) -> Iterable[tuple[str, str]]:

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
+from provisioner.sim.switches.nvue_schema import take_over
 from provisioner.sim.switches.switch import Switch
 
 Tree = dict[str, Any]
@@ -33,11 +34,13 @@ def build_document(switch: Switch, parts: tuple[str, ...], now: float) -> Tree |
             listed = enumerate(sorted(switch.planted.macs.items()))
             return {str(n): {"mac": mac, "interface": at, "age": 10} for n, (mac, at) in listed}
         case ("qos", "roce"):
-            return QOS | switch.planted.qos
+            qos = take_over(switch.version, {"qos": {"roce": QOS}})["qos"]["roce"]
+            return {**qos, **switch.planted.qos}
         case ("interface", name, "qos", "roce", "status") if name in switch.neighbours:
             return PORT_QOS | switch.planted.port_qos.get(name, {})
         case ("router", "adaptive-routing"):
-            return ADAPTIVE | switch.planted.adaptive
+            tree = take_over(switch.version, {"router": {"adaptive-routing": ADAPTIVE}})
+            return {**tree["router"]["adaptive-routing"], **switch.planted.adaptive}
         case _:
             return None
 

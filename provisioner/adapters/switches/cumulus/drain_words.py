@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from provisioner.adapters.switches.cumulus.dialect import encode_body
 from provisioner.adapters.switches.cumulus.nvue_words import PREFIX, Ask
 from provisioner.model.switch import PortCounters
 
@@ -33,6 +34,7 @@ def change_drain(revision: str, release: tuple[int, ...], *, on: bool) -> Ask:
     if release[:2] >= FIRST_WITH_UNIT:
         mode = "enabled" if on else "disabled"
         body["maintenance"] = {"unit": {"all-protocols": {"mode": mode}}}
+    body = encode_body(body, release)
     return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
 
 

@@ -8,11 +8,11 @@ that is not desired is removed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from provisioner.adapters.switches.cumulus.dialect import encode_switch, read_release
 from provisioner.model.tenant_network import (
     NetworkChange,
     OutsideSession,
@@ -103,13 +103,8 @@ def encode_change(change: NetworkChange, applied: object, version: str) -> TreeC
 
 
 def make_switch(version: str) -> Tree:
-    """Return the leaf with which a release of Cumulus Linux enables a feature.
-
-    NVUE reference: "5.14 and earlier, you specify enable on".
-    """
-    numbers = re.match(r"(\d{1,3})\.(\d{1,3})", version)
-    newer = numbers is not None and (int(numbers[1]), int(numbers[2])) >= (5, 15)
-    return {"state": "enabled"} if newer else {"enable": "on"}
+    """Return the leaf with which a release of Cumulus Linux enables a feature."""
+    return encode_switch({"enable": "on"}, read_release(version))
 
 
 def find_missing_tree(desired: Mapping[str, Any], held: object) -> Tree:

@@ -12,6 +12,7 @@ from typing import Any
 
 from provisioner.adapters.switches.cumulus import nvue_words
 from provisioner.adapters.switches.cumulus import state_words as words
+from provisioner.adapters.switches.cumulus.dialect import decode_document
 from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
 from provisioner.model.leaf_state import LeafState, PortState, VniState, VrfState
 from provisioner.model.outcome import Reason
@@ -79,8 +80,10 @@ class StateLook:
             unsaved=words.unsaved(applied, startup),
             on_the_way=tuple(on_the_way),
             issues=words.read_issues(health),
-            qos=words.digest(qos),
-            adaptive_routing=words.digest(adaptive),
+            qos=words.digest(decode_document(qos, ("qos", "roce"))),
+            adaptive_routing=words.digest(
+                decode_document(adaptive, ("router", "adaptive-routing"))
+            ),
             acls={name: words.digest(entry) for name, entry in words.at(acls or {}).items()},
             ports=_ports(interfaces, entries, [words.at(applied, "interface"), *coming], ports),
             vrf_of={name: words.vrf_of(entry) for name, entry in words.at(entries).items()},

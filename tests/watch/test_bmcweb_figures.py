@@ -1,0 +1,84 @@
+"""What is promised of events, in figures, against NVIDIA's own Redfish server's behaviour.
+
+source: facts/bmcweb.md: NVIDIA/bmcweb 7f3a16ae, run with real PAM and TLS. Its other rows are in
+tests/recorded/test_bmcweb_rows.py, tests/watch/test_replayed_events.py, tests/sim/
+test_event_streams.py and tests/real/test_watch_events.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from serving import HOST, Serving
+from test_replayed_events import XID_79, lived, requests_after
+
+from provisioner.adapters.redfish.eventing.events import pushed
+
+RECONNECTS = 20
+LOGINS = 100
+HOURS = 2  # of the day: each is like the others, and has one break
+HEARD_SHARE = 0.99
+# no sweeps: the figures are of events alone
+CALM = {"watch_s": 1e6, "watch_parts_s": 1e6, "watch_node_s": 1200.0, "watch_told_s": 1e6}
+
+
+def test_row_1_one_fault_and_twenty_reconnects_give_exactly_one_alert(tmp_path: Path) -> None:
+    """source: bmcweb.md 1: a reconnect replays whatever fits, up to all 200 kept events."""
+
+    async def story(serving: Serving) -> tuple[int, list[int]]:
+        await serving.start()
+        url = serving.url()
+        assert await serving.until(lambda _: url in serving.streams.open_now, 1800)
+        await serving.world.clock.sleep(30)
+        key, args = str(XID_79["MessageId"]), list(XID_79["MessageArgs"])
+        serving.events().emit(key, "", args, serving.world.clock.now())
+        assert await serving.until(bool, 60)
+        for _ in range(RECONNECTS):
+            serving.streams.break_off(url)
+            await serving.world.clock.sleep(120)
+            for _, old in list(serving.events().kept):
+                await serving.watcher.receive(HOST, "host", pushed(old))
+        rows = await serving.world.store.journal.list()
+        raised = [r for r in rows if "'id': 'Xid79'" in str(r) or '"id":"Xid79"' in str(r)]
+        alerts = [a.count for a in await serving.book.list(HOST) if a.id == "Xid79"]
+        return len(raised), alerts
+
+    assert lived(tmp_path, story, **CALM) == (1, [1])
+
+
+def test_row_4_a_quiet_stream_is_heard_99_percent_of_a_day(tmp_path: Path) -> None:
+    """source: bmcweb.md 4: a quiet stream carries no comment at all."""
+
+    async def story(serving: Serving) -> float:
+        await serving.start()
+        url, clock = serving.url(), serving.world.clock
+        assert await serving.until(lambda _: url in serving.streams.open_now, 1800)
+        lost_s = 0.0
+        for _ in range(HOURS):
+            await clock.sleep(3600.0)
+            opened = [u for u, _ in serving.streams.opened].count(url)
+            serving.streams.break_off(url)
+            while [u for u, _ in serving.streams.opened].count(url) == opened:
+                await clock.sleep(1.0)
+                lost_s += 1.0
+        return 1.0 - lost_s / (3600.0 * HOURS)
+
+    assert lived(tmp_path, story, **CALM) >= HEARD_SHARE
+
+
+def test_row_5_a_hundred_foreign_logins_cost_no_sweep(tmp_path: Path) -> None:
+    """source: bmcweb.md 5: each login by anybody is an event."""
+    sessions = [f"/redfish/v1/SessionService/Sessions/{n}" for n in range(LOGINS)]
+
+    assert requests_after(tmp_path, *sessions) == 0
+
+
+@pytest.mark.parametrize("context", [None, "ours"])
+def test_row_2_a_document_without_a_context_is_read(context: str | None) -> None:
+    """source: bmcweb.md 2: event documents have no top-level Context."""
+    document = {"Events": [XID_79], **({"Context": context} if context else {})}
+
+    read = pushed(document)
+
+    assert (len(read.events), read.context) == (1, context or "")

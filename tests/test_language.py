@@ -2,7 +2,7 @@
 
 Three habits of prose (clauses such as "what is", forms of "tell", and "whoever" or "nobody" as a
 subject), and vague names of local variables.
-Folders in `PENDING` are not rewritten yet; a folder only ever leaves that list.
+A folder in `PENDING` is not rewritten yet; none is left, and none is added.
 """
 
 from __future__ import annotations
@@ -33,12 +33,7 @@ VAGUE = frozenset(
     {"found", "told", "words", "seen", "known", "wanted", "said", "given", "kept", "asked"}
 )
 PRODUCT = ROOT / "provisioner"
-PENDING = frozenset(
-    {
-        "adapters",
-        "switches",
-    }
-)
+PENDING: frozenset[str] = frozenset()
 FOLDERS = sorted(
     p for p in (*PRODUCT.iterdir(), ROOT / "images", ROOT / "ansible") if any(p.rglob("*.py"))
 )

@@ -88,19 +88,21 @@ async def _answered(connection: asyncssh.SSHClientConnection, old: Secret, new: 
     process = await connection.create_process(term_type="dumb", encoding="utf-8", errors="replace")
     async with process:
         answers: Sequence[Secret] = (old, new, new)
-        said, given = "", 0
+        output = ""
+        answered = 0
         while data := await process.stdout.read(4096):
-            said = (said + data)[-SAID_MAX:]
-            if any(words in said for words in _NO):
+            output = (output + data)[-SAID_MAX:]
+            if any(refusal in output for refusal in _NO):
                 raise LoginRefused("passwd does not take the new password")
-            if _DONE.search(said):
+            if _DONE.search(output):
                 return
-            wanted = _CURRENT if given == 0 else _NEW
-            if wanted.search(said):
-                if given == len(answers):
+            question = _CURRENT if answered == 0 else _NEW
+            if question.search(output):
+                if answered == len(answers):
                     raise LoginRefused("passwd asks again: it does not take the new password")
-                process.stdin.write(answers[given].reveal() + "\n")
-                said, given = "", given + 1
-    if given < len(answers):
-        raise Malformed(f"no such dialogue: it ended after {given} answers")
+                process.stdin.write(answers[answered].reveal() + "\n")
+                output = ""
+                answered += 1
+    if answered < len(answers):
+        raise Malformed(f"no such dialogue: it ended after {answered} answers")
     raise Malformed("passwd does not say that it changed the password")

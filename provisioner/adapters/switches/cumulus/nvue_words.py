@@ -1,8 +1,8 @@
 """How Cumulus Linux speaks: NVUE request bodies, and readings of its answers.
 
-Rule: only `rev=operational` says what is so. Without it NVUE answers what was applied, that is
-one's own intention. Sources: NVIDIA's Cumulus Linux guide, chapters "NVUE API" and "Upgrading",
-and its own NVUE clients. Everything a switch answers is hostile until read here.
+Rule: only `rev=operational` is the state in force. Without it NVUE answers the applied
+configuration, which is an intention. Sources: NVIDIA's Cumulus Linux guide, chapters "NVUE API" and
+"Upgrading", and its own NVUE clients. Everything a switch answers is hostile until read here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RevisionState:
 
     @property
     def applied(self) -> bool:
-        """It is what the switch intends now; not yet what it does."""
+        """Return whether the switch intends it; it may not be in force yet."""
         return self.state in APPLIED
 
     @property
@@ -75,7 +75,7 @@ class Job:
     detail: str
 
 
-# --- what to send
+# --- requests
 
 
 def new_revision() -> Ask:
@@ -135,7 +135,7 @@ def apply(revision: str) -> Ask:
 
 
 def save() -> Ask:
-    """`nv config save`: what is applied survives a reboot."""
+    """Return the request after which the applied configuration survives a reboot."""
     body = {"state": "save", "auto-prompt": {"ays": "ays_yes"}}
     return Ask("PATCH", f"{PREFIX}/revision/applied", body)
 
@@ -201,7 +201,7 @@ def _action(path: str, name: str, parameters: Mapping[str, Any]) -> Ask:
     return Ask("POST", PREFIX + path, {name: {"state": "start", "parameters": dict(parameters)}})
 
 
-# --- what it answered; None or a sentence where it cannot be read
+# --- readings of answers; None or a sentence where one cannot be read
 
 
 def read_revision_id(answer: Any) -> str | None:
@@ -219,18 +219,18 @@ def read_revision(answer: Any) -> RevisionState | None:
     transition = answer.get("transition")
     issues = transition.get("issue") if isinstance(transition, dict) else None
     listed = list(issues.values())[:5] if isinstance(issues, dict) else []
-    words = [str(i.get("message", i) if isinstance(i, dict) else i)[:200] for i in listed]
-    return RevisionState(answer["state"], "; ".join(words))
+    texts = [str(i.get("message", i) if isinstance(i, dict) else i)[:200] for i in listed]
+    return RevisionState(answer["state"], "; ".join(texts))
 
 
 def read_revisions(answer: Any) -> dict[str, RevisionState] | None:
     """Every revision with its state; None if one of them cannot be read."""
     if not isinstance(answer, dict) or len(answer) > REVISIONS_MAX:
         return None
-    found = {name: read_revision(entry) for name, entry in answer.items()}
-    if not all(isinstance(name, str) and state for name, state in found.items()):
+    states = {name: read_revision(entry) for name, entry in answer.items()}
+    if not all(isinstance(name, str) and state for name, state in states.items()):
         return None
-    return {name: state for name, state in found.items() if state is not None}
+    return {name: state for name, state in states.items() if state is not None}
 
 
 def read_sent(answer: Any) -> tuple[str, ...] | None:
@@ -272,7 +272,7 @@ def read_denied(interface: Any) -> bool:
 
 
 def read_apart(interface: Any) -> bool:
-    """Whether the filter between hosts is on what comes in at this port."""
+    """Return whether the filter between hosts is bound to this port, inbound."""
     bound = interface.get("acl") if isinstance(interface, dict) else None
     ways = bound.get(filter_words.NAME) if isinstance(bound, dict) else None
     return isinstance(ways, dict) and "inbound" in ways

@@ -1,4 +1,4 @@
-"""What Cumulus Linux tells of its state, for the gate of a release: paths, and readings of answers.
+"""The state of Cumulus Linux for the gate of a release: paths, and readings of answers.
 
 Rule: an answer that cannot be read raises `Unreadable`; it is never taken for an empty one. Paths
 follow the commands that NVIDIA documents: `nv show vrf V router rib ipv4 route`, `nv show vrf V
@@ -53,7 +53,7 @@ def peers_path(vrf: str) -> str:
 
 
 def families_path(vrf: str) -> str:
-    """What one VRF imports, by address family."""
+    """Return the path of the imports of one VRF, by address family."""
     return f"{PREFIX}/vrf/{quote(vrf, safe='')}/router/bgp/address-family?{NOW}"
 
 
@@ -78,12 +78,12 @@ def lldp_path(interface: str) -> str:
 
 
 def counters_path(interface: str) -> str:
-    """What a port counted."""
+    """Return the path of the counters of a port."""
     return f"{PREFIX}/interface/{quote(interface, safe='')}/link/stats?{NOW}"
 
 
 def port_qos_path(interface: str) -> str:
-    """What of RoCE is in force on a port: `nv show interface swp1 qos roce status`."""
+    """Return the path of the RoCE state of a port: `nv show interface swp1 qos roce status`."""
     return f"{PREFIX}/interface/{quote(interface, safe='')}/qos/roce/status?{NOW}"
 
 
@@ -104,7 +104,7 @@ def unsaved(applied: Any, startup: Any) -> frozenset[str]:
 
 
 def at(document: Any, *path: str) -> Mapping[str, Any]:
-    """What is at this path; {} if nothing is, `Unreadable` if it is no object."""
+    """Return the object at this path; {} if there is none. Raises `Unreadable` for another form."""
     for key in path:
         if not isinstance(document, Mapping):
             raise Unreadable(f"no object on the way to {'/'.join(path)}")
@@ -132,8 +132,8 @@ def _routes(prefix: str, entry: Any) -> Iterator[RouteState]:
     protocols = at(entry, "protocol")
     if not protocols:  # some releases list prefixes without details: then nothing is known of it
         yield RouteState(network, "", selected=False, offloaded=False)
-    for protocol, told in protocols.items():
-        for one in at(told, "entry-index").values():
+    for protocol, entry_fields in protocols.items():
+        for one in at(entry_fields, "entry-index").values():
             flags, via = at(one, "flags"), at(one, "via")
             named = {
                 str(hop["vrf"]) for hop in via.values() if isinstance(hop, dict) and "vrf" in hop
@@ -148,27 +148,27 @@ def _routes(prefix: str, entry: Any) -> Iterator[RouteState]:
 
 
 def read_peers(answer: Any) -> dict[str, PeerState]:
-    """BGP sessions; a state is in lower case, "" if none is told."""
-    found = {}
+    """Return BGP sessions; a state is in lower case, "" if the switch names none."""
+    readings = {}
     for peer, entry in at(answer).items():
-        told = at(answer, peer)
-        state = told.get("state", "")
-        dynamic = told.get("dynamic") in (True, "on", "yes") or told.get("type") == "dynamic"
-        found[peer] = PeerState(str(state).lower() if isinstance(entry, dict) else "", dynamic)
-    return found
+        fields = at(answer, peer)
+        state = fields.get("state", "")
+        dynamic = fields.get("dynamic") in (True, "on", "yes") or fields.get("type") == "dynamic"
+        readings[peer] = PeerState(str(state).lower() if isinstance(entry, dict) else "", dynamic)
+    return readings
 
 
 def read_imports(answer: Any) -> frozenset[str]:
     """VRFs whose routes are taken in, in either family."""
-    found: set[str] = set()
+    readings: set[str] = set()
     for family in at(answer):
-        told = at(answer, family, "route-import", "from-vrf")
-        found |= set(at(told, "list"))
-    return frozenset(found)
+        fields = at(answer, family, "route-import", "from-vrf")
+        readings |= set(at(fields, "list"))
+    return frozenset(readings)
 
 
 def read_targets(answer: Any) -> VniState:
-    """Route targets of a VNI, as `bgp-info` tells them."""
+    """Return the route targets of a VNI from `bgp-info`."""
     return VniState(
         imports=frozenset(at(answer, "import-route-target")),
         exports=frozenset(at(answer, "export-route-target")),
@@ -177,7 +177,7 @@ def read_targets(answer: Any) -> VniState:
 
 def read_neighbours(answer: Any) -> tuple[NeighbourState, ...]:
     """Every entry of ARP and neighbour discovery."""
-    found = []
+    readings = []
     for interface in at(answer):
         for family in FAMILIES:
             entries = at(answer, interface, "ip", "neighbor", family)
@@ -185,33 +185,33 @@ def read_neighbours(answer: Any) -> tuple[NeighbourState, ...]:
                 mac = entry.get("lladdr", "") if isinstance(entry, dict) else None
                 if not isinstance(mac, str):
                     raise Unreadable(f"neighbour {address!r:.50} on {interface[:20]}")
-                found.append(NeighbourState(interface, address, mac.lower()))
-    if len(found) > ENTRIES_MAX:
+                readings.append(NeighbourState(interface, address, mac.lower()))
+    if len(readings) > ENTRIES_MAX:
         raise Unreadable("more neighbours than a leaf can hold")
-    return tuple(found)
+    return tuple(readings)
 
 
 def read_macs(answer: Any) -> dict[str, str]:
     """MAC -> interface."""
-    found = {}
+    readings = {}
     for entry in at(answer).values():
         if not isinstance(entry, dict) or not isinstance(entry.get("mac"), str):
             raise Unreadable("an entry of the MAC table without a MAC")
-        found[entry["mac"].lower()] = str(entry.get("interface", ""))
-    return found
+        readings[entry["mac"].lower()] = str(entry.get("interface", ""))
+    return readings
 
 
 def read_lldp(answer: Any) -> frozenset[tuple[str, str]]:
     """(system, port) of everybody who is heard."""
-    found = set()
+    readings = set()
     for system in at(answer):
         port = at(answer, system, "port").get("name", "")
-        found.add((system, str(port)))
-    return frozenset(found)
+        readings.add((system, str(port)))
+    return frozenset(readings)
 
 
 def read_issues(answer: Any) -> tuple[str, ...]:
-    """What is not well; () only where it says OK."""
+    """Return the issues of the switch; () only where it reports OK."""
     health = at(answer)
     issues = tuple(
         f"{part}: {entry.get('issue', '') if isinstance(entry, dict) else entry}"[:120]
@@ -271,7 +271,7 @@ def vrf_of(entry: Any) -> str:
 
 def configured_targets(applied: Any) -> dict[str, VniState]:
     """VRF -> the route targets that its configuration names; only where it names any."""
-    found = {}
+    readings = {}
     for vrf in at(applied, "vrf"):
         bgp = at(applied, "vrf", vrf, "router", "bgp")
         state = VniState(
@@ -279,8 +279,8 @@ def configured_targets(applied: Any) -> dict[str, VniState]:
             exports=frozenset(at(bgp, "route-export", "to-evpn", "route-target")),
         )
         if state.imports or state.exports:
-            found[vrf] = state
-    return found
+            readings[vrf] = state
+    return readings
 
 
 def configured_peers(applied: Any) -> dict[str, frozenset[str]]:

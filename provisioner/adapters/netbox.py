@@ -38,6 +38,14 @@ ENDPOINTS = {
     K.CABLE: ("dcim", "cables"),
     K.MODULE: ("dcim", "modules"),
 }
+# field of an object -> the kind that its number is of
+_TARGETS = {
+    "site": K.SITE,
+    "role": K.ROLE,
+    "device_type": K.DEVICE_TYPE,
+    "rack": K.RACK,
+    "manufacturer": K.MANUFACTURER,
+}
 
 
 class _Bounded(requests.adapters.HTTPAdapter):
@@ -167,10 +175,7 @@ class NetBox:
         kind, fields = change.kind, dict(change.wanted)
         name = change.key.rpartition("/")[2]
         body: dict[str, Any] = {}
-        for field, target in (
-            ("site", K.SITE), ("role", K.ROLE), ("device_type", K.DEVICE_TYPE), ("rack", K.RACK),
-            ("manufacturer", K.MANUFACTURER),
-        ):  # fmt: skip
+        for field, target in _TARGETS.items():
             if field in fields:
                 body[field] = self._number(target, fields.pop(field))
         if kind is K.ADDRESS and "interface" in fields:

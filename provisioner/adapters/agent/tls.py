@@ -101,8 +101,14 @@ def _certificate(
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     days = AUTHORITY_DAYS if authority else SERVER_DAYS
     usage = {"key_cert_sign": authority, "crl_sign": authority, "digital_signature": True}
-    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-              "encipher_only", "decipher_only")  # fmt: skip
+    unused = (
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "encipher_only",
+        "decipher_only",
+    )
     built = (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -24,7 +24,6 @@ from provisioner.ports import BmcAddress, BmcTransport, Call, Malformed, Reply, 
 HIDDEN = "***"
 _TASK = "/redfish/v1/TaskService/Tasks/dry-run"
 _POWER = {"On": "On", "ForceOn": "On", "ForceOff": "Off", "GracefulShutdown": "Off"}
-_CHUNK_BYTES = 1024 * 1024
 
 
 class UploadRecord(Record):
@@ -196,8 +195,10 @@ def _merged(resource: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str,
     result = dict(resource)
     for key, value in change.items():
         below = result.get(key)
-        both = isinstance(value, Mapping) and isinstance(below, Mapping)
-        result[key] = _merged(below, value) if both else value  # type: ignore[arg-type]
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            result[key] = _merged(below, value)
+        else:
+            result[key] = value
     return result
 
 
@@ -230,9 +231,5 @@ async def _record(call: Call) -> Write:
 
 
 def _digest(file: Path) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
     with file.open("rb") as image:
-        while chunk := image.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return size, digest.hexdigest()
+        return file.stat().st_size, hashlib.file_digest(image, "sha256").hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import typer
 
 from provisioner.cli.client.bodies import Given, Spec, build_body, format_text
 from provisioner.cli.client.connection import Answer, Connection, connect
-from provisioner.cli.client.contexts import find_place
+from provisioner.cli.client.contexts import Place, find_place
 from provisioner.cli.client.output import (
     list_lines,
     show_blockers,
@@ -113,9 +113,10 @@ def _reach(given: Given) -> Connection:
     if given.get("offline"):
         if place.server:
             raise InputError("--offline", place.server, "it reads a data directory", "Give --data.")
-        offline = import_module("provisioner.cli.serve.reading").OfflineConnection
-        # imported only for --offline, by name, so that its type is not known here
-        return offline(place, given.get("matrix") or ())  # type: ignore[no-any-return]
+        # imported only for --offline, and by name: its floor is above this one
+        module = import_module("provisioner.cli.serve.reading")
+        open_offline: Callable[[Place, Sequence[Path]], Connection] = module.OfflineConnection
+        return open_offline(place, given.get("matrix") or ())
     return connect(place)
 
 

@@ -26,8 +26,14 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.upkeep.bmc_time import set_clock
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.cli.offline.boot_options import print_boot_options
-from provisioner.cli.offline.inspect import read_password
-from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
+from provisioner.cli.options.bmc_options import (
+    CaOption,
+    InsecureOption,
+    PinOption,
+    UrlArgument,
+    UserOption,
+    build_address,
+)
 from provisioner.cli.options.showing import open_console
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.steps.boot_sources import boot_disk, boot_image
@@ -79,7 +85,7 @@ app.command("boot-options")(print_boot_options)
 
 @app.command("dry-run")
 def dry_run(
-    url: Annotated[str, typer.Argument(help="https://HOST[:PORT] of a Redfish service.")],
+    url: UrlArgument,
     action: Annotated[str, typer.Argument(help=f"One of {', '.join(ACTIONS)}.")],
     what: Annotated[
         str, typer.Argument(help="KIND or KIND/SLOT of `push`; on, off or cycle of `power`.")
@@ -94,26 +100,19 @@ def dry_run(
         list[str] | None, typer.Option(help="Time server of `set-time`; repeat it for more.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Push an older version.")] = False,
-    user: Annotated[
-        str, typer.Option(help=f"User; the password is asked for, or taken from {PASSWORD}.")
-    ] = "",
+    user: UserOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Accept any certificate.")] = False,
-    pin: Annotated[str, typer.Option(help="SHA-256 of the certificate to accept.")] = "",
-    ca: Annotated[Path | None, typer.Option(help="File of trusted CAs, PEM.")] = None,
+    insecure: InsecureOption = False,
+    pin: PinOption = "",
+    ca: CaOption = None,
 ) -> None:
     """Read a BMC for real, and print each request that an action would send to change something.
 
     Exit code 1: the action is refused, or the BMC does not answer.
+
+    Example: provisioner bmc dry-run https://10.0.0.11 power cycle --user admin
     """
-    address = BmcAddress(
-        url=check_url("URL", url),
-        username=user,
-        secret=read_password(user),
-        pin=check_pin(pin, insecure=insecure),
-        insecure=insecure,
-    )
-    check_ca("--ca", ca)
+    address = build_address(url, user, pin, ca, insecure=insecure)
     request = _checked(action, what, image, file, destination, maintenance_boot, force=force)
     request = replace(request, ntp=tuple(ntp or ()))
     writes, refused = asyncio.run(_run(address, ca, request))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -23,21 +22,25 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.licences import list_licences
 from provisioner.adapters.redfish.walk import Walk
-from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
-from provisioner.model.input_error import InputError
+from provisioner.cli.options.bmc_options import (
+    CaOption,
+    InsecureOption,
+    PinOption,
+    UrlArgument,
+    UserOption,
+    build_address,
+)
 from provisioner.model.inventory import BmcClock, DeviceKind, Inventory
-from provisioner.ports import BmcAddress, CertificateChanged, PortError, Secret
+from provisioner.ports import BmcAddress, CertificateChanged, PortError
 
 
 def inspect(
-    url: Annotated[str, typer.Argument(help="https://HOST[:PORT] of a Redfish service.")],
-    user: Annotated[
-        str, typer.Option(help=f"User; the password is asked for, or taken from {PASSWORD}.")
-    ] = "",
+    url: UrlArgument,
+    user: UserOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Accept any certificate.")] = False,
-    pin: Annotated[str, typer.Option(help="SHA-256 of the only certificate to accept.")] = "",
-    ca: Annotated[Path | None, typer.Option(help="File of trusted CAs, PEM.")] = None,
+    insecure: InsecureOption = False,
+    pin: PinOption = "",
+    ca: CaOption = None,
 ) -> None:
     """Print the inventory of a Redfish service.
 
@@ -45,14 +48,7 @@ def inspect(
 
     Example: provisioner inspect https://10.0.0.11 --user admin
     """
-    address = BmcAddress(
-        url=check_url("URL", url),
-        username=user,
-        secret=read_password(user),
-        pin=check_pin(pin, insecure=insecure),
-        insecure=insecure,
-    )
-    check_ca("--ca", ca)
+    address = build_address(url, user, pin, ca, insecure=insecure)
     try:
         root, inventory, tree, upkeep = asyncio.run(_collect(address, ca))
     except PortError as error:
@@ -223,16 +219,3 @@ def _describe_clock(clock: BmcClock | None) -> str:
 def _cells(*values: str | None) -> list[str]:
     """Return cells of a device's text, which is shown as it is and never read as markup."""
     return [(v or "-").replace("[", r"\[") for v in values]
-
-
-def read_password(user: str) -> Secret | None:
-    """Return the password of the option, from the environment or from the terminal."""
-    if not user:
-        return None
-    password = os.environ.get(PASSWORD)
-    if password is None and sys.stdin.isatty():
-        password = str(typer.prompt(f"Password of {user}", hide_input=True))
-    if not password:
-        remedy = f"Set {PASSWORD}, or run it in a terminal to be asked."
-        raise InputError("--user", user, "no password is given", remedy)
-    return Secret(password)

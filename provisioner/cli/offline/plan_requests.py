@@ -17,7 +17,7 @@ from provisioner import quirks
 from provisioner.adapters.redfish.dry_run import StandingClock
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.walk import Walk
-from provisioner.cli.offline.inspect import read_password
+from provisioner.cli.options.bmc_options import read_password
 from provisioner.cli.options.checked_options import check_ca, check_pin, check_url
 from provisioner.cli.options.showing import open_console
 from provisioner.execution.plan_requests import DryBmc, PlanRequests, Rehearsal, open_dry_bmc

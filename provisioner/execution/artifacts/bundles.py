@@ -35,13 +35,11 @@ def list_files(files: Mapping[str, Path]) -> tuple[BundleFile, ...]:
     """Return the list of files to be packed: path in the bundle -> file. Raises InputError."""
     entries = []
     for path, source in sorted(files.items()):
-        digest = hashlib.sha256()
         try:
             with source.open("rb") as file:
-                while chunk := file.read(CHUNK):
-                    digest.update(chunk)
-                size = file.tell()
-            entries.append(BundleFile(path=path, size=size, sha256=digest.hexdigest()))
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                size = file.seek(0, os.SEEK_END)
+            entries.append(BundleFile(path=path, size=size, sha256=digest))
         except OSError as error:
             problem = f"it cannot be read ({error.strerror})"
             raise InputError(str(source), "", problem, "Check it.") from None

@@ -7,6 +7,7 @@ the head of the journal. The master key is never in it: who has both has every B
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import sqlite3
 import tarfile
@@ -14,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
@@ -285,13 +287,13 @@ def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Manifest]]:
         raise _wrong(file, " ".join(str(error).split())[:200]) from None
 
 
-def _member(file: Path, archive: tarfile.TarFile, name: str) -> IO[bytes]:
+def _member(file: Path, archive: tarfile.TarFile, name: str) -> BufferedReader:
     try:
         member = archive.getmember(name)
     except KeyError:
         raise _wrong(file, f"{name} is missing") from None
     content = archive.extractfile(member) if member.isreg() else None
-    if content is None:
+    if not isinstance(content, BufferedReader):
         raise _wrong(file, f"{name} is not a regular file")
     return content
 
@@ -307,12 +309,9 @@ def _digest(file: Path) -> FileDigest:
         return _digest_stream(content)
 
 
-def _digest_stream(content: IO[bytes]) -> FileDigest:
-    digest, size = hashlib.sha256(), 0
-    while chunk := content.read(CHUNK):
-        digest.update(chunk)
-        size += len(chunk)
-    return FileDigest(sha256=digest.hexdigest(), size=size)
+def _digest_stream(content: BufferedReader) -> FileDigest:
+    digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return FileDigest(sha256=digest, size=content.seek(0, os.SEEK_END))
 
 
 def _compare(file: Path, name: str, expected: FileDigest, actual: FileDigest) -> None:

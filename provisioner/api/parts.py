@@ -21,6 +21,7 @@ from provisioner.api.feed import Feed
 from provisioner.api.fleet_atlas import Atlas
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.checks.threshold_data import Limits
+from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, ChangeKind, ChangeRequest
@@ -73,8 +74,7 @@ class ApiParts:
     """The parts of the daemon for handlers; one record per process."""
 
     store: SqlStore
-    clock: Clock
-    settings: Settings
+    context: Context
     identity: Identity
     keeper: TenantKeeper
     matrix: Matrix
@@ -96,6 +96,16 @@ class ApiParts:
     exchange_key: Callable[[float, bool], Awaitable[str]] | None = None  # (now, compromised): key
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock that all controllers use."""
+        return self.context.clock
+
+    @property
+    def settings(self) -> Settings:
+        """Return the site's settings."""
+        return self.context.settings
 
 
 @dataclass

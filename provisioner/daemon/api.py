@@ -24,6 +24,7 @@ from provisioner.api.gathered_rows import GatheredRows
 from provisioner.api.parts import ApiParts
 from provisioner.api.routes import pages
 from provisioner.checks.threshold_data import Limits as Thresholds
+from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.data import Data
 from provisioner.daemon.watch_status import read_status
@@ -54,8 +55,7 @@ def api_parts(
     keeper: TenantKeeper,
     matrix: Matrix,
     artifacts: Path,
-    clock: Clock,
-    settings: Settings,
+    context: Context,
     ca_file: Path | None = None,
     *,
     vault: Credentials | None = None,
@@ -72,6 +72,9 @@ def api_parts(
     `opened` is the data directory with its contents, where the process has one.
     """
 
+    clock = context.clock
+    settings = context.settings
+
     async def find(digest: str) -> Token | None:
         return await store.tokens.find(digest)
 
@@ -84,8 +87,7 @@ def api_parts(
     document = ("application/json", _document())
     return ApiParts(
         store=store,
-        clock=clock,
-        settings=settings,
+        context=context,
         identity=Identity(
             find,
             clock,

@@ -132,7 +132,7 @@ class Daemon:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         reach = _reach(parts)
-        context = Context(parts.store, parts.clock, parts.settings, parts.telemetry)
+        self.context = context = Context(parts.store, parts.clock, parts.settings, parts.telemetry)
         self.site = _site(parts, reach)
         profiles = parts.matrix.nic_profiles
         collector = Collector(self.site, profiles)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.campaigns.campaign_survey import picked
-from provisioner.control.context import Context
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.matrix import Matrix
@@ -108,9 +107,8 @@ async def _run_campaign(
         await twin.start(campaign.baseline)
         missing = await twin.wait_until_settled()
         assumed = _list_assumptions(twin, [n.id for n in missing])
-        requests = CampaignRequests(
-            Context(twin.store, twin.clock, twin.settings), twin.book, files.matrix
-        )
+        assert twin.daemon is not None, "it was started"
+        requests = CampaignRequests(twin.daemon.context, twin.book, files.matrix)
         select = _select_twins(campaign, twin)
         draft = await requests.create(campaign.release, select, campaign.policy, "rehearsal")
         hosts = sum(n.kind is NodeKind.HOST for n in recorded.nodes)

@@ -16,6 +16,7 @@ from provisioner.access.tokens import DAY_S, new_token
 from provisioner.api import table
 from provisioner.api.app import build_application
 from provisioner.api.parts import ApiParts
+from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
 from provisioner.daemon.data import read_matrix
@@ -192,7 +193,7 @@ async def serving(**settings: Any) -> AsyncIterator[Served]:
             tokens[name] = token
         keeper = TenantKeeper(store, clock, [], no_leaves)
         chosen = Settings(**settings)
-        parts = api_parts(store, keeper, MATRIX, Path("artifacts"), clock, chosen)
+        parts = api_parts(store, keeper, MATRIX, Path("artifacts"), Context(store, clock, chosen))
         async with TestClient(TestServer(build_application(parts, table.ALL))) as client:
             yield Served(parts, client, tokens)
     finally:

@@ -15,6 +15,7 @@ import aiohttp
 from served import MATRIX, StillClock, no_leaves
 
 from provisioner.access.tokens import new_token
+from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
@@ -34,7 +35,7 @@ def run(folder: Path, scenario: Scenario, **settings: Any) -> None:
             await store.write(partial(token_rows.add_token, token=record, now=clock.now()))
             chosen = Settings(api_port=0, **settings)
             keeper = TenantKeeper(store, clock, [], no_leaves)
-            parts = api_parts(store, keeper, MATRIX, folder, clock, chosen)
+            parts = api_parts(store, keeper, MATRIX, folder, Context(store, clock, chosen))
             async with asyncio.timeout(60), serve_api(replace(parts), data) as url:
                 trust = ssl.create_default_context(cafile=data / "agent-ca.pem")
                 await scenario(url, store, trust, token)

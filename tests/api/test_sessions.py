@@ -18,6 +18,7 @@ from provisioner.access.tokens import DAY_S, new_token, sha256_of
 from provisioner.api import table
 from provisioner.api.app import build_application
 from provisioner.api.console_cookie import COOKIE
+from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
 from provisioner.model.access import Caller, Role
@@ -321,7 +322,7 @@ def shared(tmp_path: Path) -> Iterator[Path]:
 
 def parts_on(store: SqlStore, clock: StillClock) -> Any:
     keeper = TenantKeeper(store, clock, [], no_leaves)
-    return api_parts(store, keeper, MATRIX, Path("artifacts"), clock, Settings())
+    return api_parts(store, keeper, MATRIX, Path("artifacts"), Context(store, clock, Settings()))
 
 
 def test_a_session_survives_a_restart_and_ends_on_every_daemon_at_once(shared):

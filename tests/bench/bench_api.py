@@ -24,6 +24,7 @@ from sqlalchemy import Connection, insert
 from provisioner.access.tokens import new_token
 from provisioner.api import table
 from provisioner.api.app import build_application
+from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
 from provisioner.daemon.data import read_matrix
@@ -140,7 +141,9 @@ async def bench(count: int) -> dict[str, object]:
             await store.write(partial(token_rows.add_token, token=record, now=clock.now()))
             keeper = TenantKeeper(store, clock, [], no_leaves)
             matrix = read_matrix([MATRIX])
-            parts = api_parts(store, keeper, matrix, Path(folder), clock, Settings())
+            parts = api_parts(
+                store, keeper, matrix, Path(folder), Context(store, clock, Settings())
+            )
             return await _asked(build_application(parts, table.ALL), token, count)
         finally:
             await store.close()

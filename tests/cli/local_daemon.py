@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.control.context import Context
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.daemon.data import open_data, read_matrix
 from provisioner.daemon.tenants import FabricAccess, open_keeper
@@ -43,8 +44,7 @@ async def served(
                     keeper,
                     matrix,
                     directory,
-                    now,
-                    settings,
+                    Context(opened.store, now, settings),
                     vault=opened.vault,
                     signer=opened.signer,
                     rehearsals=RehearsalProcess(matrix, settings),

@@ -19,6 +19,7 @@ from large_fleet import put_fleet
 from served import no_leaves
 
 from provisioner.access.tokens import new_token
+from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import Role
@@ -78,7 +79,9 @@ class Site:
                 self.tokens[role.value] = token
             keeper = TenantKeeper(store, clock, [], no_leaves)
             settings = Settings(api_port=0)
-            parts = api_parts(store, keeper, console_matrix(), self._folder, clock, settings)
+            parts = api_parts(
+                store, keeper, console_matrix(), self._folder, Context(store, clock, settings)
+            )
             async with serve_api(parts, data) as url:
                 self.url = url.removesuffix("/").removesuffix("/v1")
                 self._ready.set()

@@ -11,6 +11,7 @@ from worlds import World, run
 from provisioner.access.tokens import new_token
 from provisioner.api import table
 from provisioner.api.app import build_application
+from provisioner.control.context import Context
 from provisioner.daemon.api import api_parts
 from provisioner.daemon.data import read_matrix
 from provisioner.model.access import Role
@@ -27,7 +28,11 @@ def test_the_api_does_what_the_command_line_does():
         token, record = new_token("ada", Role.OPERATOR, "", 1.0, now)
         await store.write(partial(token_rows.add_token, token=record, now=now))
         parts = api_parts(
-            store, world.keeper, read_matrix([MATRIX]), Path("artifacts"), clock, Settings()
+            store,
+            world.keeper,
+            read_matrix([MATRIX]),
+            Path("artifacts"),
+            Context(store, clock, Settings()),
         )
         key, path = {"Authorization": f"Bearer {token}"}, "/v1/tenants/green"
         async with TestClient(TestServer(build_application(parts, table.ALL))) as client:

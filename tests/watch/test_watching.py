@@ -12,6 +12,7 @@ from serving import HOST, Serving, world
 
 from provisioner.control.watch.port_watch import PortReport
 from provisioner.model.alert import ANY, Override
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import State
 
 Result = TypeVar("Result")
@@ -84,7 +85,9 @@ def test_an_override_keeps_the_certificate_until_it_ends(tmp_path: Path) -> None
                 why="known",
                 made_at=now,
                 until=now + 7200,
-            )
+            ),
+            RequestCarriedOut(about=HOST, request="alert.override", by="me"),
+            now,
         )
         await serving.start()
         assert await serving.until(lambda _: bool(serving.streams.open_now), 900)

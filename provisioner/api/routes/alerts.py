@@ -155,8 +155,7 @@ async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
             made_at=now,
             until=now + float(arguments["hours"]) * 3600,
         )
-        await store.alerts.put_override(made)
-        await store.journal.append(event, now)
+        await store.alerts.put_override(made, event, now)
         return Outcome(RequestState.DONE, {"until": made.until})
     rows = await store.alerts.list(asked.subject)
     chosen = [a for a in rows if ident in (ANY, a.id) and target in (ANY, a.target)]

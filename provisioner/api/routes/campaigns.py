@@ -17,7 +17,6 @@ from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Paging, Route, format_etag
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
-from provisioner.control.context import Context
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, NodeProgress
@@ -81,7 +80,7 @@ class Because(Record):
 def requests_of(parts: ApiParts) -> CampaignRequests:
     book = parts.store.campaigns
     return CampaignRequests(
-        Context(parts.store, parts.clock, parts.settings),
+        parts.context,
         book,
         parts.matrix,
         _held(parts),

@@ -23,7 +23,6 @@ from provisioner.api.route import (
     Route,
     format_etag,
 )
-from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -211,8 +210,7 @@ async def _hosts(parts: ApiParts, rack: str) -> list[Node]:
 
 def open_desk(parts: ApiParts) -> CaseDesk:
     """Return the desk for people's decisions on cases, on this store."""
-    book, alerts = parts.store.cases, parts.store.alerts
-    return CaseDesk(Context(parts.store, parts.clock, parts.settings), book, alerts)
+    return CaseDesk(parts.context, parts.store.cases, parts.store.alerts)
 
 
 async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from provisioner.adapters.agent.tls import CERTIFICATE_FILE
 from provisioner.checks.threshold_data import Limits
+from provisioner.control.context import Context
 from provisioner.daemon.api import SOCKET, api_parts, serve_api
 from provisioner.daemon.data import Data
 from provisioner.daemon.tenants import FabricAccess, open_keeper
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.matrix import Matrix
-from provisioner.ports import BmcTransport, Clock
+from provisioner.ports import BmcTransport
 from provisioner.twin.rehearsal_process import RehearsalProcess
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 async def served_api(
     data: Path,
     opened: Data,
-    clock: Clock,
+    context: Context,
     access: FabricAccess,
     matrix: Matrix,
     files: Artifacts,
@@ -33,14 +34,13 @@ async def served_api(
     thresholds: Mapping[str, Limits] | None = None,
 ) -> AsyncIterator[str]:
     """Serve the REST API in this process; yield its URL, "" if only the socket is served."""
-    async with open_keeper(opened.store, opened.vault, clock, access) as keeper:
+    async with open_keeper(opened.store, opened.vault, context.clock, access) as keeper:
         parts = api_parts(
             opened.store,
             keeper,
             matrix,
             files.directory,
-            clock,
-            access.settings,
+            context,
             access.ca_file,
             vault=opened.vault,
             signer=opened.signer,

@@ -24,6 +24,7 @@ from rich.text import Text
 
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.cli.serve.api_serving import served_api
+from provisioner.control.context import Context
 from provisioner.daemon.data import Data
 from provisioner.daemon.tenants import FabricAccess
 from provisioner.demo import Asked, Progress, Summary, as_json, run
@@ -175,7 +176,8 @@ def _served_api(
     """Serve the API of the demonstration's daemon, at its directory's socket and over TLS."""
     served = {"api_serve": port is not None, "api_port": port or 0}
     access = FabricAccess(AddressPlan(), settings.model_copy(update=served))
-    return served_api(directory, data, clock, access, matrix, artifacts)
+    context = Context(data.store, clock, access.settings)
+    return served_api(directory, data, context, access, matrix, artifacts)
 
 
 def _empty(directory: Path) -> None:

@@ -22,6 +22,7 @@ from provisioner.api.app import build_application
 from provisioner.cli.client.connection import SOCKET, Answer, Connection, connect
 from provisioner.cli.client.contexts import Place
 from provisioner.cli.options.matrix_files import read_matrix
+from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
 from provisioner.daemon.data import database_of, has_data
@@ -119,7 +120,8 @@ async def _application(directory: Path, matrices: Sequence[Path]) -> AsyncIterat
     try:
         clock = read_clock(directory)
         keeper = TenantKeeper(store, clock, [], _no_leaves)
-        parts = api_parts(store, keeper, read_matrix(matrices), directory, clock, Settings())
+        context = Context(store, clock, Settings())
+        parts = api_parts(store, keeper, read_matrix(matrices), directory, context)
         yield build_application(parts, table.ALL)
     finally:
         await store.close()

@@ -315,7 +315,9 @@ async def _until_stopped(
     if not parts.agents.lookup_gives_token or chosen.agent_lookup_trusts == "first":
         await warn_of_boot_token(files, parts.matrix.images.get(MAINTENANCE), chosen)
     transport, thresholds = parts.transport, parts.thresholds
-    api = served_api(data, opened, clock, access, parts.matrix, files, transport, thresholds)
+    api = served_api(
+        data, opened, daemon.context, access, parts.matrix, files, transport, thresholds
+    )
     metrics = served_metrics(measured, data, opened.store, clock, chosen, count_queues)
     async with api, metrics as url:
         if url:

@@ -44,8 +44,12 @@ class SqlAlertRepository:
     async def list_overrides(self, node: str = "") -> Sequence[Override]:
         return await self._transactions.read(lambda c: read_overrides(c, node))
 
-    async def put_override(self, override: Override) -> None:
-        await self._transactions.write(lambda c: put_override(c, override))
+    async def put_override(self, override: Override, event: Event, now: float) -> None:
+        def store_both(connection: Connection) -> None:
+            put_override(connection, override)
+            chain.append(connection, event, now)
+
+        await self._transactions.write(store_both)
 
     async def drop_override(self, override: Override) -> None:
         await self._transactions.write(lambda c: drop_override(c, override))

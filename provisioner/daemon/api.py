@@ -72,7 +72,6 @@ def api_parts(
     `opened` is the data directory with its contents, where the process has one.
     """
 
-    clock = context.clock
     settings = context.settings
 
     async def find(digest: str) -> Token | None:
@@ -82,7 +81,7 @@ def api_parts(
         return (await store.journal.get_head())[0]
 
     async def append(event: CallerLimited) -> None:
-        await store.journal.append(event, clock.now())
+        await store.journal.append(event, context.clock.now())
 
     document = ("application/json", _document())
     return ApiParts(
@@ -90,8 +89,8 @@ def api_parts(
         context=context,
         identity=Identity(
             find,
-            clock,
-            _open_provider(settings, clock, ca_file),
+            context.clock,
+            _open_provider(settings, context.clock, ca_file),
             store.sessions,
             settings.session_limits(),
             settings.api_oidc_issuer,

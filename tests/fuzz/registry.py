@@ -79,7 +79,6 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.readers.perftest_output", _CHECKS, "read_bandwidths read_latencies", {}),
     ("checks.readers.ras_records", _CHECKS, "looks_like_ras read_ras_events", {}),
     ("checks.readers.tool_output", _CHECKS, "split_lines", {}),
-    ("checks.readers.tool_output", _CHECKS, "split_csv_rows", {"columns": 3, "subject": "x"}),
     (
         "checks.readers.tool_output",
         _CHECKS,

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from provisioner.checks.check import CheckContext, Command
+from provisioner.checks.check import Command
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
 from provisioner.model.base import Record
@@ -139,8 +139,3 @@ def _build_command(kind: FabricKind, test: str, port: RailPort, rail: int) -> Co
     memory = f" --use_cuda={port.gpu}" if kind is FabricKind.RDMA_PAIR else ""
     line = f"CUDA_DEVICE_ORDER=PCI_BUS_ID timeout 90 {test} -d {port.device} -x 3 -p {PORT + rail}"
     return Command(name=kind.value, line=line + memory, limit_s=120.0)
-
-
-def adapt_context(test: FabricTest, context: CheckContext) -> CheckContext:
-    """Return the context of a test among nodes: their common GPU model, profile and thresholds."""
-    return context.model_copy(update={"rails": 0 if test.rail is None else 1})

@@ -194,8 +194,3 @@ def _build_run(
         average_gb_s=average,
         average_failed=failed,
     )
-
-
-def map_size_to_bandwidth(run: NcclRun) -> Mapping[int, float]:
-    """Return size in bytes -> the lowest of its bus bandwidths, in GB/s."""
-    return {row.size: min(row.bus_gb_s) for row in run.rows}

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 from provisioner.checks.check import Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import (
-    parse_number,
     parse_whole,
     read_output,
     split_lines,
@@ -23,7 +22,6 @@ Row = Mapping[str, str]
 COLUMNS_MAX = 200  # `nvidia-smi --help-query-gpu` lists about 180 names
 _QUERY = re.compile(r"--query-[a-z-]+[= ]\s*([A-Za-z0-9_.,]{1,8000})")
 _UNIT = re.compile(r"\s*\[[A-Za-z0-9%/]{1,12}\]$")  # "power.draw [W]" in a header
-_QUANTITY = re.compile(r"^(-?[0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:%|W|C|MHz|MiB|KiB|GB/s)?$")
 # names of one column in other drivers and in headers -> the name used here
 _OTHER_NAMES = {
     "gpu_name": "name",
@@ -96,14 +94,6 @@ def find_unresponsive(row: Row, part: str) -> Finding | None:
         if (severity := _SILENT.get(cell.strip("[]").lower())) is not None:
             return fault(part, severity, f"the driver cannot read this GPU: {column}", cell)
     return None
-
-
-def parse_quantity(row: Row, column: str) -> float:
-    """Return a number with or without its unit ("70.00 W"). Raises `Unreadable` for no number."""
-    match = _QUANTITY.match(row[column])
-    if match is None:
-        raise Unreadable(f"{column}: {row[column][:40]!r} is not a number")
-    return parse_number(match[1], column)
 
 
 def parse_count(row: Row, column: str) -> int:

@@ -57,17 +57,6 @@ def split_lines(text: str) -> list[str]:
     return rows
 
 
-def split_csv_rows(text: str, columns: int, subject: str) -> list[list[str]]:
-    """Return rows of `nvidia-smi --format=csv,noheader`, each with `columns` non-empty cells."""
-    rows = []
-    for number, line in enumerate(split_lines(text), start=1):
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != columns or not all(cells):
-            raise Unreadable(f"{subject}: line {number} does not have {columns} columns")
-        rows.append(cells)
-    return rows
-
-
 def parse_whole(cell: str, subject: str) -> int:
     """Return a whole number of at most 18 digits; "[N/A]", "ERR!" and the like are unreadable."""
     if not (cell.isascii() and cell.isdecimal() and len(cell) <= 18):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from provisioner.adapters.redfish.discovery import ADDRESSES_MAX, Network
 from provisioner.model.input_error import InputError
 from provisioner.ports import Remote
 
@@ -76,21 +74,6 @@ def check_pin(pin: str, *, insecure: bool) -> str:
         remedy = "Give 64 hexadecimal digits, as `openssl x509 -fingerprint -sha256` prints them."
         raise InputError("--pin", pin[:80], "not a SHA-256", remedy)
     return plain
-
-
-def check_network(text: str) -> Network:
-    """Return a network that is small enough to try each of its addresses."""
-    try:
-        network = ipaddress.ip_network(text)
-    except ValueError as error:
-        problem = str(error).removeprefix(f"{text} ")
-        remedy = "Write it like 10.0.0.0/24."
-        raise InputError("--range", text[:80], problem[:200], remedy) from None
-    if network.num_addresses > ADDRESSES_MAX:
-        problem = f"{network.num_addresses} addresses are too many to knock at"
-        remedy = "Scan a /16 or smaller at a time, for example the management network of one pod."
-        raise InputError("--range", text, problem, remedy)
-    return network
 
 
 def check_ca(option: str, ca: Path | None) -> None:

@@ -137,6 +137,15 @@ def _build_flat(ordered: Sequence[Members], nodes: int) -> Forest:
     return Forest(groups, [tuple(path) for path in paths])
 
 
+@dataclass(frozen=True, slots=True)
+class GroupedNodes:
+    """Nodes of one kind in their two families of groups: by location, and by owner or rail."""
+
+    nodes: Sequence[CampaignNode]
+    places: Forest
+    owners: Forest
+
+
 def host_groups(hosts: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
     """Return the hosts' groups by location and by owner.
 

@@ -9,9 +9,9 @@ them, canaries are chosen elsewhere, and a campaign that waits for nothing else 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from provisioner.model.campaign import Hold
+from provisioner.model.campaign import CampaignNode, Hold
 from provisioner.model.node import NodeKind
 from provisioner.planning.campaigns.limits import Forest
 from provisioner.planning.campaigns.rollout_room import (
@@ -19,8 +19,7 @@ from provisioner.planning.campaigns.rollout_room import (
     build_floor,
     find_displaced,
     find_missing_room,
-    host_floor,
-    switch_floor,
+    group_nodes,
 )
 from provisioner.planning.campaigns.rollout_terms import Aside, Situation, Standing
 
@@ -29,7 +28,8 @@ _NAMED_MAX = 3  # nodes out of service that a hold names
 
 def find_outside_holds(here: Situation) -> dict[str, Standing]:
     """Return the standing of every node that has no room even while the campaign moves no node."""
-    hosts, switches = _empty(here, host_floor(here)), _empty(here, switch_floor(here))
+    hosts = _build_empty_floor(here, NodeKind.HOST)
+    switches = _build_empty_floor(here, NodeKind.SWITCH)
     result = _find_full(here, hosts) | _find_full(here, switches)
     for node in switches.nodes:
         names = find_displaced(here, node) if node.selected and node.name not in result else ()
@@ -42,18 +42,21 @@ def find_outside_holds(here: Situation) -> dict[str, Standing]:
     return result
 
 
-def _outsiders(here: Situation, floor: Floor) -> list[int]:
+def _list_outsiders(here: Situation, nodes: Sequence[CampaignNode]) -> list[int]:
+    """Return the nodes out of service that the campaign does not move."""
     return [
         number
-        for number, node in enumerate(floor.nodes)
+        for number, node in enumerate(nodes)
         if not node.in_service and node.name not in here.under_way
     ]
 
 
-def _empty(here: Situation, floor: Floor) -> Floor:
-    """Return the floor as if nothing were under way."""
-    domains = floor.flat or floor
-    return build_floor(floor.nodes, domains.places, domains.owners, _outsiders(here, floor))
+def _build_empty_floor(here: Situation, kind: NodeKind) -> Floor:
+    """Return the floor as if nothing were under way, with crossing domains as they are."""
+    grouped = group_nodes(here, kind)
+    places = grouped.places.flat or grouped.places
+    owners = grouped.owners.flat or grouped.owners
+    return build_floor(grouped.nodes, places, owners, _list_outsiders(here, grouped.nodes))
 
 
 def _find_full(here: Situation, floor: Floor) -> dict[str, Standing]:
@@ -95,12 +98,15 @@ def _full_groups(
 def _describe(here: Situation, floor: Floor, key: tuple[bool, int]) -> Standing:
     owned, group = key
     trees: Forest = floor.owners if owned else floor.places
-    label, limit = trees.groups[group].label, trees.groups[group].limit
+    label = trees.groups[group].label
+    limit = trees.groups[group].limit
     if limit == 0:
         why = f"{label}: no node may be out of service"
         hold = Hold(why=why, unblock="Raise that limit in the policy.")
         return Standing(hold, Aside.UNTIL_CHANGED)
-    names = [floor.nodes[n].name for n in _outsiders(here, floor) if group in trees.paths[n]]
+    names = [
+        floor.nodes[n].name for n in _list_outsiders(here, floor.nodes) if group in trees.paths[n]
+    ]
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
     named = ", ".join(names[:_NAMED_MAX]) + more
     why = f"{label}: {len(names)} of {limit} that may be are out ({named})"

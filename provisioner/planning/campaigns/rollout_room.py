@@ -19,6 +19,7 @@ from provisioner.model.node import NodeKind
 from provisioner.planning.campaigns.limits import (
     UNLIMITED,
     Forest,
+    GroupedNodes,
     count_used,
     host_groups,
     switch_groups,
@@ -82,18 +83,27 @@ class Floor:
         return _NEXT
 
 
+def group_nodes(here: Situation, kind: NodeKind) -> GroupedNodes:
+    """Return the hosts or the switches in their groups; computed once for a situation."""
+    if kind not in here.groups:
+        nodes = [n for n in here.facts if n.kind is kind]
+        find_groups = host_groups if kind is NodeKind.HOST else switch_groups
+        here.groups[kind] = GroupedNodes(nodes, *find_groups(nodes, here.campaign.policy))
+    return here.groups[kind]
+
+
 def host_floor(here: Situation) -> Floor:
     """Return the hosts. Tenants' hosts below leaves under upgrade count as out of service."""
     policy = here.campaign.policy
-    hosts = [n for n in here.facts if n.kind is NodeKind.HOST]
-    places, owners = host_groups(hosts, policy)
+    grouped = group_nodes(here, NodeKind.HOST)
+    hosts = grouped.nodes
     out = {i for i, n in enumerate(hosts) if not n.in_service or n.name in here.under_way}
     drained: list[int] = []
     if policy.leaf_hosts is LeafHosts.DRAIN:
         down = [leaf for leaf in here.under_way if leaf in here.below]
         below = {h.name for leaf in down for h in here.below[leaf] if h.tenant}
         drained = [i for i, n in enumerate(hosts) if n.name in below and i not in out]
-    return build_floor(hosts, places, owners, out, drained)
+    return build_floor(hosts, grouped.places, grouped.owners, out, drained)
 
 
 def build_floor(
@@ -121,11 +131,9 @@ def build_floor(
 
 def switch_floor(here: Situation) -> Floor:
     """Return the switches."""
-    policy = here.campaign.policy
-    switches = [n for n in here.facts if n.kind is NodeKind.SWITCH]
-    places, rails = switch_groups(switches, policy)
-    out = [i for i, n in enumerate(switches) if not n.in_service or n.name in here.under_way]
-    return build_floor(switches, places, rails, out)
+    grouped = group_nodes(here, NodeKind.SWITCH)
+    out = [i for i, n in enumerate(grouped.nodes) if not n.in_service or n.name in here.under_way]
+    return build_floor(grouped.nodes, grouped.places, grouped.owners, out)
 
 
 def choose_hosts(

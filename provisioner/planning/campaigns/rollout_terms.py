@@ -24,6 +24,7 @@ from provisioner.model.campaign import (
 )
 from provisioner.model.campaign_policy import AtDeadline
 from provisioner.model.node import NodeKind
+from provisioner.planning.campaigns.limits import GroupedNodes
 from provisioner.planning.campaigns.windows import NEVER, compute_deferral_end, find_begin
 
 
@@ -60,6 +61,7 @@ class Situation:
     below: dict[str, list[CampaignNode]] = field(init=False)  # hosts by leaf
     under_way: frozenset[str] = field(init=False)
     outside: Mapping[str, Standing] = field(default_factory=dict)  # see `outside_holds.py`
+    groups: dict[NodeKind, GroupedNodes] = field(default_factory=dict)  # see `rollout_room.py`
     _begins: dict[tuple[tuple[str, ...], int], float] = field(default_factory=dict)
     _standings: dict[str, Standing] = field(default_factory=dict)
     _untold: dict[str, Standing] = field(default_factory=dict)  # by tenant

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
-from typing import TypeVar
 
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
@@ -28,8 +27,6 @@ DEPTH_MAX = 16  # parentheses and `not` within one another
 WILD_MAX = 16  # wildcards in one pattern; matching costs their number times the text's length
 
 Facts = Mapping[str, tuple[str, ...]]  # field -> its values; a field may have many, or none
-Thing = TypeVar("Thing")
-
 # The fields of a node. A field with several values matches if any of them does; `!=` matches if
 # none does.
 NODE_FIELDS: Mapping[str, tuple[str, Callable[[Node], Iterable[str]]]] = {

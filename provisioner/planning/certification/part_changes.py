@@ -6,7 +6,7 @@ A part that was built in is unknown hardware, whatever its model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from provisioner.model.base import Record
 from provisioner.model.case import Case, PartChange, PartsDifference, RemedyKind
@@ -144,15 +144,3 @@ def replace_host(node: Node, now: float, bmcs: Sequence[BmcRef] = ()) -> Replace
 
 
 STRANGER = "unknown"  # a host may bring unknown data along; it is erased before anything else
-
-
-def summarize_changes(difference: PartsDifference) -> Mapping[str, object]:
-    """Return the difference as the journal records it."""
-    return {
-        "changes": [c.model_dump(mode="json") for c in difference.changes],
-        "unexpected": list(difference.unexpected),
-        "missing": list(difference.missing),
-        "wrong": list(difference.wrong),
-        "unknown": list(difference.unknown),
-        "system_changed": difference.system_changed,
-    }

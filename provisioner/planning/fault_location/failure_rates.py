@@ -59,12 +59,21 @@ class Explanation:
 class _Fit:
     """The counts of every part, while explanations are taken one by one."""
 
+    trials: Trials
+    costs: Mapping[Culprit, float]  # of naming one part, by its kind
     noise: float
     parts_of: list[tuple[Part, ...]]
     failed: list[bool]
     survives: list[float]  # by trial: the chance that no part taken so far fails it
     trials_of: dict[Part, list[int]] = field(default_factory=dict)
     counts: dict[Part, _Counts] = field(default_factory=dict)
+    _cells: dict[Part, frozenset[Cell]] = field(default_factory=dict)
+
+    def find_cells(self, part: Part) -> frozenset[Cell]:
+        """Return the cells whose tests a part can fail, computed once."""
+        if part not in self._cells:
+            self._cells[part] = frozenset(list_cells(self.trials, part))
+        return self._cells[part]
 
     def take(self, part: Part, rate: float) -> None:
         """Let a part explain its trials."""
@@ -121,7 +130,7 @@ def find_explanations(trials: Trials, gain_min: float) -> list[Explanation]:
     gains = {part: fit.find_rate(part) for part in fit.counts}
     taken: list[Explanation] = []
     while gains:
-        best = _choose(trials, fit, gains)
+        best = _choose(fit, gains)
         gain, rate = gains[best]
         if gain < gain_min:
             break
@@ -146,36 +155,35 @@ def find_explanations(trials: Trials, gain_min: float) -> list[Explanation]:
     return taken
 
 
-def _choose(trials: Trials, fit: _Fit, gains: dict[Part, tuple[float, float]]) -> Part:
+def _choose(fit: _Fit, gains: dict[Part, tuple[float, float]]) -> Part:
     """Return the part with the largest gain that is not better explained by parts within it."""
     ordered = sorted(gains, key=lambda part: (-round(gains[part][0], 6), part))
-    costs = _count_costs(trials)
+    costs = fit.costs
     for part in ordered[:_CHOICES_MAX]:
         if part.kind is Culprit.LINK:
             return part
         worth = gains[part][0] - costs[part.kind]
-        if worth <= 0.0 or _sum_of_parts(trials, fit, gains, part, costs, worth) <= worth:
+        if worth <= 0.0 or _sum_of_parts(fit, gains, part, worth) <= worth:
             return part
     return ordered[0]
 
 
 def _sum_of_parts(
-    trials: Trials,
     fit: _Fit,
     gains: dict[Part, tuple[float, float]],
     whole: Part,
-    costs: Mapping[Culprit, float],
     enough: float,
 ) -> float:
     """Return what the parts within another one explain together, up to a little over `enough`."""
-    cells = set(list_cells(trials, whole))
+    costs = fit.costs
+    cells = fit.find_cells(whole)
     inner = [
         part
         for part, (gain, _) in gains.items()
         if part.rank < whole.rank
         and part.kind not in _PATHS
         and gain > costs[part.kind]
-        and set(list_cells(trials, part)) < cells
+        and fit.find_cells(part) < cells
     ]
     survives = dict(enumerate(fit.survives))
     total = 0.0
@@ -239,7 +247,9 @@ def _count(trials: Trials, listed: Sequence[Trial]) -> _Fit:
     failures = Counter(part for way, bad in zip(ways, failed, strict=True) if bad for part in way)
     examined = {part for part, count in failures.items() if count >= FAILURES_MIN}
     parts_of = [tuple(way & examined) for way in ways]
-    fit = _Fit(estimate_noise(trials), parts_of, failed, [1.0] * len(listed))
+    costs = _count_costs(trials)
+    survives = [1.0] * len(listed)
+    fit = _Fit(trials, costs, estimate_noise(trials), parts_of, failed, survives)
     fit.counts = {part: {1.0: [_count_group_passes(trials, part), 0]} for part in examined}
     fit.trials_of = {part: [] for part in examined}
     for number, parts in enumerate(parts_of):

@@ -70,10 +70,6 @@ class Machine:
         device = self.devices.get(slot)
         return device is None or device.present
 
-    def is_copying(self, bmc: str) -> bool:
-        """Whether a root of trust behind this BMC is copying to the golden slot."""
-        return any(s != "Completed" for (owner, _), s in self.copies.items() if owner == bmc)
-
     # --- activation
 
     def stage_version(self, item: Firmware, version: str, now: float) -> None:

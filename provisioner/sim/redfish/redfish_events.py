@@ -133,18 +133,6 @@ class Events:
         for subscription in self.subscriptions.values():
             self.deliver(subscription["Destination"], document)
 
-    def send_report(self, name: str, values: Json) -> None:
-        """Send a metric report: property -> value."""
-        metrics = [{"MetricProperty": p, "MetricValue": str(v)} for p, v in values.items()]
-        self._send(
-            {
-                "@odata.type": "#MetricReport.v1_4_2.MetricReport",
-                "Id": name,
-                "Name": name,
-                "MetricValues": metrics,
-            }
-        )
-
     def _test(self, request: Request) -> Answer:
         body = request.json or {}
         key = str(body.get("MessageId", "Base.1.18.Success"))

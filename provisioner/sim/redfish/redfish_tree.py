@@ -9,8 +9,6 @@ from typing import NamedTuple
 from provisioner.sim.redfish.redfish_answers import (
     Answer,
     Json,
-    make_answer,
-    make_base_message,
     make_error,
 )
 
@@ -170,9 +168,3 @@ def get_allowed_value(
     if not isinstance(value, str) or value not in allowed:
         return make_error(400, "ActionParameterValueNotInList", str(value), name, action)
     return value
-
-
-def with_info(value: Json, key: str, *args: str) -> Answer:
-    """A 200 answer: the resource, and an annotation about a changed or ignored property."""
-    info = make_base_message(key, *args, severity="OK" if key == "Success" else "Warning")
-    return make_answer(200, {**value, "@Message.ExtendedInfo": [info]})

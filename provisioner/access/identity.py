@@ -82,7 +82,8 @@ class Identity:
         stored = await self._sessions.find_session(sha256_of(secret))
         if stored is None:
             return None
-        now, (session, token) = self._clock.now(), stored
+        now = self._clock.now()
+        session, token = stored
         caller = caller_of_session(session, token, self._limits, self._issuer, now)
         if caller is None:
             log.info("session %s of %s is no longer good", session.id, session.subject)

@@ -16,7 +16,8 @@ class Rate:
     """One rate for many callers. Times are seconds of any clock that never steps back."""
 
     def __init__(self, count: int, period_s: float) -> None:
-        self.count, self.period_s = count, period_s
+        self.count = count
+        self.period_s = period_s
         # (permissions, time of the last use)
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 

@@ -57,11 +57,13 @@ def caller_of_session(
     """
     if not session.is_valid(limits, now):
         return None
-    roles, tenant = session.roles, session.tenant
+    roles = session.roles
+    tenant = session.tenant
     if session.token:
         if token is None or token.id != session.token or not token.is_valid(now):
             return None
-        roles, tenant = frozenset({token.role}), token.tenant
+        roles = frozenset({token.role})
+        tenant = token.tenant
     elif not issuer or session.issuer != issuer:
         return None
     return Caller(

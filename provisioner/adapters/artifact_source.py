@@ -163,7 +163,8 @@ def _told(address: str) -> Iterator[None]:
 
 def validators_of(headers: Mapping[str, str]) -> Validators:
     """Return the validators of an answer's headers, without malformed ones."""
-    etag, modified = _short(headers.get("ETag", "")), _short(headers.get("Last-Modified", ""))
+    etag = _short(headers.get("ETag", ""))
+    modified = _short(headers.get("Last-Modified", ""))
     length = headers.get("Content-Length", "")
     return Validators(
         etag=etag,

@@ -244,8 +244,11 @@ class BoundedSession:
         size_max_bytes: int,
         coding: str = "identity",
     ) -> None:
-        self._session, self._tls, self._attempt = session, tls, attempt
-        self._size_max_bytes, self._coding = size_max_bytes, coding
+        self._session = session
+        self._tls = tls
+        self._attempt = attempt
+        self._size_max_bytes = size_max_bytes
+        self._coding = coding
 
     def request(self, method: str, url: Any, **options: Any) -> _Exchange:
         """One exchange; redirects are not followed, compression is not asked for.
@@ -267,7 +270,8 @@ class _Exchange:
     __slots__ = ("_asked", "_size_max_bytes")
 
     def __init__(self, asked: Any, size_max_bytes: int) -> None:
-        self._asked, self._size_max_bytes = asked, size_max_bytes
+        self._asked = asked
+        self._size_max_bytes = size_max_bytes
 
     async def __aenter__(self) -> BoundedAnswer:
         return BoundedAnswer(await self._asked.__aenter__(), self._size_max_bytes)

@@ -123,7 +123,8 @@ class NetBox:
         for chunk in _chunks(sorted(devices)):
             for row in self._rows(K.INTERFACE, device_id=chunk):
                 key = interfaces[row["id"]] = f"{devices[row['device']['id']]}/{row['name']}"
-                kind, management = row["type"]["value"], str(row["mgmt_only"]).lower()
+                kind = row["type"]["value"]
+                management = str(row["mgmt_only"]).lower()
                 yield _object(K.INTERFACE, key, row, type=kind, mgmt_only=management)
             for row in self._rows(K.MODULE, device_id=chunk):
                 key = f"{devices[row['device']['id']]}/{row['module_bay']['name']}"
@@ -172,7 +173,8 @@ class NetBox:
 
     def _body(self, change: NetBoxChange, *, new: bool) -> dict[str, Any]:
         """Return the fields in NetBox's form: numbers for references."""
-        kind, fields = change.kind, dict(change.wanted)
+        kind = change.kind
+        fields = dict(change.wanted)
         name = change.key.rpartition("/")[2]
         body: dict[str, Any] = {}
         for field, target in _TARGETS.items():
@@ -217,7 +219,8 @@ def _object(kind: K, key: str, row: Mapping[str, Any], **fields: str) -> NetBoxO
 
 
 def _device(row: Mapping[str, Any]) -> NetBoxObject:
-    kind, site = row["device_type"], row["site"]["slug"]
+    kind = row["device_type"]
+    site = row["site"]["slug"]
     own = {k: str(v) for k, v in (row.get("custom_fields") or {}).items() if v is not None}
     fields = {
         **own,

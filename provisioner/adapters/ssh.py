@@ -125,7 +125,8 @@ class SshShell:
             if entry.address == address and await self._lives(entry):
                 return entry.connection
             _drop(entry)
-        entry.connection, entry.address = await self._connect(host, address), address
+        entry.connection = await self._connect(host, address)
+        entry.address = address
         return entry.connection
 
     async def _lives(self, entry: _Host) -> bool:
@@ -233,7 +234,8 @@ async def _read(
     stream: asyncssh.SSHReader[bytes], process: asyncssh.SSHClientProcess[bytes]
 ) -> tuple[bytes, bool]:
     """Return a stream's stored part, and whether it was longer; an endless one is cut off."""
-    content, size = bytearray(), 0
+    content = bytearray()
+    size = 0
     while data := await stream.read(65536):
         size += len(data)
         content += data[: OUTPUT_MAX - len(content)]

@@ -116,7 +116,8 @@ class UfmTransport:
         headers = {"Accept": "application/json"}
         if call.body is not None:
             headers["Content-Type"] = "application/json"
-        secret, name = self.address.secret, self.address.username
+        secret = self.address.secret
+        name = self.address.username
         if secret is not None:  # a token takes the place of the coded name and password
             token = secret.reveal()
             basic = aiohttp.encode_basic_auth(name, token) if name else f"Basic {token}"

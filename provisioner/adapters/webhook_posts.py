@@ -43,7 +43,8 @@ class HttpPosts:
     ) -> PostOutcome:
         """Try once. The body is the same each time, the timestamp and the signature are not."""
         body = form.cloud_event(row, self._site)
-        id_, now = form.event_id(row), int(self._clock.now())
+        id_ = form.event_id(row)
+        now = int(self._clock.now())
         try:
             keys = [secret.reveal() for secret in secrets]
             headers = {

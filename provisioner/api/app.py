@@ -136,7 +136,8 @@ class _Endpoint:
             raise build_refusal(
                 400, "path", "The path is not readable", "Send what a list answered."
             )
-        query, body = self._query(request), None
+        query = self._query(request)
+        body = None
         raw = b"" if route.verb == "GET" else await _read(request, route.body_max)
         if route.body is not None:
             body = _checked(route.body, raw, request)
@@ -148,7 +149,8 @@ class _Endpoint:
         return await idempotency.answer_once(ask, raw, lambda: self._answer(ask))
 
     async def _admitted(self, request: web.Request) -> Caller:
-        callers, authorization = self._parts.callers, request.headers.get("Authorization", "")
+        callers = self._parts.callers
+        authorization = request.headers.get("Authorization", "")
         if authorization:
             callers.check_login(request, authorization)
         caller = await identify(self._parts, request, attended=not self._route.endless)

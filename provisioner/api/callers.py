@@ -41,7 +41,9 @@ class Callers:
     def __init__(
         self, settings: Settings, gathered: GatheredRows, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._settings, self._gathered, self._now = settings, gathered, now
+        self._settings = settings
+        self._gathered = gathered
+        self._now = now
         self._requests = Rate(settings.api_requests_per_min, MINUTE_S)
         self._strangers = Rate(settings.api_requests_per_min, MINUTE_S)
         self._changes = Rate(settings.api_changes_per_min, MINUTE_S)
@@ -61,7 +63,8 @@ class Callers:
 
     def charge_change(self, caller: Caller, verb: str) -> None:
         """Count a change, and the rows that it writes. Over the rate it is refused and gathered."""
-        name, now = name_caller(caller), self._now()
+        name = name_caller(caller)
+        now = self._now()
         wait_s = self._rows.wait_s(name, now, ROWS_OF_CHANGE)
         if wait_s:
             self._gathered.add(name, verb)

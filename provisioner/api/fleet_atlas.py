@@ -15,7 +15,8 @@ from provisioner.store.repositories.atlas import FIELDS, Facts
 from provisioner.store.sql_store import SqlStore
 
 READ_AT_ONCE = 1024  # bodies; some 30 ms of the store's thread, so that others get their turn
-_REASON, _TENANT = FIELDS.index("reason"), FIELDS.index("tenant")
+_REASON = FIELDS.index("reason")
+_TENANT = FIELDS.index("tenant")
 
 
 class Atlas:

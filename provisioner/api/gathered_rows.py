@@ -33,7 +33,8 @@ class GatheredRows:
     """The gathered refusals of one process. `write` appends a row to the journal."""
 
     def __init__(self, write: Write, period_s: float = PERIOD_S) -> None:
-        self._write, self._period_s = write, period_s
+        self._write = write
+        self._period_s = period_s
         self._refused: Counter[tuple[str, str]] = Counter()
         self._logins: Counter[str] = Counter()
         self._limited: dict[str, str] = {}  # caller -> the limits it met in this period
@@ -63,9 +64,12 @@ class GatheredRows:
 
     async def write_rows(self) -> None:
         """Write the rows of the period that ends now; find callers that are limited for long."""
-        refused, self._refused = self._refused, Counter()
-        logins, self._logins = self._logins, Counter()
-        limited, self._limited = self._limited, {}
+        refused = self._refused
+        self._refused = Counter()
+        logins = self._logins
+        self._logins = Counter()
+        limited = self._limited
+        self._limited = {}
         self._in_a_row = {name: self._in_a_row.get(name, 0) + 1 for name in limited}
         process_scope.get_scope().notices[SUBJECT] = tuple(
             f"{name} has been limited for {count} minutes: {limited[name]}"

@@ -38,9 +38,12 @@ async def answer_once(ask: Ask, raw: bytes, answer: Answer) -> web.StreamRespons
     if not KEY.fullmatch(header):
         unblock = "Send 1 to 128 visible characters, such as a UUID."
         raise build_refusal(400, "key", "The idempotency key is not readable", unblock)
-    key, caller = header.strip('"'), ask.caller.via + " " + ask.caller.subject
-    parts, keep_s = ask.parts, ask.parts.settings.api_keys_keep_h * 3600
-    fingerprint, keys_max = _fingerprint(ask.request, raw), parts.settings.api_keys_per_caller
+    key = header.strip('"')
+    caller = ask.caller.via + " " + ask.caller.subject
+    parts = ask.parts
+    keep_s = ask.parts.settings.api_keys_keep_h * 3600
+    fingerprint = _fingerprint(ask.request, raw)
+    keys_max = parts.settings.api_keys_per_caller
     try:
         stored = await parts.store.answers.begin(
             caller, key, fingerprint, ask.now, keep_s, keys_max

@@ -45,7 +45,10 @@ def build_request_view(
     asked: ChangeRequest, node: Node | None, now: float, limit_s: float
 ) -> OperationView:
     """Return the present state of a request; `node`: its subject, if that is one."""
-    state, note, blockers, ended = asked.state.value, asked.note, asked.blockers, asked.ended_at
+    state = asked.state.value
+    note = asked.note
+    blockers = asked.blockers
+    ended = asked.ended_at
     if asked.state is RequestState.WAITING and now - asked.asked_at > limit_s:
         state = RequestState.EXPIRED.value
     elif asked.state is RequestState.UNDER_WAY:

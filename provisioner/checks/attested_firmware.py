@@ -103,7 +103,8 @@ def _verify(
     pattern: str,
     asked_at: float,
 ) -> Attestation:
-    nonce, chain = row.get("nonce"), row.get("certificates")
+    nonce = row.get("nonce")
+    chain = row.get("certificates")
     if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
         raise Unreadable(f"{_name(row)}: the evidence has no nonce of ours")
     try:
@@ -114,7 +115,8 @@ def _verify(
     try:
         certificates = parse_certificates(str(chain or "").encode())
     except Unacceptable as refused:
-        certificates, problem = (), refused.finding
+        certificates = ()
+        problem = refused.finding
     added = tuple(
         TrustAnchor(m.name, m.spki_sha256, m.source, added="the matrix") for m in rule.makers
     )

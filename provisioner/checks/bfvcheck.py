@@ -31,7 +31,8 @@ def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Itera
             head = _HEADS[line]
         elif head and (match := _VERSION.match(line)):
             versions.setdefault(head, {})[match[1]] = match[2]
-    installed, recommended = versions.get("installed", {}), versions.get("recommended", {})
+    installed = versions.get("installed", {})
+    recommended = versions.get("recommended", {})
     if not recommended or set(installed) != set(recommended) or "FW" not in recommended:
         raise Unreadable("bfvcheck: no recommended and installed versions in it")
     text = " ".join(lines)

@@ -37,10 +37,8 @@ _DEPTH_MAX = 4  # util-linux 2.37 and later nest the fields of a socket
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     cpu = _read_cpu(read_output(evidence, LSCPU))
-    sockets, threads = (
-        parse_whole(cpu["Socket(s)"], "Socket(s)"),
-        parse_whole(cpu["CPU(s)"], "CPU(s)"),
-    )
+    sockets = parse_whole(cpu["Socket(s)"], "Socket(s)")
+    threads = parse_whole(cpu["CPU(s)"], "CPU(s)")
     cores = parse_whole(cpu["Core(s) per socket"], "cores")
     per_core = parse_whole(cpu["Thread(s) per core"], "threads")
     if context.sockets and sockets != context.sockets:
@@ -97,7 +95,8 @@ def _count_cpus(text: str) -> int:
     total = 0
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
-        low, high = parse_whole(first, "CPU list"), parse_whole(last or first, "CPU list")
+        low = parse_whole(first, "CPU list")
+        high = parse_whole(last or first, "CPU list")
         if high < low:
             raise Unreadable(f"lscpu: {part[:40]!r} is no range")
         total += high - low + 1

@@ -74,7 +74,9 @@ def _read(evidence: Mapping[str, Evidence]) -> Seen:
     if "{" not in text:
         reporters = _parse_text(text)
         return reporters, set(), len({part.partition(" ")[0] for part in reporters})
-    reporters, stopped, devices = {}, set(), set()
+    reporters = {}
+    stopped = set()
+    devices = set()
     for above, document in parse_documents(text, "devlink"):
         match = _DEVICE.match(above)
         if above and match is None:
@@ -104,7 +106,8 @@ def _parse_reporters(value: Any) -> dict[str, tuple[str, int]]:
         for entry in require_list(listed, card):
             facts = require_object(entry, card)
             name = facts.get("reporter", facts.get("name"))
-            state, errors = facts.get("state"), facts.get("error", facts.get("err"))
+            state = facts.get("state")
+            errors = facts.get("error", facts.get("err"))
             if not isinstance(name, str) or not isinstance(state, str):
                 raise Unreadable(f"devlink: {card[:40]} has a reporter without name or state")
             part = f"{normalize_pci(match[1])}{match[2] or ''} {name}"
@@ -124,7 +127,8 @@ def _find_stopped_queues(card: str, value: Any) -> set[str]:
     stopped = set()
     for entry in listed:
         queue = require_object(entry, "SQ")
-        number, state = queue.get("sqn"), queue.get("stopped")
+        number = queue.get("sqn")
+        state = queue.get("stopped")
         if not isinstance(number, int) or not isinstance(state, bool):
             raise Unreadable("devlink: a send queue without number or state")
         if state:
@@ -139,7 +143,8 @@ def _parse_text(text: str) -> dict[str, tuple[str, int]]:
     for line in split_lines(text):
         bare = line.strip()
         if bare.startswith("pci/") and (match := _DEVICE.match(bare)):
-            card, name = normalize_pci(match[1]), ""
+            card = normalize_pci(match[1])
+            name = ""
         elif match := _REPORTER.match(bare):
             name = match[1]
         elif match := _STATE.match(bare):

@@ -32,7 +32,10 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         match = _ROW.match(line)
         if match is None:
             raise Unreadable(f"df: cannot read {line[:80]!r}")
-        kind, total, free, place = match[2], int(match[3]), int(match[5]), match[7]
+        kind = match[2]
+        total = int(match[3])
+        free = int(match[5])
+        place = match[7]
         mount_points.add(place)
         if kind in _NOT_WRITTEN or match[1].startswith("/dev/loop") or total == 0:
             continue

@@ -35,17 +35,16 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     )
     for part, bins in now.items():
         names = {str(symbols): hits for symbols, hits in bins.items()}
-        most, counted, when = (
-            require_threshold(context, "fec_symbols"),
-            bins,
-            "since they were cleared",
-        )
+        most = require_threshold(context, "fec_symbols")
+        counted = bins
+        when = "since they were cleared"
         if before is not None:
             if part not in earlier_bins:
                 raise Unreadable(f"mlxlink: {part} was not there before the load test")
             old = {str(symbols): hits for symbols, hits in earlier_bins[part].items()}
             growth = compute_growth(old, names, part)
-            most, when = require_threshold(context, "fec_symbols_in_a_load"), "during a load test"
+            most = require_threshold(context, "fec_symbols_in_a_load")
+            when = "during a load test"
             counted = {symbols: growth[str(symbols)] for symbols in bins}
         tail = {symbols: hits for symbols, hits in counted.items() if symbols > most and hits}
         if tail:

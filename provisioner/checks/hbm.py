@@ -18,7 +18,8 @@ from provisioner.checks.thresholds import check_threshold, find, require_thresho
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 HBM = Command(name="hbm", line="dcgmi diag -r memory_bandwidth -j", limit_s=900.0)
-_TEST, _THRESHOLD = "memory_bandwidth", "hbm_mb_s"
+_TEST = "memory_bandwidth"
+_THRESHOLD = "hbm_mb_s"
 _PASSED = re.compile(
     r"memory_bandwidth\.minimum_bandwidth=([0-9]{1,12}(?:\.[0-9]{1,6})?)(?![0-9.])"
 )

@@ -53,7 +53,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     # one finding per message, however often it came and whatever numbers it contained
     messages: dict[str, list[str]] = {}
     for number, line in enumerate(lines):
-        level, text = read_level(line), parse_log_line(line).words
+        level = read_level(line)
+        text = parse_log_line(line).words
         # the very first line only shows where the log begins
         judged = level <= ERR if level is not None else number > 0 or not complete
         if not judged or line in earlier_lines or is_greeting(text):

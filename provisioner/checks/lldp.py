@@ -95,7 +95,8 @@ def _find_remedies(
 def _judge_card(
     name: str, local: str, slots: Mapping[str, str], context: CheckContext, remedy: str
 ) -> Iterator[Finding]:
-    planned, actual = context.cabled_pci.get(name, ""), slots.get(local, "")
+    planned = context.cabled_pci.get(name, "")
+    actual = slots.get(local, "")
     if not planned:
         detail = "the planned card of this cable is unknown"
         yield fault(name, Severity.CONFIG, detail, f"{local} at {actual or 'no card'}")

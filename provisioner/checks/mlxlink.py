@@ -64,10 +64,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
 
 
 def _judge_operation(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
-    speed, rail = (
-        port.get_text(_OPERATION, "Speed") or "",
-        require_threshold(context, "rail_gbit_s"),
-    )
+    speed = port.get_text(_OPERATION, "Speed") or ""
+    rail = require_threshold(context, "rail_gbit_s")
     match = _SPEED.match(speed)
     if match is None or int(match[1]) < rail:
         yield fault(port.part, Severity.ISOLATE, "the link's speed", speed, f"{rail:g}G")

@@ -55,13 +55,15 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     before = find_before_load(evidence, NVLINK_ERRORS)
     counted = {part: counters for part, (counters, _) in links.items()}
     if before is None:
-        most, prefix = require_threshold(context, "nvlink_errors"), ""
+        most = require_threshold(context, "nvlink_errors")
+        prefix = ""
     else:
         had = _read(read_output(before, NVLINK_ERRORS))
         counted = compute_growth_per_device(
             {p: c for p, (c, _) in had.items()}, counted, "nvidia-smi nvlink -e"
         )
-        most, prefix = 0.0, "new "
+        most = 0.0
+        prefix = "new "
     for part, counters in counted.items():
         for name, value in counters.items():
             if value > most and not _is_harmless(name):

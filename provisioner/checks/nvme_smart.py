@@ -48,7 +48,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield fault(part, Severity.ISOLATE, detail, facts["critical_warning"], 0)
         if not facts["passed"]:
             yield fault(part, Severity.ISOLATE, "its own health status", "failed", "passed")
-        spare, least = facts["available_spare"], facts["available_spare_threshold"]
+        spare = facts["available_spare"]
+        least = facts["available_spare_threshold"]
         if spare < least:
             yield fault(part, Severity.ISOLATE, "spare blocks", f"{spare} %", f"{least} %")
         used = facts["percentage_used"]

@@ -38,9 +38,13 @@ _FILE = re.compile(
 )
 _SPEED = re.compile(r"^(\d{1,3}(?:\.\d{1,2})?) GT/s(?: PCIe)?$")  # "32.0 GT/s PCIe", "8 GT/s"
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-_BRIDGE, _NVME, _NETWORK = "0x0604", "0x0108", ("0x0200", "0x0207")
+_BRIDGE = "0x0604"
+_NVME = "0x0108"
+_NETWORK = ("0x0200", "0x0207")
 _MELLANOX = "0x15b3"
-RAIL_GEN, RAIL_WIDTH = 5, 16  # the link that a 400 Gb/s port needs
+# the link that a 400 Gb/s port needs
+RAIL_GEN = 5
+RAIL_WIDTH = 16
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:

@@ -32,10 +32,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     names = [f"pcie.link.{column}" for column in _COLUMNS]
     rows = read_table(evidence, PCIE, "index", "pci.bus_id", *names)
     require_unique(rows, "index", "pci.bus_id")
-    gen_min, width_min = (
-        require_threshold(context, "pcie_gen"),
-        require_threshold(context, "pcie_width"),
-    )
+    gen_min = require_threshold(context, "pcie_gen")
+    width_min = require_threshold(context, "pcie_width")
     required = f"Gen{gen_min:g} x{width_min:g}"
     loaded = find_before_load(evidence, PCIE) is not None
     if len(rows) != context.gpus:

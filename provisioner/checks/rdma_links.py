@@ -43,7 +43,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     if not ports:
         raise Unreadable("sysfs: no RDMA port in it")
     frames = _read_mtus(files)
-    full, rail = 0, require_threshold(context, "rail_gbit_s")
+    full = 0
+    rail = require_threshold(context, "rail_gbit_s")
     for name, facts in sorted(ports.items()):
         if set(facts) != set(_FACTS):
             raise Unreadable(f"sysfs: {name} does not report its {', '.join(_FACTS)}")

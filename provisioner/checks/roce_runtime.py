@@ -30,7 +30,8 @@ _FIELDS = {
     "nvidia/roce/config/slow-restart-idle": "roce_slow_restart_idle_en",
     "nvidia/roce/config/adaptive-routing-force": "adaptive_routing_forced_en",
 }
-_TRUST, _PFC = "nvidia/qos/config/trust-mode", "nvidia/qos/config/pfc"
+_TRUST = "nvidia/qos/config/trust-mode"
+_PFC = "nvidia/qos/config/pfc"
 _DEVICE = re.compile(r"device ([0-9a-fA-F:.]{7,12})")
 _FIELD = re.compile(r"(\w{1,64})\s*\|\s*0x([0-9a-fA-F]{8})")
 _TRUSTED = re.compile(r"Priority trust state:\s*(\w{1,16})")

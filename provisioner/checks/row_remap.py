@@ -38,7 +38,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             continue
         parse_count(row, _COLUMNS[0])
         uncorrectable = parse_count(row, _COLUMNS[1])
-        pending, failure = row[_COLUMNS[2]], row[_COLUMNS[3]]
+        pending = row[_COLUMNS[2]]
+        failure = row[_COLUMNS[3]]
         if _parse_flag(failure) > 0:
             yield fault(part, Severity.ISOLATE, "a row remapping failed", failure, 0)
         if _parse_flag(pending) > 0:

@@ -69,10 +69,8 @@ def read_jobs(text: str) -> tuple[FioJob, ...]:
 def _parse_job(job: Mapping[str, Any], general: Mapping[str, Any]) -> FioJob:
     options = require_object(job.get("job options", {}), "job options")
     pattern = str(options.get("rw", general.get("rw", "read")))
-    read, write = (
-        require_object(job.get("read"), "read"),
-        require_object(job.get("write", {}), "write"),
-    )
+    read = require_object(job.get("read"), "read")
+    write = require_object(job.get("write", {}), "write")
     bad = sum(
         parse_number(half.get(k, 0), k) for half in (read, write) for k in ("short_ios", "drop_ios")
     )

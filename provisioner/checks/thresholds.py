@@ -47,7 +47,8 @@ def check_threshold(context: CheckContext, name: str, measured: float) -> tuple[
 
     Raises `NotJudged` if there is no threshold yet.
     """
-    required, row = require_threshold(context, name), THRESHOLDS[name]
+    required = require_threshold(context, name)
+    row = THRESHOLDS[name]
     good = measured >= required if row.bound is Bound.MIN else measured <= required
     if good:
         return None

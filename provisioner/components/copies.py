@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from provisioner.components.kind import ComponentKind, Rule
 
-PREVIOUS, CURRENT, BACKUP, GOLDEN, STAGED = (
-    "copy.previous",
-    "copy.current",
-    "copy.backup",
-    "copy.golden",
-    "copy.staged",
-)
+PREVIOUS = "copy.previous"
+CURRENT = "copy.current"
+BACKUP = "copy.backup"
+GOLDEN = "copy.golden"
+STAGED = "copy.staged"
 
 KINDS = (
     ComponentKind(

@@ -120,7 +120,8 @@ async def open_cluster(
     try:
         await cluster.start()
     except psycopg.Error as error:
-        where, cause = shown(postgres_url(database)), " ".join(str(error).split())
+        where = shown(postgres_url(database))
+        cause = " ".join(str(error).split())
         raise InputError(
             where, "", f"no place among the daemons: {cause}", "Start again."
         ) from None

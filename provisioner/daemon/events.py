@@ -39,18 +39,17 @@ from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
-WEBHOOK, EVENTS = "/v1/alerts/webhook", "/v1/redfish/events"
+WEBHOOK = "/v1/alerts/webhook"
+EVENTS = "/v1/redfish/events"
 BODY_MAX = 2 * 1024 * 1024  # bytes; a metric report of a whole baseboard has several 100 KB
 BODY_S = 20.0
 BARRED_S = 30.0  # seconds for which an address is refused after repeated bad requests
 REPLAY_S = 300.0  # a signed request is valid for so long, either way of our clock
 SEEN_MAX = 65_536  # signatures remembered for that time
 DIRECTORY_S = 60.0  # seconds until names and serials are read again
-SIGNATURE, TIMESTAMP, SOURCE = (
-    "X-Provisioner-Signature",
-    "X-Provisioner-Timestamp",
-    "X-Provisioner-Source",
-)
+SIGNATURE = "X-Provisioner-Signature"
+TIMESTAMP = "X-Provisioner-Timestamp"
+SOURCE = "X-Provisioner-Source"
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,9 @@ class Intake:
         plan: AddressPlan | None = None,
     ) -> None:
         self._senders = {s.source.name: s for s in senders}
-        self._store, self._clock, self._plan = store, clock, plan
+        self._store = store
+        self._clock = clock
+        self._plan = plan
         self._seen: OrderedDict[str, float] = OrderedDict()
         self._watcher: Watcher | None = None
         self._directory: tuple[float, Directory] | None = None
@@ -90,7 +91,8 @@ class Intake:
 
         @web.middleware
         async def refuse_when_barred(request: web.Request, handler: Any) -> web.StreamResponse:
-            peer, now = request.remote or "", asyncio.get_running_loop().time()
+            peer = request.remote or ""
+            now = asyncio.get_running_loop().time()
             if barred.get(peer, 0.0) > now:
                 return web.Response(status=429, headers={"Retry-After": f"{BARRED_S:.0f}"})
             answer: web.StreamResponse = await handler(request)

@@ -43,13 +43,15 @@ class CountedWrites:
 
     def __init__(self, look_only: str, marking: Marking, stop: Callable[[str], object]) -> None:
         self.look_only = look_only
-        self._marking, self._stop = marking, stop
+        self._marking = marking
+        self._stop = stop
         if not look_only:
             self.allow_writes()
 
     def forbid_writes(self, why: str) -> None:
         """Write nothing to devices from now on; that mark in the rows does not end this daemon."""
-        self.look_only, self._marking.stop = why, None
+        self.look_only = why
+        self._marking.stop = None
 
     def allow_writes(self) -> None:
         """Act from now on, and end when the database says that no daemon may."""
@@ -91,7 +93,8 @@ async def counted_writes(
     `requested`: a person asked to look only. Raises `InputError` for a database that this directory
     must not be used with. The caller holds the directory's lock.
     """
-    file, place = MarkFile(directory), place_of(directory)
+    file = MarkFile(directory)
+    place = place_of(directory)
     try:
         mark_before = file.read()
     except InputError:

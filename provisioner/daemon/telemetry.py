@@ -49,7 +49,8 @@ async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Meas
     """
     set_up_logging(settings.log_format)
     parts: list[Telemetry] = []
-    registry, token = None, None
+    registry = None
+    token = None
     if settings.metrics_port is not None:
         token = _token(settings.metrics_token_file)
         require_private_address(settings, token)
@@ -151,7 +152,8 @@ def _token(path: str) -> Secret | None:
 
 def _headers(settings: Settings) -> dict[str, str]:
     """Return the collector's headers; their values are secrets, and are never logged."""
-    path, headers = settings.trace_headers_file, dict[str, str]()
+    path = settings.trace_headers_file
+    headers = dict[str, str]()
     if not path:
         return headers
     for number, line in enumerate(read_text(Path(path)).splitlines(), 1):

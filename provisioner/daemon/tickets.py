@@ -44,7 +44,8 @@ def _mailbox(
     settings: Settings, clock: Clock, environ: Mapping[str, str], ca_file: Path | None
 ) -> Mailbox:
     host, _, port = _needed("ticket_mail_server", settings.ticket_mail_server).rpartition(":")
-    user, tls = settings.ticket_mail_user, settings.ticket_mail_tls
+    user = settings.ticket_mail_user
+    tls = settings.ticket_mail_tls
     if user and tls == "none":
         problem = "a password would go over the wire in clear"
         raise InputError("settings", "ticket_mail_tls", problem, "Use starttls or tls.")

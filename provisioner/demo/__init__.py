@@ -188,7 +188,8 @@ async def drive(
 
     `limit_s` is real time; `more` has further parts of the daemon; `beside` is open beside it.
     """
-    transport, switches = RedfishTransport(), SwitchHttps()
+    transport = RedfishTransport()
+    switches = SwitchHttps()
     pinned = read_matrix([matrix, files.overlay])
     async with (
         serve_artifacts(files.artifacts, "127.0.0.1", 0, settings) as artifacts,
@@ -222,9 +223,7 @@ async def drive(
             return nodes
 
         await read_progress("discovering")
-        endpoints: dict[str, str] = await site.get("/endpoints")
-        urls = sorted(url for name, url in endpoints.items() if "/" in name)
-        probes = await probe_all(transport, urls)
+        probes = await probe_all(transport, await _list_bmcs(site))
         assembly, identities, silent = await find_nodes(
             transport, data.store, data.vault, expected, secrets, probes, clock.now()
         )
@@ -240,6 +239,12 @@ async def drive(
             await daemon.stop()
             await switches.close()
             await transport.close()
+
+
+async def _list_bmcs(site: SimulatedRunner) -> list[str]:
+    """Return the addresses of the simulated BMCs."""
+    endpoints: dict[str, str] = await site.get("/endpoints")
+    return sorted(url for name, url in endpoints.items() if "/" in name)
 
 
 def _over(nodes: Sequence[Node], running: int) -> bool:

@@ -29,7 +29,9 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Store
 from provisioner.settings import Settings
 
-DATA, SETTINGS, POLICY = "data", "settings.yaml", "policy.yaml"
+DATA = "data"
+SETTINGS = "settings.yaml"
+POLICY = "policy.yaml"
 RACKS = "racks.yaml"  # the expected-hardware list before there are customers
 LOOK_S = 0.25  # of real time: how often the states of the hosts are read
 

@@ -81,7 +81,8 @@ class Executor:
         self, hold: Hold, node: Node, entry: LedgerEntry, inventory: Inventory
     ) -> Blocker | None:
         """Find out what became of an open ledger row, and see it to its end."""
-        step, slots = read_step(entry), read_slots(entry)
+        step = read_step(entry)
+        slots = read_slots(entry)
         if not activations.find_cut_outlets(entry):
             return await self._do(hold, node, step, slots, inventory, entry)
         if (off := await activations.restore_power(self._site, node, entry)) is not None:

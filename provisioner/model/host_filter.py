@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 # numbers of rules: doors come before what is always permitted, and that before what is denied
-PERMITS_FROM, DENIES_FROM = 20_000, 30_000
+PERMITS_FROM = 20_000
+DENIES_FROM = 30_000
 DOORS_MAX = 1024  # each is two rules; a leaf's tables hold some thousands
 
 Door = tuple[str, str]  # in-band addresses of two hosts that may connect to each other

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-HOST, LEAF = 0, 1  # the ends of a rail's cable
+# the ends of a rail's cable
+HOST = 0
+LEAF = 1
 TIERS = ("leaf", "spine", "superspine")
 
 

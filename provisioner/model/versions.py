@@ -148,7 +148,8 @@ def _doca(text: str) -> Key | None:
     match = _DOCA.fullmatch(text)
     if match is None:
         return None
-    release, build = _numbers(match[1]), _numbers(match[2] or "0")
+    release = _numbers(match[1])
+    build = _numbers(match[2] or "0")
     return None if release is None or build is None else (release, build)
 
 
@@ -204,7 +205,8 @@ def is_same_version(grammar: str, a: str, b: str) -> bool:
     """Return whether both texts name one version: the same text, or the same key in the grammar."""
     if a.strip() == b.strip():
         return True
-    key_a, key_b = parse_version(grammar, a), parse_version(grammar, b)
+    key_a = parse_version(grammar, a)
+    key_b = parse_version(grammar, b)
     return key_a is not None and key_a == key_b
 
 
@@ -216,7 +218,8 @@ def compare(grammar: str, a: str, b: str) -> int | None:
         return 0
     if grammar == "opaque":
         return None
-    key_a, key_b = parse_version(grammar, a), parse_version(grammar, b)
+    key_a = parse_version(grammar, a)
+    key_b = parse_version(grammar, b)
     if key_a is None or key_b is None:
         return None
     if isinstance(key_a[0], str) and key_a[0] != key_b[0]:

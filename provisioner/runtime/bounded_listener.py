@@ -63,13 +63,16 @@ class BoundedListener:
     def __init__(
         self, name: str, server: Callable[[], Any], limits: Limits, tls: ssl.SSLContext | None
     ) -> None:
-        self._name, self._server, self._tls = name, server, tls
+        self._name = name
+        self._server = server
+        self._tls = tls
         self.limits = limits.within_descriptors()
         self._peers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._file: Path | None = None  # of a socket in the file system
-        self._refused, self._reported_at = 0, -REPORT_S
+        self._refused = 0
+        self._reported_at = -REPORT_S
 
     @property
     def port(self) -> int:
@@ -165,7 +168,8 @@ class BoundedListener:
                 "%s: %d connections refused since the last report, the newest of %s: %d are open",
                 *(self._name, self._refused, peer, self.connections),
             )
-            self._refused, self._reported_at = 0, now
+            self._refused = 0
+            self._reported_at = now
 
     def _close_sockets(self) -> None:
         for bound in self._sockets:
@@ -273,7 +277,8 @@ class _CountedProtocol(asyncio.Protocol):
     """The HTTP server's protocol of one connection, with a callback for its end."""
 
     def __init__(self, inner: Any, leave: Callable[[], None]) -> None:
-        self._inner, self._leave = inner, leave
+        self._inner = inner
+        self._leave = leave
         self.made = False
         self.data_received = inner.data_received  # type: ignore[method-assign]
         self.eof_received = inner.eof_received  # type: ignore[method-assign]
@@ -292,5 +297,6 @@ class _CountedProtocol(asyncio.Protocol):
 
     def release(self) -> None:
         """Call the callback, once."""
-        leave, self._leave = self._leave, lambda: None
+        leave = self._leave
+        self._leave = lambda: None
         leave()

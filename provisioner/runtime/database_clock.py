@@ -79,7 +79,8 @@ class DatabaseClock(WallClock):
         if self.step_s:
             return
         if self._offset is None:
-            self._offset, self._target = target, target
+            self._offset = target
+            self._target = target
         elif reading.error_s <= SURE_S / 2:
             self._settle()
             self._target = target
@@ -95,7 +96,8 @@ class DatabaseClock(WallClock):
 
     def accept(self) -> None:
         """Follow the next reading, even if it is a step."""
-        self._offset, self.step_s = None, 0.0
+        self._offset = None
+        self.step_s = 0.0
 
     def _settle(self) -> None:
         """Approach the target by a part of the time that has passed."""

@@ -40,7 +40,8 @@ def read_clock(directory: Path) -> WallClock:
     try:
         with file.open("rb") as opened:
             document = json.loads(opened.read(SIZE_MAX))
-        speed, epoch = float(document["speed"]), float(document["epoch"])
+        speed = float(document["speed"])
+        epoch = float(document["epoch"])
         if not 0.0 < speed <= SPEED_MAX or not math.isfinite(epoch):
             raise ValueError("out of bounds")
     except (FileNotFoundError, NotADirectoryError):  # the command that opens the directory reports

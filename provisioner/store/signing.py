@@ -62,7 +62,9 @@ class Signer:
 
     def become(self, other: Signer) -> None:
         """Sign with the other's key from now on, also for all users of this signer."""
-        self._key, self.public_key, self.key_id = other._key, other.public_key, other.key_id
+        self._key = other._key
+        self.public_key = other.public_key
+        self.key_id = other.key_id
 
     def __repr__(self) -> str:
         return f"Signer(key_id={self.key_id!r})"

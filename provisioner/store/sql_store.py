@@ -84,14 +84,16 @@ def open_store(
     """
     if postgres.is_postgres(path):
         engine = postgres.open_postgres(str(path), copy_first)
-        to_write, to_read = postgres.write_connection(engine), postgres.read_connection(engine)
+        to_write = postgres.write_connection(engine)
+        to_read = postgres.read_connection(engine)
     else:
         if reads_only:
             engine = database.open_reading(Path(path))
             only = ThreadLane(database.read_connection(engine), "store-reader", reads=True)
             return SqlStore(engine, only, only)
         engine = database.open_database(path, copy_first)
-        to_write, to_read = database.write_connection(engine), database.read_connection(engine)
+        to_write = database.write_connection(engine)
+        to_read = database.read_connection(engine)
     if inline:
         lane = InlineLane(to_write)
         return SqlStore(engine, lane, lane)

@@ -54,7 +54,9 @@ class FleetMetrics(Collector):
         registry: CollectorRegistry,
         queues: Queues = dict,
     ) -> None:
-        self._store, self._clock, self._settings = store, clock, settings
+        self._store = store
+        self._clock = clock
+        self._settings = settings
         self._queues = queues
         self._look: _FleetReading | None = None
         self._turn = asyncio.Lock()
@@ -63,7 +65,8 @@ class FleetMetrics(Collector):
     async def refresh(self) -> None:
         """Read again if the reading is older than `metrics_fresh_s`; scrapers share a reading."""
         async with self._turn:
-            loop, last = asyncio.get_running_loop(), self._look
+            loop = asyncio.get_running_loop()
+            last = self._look
             began = loop.time()
             if last is not None and began - last.at < self._settings.metrics_fresh_s:
                 return
@@ -81,7 +84,8 @@ class FleetMetrics(Collector):
     async def _read_campaigns(self, fleet: Fleet) -> Sequence[tuple[Campaign, int, int]]:
         if not fleet.campaigns:
             return ()
-        book, campaigns = self._store.campaigns, []
+        book = self._store.campaigns
+        campaigns = []
         going = [c for c in await book.list() if c.state in GOING]
         for campaign in going[-CAMPAIGNS_MAX:]:
             rows = await book.list_rows(campaign.id)
@@ -92,7 +96,8 @@ class FleetMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the latest reading as metric families; none before the first reading."""
-        name, text = "provisioner_state_limit_seconds", "How long a node may be in a state."
+        name = "provisioner_state_limit_seconds"
+        text = "How long a node may be in a state."
         family = GaugeMetricFamily(name, text, labels=("state",))
         for state, stage in JOURNEY.items():
             family.add_metric((state.value,), stage.limit_s)

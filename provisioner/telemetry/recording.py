@@ -71,7 +71,9 @@ class Recorder:
     @contextmanager
     def step(self, operation: str, node: str, step: Step) -> Iterator[list[Blocker]]:
         """As `ports.Telemetry`. A step that a takeover or a bug ends counts as `cut_off`."""
-        began, problems, outcome = self._clock(), list[Blocker](), "cut_off"
+        began = self._clock()
+        problems = list[Blocker]()
+        outcome = "cut_off"
         component = name_component(step)
         try:
             yield problems
@@ -84,7 +86,8 @@ class Recorder:
     @contextmanager
     def plan(self) -> Iterator[list[Plan]]:
         """As `ports.Telemetry`."""
-        began, made = time.perf_counter(), list[Plan]()
+        began = time.perf_counter()
+        made = list[Plan]()
         yield made
         if made:
             self._plan_s.labels(name_outcome(made[0])).observe(time.perf_counter() - began)

@@ -167,7 +167,8 @@ class Twin:
             for n in expected.nodes
             if n.kind is NodeKind.SWITCH
         }
-        secrets, now = Secrets(factory=factory, switches=switches), self.clock.now()
+        secrets = Secrets(factory=factory, switches=switches)
+        now = self.clock.now()
         probes = await probe_all(self.transport, sorted(self.services))
         discovered = await find_nodes(
             self.transport, self.store, vault, expected, secrets, probes, now
@@ -257,7 +258,8 @@ def _place_nodes(hosts: Sequence[Node], switches: Sequence[Node]) -> Names:
     if len(hosts) > HOSTS_MAX:
         problem = f"{len(hosts)} hosts are more than one twin supports ({HOSTS_MAX})"
         raise InputError("rehearse", "", problem, "Select fewer, or lower --nodes.")
-    names, units = Names(), sorted({(n.location.pod, n.location.scalable_unit) for n in hosts})
+    names = Names()
+    units = sorted({(n.location.pod, n.location.scalable_unit) for n in hosts})
     by_name = {n.id for n in switches}
     for number, unit in enumerate(units):
         mine = [n for n in hosts if (n.location.pod, n.location.scalable_unit) == unit]

@@ -48,7 +48,8 @@ class RehearsalProcess:
     """Implements `ports.rehearsals` with one process per rehearsal."""
 
     def __init__(self, matrix: Matrix, settings: Settings) -> None:
-        self._matrix, self._settings = matrix, settings
+        self._matrix = matrix
+        self._settings = settings
         self._turn = asyncio.Lock()
 
     async def rehearse(

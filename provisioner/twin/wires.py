@@ -41,7 +41,8 @@ class Wire:
     """Delays requests, and loses requests or answers by chance, from the run's seed."""
 
     def __init__(self, rng: random.Random, lost: float) -> None:
-        self.rng, self.lost = rng, lost
+        self.rng = rng
+        self.lost = lost
         self.requests = 0
 
     async def delay_request(self) -> str:
@@ -58,7 +59,8 @@ class MemoryBmcs:
     """`BmcTransport` for the simulator's services, as a logged-in client."""
 
     def __init__(self, services: dict[str, RedfishService], wire: Wire) -> None:
-        self._services, self._wire = services, wire
+        self._services = services
+        self._wire = wire
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
         reply: Reply = await run_to_end(self._request(bmc, call))
@@ -112,7 +114,8 @@ class MemorySwitches:
     """`SwitchTransport` for the simulated switches."""
 
     def __init__(self, site: Site, wire: Wire) -> None:
-        self._site, self._wire = site, wire
+        self._site = site
+        self._wire = wire
 
     async def request(self, switch: SwitchAddress, call: Call) -> Reply:
         reply: Reply = await run_to_end(self._request(switch, call))

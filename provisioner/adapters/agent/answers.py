@@ -125,7 +125,8 @@ class _Cleaner:
     """A copier of JSON within bounds; control characters but newline and tab become "?"."""
 
     def __init__(self, token: str) -> None:
-        self._token, self._left = token, VALUES_MAX
+        self._token = token
+        self._left = VALUES_MAX
 
     def clean(self, value: Any, depth: int) -> Any:
         self._left -= 1

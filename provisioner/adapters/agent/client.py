@@ -35,7 +35,9 @@ SENDS_MAX = 3  # times that a command is sent that provably did not arrive
 # The agent goes away while it carries these out: once they were accepted, its silence is their end,
 # and the BMC reports the power state.
 FAREWELLS = frozenset({"power_off", "run_image"})
-POLL_S, POLL_MAX_S = 1.0, 15.0  # seconds between two readings: first and longest
+# seconds between two readings: first and longest
+POLL_S = 1.0
+POLL_MAX_S = 15.0
 
 Note = Callable[[AgentRequest | None], Awaitable[None]]  # on disk when it returns
 
@@ -57,7 +59,8 @@ class AgentClient:
     """The runner of commands, one at a time for each agent (its caller sees to that)."""
 
     def __init__(self, wire: AgentWire, clock: Clock) -> None:
-        self._wire, self._clock = wire, clock
+        self._wire = wire
+        self._clock = clock
 
     async def run(
         self,
@@ -74,7 +77,8 @@ class AgentClient:
         command, and continues it.
         """
         ends = self._clock.now() + timeout_s
-        digest, request = answers.digest_of(name, parameters), noted
+        digest = answers.digest_of(name, parameters)
+        request = noted
         current: Command | AgentResult | None = None
         if request is None or request.over or request.command != digest:
             listed = tuple(c.id for c in await self._list(agent))
@@ -119,7 +123,8 @@ class AgentClient:
     ) -> Command | AgentResult:
         """Send the command; return it as the agent accepted it, or why it did not."""
         body = {"name": request.name, "params": dict(parameters)}
-        wait_s, sends = POLL_S, 0
+        wait_s = POLL_S
+        sends = 0
         while True:
             sends += 1
             request = request.model_copy(update={"sent_at": self._clock.now()})
@@ -168,7 +173,8 @@ class AgentClient:
 
     async def _ended(self, agent: AgentAddress, command: Command, ends: float) -> Command:
         """Wait for the command's end; silence of the agent is not an end."""
-        wait_s, silent = POLL_S, ""
+        wait_s = POLL_S
+        silent = ""
         while not command.ended:
             if self._clock.now() >= ends:
                 message = f"{command.name} has not ended in time{silent}"
@@ -185,7 +191,8 @@ class AgentClient:
                 silent = f"; the agent is silent: {error}"
                 continue
             if reply.status == 200:
-                command, silent = answers.parse_command(reply, agent.token.reveal()), ""
+                command = answers.parse_command(reply, agent.token.reveal())
+                silent = ""
             elif reply.status == 404:
                 raise Unreachable(f"the agent forgot {command.name}", maybe_executed=True)
             else:

@@ -169,7 +169,8 @@ def parse_heartbeat(body: bytes) -> Heartbeat | Refusal:
         return Refusal(400, Reason.MALFORMED, "a heartbeat that is no JSON")
     if not isinstance(document, dict):
         return Refusal(400, Reason.MALFORMED, "a heartbeat that is no object")
-    token, version = document.get("agent_token"), document.get("agent_version")
+    token = document.get("agent_token")
+    version = document.get("agent_version")
     if not isinstance(token, str) or not TOKEN.fullmatch(token):
         return Refusal(401, Reason.FOREIGN_AGENT, "a heartbeat without a token")
     matched = VERSION.fullmatch(version) if isinstance(version, str) else None
@@ -194,7 +195,8 @@ def _place(given: object) -> tuple[str, IPv4Address | IPv6Address] | Refusal:
         return wrong
     try:
         parts = urlsplit(given)
-        port, host = parts.port, ip_address(parts.hostname or "")
+        port = parts.port
+        host = ip_address(parts.hostname or "")
     except ValueError:
         return wrong
     spelled = f"[{host}]" if host.version == 6 else str(host)

@@ -27,8 +27,10 @@ class AgentRegistry:
         settings: Settings,
         look_s: float = LOOK_S,
     ) -> None:
-        self._sessions, self._client = sessions, client
-        self._clock, self._settings = clock, settings
+        self._sessions = sessions
+        self._client = client
+        self._clock = clock
+        self._settings = settings
         self._look_s = look_s
         self._turns: dict[str, asyncio.Lock] = {}  # node -> one command at a time
 

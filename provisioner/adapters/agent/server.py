@@ -18,7 +18,8 @@ from provisioner.adapters.agent.service import BODY_MAX, AgentService
 
 # An agent asks some five times when it boots, then every few seconds at most (it repeats a failed
 # heartbeat after 5 to 10 s): twice that is let through.
-BURST, PER_SECOND = 30.0, 0.4
+BURST = 30.0
+PER_SECOND = 0.4
 PEERS_MAX = 65536  # addresses whose rate is known; 100 bytes each
 FILES = "/images"  # no path of ironic's API
 BODY_S = 10.0  # a heartbeat's body is there within this

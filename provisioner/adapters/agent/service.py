@@ -45,7 +45,9 @@ class AgentService:
     def __init__(
         self, sessions: Sessions, clock: Clock, settings: Settings, report: Report
     ) -> None:
-        self._sessions, self._clock, self._settings = sessions, clock, settings
+        self._sessions = sessions
+        self._clock = clock
+        self._settings = settings
         self._report = report
         self._reported: OrderedDict[tuple[str, str, str], float] = OrderedDict()
 
@@ -99,7 +101,8 @@ class AgentService:
         token = await self._sessions.token(session) if session else ""
         if session is not None:
             session = await self._sessions.of(session.node)  # as it is after that wait
-        now, life_s = self._clock.now(), self._settings.agent_token_s
+        now = self._clock.now()
+        life_s = self._settings.agent_token_s
         verdict = protocol.decide_heartbeat(heartbeat, peer, session, token, now, life_s)
         if isinstance(verdict, Refusal):
             return await self._refuse(verdict, peer, "heartbeat")
@@ -115,7 +118,8 @@ class AgentService:
         return Answer(refusal.status, _fault("refused"))
 
     async def _tell(self, refusal: Refusal, peer: str, what: str) -> None:
-        now, key = self._clock.now(), (peer, str(refusal.reason), refusal.node)
+        now = self._clock.now()
+        key = (peer, str(refusal.reason), refusal.node)
         if now - self._reported.get(key, -REPEAT_S) < REPEAT_S:
             return
         self._reported[key] = now

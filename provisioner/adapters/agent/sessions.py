@@ -30,7 +30,9 @@ class Sessions:
         *,
         shared: bool = False,
     ) -> None:
-        self._rows, self._credentials, self._new_token = rows, credentials, new_token
+        self._rows = rows
+        self._credentials = credentials
+        self._new_token = new_token
         self._shared = shared
         self._known: dict[str, AgentSession] | None = None  # by node
         self._tokens: dict[str, str] = {}

@@ -22,7 +22,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from provisioner.model.input_error import InputError
 
-KEY_FILE, CERTIFICATE_FILE = "agent-ca.key", "agent-ca.pem"
+KEY_FILE = "agent-ca.key"
+CERTIFICATE_FILE = "agent-ca.pem"
 AUTHORITY_DAYS = 3650  # images are built anew far more often
 SERVER_DAYS = 397  # longer than a daemon runs
 SKEW = timedelta(days=1)  # the clock of a ramdisk may be behind
@@ -71,7 +72,8 @@ def open_authority(directory: Path) -> Authority:
     The caller holds the directory's lock. Raises `InputError` if its files cannot be used: a new
     one is never made in place of one that images trust already.
     """
-    key_file, certificate_file = directory / KEY_FILE, directory / CERTIFICATE_FILE
+    key_file = directory / KEY_FILE
+    certificate_file = directory / CERTIFICATE_FILE
     if not key_file.exists():
         if certificate_file.exists():
             remedy = "Restore it, or delete both files and build the image anew."
@@ -97,7 +99,8 @@ def _certificate(
 ) -> x509.Certificate:
     """An authority's own certificate (no issuer), or a server's; with what RFC 5280 wants of each:
     Python 3.13 and others verify strictly."""
-    now, authority = datetime.now(UTC), issuer is None
+    now = datetime.now(UTC)
+    authority = issuer is None
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     days = AUTHORITY_DAYS if authority else SERVER_DAYS
     usage = {"key_cert_sign": authority, "crl_sign": authority, "digital_signature": True}
@@ -150,7 +153,8 @@ def _pem(key: Key) -> bytes:
 
 def _read_key(file: Path) -> Key:
     try:
-        mode, content = file.stat().st_mode, _content(file)
+        mode = file.stat().st_mode
+        content = _content(file)
         key = serialization.load_pem_private_key(content, password=None)
     except ValueError:
         raise _unusable(file, "is no key") from None

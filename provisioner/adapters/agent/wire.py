@@ -38,7 +38,8 @@ class HttpsWire:
     async def request(
         self, agent: AgentAddress, method: str, path: str, body: Any, timeout_s: float
     ) -> Reply:
-        token, attempt = agent.token.reveal(), Attempt(safe=method == "GET")
+        token = agent.token.reveal()
+        attempt = Attempt(safe=method == "GET")
         pinned = self._pin(agent)
         session = BoundedSession(self._session, pinned, attempt, ANSWER_MAX)
         try:

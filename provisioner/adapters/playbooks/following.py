@@ -63,7 +63,8 @@ class LiveRun:
     async def follow(self) -> str:
         """Follow until the run has ended and no process of it lives here; return how it ended."""
         until = self.run.started_at + self.run.limit_s
-        state, timed_out = "lost", False
+        state = "lost"
+        timed_out = False
         while self.folder is not None:
             processes.reap(self.pid)
             over = self.folder.finished() or not self.folder.alive()

@@ -38,14 +38,17 @@ def volatile_root() -> Path | None:
 
 def in_memory(path: Path) -> bool:
     """Return whether files there reach no disk (swap apart)."""
-    mount, kind = "", ""
+    mount = ""
+    kind = ""
     real = str(path.resolve())
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         fields = line.split(" ")
-        point, after = fields[4], fields[fields.index("-") + 1 :]
+        point = fields[4]
+        after = fields[fields.index("-") + 1 :]
         within = real == point or real.startswith(point.rstrip("/") + "/")
         if within and len(point) >= len(mount):
-            mount, kind = point, after[0]
+            mount = point
+            kind = after[0]
     return kind in TMPFS
 
 

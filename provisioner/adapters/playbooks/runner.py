@@ -170,7 +170,8 @@ class AnsibleRunner:
 
     async def _gather(self, play: str) -> None:
         await asyncio.sleep(GATHER_S)
-        queue, most = self._waiting.pop(play), self._settings.playbook_hosts_max
+        queue = self._waiting.pop(play)
+        most = self._settings.playbook_hosts_max
         for i in range(0, len(queue), most):
             self._background(self._batch(play, queue[i : i + most]))
 

@@ -27,7 +27,8 @@ class CommandPdu:
     """`ports.power.Pdu` by a command; `environment` is all that the command inherits."""
 
     def __init__(self, argv: Sequence[str], limit_s: float, environment: Mapping[str, str]) -> None:
-        self._argv, self._limit_s = tuple(argv), limit_s
+        self._argv = tuple(argv)
+        self._limit_s = limit_s
         self._environment = {"PATH": PATH, **environment}
 
     async def read_outlet(self, outlet: str) -> OutletState | Blocker:

@@ -25,7 +25,8 @@ class RedfishPdu:
     """`ports.power.Pdu` over Redfish; `transport` logs in, and out when its maker closes it."""
 
     def __init__(self, transport: BmcTransport, address: BmcAddress) -> None:
-        self._transport, self._address = transport, address
+        self._transport = transport
+        self._address = address
         self._paths: dict[str, str] = {}
 
     async def read_outlet(self, outlet: str) -> OutletState | Blocker:

@@ -38,7 +38,9 @@ class SnmpPdu:
     def __init__(
         self, address: SnmpAddress, table: OutletTable, timeout_s: float = TIMEOUT_S
     ) -> None:
-        self._address, self._table, self._timeout_s = address, table, timeout_s
+        self._address = address
+        self._table = table
+        self._timeout_s = timeout_s
 
     async def read_outlet(self, outlet: str) -> OutletState | Blocker:
         """Return the state that the PDU reports now."""

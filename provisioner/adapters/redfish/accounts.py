@@ -17,7 +17,8 @@ async def set_password(service: Service, username: str, new: Secret) -> Blocker 
     path = named or await _account(service, username)
     if isinstance(path, Blocker):
         return path
-    rule, secret = service.quirk.password_if_match, new.reveal()
+    rule = service.quirk.password_if_match
+    secret = new.reveal()
     return await service.patch(path, {"Password": secret}, username, if_match=rule, hidden=secret)
 
 

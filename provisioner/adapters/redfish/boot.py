@@ -123,6 +123,7 @@ async def _read_settings(service: Service, system: Resource) -> Json:
 
 def _listed_targets(system: Json, later: Json) -> list[Any] | None:
     """Return the targets that the object lists to which the target is written."""
-    now, then = at(system, "Boot", _TARGETS), later.get(_TARGETS)
+    now = at(system, "Boot", _TARGETS)
+    then = later.get(_TARGETS)
     listed = then or now if "BootSourceOverrideTarget" in later else now or then
     return listed if isinstance(listed, list) else None

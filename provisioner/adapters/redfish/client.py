@@ -95,7 +95,8 @@ class Redfish:
 
     async def collect_tree(self, node: str, bmc: str) -> tuple[Inventory, HardwareTree]:
         """Return the inventory, and every part that the service lists with its values."""
-        service, bodies = self._service, dict[str, Resource]()
+        service = self._service
+        bodies = dict[str, Resource]()
         walks = [
             Walk(service.transport, service.address, self.quirk, shared=bodies) for _ in range(2)
         ]

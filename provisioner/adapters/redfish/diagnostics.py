@@ -116,7 +116,8 @@ async def _dump(
 
 async def _ended(service: Service, task: str, sleep: Sleep, poll_s: float, limit_s: float) -> str:
     """Return why the task did not end well within the limit; "" if it did, or if it vanished."""
-    waited, state = 0.0, "no task was named"
+    waited = 0.0
+    state = "no task was named"
     while task and waited < limit_s:
         await sleep(poll_s)
         waited += poll_s

@@ -44,9 +44,11 @@ class Firmware:
         taken: set[tuple[str, str]] = set()
         unique = []
         for component in self._found.values():
-            slot, n = component.slot, 2
+            slot = component.slot
+            n = 2
             while (component.kind, slot) in taken:
-                slot, n = f"{component.slot}#{n}", n + 1
+                slot = f"{component.slot}#{n}"
+                n += 1
             taken.add((component.kind, slot))
             unique.append(component.model_copy(update={"slot": slot}))
         return tuple(unique)
@@ -70,7 +72,8 @@ class Firmware:
         kind, slot, of = classify(item, self.bmc)
         part = None
         if kind == IDENTITY:
-            version, part = None, version
+            part = version
+            version = None
             detail = f"{ident} is an identity, not a version"
             self._gap(Reason.NOT_OFFERED, member.path, detail)
         elif version is None and data:

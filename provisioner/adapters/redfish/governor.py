@@ -53,8 +53,11 @@ class LoginGovernor:
         clock: Callable[[], float] = time.time,
         memory: Path | None = None,
     ) -> None:
-        self._failures_max, self._window_s, self._backoff_s = failures_max, window_s, backoff_s
-        self._clock, self._memory = clock, memory
+        self._failures_max = failures_max
+        self._window_s = window_s
+        self._backoff_s = backoff_s
+        self._clock = clock
+        self._memory = memory
         self._accounts: dict[str, _Account] = {}
         if memory is not None:
             self._recall(memory)
@@ -87,7 +90,8 @@ class LoginGovernor:
     def succeeded(self, url: str, credential: Credential) -> None:
         """The account's own failures are over: a success ends the device's count too."""
         account = self._accounts.setdefault(url, _Account())
-        account.accepted, account.refused = credential, None
+        account.accepted = credential
+        account.refused = None
         account.failures = [f for f in account.failures if f[1] != credential[0]]
 
     def failed(self, url: str, credential: Credential) -> None:
@@ -128,7 +132,8 @@ class LoginGovernor:
             lines = memory.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeError):
             return
-        now, recent_lines = self._clock(), []
+        now = self._clock()
+        recent_lines = []
         for line in lines:
             try:
                 when, url, username = json.loads(line)

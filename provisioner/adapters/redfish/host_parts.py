@@ -92,7 +92,8 @@ async def list_power_supplies(
     They are read from `PowerSubsystem`, or from the older `Power` where a chassis has no such
     subsystem.
     """
-    gaps_before, supplies = len(walk.gaps), list[tuple[str, Resource]]()
+    gaps_before = len(walk.gaps)
+    supplies = list[tuple[str, Resource]]()
     for resource in chassis:
         if _slot(resource).startswith(_INNER):
             continue

@@ -109,7 +109,8 @@ async def eject_image(service: Service) -> Blocker | None:
 
 async def _find_drive(service: Service) -> Resource | None:
     """Return the first virtual CD that takes images: the manager's, or the system's."""
-    manager, system = await service.manager(), await service.system()
+    manager = await service.manager()
+    system = await service.system()
     for owner in (manager, system):
         path = link(owner.data, "VirtualMedia") if owner is not None else None
         for drive in await service.walk().members(path):

@@ -99,7 +99,8 @@ class Parts:
     def devices(self) -> tuple[Device, ...]:
         """Each part once."""
         unique: dict[tuple[str, str, str | None], Device] = {}
-        before, after = self._found[: self._place], self._found[self._place :]
+        before = self._found[: self._place]
+        after = self._found[self._place :]
         for device in (*before, *tell_apart(self._processors), *after):
             unique.setdefault((device.kind, device.slot, device.serial), device)
         for device in unique.values():

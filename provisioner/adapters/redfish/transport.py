@@ -229,7 +229,8 @@ class RedfishTransport:
                 line.opening_for = bmc
                 line.opening = asyncio.create_task(self._open(line, bmc))
                 line.opening.add_done_callback(lambda task: _finished(line, task))
-            opening, ours = line.opening, line.opening_for == bmc
+            opening = line.opening
+            ours = line.opening_for == bmc
             try:
                 await asyncio.shield(opening)
             except PortError:
@@ -257,7 +258,9 @@ class RedfishTransport:
                 self._governor.unanswered(bmc.url, credential)
             raise Unreachable(str(error), maybe_executed=False) from None
         self._governor.succeeded(bmc.url, credential)
-        line.login, line.login_address, line.used_s = login, bmc, _now()
+        line.login = login
+        line.login_address = bmc
+        line.used_s = _now()
         return login
 
     def _refused(self, line: Line, bmc: BmcAddress, login: Login) -> NoReturn:
@@ -269,7 +272,8 @@ class RedfishTransport:
 
     async def _drop(self, line: Line) -> None:
         """Log out, if logged in; to its end even if the caller is cancelled."""
-        login, address = line.login, line.login_address
+        login = line.login
+        address = line.login_address
         line.login = line.login_address = None
         if login is None or address is None:
             return

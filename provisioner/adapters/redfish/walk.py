@@ -190,7 +190,8 @@ class Walk:
     async def _pages(self, collection: str, *, expand: bool = True) -> list[Resource]:
         """A collection's pages, following `Members@odata.nextLink`; a loop ends the reading."""
         first = await self._first_page(collection, expand=expand)
-        pages, visited = [first], {collection, first.path}
+        pages = [first]
+        visited = {collection, first.path}
         following = _next(first.data)
         while following is not None:
             if following in visited or len(pages) >= _PAGES_MAX:
@@ -249,7 +250,8 @@ class Walk:
 
         None at all is a service that has not gathered them yet, as after a restart.
         """
-        counted, listed = _counted(pages[0].data), sum(_listed(page.data) for page in pages)
+        counted = _counted(pages[0].data)
+        listed = sum(_listed(page.data) for page in pages)
         unread = any(not isinstance(page.data.get("Members"), list) for page in pages)
         if listed >= min(counted, MEMBERS_MAX) or unread:  # by a gap of its own
             return

@@ -54,7 +54,8 @@ class SiteSide:
         self._site = site
 
     async def calls(self, answers: list[Json]) -> list[Json]:
-        now, agents = self._site.advance(), self._site.agents
+        now = self._site.advance()
+        agents = self._site.agents
         for answer in answers:
             agents.accept_answer(answer["call"], answer["status"], answer["body"], now)
         requests: list[Json] = agents.list_calls(now)
@@ -93,7 +94,9 @@ class SimulatedWire:
     """`AgentWire` onto the simulated agents. `travel` loses requests and answers in tests."""
 
     def __init__(self, side: SimulatedSide, clock: Clock, travel: Travel | None = None) -> None:
-        self._side, self._clock, self._travel = side, clock, travel
+        self._side = side
+        self._clock = clock
+        self._travel = travel
 
     async def request(
         self, agent: AgentAddress, method: str, path: str, body: Any, timeout_s: float
@@ -143,7 +146,8 @@ class SimulatedAgents(AgentRegistry):
         report: Report,
     ) -> None:
         super().__init__(sessions, AgentClient(wire, clock), clock, settings, settings.poll_s)
-        self._side, self._service = side, AgentService(sessions, clock, settings, report)
+        self._side = side
+        self._service = AgentService(sessions, clock, settings, report)
         self._pumping = asyncio.Lock()
 
     async def present(self, node: str) -> AgentAddress | None:

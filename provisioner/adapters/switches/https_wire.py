@@ -84,7 +84,8 @@ class SwitchHttps:
             self._admit(line, switch)
             reply = await self._send(switch, call)
         if reply.status == 401:
-            line.refused, line.refused_s = (switch.username, switch.secret), self._clock()
+            line.refused = (switch.username, switch.secret)
+            line.refused_s = self._clock()
             raise LoginRefused(f"{switch.url}: credentials refused")
         return reply
 

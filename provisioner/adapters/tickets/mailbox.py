@@ -46,7 +46,10 @@ class Mailbox:
     name = "email"
 
     def __init__(self, server: MailServer, sender: str, to: str, clock: Clock) -> None:
-        self._server, self._sender, self._to, self._clock = server, sender, to, clock
+        self._server = server
+        self._sender = sender
+        self._to = to
+        self._clock = clock
 
     async def look(self, _key: str) -> Looked:
         """Return that the mailbox cannot be queried."""
@@ -62,7 +65,8 @@ class Mailbox:
     def mail(self, message: TicketMessage, bundle: bytes) -> EmailMessage:
         """Return the message in the form in which it is sent."""
         mail = EmailMessage()
-        mail["From"], mail["To"] = self._sender, self._to
+        mail["From"] = self._sender
+        mail["To"] = self._to
         mail["Subject"] = message.title
         mail["Date"] = formatdate(self._clock.now())
         mail["Message-ID"] = self._id(message.id)
@@ -81,7 +85,8 @@ class Mailbox:
         return f"<{hashlib.sha256(key.encode()).hexdigest()[:32]}@{domain}>"
 
     def _deliver(self, mail: EmailMessage) -> None:
-        server, where = self._server, f"{self._server.host}:{self._server.port}"
+        server = self._server
+        where = f"{self._server.host}:{self._server.port}"
         sent = False
         try:
             with self._connect() as smtp:

@@ -50,7 +50,10 @@ class Webhook:
     def __init__(
         self, url: str, secret: Secret, clock: Clock, ca_file: Path | None = None, pin: str = ""
     ) -> None:
-        self._url, self._secret, self._clock, self._pin = url, secret, clock, pin
+        self._url = url
+        self._secret = secret
+        self._clock = clock
+        self._pin = pin
         self._trust = Trust(ca_file)
         self._session: aiohttp.ClientSession | None = None
 
@@ -123,7 +126,8 @@ def _ref(status: int, body: bytes) -> TicketRef:
         raise Malformed(f"the ticket system answered with status {status}")
     try:
         document = json.loads(body)
-        id_text, url = document["id"], document.get("url", "")
+        id_text = document["id"]
+        url = document.get("url", "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Malformed("the ticket system's answer is no JSON object with an id") from None
     if isinstance(id_text, int) and not isinstance(id_text, bool):

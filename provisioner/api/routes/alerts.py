@@ -135,8 +135,12 @@ async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
 
 async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out a change of an alert."""
-    now, arguments, store = parts.clock.now(), asked.arguments, parts.store
-    ident, target, why = str(arguments["id"]), str(arguments["target"]), str(arguments["why"])
+    now = parts.clock.now()
+    arguments = asked.arguments
+    store = parts.store
+    ident = str(arguments["id"])
+    target = str(arguments["target"])
+    why = str(arguments["why"])
     event = RequestCarriedOut(
         about=asked.subject,
         request=asked.kind.value,

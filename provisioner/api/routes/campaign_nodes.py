@@ -112,7 +112,9 @@ async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def _do(requests: CampaignRequests, asked: ChangeRequest) -> Answer:
-    name, by, arguments = asked.subject, asked.asked_by, asked.arguments
+    name = asked.subject
+    by = asked.asked_by
+    arguments = asked.arguments
     match asked.kind:
         case ChangeKind.CAMPAIGN_DEFER:
             return await requests.defer(name, arguments["node"], float(arguments["until"]), by)

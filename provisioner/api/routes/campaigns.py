@@ -179,7 +179,8 @@ async def change_campaign(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 async def foresee_campaign(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     """Return the effects of a start or a rollback on the campaign's nodes."""
-    requests, name = requests_of(parts), asked.subject
+    requests = requests_of(parts)
+    name = asked.subject
     try:
         if asked.kind is ChangeKind.CAMPAIGN_ROLLBACK:
             planned = await requests.preview_rollback(name)
@@ -196,7 +197,9 @@ async def foresee_campaign(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def _do(requests: CampaignRequests, asked: ChangeRequest) -> Answer:
-    name, by, arguments = asked.subject, asked.asked_by, asked.arguments
+    name = asked.subject
+    by = asked.asked_by
+    arguments = asked.arguments
     reason = str(arguments.get("reason", ""))
     match asked.kind:
         case ChangeKind.CAMPAIGN_CREATE:

@@ -147,7 +147,8 @@ async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 async def _do(
     parts: ApiParts, case: Case, kind: ChangeKind, by: str, told: dict[str, Any]
 ) -> Case | str:
-    desk, now = open_desk(parts), parts.clock.now()
+    desk = open_desk(parts)
+    now = parts.clock.now()
     match kind:
         case ChangeKind.CASE_ACCEPT:
             return await desk.accept(case, by)
@@ -180,7 +181,8 @@ async def _do(
 
 async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     """Return the effects on a node that is retired or whose host is replaced."""
-    case, arguments = await parts.store.cases.get(asked.subject), asked.arguments
+    case = await parts.store.cases.get(asked.subject)
+    arguments = asked.arguments
     if case is None or not case.open:
         closed = build_objection(asked.subject, "it is closed, or there is none", "See the list.")
         return Forecast(blockers=closed.blockers)
@@ -202,7 +204,8 @@ async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 async def export_bundle(ask: Ask) -> web.Response:
     """Return the archive of the case's ticket, or a new one of the case's present state."""
-    case, parts = await read_case(ask), ask.parts
+    case = await read_case(ask)
+    parts = ask.parts
     if parts.vault is None or parts.signer is None:
         raise refuse_missing("archive")
     book = parts.store.cases

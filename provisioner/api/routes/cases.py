@@ -236,7 +236,8 @@ async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 def _work_of(told: Mapping[str, Any]) -> PlannedWork:
-    begins_at, ends_at = float(told.get("begins_at", 0.0)), float(told.get("ends_at", 0.0))
+    begins_at = float(told.get("begins_at", 0.0))
+    ends_at = float(told.get("ends_at", 0.0))
     return PlannedWork(begins_at=begins_at, ends_at=ends_at)
 
 
@@ -252,8 +253,10 @@ async def foresee_rack(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def _open_rack(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    desk, arguments = open_desk(parts), asked.arguments
-    service, opened = Service(arguments["service"]), {}
+    desk = open_desk(parts)
+    arguments = asked.arguments
+    service = Service(arguments["service"])
+    opened = {}
     for node in await _hosts(parts, asked.subject):
         made = await desk.open(
             node,

@@ -195,7 +195,8 @@ def _revoked(name: str) -> Outcome:
 
 async def change_certificate(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out a revocation."""
-    certificate, now = await parts.store.evidence.get_certificate(asked.subject), parts.clock.now()
+    certificate = await parts.store.evidence.get_certificate(asked.subject)
+    now = parts.clock.now()
     assert certificate is not None, "certificates are never deleted"
     if await parts.store.evidence.is_revoked(certificate.id):
         return _revoked(certificate.id)

@@ -45,7 +45,8 @@ class MapQuery(Nothing):
 
 async def show(ask: Ask) -> web.Response:
     """Return the fleet, or a few of its nodes."""
-    store, tenant = ask.parts.store, None if ask.caller.staff else ask.caller.tenant
+    store = ask.parts.store
+    tenant = None if ask.caller.staff else ask.caller.tenant
     names = [n for n in ask.query.nodes.split(",") if n][:NAMES_MAX]
     headers = {"Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
     if names:
@@ -56,7 +57,8 @@ async def show(ask: Ask) -> web.Response:
     tag, raw, packed = await ask.parts.atlas.build_answer(store, tenant)
     headers["ETag"] = tag
     if accepts_gzip(ask.request):
-        raw, headers["Content-Encoding"] = packed, "gzip"
+        raw = packed
+        headers["Content-Encoding"] = "gzip"
     return web.Response(body=raw, content_type="application/json", headers=headers)
 
 

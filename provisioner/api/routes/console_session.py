@@ -51,7 +51,8 @@ async def begin_session(ask: Ask) -> web.Response:
         )
         refused.headers["WWW-Authenticate"] = 'Bearer realm="provisioner"'
         raise refused
-    parts, limits = ask.parts, ask.parts.settings.session_limits()
+    parts = ask.parts
+    limits = ask.parts.settings.session_limits()
     secret, session = new_session(ask.caller, limits, ask.now)
     before = await parts.store.sessions.find(sha256_of(read_secret(ask.request)))
     replaces = before.id if before is not None else ""
@@ -119,7 +120,8 @@ async def end_all(ask: Ask) -> Reply:
 
 async def change_session(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out the end of sessions."""
-    sessions, now = parts.store.sessions, parts.clock.now()
+    sessions = parts.store.sessions
+    now = parts.clock.now()
     why = f"{asked.asked_by} ended it"
     if asked.arguments.get("every"):
         ended = await sessions.end_of_subject(asked.subject, why, now)

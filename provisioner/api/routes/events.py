@@ -105,7 +105,8 @@ async def list_events(ask: Ask) -> Reply:
     """Return a page of the journal."""
     started = decode_cursor(ask.query.cursor, int)
     after = int(started[0]) if started else 0
-    node, kinds = ask.query.node, list_names(ask.query.kind)
+    node = ask.query.node
+    kinds = list_names(ask.query.kind)
     rows, last = await ask.parts.store.journal.list_page(
         after=after, limit=ask.query.limit, kinds=kinds, node=node
     )

@@ -161,7 +161,8 @@ def _measured(samples: Sequence[Sample], versions: str) -> dict[str, dict[str, f
 
 
 async def _read_samples(ask: Ask) -> tuple[list[Sample], Sequence[Baseline]]:
-    store, profile = ask.parts.store, ask.query.profile
+    store = ask.parts.store
+    profile = ask.query.profile
     profiles = {n.profile for n in await store.nodes.list() if n.profile}
     if profile and profile not in profiles:
         raise refuse_missing("profile among the nodes")

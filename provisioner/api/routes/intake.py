@@ -162,7 +162,8 @@ async def _run(
     gaps: list[Gap] = []
     urls = [*body.bmc, *(n.bmc.url for n in expected.nodes if n.bmc.url)]
     probes = await _probes(parts.transport, urls, networks, body, gaps)
-    secrets, now = _secrets(expected), parts.clock.now()
+    secrets = _secrets(expected)
+    now = parts.clock.now()
     vault: Credentials | None = parts.vault if keep else None
     assembly, identities, silent = await find_nodes(
         parts.transport, parts.store, vault, expected, secrets, probes, now
@@ -211,7 +212,8 @@ def _result(expected: Expected, taken: Taken, silent: Sequence[Blocker]) -> dict
 
 def _secrets(expected: Expected) -> Secrets:
     """Return the list's passwords. Raises InputError for one that is not in the list itself."""
-    factory, switches = {}, {}
+    factory = {}
+    switches = {}
     for vendor, login in expected.factory_credentials.items():
         if not login.password:
             raise _absent(f"factory_credentials.{vendor}")
@@ -274,7 +276,9 @@ async def foresee_take(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 async def _take(parts: ApiParts, names: Sequence[str], by: str) -> tuple[Blocker, ...]:
     """Give nodes' ports to the daemon, all of those named or none; return the blockers."""
-    now, taken, refused = parts.clock.now(), list[Node](), list[Blocker]()
+    now = parts.clock.now()
+    taken = list[Node]()
+    refused = list[Blocker]()
     for name in dict.fromkeys(names):
         node = await parts.store.nodes.get(name)
         changed = "no node of this name was taken in" if node is None else take_ports(node, now)

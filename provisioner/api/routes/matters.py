@@ -168,7 +168,8 @@ async def show_release(ask: Ask) -> Reply:
 
 async def show_moves(ask: Ask) -> Reply:
     """Return steps, resets and minutes for each profile."""
-    older, newer = ask.read_word("release"), ask.read_word("newer")
+    older = ask.read_word("release")
+    newer = ask.read_word("newer")
     _release(ask, older)
     _release(ask, newer)
     production = ask.parts.settings.production

@@ -110,7 +110,8 @@ async def show_inventory(ask: Ask) -> Reply:
 
 async def show_erasure(ask: Ask) -> Reply:
     """Return the node's last erasure report, signed."""
-    node, signer = await ask.read_node(), ask.parts.signer
+    node = await ask.read_node()
+    signer = ask.parts.signer
     text = await ask.parts.store.evidence.get_output(node.erasure) if node.erasure else None
     if text is None or signer is None:
         raise refuse_missing("erasure report of this node")
@@ -149,7 +150,8 @@ async def show_rejudgement(ask: Ask) -> Reply:
             nodes.append(judged)
     if one and not nodes:
         raise refuse_missing("report of this node yet")
-    changed, worse = sum(n.changed for n in nodes), sum(n.worse for n in nodes)
+    changed = sum(n.changed for n in nodes)
+    worse = sum(n.worse for n in nodes)
     return Reply(RejudgementReport(changed=changed, worse=worse, nodes=tuple(nodes)))
 
 

@@ -247,7 +247,8 @@ async def _plan(
 
     An outcome is the reason why the request cannot be carried out at all.
     """
-    node, arguments = await parts.store.nodes.get(asked.subject), asked.arguments
+    node = await parts.store.nodes.get(asked.subject)
+    arguments = asked.arguments
     if node is None:
         return build_objection(asked.subject, "there is no such node any more", "Look at the list.")
     if arguments.get("generation", node.generation) != node.generation:

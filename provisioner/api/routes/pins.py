@@ -93,7 +93,8 @@ async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
 
 async def change_pin(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out a change of a pin."""
-    book, now = parts.store.campaigns, parts.clock.now()
+    book = parts.store.campaigns
+    now = parts.clock.now()
     if asked.kind is ChangeKind.PIN_SET:
         body = NewPin.model_validate(asked.arguments, strict=False)
         pin = ReleasePin(

@@ -35,7 +35,8 @@ class PlanRequestsView(Record):
 
 async def show_plan_requests(ask: Ask) -> Reply:
     """Return the requests of the node's plan; its BMCs are read now."""
-    parts, node = ask.parts, await ask.read_node()
+    parts = ask.parts
+    node = await ask.read_node()
     if parts.vault is None or parts.transport is None:
         raise build_refusal(409, "requests", "This process reaches no BMC", "Ask the daemon.")
     plan, inventory = await plan_node(ask, node)

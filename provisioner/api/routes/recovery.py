@@ -72,7 +72,8 @@ async def finish_recovery(ask: Ask) -> Reply:
 
 async def change_recovery(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry it out: the decision and the node's row that follows from it are one transaction."""
-    book, now = parts.store.recovery, parts.clock.now()
+    book = parts.store.recovery
+    now = parts.clock.now()
     if asked.kind is ChangeKind.RECOVERY_FINISH:
         if not await book.get_look_only():
             return build_objection("site", "no restore waits to be settled", "Nothing is to do.")
@@ -82,7 +83,8 @@ async def change_recovery(parts: ApiParts, asked: ChangeRequest) -> Outcome:
             unblock = "See `provisioner recovery list`; `provisioner serve` compares."
             return build_objection("site", str(stale), unblock)
         return Outcome(RequestState.DONE, {"note": "the daemons act again"})
-    word, difference = Settlement(asked.arguments["word"]), await _find(parts, asked.subject)
+    word = Settlement(asked.arguments["word"])
+    difference = await _find(parts, asked.subject)
     if word is Settlement.RULE:
         return build_objection(asked.subject, "rule is no person's word", "Give adopt or keep.")
     if difference is None:

@@ -71,7 +71,8 @@ def _key(key: SigningKey) -> KeyView:
 
 async def list_revocations(ask: Ask) -> Reply:
     """Return all revocations, signed, for publication beside the public keys."""
-    store, signer = ask.parts.store, ask.parts.signer
+    store = ask.parts.store
+    signer = ask.parts.signer
     if signer is None:
         raise refuse_missing("signing key in this process")
     keys = await store.signing_keys.list()

@@ -195,7 +195,8 @@ async def keep_factory(ask: Ask) -> Reply:
 
 async def change_site(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out a change of the site."""
-    now, arguments = parts.clock.now(), asked.arguments
+    now = parts.clock.now()
+    arguments = asked.arguments
     if asked.kind is ChangeKind.CLOCK_ACCEPT:
         event = ClockAccepted(by=asked.asked_by, clock=_moment(now))
         await parts.store.clock_marks.accept(now, event)

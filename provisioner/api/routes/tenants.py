@@ -210,7 +210,9 @@ async def change_tenant(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def _do(parts: ApiParts, asked: ChangeRequest, *, dry_run: bool) -> Answer:
-    keeper, name, by = parts.keeper, asked.subject, asked.asked_by
+    keeper = parts.keeper
+    name = asked.subject
+    by = asked.asked_by
     fields = {k: v for k, v in asked.arguments.items() if k != "generation"}
     match asked.kind:
         case ChangeKind.TENANT_DELETE:

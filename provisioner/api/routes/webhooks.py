@@ -167,7 +167,9 @@ async def _exists(parts: ApiParts, name: str) -> bool:
 
 async def add(ask: Ask) -> Reply:
     """Ask for a new receiver. Its secret waits in the vault under the receiver's name."""
-    name, body, store = ask.read_word("webhook"), ask.body, ask.parts.store
+    name = ask.read_word("webhook")
+    body = ask.body
+    store = ask.parts.store
     if body.tenant and not any(t.name == body.tenant for t in await store.tenants.list()):
         raise refuse_missing("tenant")
     if await _exists(ask.parts, name):
@@ -211,7 +213,8 @@ def _vault(parts: ApiParts) -> Credentials:
 async def rotate(ask: Ask) -> Reply:
     """Ask for a new secret, or for the end of the old one; until then both sign."""
     name = await _name(ask)
-    vault, key = _vault(ask.parts), secret_name(name)
+    vault = _vault(ask.parts)
+    key = secret_name(name)
     pending = await vault.pending(key)
     if ask.body.done and pending is None:
         unblock = f"Run `provisioner webhook rotate {name}` first."
@@ -246,7 +249,9 @@ def asking(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
 
 async def change_webhook(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out a change of a webhook."""
-    book, name, arguments = parts.store.webhooks, asked.subject, asked.arguments
+    book = parts.store.webhooks
+    name = asked.subject
+    arguments = asked.arguments
     now = parts.clock.now()
     if asked.kind is ChangeKind.WEBHOOK_ADD:
         receiver = NewWebhook.model_validate({**arguments, "secret": "in the vault"}, strict=False)

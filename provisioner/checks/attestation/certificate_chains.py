@@ -257,7 +257,8 @@ def _path_length(certificate: x509.Certificate) -> int | None:
 def _check_times(path: Sequence[x509.Certificate], at: float) -> Iterable[Finding]:
     when = datetime.fromtimestamp(at, UTC)
     for certificate in path:
-        begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        begins = certificate.not_valid_before_utc
+        ends = certificate.not_valid_after_utc
         if not begins <= when <= ends:
             detail = (
                 f"{read_common_name(certificate)!r} is valid from {begins:%F} to {ends:%F} only"

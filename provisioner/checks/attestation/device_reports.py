@@ -188,8 +188,10 @@ def _read_device(
     nothing = OpaqueData({})
     if chain is None:
         return Device("", "spdm.redfish", "", ()), nothing, None
-    name, identity = read_common_name(chain.leaf), read_identity(chain.leaf)
-    gpu, switch = _GPU.match(name), _SWITCH.match(name)
+    name = read_common_name(chain.leaf)
+    identity = read_identity(chain.leaf)
+    gpu = _GPU.match(name)
+    switch = _SWITCH.match(name)
     if gpu is None and switch is None:
         return Device(name, "spdm.redfish", identity, ()), nothing, None
     kind = "gpu.report" if gpu else "nvswitch.report"
@@ -208,7 +210,8 @@ def _read_device(
 
 def _check_fwid(opaque: OpaqueData, chain: Chain) -> tuple[Finding, ...]:
     """Compare the digest of the first mutable code in the report and in the leaf."""
-    stated, certified = opaque.fwid, read_fwids(chain.leaf)
+    stated = opaque.fwid
+    certified = read_fwids(chain.leaf)
     if not stated:
         return (notes(FindingName.FWID_NOT_STATED, "the report does not carry it"),)
     if certified is None:

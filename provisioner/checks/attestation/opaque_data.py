@@ -11,11 +11,20 @@ from dataclasses import dataclass
 from provisioner.checks.attestation.byte_reader import ByteReader, malformed_at
 from provisioner.model.attestation import FindingName, Unacceptable, unproves
 
-DRIVER, VBIOS, NVDEC0 = 3, 6, 11
-CHIP_SKU, PROJECT, PROJECT_SKU = 15, 17, 18
-FWID, SWITCH_PDIS, OPAQUE_VERSION, CHIP_INFO, MODE = 20, 22, 34, 35, 36
+DRIVER = 3
+VBIOS = 6
+NVDEC0 = 11
+CHIP_SKU = 15
+PROJECT = 17
+PROJECT_SKU = 18
+FWID = 20
+SWITCH_PDIS = 22
+OPAQUE_VERSION = 34
+CHIP_INFO = 35
+MODE = 36
 OPAQUE_VERSION_MAX = 1  # 0 and 1 are published
-NVDEC_ENABLED, NVDEC_DISABLED = 0xAA, 0x55
+NVDEC_ENABLED = 0xAA
+NVDEC_DISABLED = 0x55
 _MODES = {0: "single", 1: "multi", 2: "PPCIE"}
 
 
@@ -56,7 +65,8 @@ class OpaqueData:
         value = self.values.get(VBIOS, b"")
         if len(value) != 8:
             return self.text(VBIOS).upper()
-        first, last = value[3::-1].hex().upper(), value[4:5].hex().upper()
+        first = value[3::-1].hex().upper()
+        last = value[4:5].hex().upper()
         return ".".join((*(first[i : i + 2] for i in range(0, 8, 2)), last))
 
 

@@ -113,7 +113,8 @@ def _explain_others(
             rows += [unproves(FindingName.RIM_OTHER, detail), *manifest.findings]
         elif _slot(manifest) == slot:
             board = read_board(manifest.rim_id)
-            ours, theirs = device.board, manifest.version
+            ours = device.board
+            theirs = manifest.version
             if board and ours and board != ours.upper():
                 rows.append(unproves(FindingName.RIM_OTHER, f"{board}, found {ours}"))
             else:

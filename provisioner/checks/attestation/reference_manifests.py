@@ -160,7 +160,8 @@ def _read_meta(root: etree._Element) -> tuple[str, str]:
     metas = root.findall(f"{_TAG}Meta")
     if len(metas) != 1:
         raise _structure(f"{len(metas)} Meta elements")
-    version, product = metas[0].get("colloquialVersion", ""), metas[0].get("product", "")
+    version = metas[0].get("colloquialVersion", "")
+    product = metas[0].get("product", "")
     if not (0 < len(version) <= 64 and version.isascii() and version.isprintable()):
         raise _structure("no version")
     return product[:32], version

@@ -20,9 +20,11 @@ from provisioner.model.attestation import FindingName, Unacceptable, contradicts
 
 SIZE_MAX = 256 * 1024  # bytes; the largest public report has 4,274, a record alone may have 2**24
 EXCHANGES_MAX = 256  # one for each measurement index is the most that a BMC makes
-V1_1, V1_2 = 0x11, 0x12
+V1_1 = 0x11
+V1_2 = 0x12
 SIGNATURE_SIZE = 96  # r and s of P-384, not DER
-_REQUEST, _RESPONSE = 0xE0, 0x60
+_REQUEST = 0xE0
+_RESPONSE = 0x60
 _SIGNATURE_ASKED = 0x01
 _DMTF = 1  # measurement specification
 _SIGNING_CONTEXT = b"responder-measurements signing"

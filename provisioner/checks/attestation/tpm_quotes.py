@@ -45,8 +45,11 @@ from provisioner.model.attestation import (
 )
 
 QUOTE_BYTES_MAX = 4096  # swtpm's has 145
-_MAGIC, _QUOTE = 0xFF544347, 0x8018
-_ECDSA, _RSASSA, _RSAPSS = 0x0018, 0x0014, 0x0016
+_MAGIC = 0xFF544347
+_QUOTE = 0x8018
+_ECDSA = 0x0018
+_RSASSA = 0x0014
+_RSAPSS = 0x0016
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,8 @@ def _findings(
 def _judge_rdma(
     kind: FabricKind, evidence: Outputs, context: CheckContext, part: str
 ) -> Iterator[Finding]:
-    name, value, size = _THRESHOLD[kind], *_read_rdma_value(kind, evidence)
+    name = _THRESHOLD[kind]
+    value, size = _read_rdma_value(kind, evidence)
     if kind is FabricKind.RDMA_PAIR and size < MESSAGE_BYTES:
         detail = "the message is not the one that the floor is for"
         yield fault(part, Severity.CONFIG, detail, size, MESSAGE_BYTES)

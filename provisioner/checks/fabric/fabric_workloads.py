@@ -117,7 +117,8 @@ def _build_collective_test(kind: FabricKind, members: tuple[Member, ...], name: 
 def _build_perftest(
     kind: FabricKind, test: str, server: Member, client: Member, rail: int
 ) -> FabricTest:
-    server_port, client_port = server.find_port(rail), client.find_port(rail)
+    server_port = server.find_port(rail)
+    client_port = client.find_port(rail)
     command_of = {
         m.node: _build_command(kind, test, p, rail)
         for m, p in ((server, server_port), (client, client_port))

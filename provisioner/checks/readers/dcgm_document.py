@@ -15,7 +15,9 @@ from provisioner.checks.readers.json_in_text import find_document
 from provisioner.checks.readers.tool_output import require_list, require_object, require_text
 from provisioner.model.base import Record
 
-OLD, NEW, MANY = "DCGM GPU Diagnostic", "DCGM Diagnostic", "DCGM Multi-Node Diagnostic"
+OLD = "DCGM GPU Diagnostic"
+NEW = "DCGM Diagnostic"
+MANY = "DCGM Multi-Node Diagnostic"
 IDS_MAX = 64  # GPUs that one result may name
 
 # name that 3.x shows for a test -> name of the plugin, which 4.x shows
@@ -127,7 +129,8 @@ def _parse_test(
     own = str(test.get("status", "pass")).lower()  # a multi-node test has a status of its own
     messages = [*_read_texts(summary.get("info")), *(w.words for w in _parse_warnings(summary))]
     if isinstance(test.get("mpi_error"), dict):
-        status, messages = "mpi error", [*messages, str(test["mpi_error"].get("warning", ""))]
+        status = "mpi error"
+        messages = [*messages, str(test["mpi_error"].get("warning", ""))]
     return Test(
         name=name[:64],
         title=title[:64],

@@ -40,7 +40,9 @@ def read(text: str) -> tuple[BurnResult, ...]:
     verdicts = {int(m[1]): m[2] == "OK" for m in _VERDICT.finditer(text, tested[0].end())}
     if not 0 < count <= GPUS_MAX or set(verdicts) != set(range(count)):
         raise Unreadable(f"gpu_burn: verdicts on {len(verdicts)} of {count} GPUs")
-    errors, speeds, died = [0] * count, [0] * count, [False] * count
+    errors = [0] * count
+    speeds = [0] * count
+    died = [False] * count
     has_progress = False
     for match in _PROGRESS.finditer(text, 0, tested[0].start()):
         for gpu, (calculated, speed) in enumerate(_parse_cells(match[2], _CELL, count)):

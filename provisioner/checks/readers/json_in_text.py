@@ -17,7 +17,8 @@ _DECODER = json.JSONDecoder()
 
 def find_documents(text: str, subject: str) -> Iterator[Mapping[str, Any]]:
     """Yield every JSON object that begins a line of the text, one after the other."""
-    at, begins = 0, 0
+    at = 0
+    begins = 0
     while (at := _find_begin(text, at)) >= 0:
         begins += 1
         if begins > BEGINS_MAX:

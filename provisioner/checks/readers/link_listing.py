@@ -45,7 +45,8 @@ def looks_like_links(text: str) -> bool:
 def judge_links(text: str, context: CheckContext) -> Iterator[Finding]:
     """Yield findings on the listing. Raises `NotJudged` where it lacks some of N1's facts."""
     links = _read_interfaces(text)
-    rail, fit = require_threshold(context, "rail_gbit_s"), 0
+    rail = require_threshold(context, "rail_gbit_s")
+    fit = 0
     problems: list[Finding] = []
     for link in links:
         if link.mbit_s is not None and 0 < link.mbit_s < rail * _MBIT:
@@ -80,7 +81,9 @@ def _read_interfaces(text: str) -> list[Interface]:
     for _, document in parse_documents(text[: begins[0] if begins else len(text)], "ip link"):
         for entry in require_list(document, "ip link"):
             facts = require_object(entry, "interface")
-            name, state, mtu = facts.get("ifname"), facts.get("operstate"), facts.get("mtu")
+            name = facts.get("ifname")
+            state = facts.get("operstate")
+            mtu = facts.get("mtu")
             if facts == {}:
                 continue  # ip prints an empty object for an entry that a filter removed
             if not isinstance(name, str) or not isinstance(state, str) or type(mtu) is not int:

@@ -70,9 +70,11 @@ def _strip_origin(line: LogLine) -> LogLine:
     match = _ORIGIN.match(line.words)
     if match is None:
         return line
-    text, boot_s = match[1], None
+    text = match[1]
+    boot_s = None
     if inner := _SECONDS.match(text):
-        boot_s, text = float(inner[1]), inner[2]
+        boot_s = float(inner[1])
+        text = inner[2]
     return line.model_copy(update={"words": text, "boot_s": boot_s})
 
 

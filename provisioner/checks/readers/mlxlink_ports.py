@@ -95,7 +95,8 @@ class PortFacts:
         match = _RANGE.match(text) if text is not None else None
         if match is None:
             return None
-        low, high = parse_number(match[2], key), parse_number(match[3], key)
+        low = parse_number(match[2], key)
+        high = parse_number(match[3], key)
         cells = [cell.strip() for cell in match[1].split(",")][:LANES_MAX]
         return [parse_number(cell, key) for cell in cells if cell not in NOT_THERE], low, high
 

@@ -56,7 +56,8 @@ def parse_ports(text: str) -> list[Port]:
 
 
 def _add_pair(section: dict[str, Any], pair: re.Match[str]) -> None:
-    key, value = pair[1], pair[2] or ""
+    key = pair[1]
+    value = pair[2] or ""
     if key in section:
         raise Unreadable(f"mlxlink: {key[:40]} is listed twice")
     section[key] = {"values": value.split()} if _BIN.match(key) else value

@@ -79,7 +79,8 @@ def _parse_text(text: str) -> list[CardSettings]:
     for line in split_lines(text):
         bare = line.strip()
         if _HEAD.match(bare):
-            address, values = "", None
+            address = ""
+            values = None
         elif match := _FIELD.match(bare):
             address = normalize_pci(match[2]) if match[1] in ("Device", "PCI device") else address
         elif _COLUMNS.match(bare):

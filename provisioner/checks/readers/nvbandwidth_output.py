@@ -66,12 +66,16 @@ def _from_json(text: str) -> dict[str, Case]:
 def _from_text(text: str) -> dict[str, Case]:
     """Parse `Running X.`, a title, a line of column numbers, numbered rows, and `SUM X n`."""
     cases_of_run: dict[str, Case] = {}
-    running, columns, rows = "", 0, list[list[float | None]]()
+    running = ""
+    columns = 0
+    rows = list[list[float | None]]()
     for line in split_lines(text):
         bare = line.strip()
         cells = bare.split()
         if match := _RUNNING.match(bare):
-            running, columns, rows = match[1], 0, []
+            running = match[1]
+            columns = 0
+            rows = []
             if running in cases_of_run:
                 raise Unreadable(f"nvbandwidth: {running} is listed twice")
             cases_of_run[running] = Case(status="no result")

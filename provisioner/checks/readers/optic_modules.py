@@ -98,7 +98,8 @@ def read_modules(evidence: Mapping[str, Evidence], context: CheckContext) -> lis
 
 def _parse_mlxlink(port: PortFacts) -> OpticModule:
     kind = port.get_text(_SECTION, "Cable Type")
-    readings, missing = [], []
+    readings = []
+    missing = []
     for key, quantity, unit in _MLXLINK:
         values = port.get_range(_SECTION, key)
         if values is None or not values[0]:
@@ -143,11 +144,13 @@ def _build_module(part: str, facts: Mapping[str, Any]) -> OpticModule:
     if "identifier" not in facts and "identifier_description" not in facts:
         raise Unreadable(f"ethtool: {part} does not report its module type")
     technology = str(facts.get("transmitter_technology_description", "")).lower()
-    readings, missing = [], []
+    readings = []
+    missing = []
     for names, limits, quantity, unit in _JSON:
         lanes = next((_parse_lanes(facts[name], name) for name in names if name in facts), ())
         bounds = require_object(facts.get(limits, {}), limits)
-        low, high = bounds.get("low_alarm_threshold"), bounds.get("high_alarm_threshold")
+        low = bounds.get("low_alarm_threshold")
+        high = bounds.get("high_alarm_threshold")
         if not lanes or low is None or high is None:
             missing.append(quantity)
             continue

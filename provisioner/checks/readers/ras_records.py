@@ -58,7 +58,9 @@ def looks_like_ras(text: str) -> bool:
 
 def read_ras_events(text: str) -> tuple[bool, list[RasEvent]]:
     """Return whether the EDAC drivers are loaded (true unless it denies it), and every event."""
-    loaded, kinds, events = True, set(), []
+    loaded = True
+    kinds = set()
+    events = []
     kind = ""
     for line in (row.strip() for row in split_lines(text)):
         if match := _STATUS.match(line):

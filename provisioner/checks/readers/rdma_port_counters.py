@@ -31,7 +31,8 @@ from provisioner.checks.readers.tool_output import (
 )
 from provisioner.model.health import Evidence
 
-_BOOT_ID, _UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_UPTIME = "/proc/uptime"
 _PORTS = "/sys/class/infiniband/*/ports/1/"
 RDMA_COUNTERS = Command(
     name="rdma_counters",
@@ -81,7 +82,8 @@ def read_growth(evidence: Mapping[str, Evidence], context: CheckContext) -> Coun
     before = find_before_load(evidence, RDMA_COUNTERS)
     if before is None:
         return None
-    previous, current = read_counters(before, context), read_counters(evidence, context)
+    previous = read_counters(before, context)
+    current = read_counters(evidence, context)
     if previous.boot != current.boot:
         raise Unreadable("the host was rebooted between the two readings")
     if (
@@ -100,7 +102,8 @@ def _parse_sysfs(text: str) -> CounterSnapshot:
         port: parse_counts({name: line for name, line in facts.items() if name not in _SETTINGS})
         for port, facts in group_by_device(match_files(files, _FILE)).items()
     }
-    boot, uptime = "", None
+    boot = ""
+    uptime = None
     if _BOOT_ID in files:
         boot = read_single_line(files, _BOOT_ID)
         uptime = parse_number(read_single_line(files, _UPTIME).split(" ")[0], "uptime")

@@ -97,7 +97,8 @@ def parse_documents(
     """
     decoder = json.JSONDecoder(object_pairs_hook=pairs)
     documents: list[tuple[str, Any]] = []
-    above, at = "", 0
+    above = ""
+    at = 0
     while at < len(text):
         if text[at] in "{[":
             try:

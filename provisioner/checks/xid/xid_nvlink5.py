@@ -25,7 +25,9 @@ _MESSAGE = re.compile(
     r"XC\s?\d+\s+i\s?\d+\s+Link\s+(?P<link>-?\d{1,3})\s+"
     r"[(\[]\s*(?P<words>0x[0-9a-fA-F]{1,8}(?:[\s,]+0x[0-9a-fA-F]{1,8}){1,7})\s*[)\]]"
 )
-_PROMOTED_V1, _PROMOTED_V2 = 1 << 10, 1 << 7  # RLW_RXPIPE's mark that it was promoted to fatal
+# RLW_RXPIPE's mark that it was promoted to fatal
+_PROMOTED_V1 = 1 << 10
+_PROMOTED_V2 = 1 << 7
 
 
 class Nvlink5Row(Record):

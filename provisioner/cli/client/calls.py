@@ -33,7 +33,8 @@ from provisioner.cli.client.row_order import filter_rows, sort_rows
 from provisioner.model.input_error import InputError
 
 WAITS = 3  # exit code: the change is recorded and needs another person's approval
-FAILED, WRONG = 1, 2
+FAILED = 1
+WRONG = 2
 PAGE = 500  # rows of one request for a list
 ROWS_MAX = 100_000  # rows read of a list that is filtered or sorted here
 ENDLESS = ("event list",)  # its cursor marks the place to continue, also when no event came
@@ -138,7 +139,9 @@ def _show_list(
     form: str,
 ) -> None:
     """Read a list's pages, filter and sort its rows, and print them."""
-    where, sort, limit = given.get("where"), given.get("sort"), given.get("limit")
+    where = given.get("where")
+    sort = given.get("sort")
+    limit = given.get("limit")
     if where and spec["filters"]:
         query["where"] = where
     here = bool(where) and not spec["filters"]

@@ -75,7 +75,8 @@ def _show(found: Report) -> None:
     table = Table("wave", "nodes", "states", "began", "ended", title="Waves")
     for wave in found.waves:
         states = ", ".join(f"{count} {state}" for state, count in wave.states.items())
-        began, ended = format_moment(wave.began_at), format_moment(wave.ended_at)
+        began = format_moment(wave.began_at)
+        ended = format_moment(wave.ended_at)
         table.add_row(wave.name, str(wave.nodes), states, began, ended)
     out.print(table)
     if found.left:

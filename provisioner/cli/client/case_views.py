@@ -95,7 +95,8 @@ def list_differences(found: PartsDifference) -> Iterator[str]:
     """Yield the differences in parts before and after the repair."""
     for change in found.changes:
         moved = f" (was in {change.moved_from})" if change.moved_from else ""
-        before, after = change.before or "empty", change.after or "empty"
+        before = change.before or "empty"
+        after = change.after or "empty"
         yield f"part {change.kind.value}/{change.slot}: {before} → {after}{moved}"
     for word, names in (
         ("not asked for", found.unexpected),

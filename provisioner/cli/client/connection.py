@@ -67,7 +67,9 @@ class Connection:
     """Requests to one daemon; each has a connection of its own."""
 
     def __init__(self, connect: Connect, place: Place, headers: Mapping[str, str]) -> None:
-        self._connect, self.place, self._headers = connect, place, headers
+        self._connect = connect
+        self.place = place
+        self._headers = headers
 
     def send_request(
         self,
@@ -86,7 +88,8 @@ class Connection:
         named = {**self._headers, **(headers or {})}
         if changes:
             named.setdefault("Idempotency-Key", str(uuid.uuid4()))
-        waited_s, attempt = 0.0, 0
+        waited_s = 0.0
+        attempt = 0
         while True:
             attempt += 1
             wait_s = WAIT_S * 2 ** (min(attempt, TRIES) - 1)
@@ -123,15 +126,19 @@ class Connection:
         if len(content) > SIZE_MAX:
             raise NoAnswer(f"{path}: the answer is larger than {SIZE_MAX} bytes")
         kind = answer.headers.get_content_type()
-        location, etag = answer.headers.get("Location", ""), answer.headers.get("ETag", "")
+        location = answer.headers.get("Location", "")
+        etag = answer.headers.get("ETag", "")
         waits_s = _retry_after_s(answer)
         return Answer(answer.status, _document(kind, content), content, location, etag, waits_s)
 
     def follow_events(self, path: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
         """Yield events as they come, and continue after a break. Raises NoAnswer."""
-        query_now, attempt = dict(query), 0
+        query_now = dict(query)
+        attempt = 0
         while True:
-            attempt, wait_s, broken = attempt + 1, WAIT_S, "the stream ended"
+            attempt = attempt + 1
+            wait_s = WAIT_S
+            broken = "the stream ended"
             try:
                 with closing(self._connect(None)) as connection:
                     connection.request("GET", _target(path, query_now), headers=dict(self._headers))
@@ -163,7 +170,8 @@ def connect(place: Place) -> Connection:
     if parts.scheme != "https" or not parts.hostname:
         remedy = "Write https://HOST:PORT; a token is never sent in clear."
         raise InputError("--server", place.server[:80], "not an https address", remedy)
-    host, port = parts.hostname, parts.port or 443
+    host = parts.hostname
+    port = parts.port or 443
     trust = ssl.create_default_context(cafile=place.ca or None)
     headers = {"Authorization": f"Bearer {_read_token(place.token_file)}"}
 
@@ -246,7 +254,8 @@ def _document(kind: str, content: bytes) -> Any:
 
 def _events(answer: http.client.HTTPResponse) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (number, event) of server-sent events (WHATWG HTML, section 9.2)."""
-    number, data = "", ""
+    number = ""
+    data = ""
     while line := answer.readline(LINE_MAX):
         text = line.decode("utf-8", "replace").rstrip("\r\n")
         name, _, value = text.partition(": ")

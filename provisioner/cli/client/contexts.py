@@ -80,7 +80,8 @@ def write_contexts(contexts: Contexts) -> None:
 
 def find_place(given: Mapping[str, object]) -> Place:
     """Return the daemon for a command. `given`: its options by name. Raises InputError."""
-    server, data = str(given.get("server") or ""), str(given.get("data") or "")
+    server = str(given.get("server") or "")
+    data = str(given.get("data") or "")
     name = str(given.get("context") or "")
     if sum(map(bool, (server, data, name))) > 1:
         problem = "--context, --server and --data exclude each other"

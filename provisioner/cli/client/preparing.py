@@ -19,8 +19,10 @@ import typer
 
 from provisioner.model.input_error import InputError
 
-TOKEN_PREFIX, SECRET_PREFIX = "prv_", "whsec_"
-TOKEN_BYTES, SECRET_BYTES = 32, 32
+TOKEN_PREFIX = "prv_"  # noqa: S105 (how tokens begin)
+SECRET_PREFIX = "whsec_"  # noqa: S105 (how secrets begin)
+TOKEN_BYTES = 32
+SECRET_BYTES = 32
 Given = dict[str, Any]
 After = Callable[[Any], None]
 
@@ -93,7 +95,8 @@ def read_list(given: Given) -> None:
 
 def read_factory_logins(given: Given) -> None:
     """Read the factory logins of a list."""
-    tree, forget = _resolved(given["file"]), given.get("forget")
+    tree = _resolved(given["file"])
+    forget = given.get("forget")
     logins = {
         vendor: None if forget else {"username": c["username"], "password": c["password"]}
         for vendor, c in (tree.get("factory_credentials") or {}).items()

@@ -69,7 +69,8 @@ def _whole(
     """Print the sum, then a row for each node."""
     bmcs = [b for n in told.nodes for b in n.bmcs]
     ways = Counter(b.way for b in bmcs)
-    ports, counted = sum(n.ports for n in told.nodes), sum(n.counted for n in told.nodes)
+    ports = sum(n.ports for n in told.nodes)
+    counted = sum(n.counted for n in told.nodes)
     pushing = sum(has_pushed(n, told.at) for n in told.nodes)
     reports = sum(b.reports for b in bmcs)
     missing = len(told.nodes) - pushing

@@ -101,7 +101,8 @@ def read_boot_manifest(path: Path) -> BootManifest:
 
 def build_options(manifest: BootManifest, url: str, tftp: str) -> dict[str, Any]:
     """Return the options for DHCP servers, the script for iPXE, the files and the settings."""
-    script, image = f"{url}/{SCRIPT}", f"{url}/{manifest.files['iso'].name}"
+    script = f"{url}/{SCRIPT}"
+    image = f"{url}/{manifest.files['iso'].name}"
     files = [manifest.files[kind] for kind in ("kernel", "initramfs", "iso")]
     return {
         "dnsmasq": _build_dnsmasq(script, image, tftp),
@@ -157,7 +158,8 @@ def _build_kea_classes(script: str, image: str, tftp: str) -> list[dict[str, Any
 
 
 def _build_script(manifest: BootManifest, url: str) -> str:
-    kernel, ramdisk = manifest.files["kernel"].name, manifest.files["initramfs"].name
+    kernel = manifest.files["kernel"].name
+    ramdisk = manifest.files["initramfs"].name
     return (
         "#!ipxe\n"
         f"kernel {url}/{kernel} initrd={ramdisk} {manifest.cmdline}\n"

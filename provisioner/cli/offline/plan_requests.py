@@ -74,7 +74,8 @@ class RequestOptions:
         for text in self.bmcs:
             name, separator, url = text.partition("=")
             if not separator:
-                name, url = "host", text
+                name = "host"
+                url = text
             addresses[name] = BmcAddress(
                 check_url("--bmc", url), self.user, secret, pin, self.insecure
             )
@@ -102,7 +103,8 @@ async def _record(
     addresses: dict[str, BmcAddress],
     folder: Path,
 ) -> PlanRequests:
-    transport, clock = RedfishTransport(ca_file=options.ca), StandingClock()
+    transport = RedfishTransport(ca_file=options.ca)
+    clock = StandingClock()
 
     async def reach(name: str) -> DryBmc | Blocker:
         address = addresses.get(name)
@@ -149,7 +151,8 @@ async def _record(
 def _show(recorded: PlanRequests) -> None:
     table = Table("#", "step", "BMC", "method", "path", "body", title="Requests of the plan")
     for step in recorded.steps:
-        number, first = str(step.number), Text(f"{step.title}: {step.reason}")
+        number = str(step.number)
+        first = Text(f"{step.title}: {step.reason}")
         if not step.requests:
             table.add_row(number, first, step.means, "-", Text(step.detail), "-")
         for index, request in enumerate(step.requests):

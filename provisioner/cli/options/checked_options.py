@@ -38,7 +38,8 @@ def check_artifact_url(url: str) -> str:
     """Return the address of the files without a final slash; "" for none. Raises InputError."""
     if not url:
         return ""
-    option, form = "--artifact-url", "Write http(s)://HOST[:PORT]/PATH."
+    option = "--artifact-url"
+    form = "Write http(s)://HOST[:PORT]/PATH."
     try:
         parts = urlsplit(url)
         port_ok = parts.port is None or parts.port > 0

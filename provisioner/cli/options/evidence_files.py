@@ -32,7 +32,8 @@ def read_evidence(
     for argument in files:
         name, _, path = argument.partition("=")
         if not path or name.partition("@")[0] not in commands:
-            name, path = "", argument
+            name = ""
+            path = argument
         text = _read(path)
         stored = parse_outputs(text) if not name else None
         if stored is not None:

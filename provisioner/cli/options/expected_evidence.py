@@ -62,7 +62,8 @@ def _take(expected: ExpectedEvidence, name: str, value: str) -> bool:
     if name == "secure_boot" and value in ("on", "off"):
         expected.secure_boot = value == "on"
         return True
-    digest, pcr = value.lower(), _PCR.fullmatch(name)
+    digest = value.lower()
+    pcr = _PCR.fullmatch(name)
     if not _SHA256.fullmatch(digest):
         return False
     if pcr is not None:

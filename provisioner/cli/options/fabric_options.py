@@ -49,6 +49,7 @@ def build_fabric_access(
     if not os.environ.get(UFM_SECRET):
         remedy = f"Run: export {UFM_SECRET}=..."
         raise InputError("--ufm", UFM_SECRET, "it is not set or empty", remedy)
-    secret, pinned = Secret(os.environ[UFM_SECRET]), check_pin(pin, insecure=False)
+    secret = Secret(os.environ[UFM_SECRET])
+    pinned = check_pin(pin, insecure=False)
     address = UfmAddress(check_url("--ufm", url), user, secret, pinned)
     return replace(access, ufm=address, default_limited=default_limited)

@@ -63,7 +63,8 @@ def read_senders(path: Path | None) -> tuple[Sender, ...]:
 
 
 def _sender(path: str, entry: Entry) -> Sender:
-    variable, file = entry.bearer_env or entry.hmac_env, entry.bearer_file or entry.hmac_file
+    variable = entry.bearer_env or entry.hmac_env
+    file = entry.bearer_file or entry.hmac_file
     secret = os.environ.get(variable, "") if variable else read_text(Path(file)).strip()
     if len(secret) < SECRET_MIN:
         where = variable or file

@@ -85,7 +85,8 @@ def doctor(
 
     Example: provisioner doctor --data var --matrix matrix.yaml
     """
-    chosen, pinned = read_settings(settings), read_matrix(matrix or [])
+    chosen = read_settings(settings)
+    pinned = read_matrix(matrix or [])
     check_ca("--ca-file", ca_file)
     strangers = [n.bmc.url for n in read_expected(file).nodes if n.bmc.url] if file else []
     examined = [*_machine(data, chosen), *judge.judge_matrix(pinned, production=chosen.production)]
@@ -144,7 +145,8 @@ def _database(data: Path) -> tuple[Examined, ...]:
 def _artifacts(
     pinned: Matrix, place: tuple[Path, str, Path | None], done: Callable[[int, int], None]
 ) -> Iterable[Examined]:
-    files, (directory, url, ca_file) = list_pinned_files(pinned, ()), place
+    files = list_pinned_files(pinned, ())
+    directory, url, ca_file = place
     if not files:
         remedy = "Name files and digests in an overlay of the matrix."
         where = url or str(directory)
@@ -162,7 +164,8 @@ def _boot_token(
     pinned: Matrix, place: tuple[Path, str, Path | None], chosen: Settings
 ) -> list[Examined]:
     """Examine whether the maintenance image carries its boot token in the form that devices get."""
-    image, (directory, url, _) = pinned.images.get(MAINTENANCE), place
+    image = pinned.images.get(MAINTENANCE)
+    directory, url, _ = place
     if image is None or not image.artifact:
         return []
     carried = False if url else asyncio.run(Artifacts(directory).carries_slot(image.artifact))
@@ -188,7 +191,8 @@ async def _outside(
     done: Callable[[int, int], None],
 ) -> list[Examined]:
     """Examine each file as devices get it: it is read whole, and none of it is stored."""
-    examined, server = [], HttpArtifactServer(url, ca_file)
+    examined = []
+    server = HttpArtifactServer(url, ca_file)
     outside = OutsideArtifacts(directory, server, WallClock())
     try:
         for count, (name, sha256) in enumerate(sorted(files.items()), 1):

@@ -42,7 +42,8 @@ class OfflineConnection(Connection):
     """Requests that are answered in this process; reading ones only."""
 
     def __init__(self, place: Place, matrices: Sequence[Path] = ()) -> None:
-        self.place, self._matrices = place, matrices
+        self.place = place
+        self._matrices = matrices
         directory = Path(place.data)
         if not has_data(directory):
             problem = "there is no data directory here"
@@ -68,9 +69,11 @@ class _Serving:
     """Serves the API of a directory in a thread, at a socket of its own."""
 
     def __init__(self, directory: Path, matrices: Sequence[Path]) -> None:
-        self._directory, self._matrices = directory, matrices
+        self._directory = directory
+        self._matrices = matrices
         self._folder = tempfile.TemporaryDirectory(prefix="provisioner-")
-        self._ready, self._stop = threading.Event(), asyncio.Event()
+        self._ready = threading.Event()
+        self._stop = asyncio.Event()
         self._error: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -11,14 +11,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from pathlib import Path
 from typing import Any
 
-from provisioner.adapters.consoles.console_files import ConsoleFiles
-from provisioner.adapters.consoles.ssh_consoles import SshConsoles
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.factory_password import SshPasswords
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.webhook_posts import open_posts
 from provisioner.cli.options import serve_options as opt
@@ -33,6 +29,7 @@ from provisioner.cli.options.fabric_options import (
 )
 from provisioner.cli.serve.alert_sources import read_senders
 from provisioner.cli.serve.api_serving import served_api
+from provisioner.cli.serve.daemon_parts import build_parts, list_site_parts
 from provisioner.control.watch.port_epochs import find_lost_moves
 from provisioner.control.watch.recovery import Recovery
 from provisioner.control.watch.unowned_ports import UnownedPorts
@@ -53,15 +50,13 @@ from provisioner.daemon.cluster import (
     watched_waits,
 )
 from provisioner.daemon.daemon import Daemon, Parts
-from provisioner.daemon.data import Data, held_data, open_data, read_text, read_thresholds
+from provisioner.daemon.data import Data, held_data, open_data, read_text
 from provisioner.daemon.events import open_watch
 from provisioner.daemon.hosts import Hosts, kept_clock, open_hosts, simulated_hosts
-from provisioner.daemon.power import build_pdus
 from provisioner.daemon.recovery import CountedWrites, counted_writes
 from provisioner.daemon.telemetry import Measured, open_telemetry, served_metrics
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
 from provisioner.daemon.tickets import open_tickets
-from provisioner.execution.actions.host_keys import login_of
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.matrix import MAINTENANCE, Matrix
@@ -75,7 +70,6 @@ from provisioner.settings import Settings
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
 
 log = logging.getLogger(__name__)
-SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
 
 
 def serve(
@@ -118,13 +112,13 @@ def serve(
     playbooks = opt.check_places(simulator, playbooks, artifacts, ca_file)
     door = AgentDoor(agent_host, agent_port, agent_url)
     files_at = ArtifactDoor(artifact_host, artifact_port, check_artifact_url(artifact_url))
-    remote, senders = check_remote(ssh_user, ssh_key, known_hosts), read_senders(alert_sources)
+    remote = check_remote(ssh_user, ssh_key, known_hosts)
+    senders = read_senders(alert_sources)
     access = build_fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
     works = _works_by(chosen, pinned, {"thresholds": thresholds, "plan": plan}, change_until)
 
     async def run() -> None:
-        site = None if simulator is None else SimulatedRunner(simulator)
-        clock = clock_of(database, await kept_clock(site, data))
+        site, clock = await _open_site(simulator, data, database)
         async with (
             open_telemetry(chosen, clock) as measured,
             _wires(data, chosen, ca_file, measured.telemetry) as (transport, switches, sse),
@@ -138,16 +132,24 @@ def serve(
             open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
             open_tickets(chosen, clock, os.environ, ca_file) as tickets,
         ):
-            parts = _parts(
+            parts = build_parts(
                 (opened, clock, chosen, pinned, measured.telemetry),
                 (hosts, served, files),
                 (transport, switches),
                 (watch, posts, tickets, shared, fabrics),
-                **_of_site(site, data, chosen, ssh_user, ssh_key, thresholds),
+                **list_site_parts(site, data, chosen, ssh_user, ssh_key, thresholds),
             )
             await _until_stopped(parts, data, opened, (access, files), measured, counted)
 
     _run_alone(data, database, chosen, run)
+
+
+async def _open_site(
+    simulator: Path | None, data: Path, database: str
+) -> tuple[SimulatedRunner | None, WallClock]:
+    """Return the simulated site, None for a real one, and the clock of the daemon."""
+    site = None if simulator is None else SimulatedRunner(simulator)
+    return site, clock_of(database, await kept_clock(site, data))
 
 
 def _works_by(
@@ -159,29 +161,6 @@ def _works_by(
     return WorksBy(digests=digests, change_until=declared_end(change_until))
 
 
-def _of_site(
-    site: SimulatedRunner | None,
-    data: Path,
-    chosen: Settings,
-    user: str,
-    key: Path | None,
-    thresholds: Path | None,
-) -> dict[str, Any]:
-    """Return the login on new hosts, the changer of switches' passwords, thresholds, consoles."""
-    passwords = None if site else SshPasswords(data / SWITCH_KEYS)
-    limits = read_thresholds(thresholds)
-    consoles = None
-    if site is None and chosen.consoles == "ssh":
-        book = ConsoleFiles(data, chosen.console_bytes_max)
-        consoles = (SshConsoles(data / "console-keys"), book)
-    return {
-        "login": login_of(user, key),
-        "passwords": passwords,
-        "thresholds": limits,
-        "consoles": consoles,
-    }
-
-
 def _run_alone(
     data: Path, database: str, chosen: Settings, run: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
@@ -189,44 +168,6 @@ def _run_alone(
     waits = watched_waits(database, chosen)
     with held_data(data, database), waits, asyncio.Runner(loop_factory=new_event_loop) as loop:
         loop.run(run())
-
-
-def _parts(
-    kept: tuple[Data, Clock, Settings, Matrix, Telemetry],
-    reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
-    wires: tuple[RedfishTransport, SwitchHttps],
-    told: tuple[Any, ...],  # the receivers and sources: watch, webhooks, tickets, peers, fabrics
-    **more: Any,
-) -> Parts:
-    """Return the parts of a daemon: the store's, the access to hosts, and the rest by name."""
-    (opened, clock, chosen, pinned, telemetry), (hosts, served, files) = kept, reached
-    (transport, switches), (watch, posts, tickets, shared, fabrics) = wires, told
-    return Parts(
-        store=opened.store,
-        credentials=opened.vault,
-        clock=clock,
-        settings=chosen,
-        transport=transport,
-        switches=make_switches(switches, hosts.shell),
-        watch=watch,
-        webhooks=(opened.store.webhooks, posts),
-        tickets=tickets,
-        shared=shared,
-        fabrics=fabrics,
-        runner=hosts.runner,
-        shell=hosts.shell,
-        agents=served.agents,
-        os_images=served.images,
-        signer=opened.signer,
-        artifacts=files,
-        matrix=pinned,
-        campaigns=opened.store.campaigns,
-        cases=opened.store.cases,
-        recovery=opened.store.recovery,
-        telemetry=telemetry,
-        pdus=build_pdus(chosen.pdus, transport, os.environ),
-        **more,
-    )
 
 
 @asynccontextmanager
@@ -239,7 +180,8 @@ async def _seated(
     restored: bool,
 ) -> AsyncIterator[tuple[CountedWrites, Any]]:
     """Judge the database, count our writes, and take our place among peers, if there are any."""
-    (data, database), store = where, opened.store
+    data, database = where
+    store = opened.store
     async with (
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
         open_cluster(database, chosen, clock, works) as shared,
@@ -254,7 +196,8 @@ async def _wires(
     """Open connections to BMCs and switches; log out and close them at the end."""
     logins = LoginGovernor(memory=data / "failed-logins")
     transport = RedfishTransport(chosen.requests_max, ca_file, logins, telemetry)
-    switches, streams = SwitchHttps(ca_file=ca_file), RedfishStreams(transport, ca_file)
+    switches = SwitchHttps(ca_file=ca_file)
+    streams = RedfishStreams(transport, ca_file)
     try:
         yield transport, switches, streams
     finally:
@@ -302,7 +245,9 @@ async def _until_stopped(
     counted: CountedWrites,
 ) -> None:
     """Drive the site, with the API and metrics beside it."""
-    daemon, clock, chosen = Daemon(parts), parts.clock, parts.settings
+    daemon = Daemon(parts)
+    clock = parts.clock
+    chosen = parts.settings
 
     def count_queues() -> Mapping[str, tuple[float, float]]:
         return {
@@ -314,7 +259,8 @@ async def _until_stopped(
     access, files = reached
     if not parts.agents.lookup_gives_token or chosen.agent_lookup_trusts == "first":
         await warn_of_boot_token(files, parts.matrix.images.get(MAINTENANCE), chosen)
-    transport, thresholds = parts.transport, parts.thresholds
+    transport = parts.transport
+    thresholds = parts.thresholds
     api = served_api(
         data, opened, daemon.context, access, parts.matrix, files, transport, thresholds
     )
@@ -351,7 +297,8 @@ async def _compare_descriptions(
     daemon: Daemon, book: SqlRecoveryRepository, counted: CountedWrites
 ) -> None:
     """Only look where a port's description is newer than the rows; else name ports from now on."""
-    parts, mark = daemon.parts, await book.get_database_mark()
+    parts = daemon.parts
+    mark = await book.get_database_mark()
     assert mark is not None, "the mark was settled when the database was judged"
     why = await find_lost_moves(parts.store, daemon.tenancy, mark)
     if why:

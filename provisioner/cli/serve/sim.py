@@ -115,10 +115,14 @@ def list_endpoints(site: Site) -> list[dict[str, Any]]:
         node, _, bmc = name.partition("/")
         if bmc:
             hardware = site.machines[node].bmcs[bmc]
-            kind, user, password = hardware.vendor, hardware.username, hardware.password
+            kind = hardware.vendor
+            user = hardware.username
+            password = hardware.password
         else:
             switch = site.switches[name]
-            kind, user, password = "cumulus", switch.username, switch.password
+            kind = "cumulus"
+            user = switch.username
+            password = switch.password
         endpoints.append(
             {"name": name, "url": url, "kind": kind, "username": user, "password": password}
         )

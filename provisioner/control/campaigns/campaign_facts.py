@@ -56,7 +56,8 @@ def standing(
         held = None if back else find_pin_conflict(node, campaign.target, pins, now)
         obstacle = held or find_obstacle(node, rolling_back=back)
         if obstacle is not None and obstacle.reason is Reason.BUSY:
-            obstacle, returning = None, True
+            obstacle = None
+            returning = True
         blockers = (obstacle,) if obstacle is not None else () if back else facts.blockers
         taken_back = back and node.state is State.QUARANTINED and not blockers
     location = node.location
@@ -139,7 +140,8 @@ class Survey:
         """
         pinned = self._matrix.releases[release]
         leave = frozenset(self._settings.switch_methods_allowed)
-        production, way = self._settings.production, self._settings.maintenance_boot
+        production = self._settings.production
+        way = self._settings.maintenance_boot
         cache = PlanCache(self._matrix, components.ALL, production, leave, way)
         below = _below(nodes)
         await self._read_versions(nodes)
@@ -183,7 +185,8 @@ class Survey:
             then = {**self._versions, **{n: ahead[n] for n in around if n in ahead}}
             later = self._plan(cache, inventory, release, profile, around, then)
             if not later.blockers:
-                plan, after = later, tuple(n for n in around if n in ahead)
+                plan = later
+                after = tuple(n for n in around if n in ahead)
         back = self._way_back(node, inventory, plan, around, cache)
         return (
             facts.model_copy(

@@ -56,17 +56,22 @@ class Memory:
         """
         holding = tuple(p for p in pins if p.is_in_force(now))
         if holding != self._pins:
-            self._known, self._pins = {}, holding
+            self._known = {}
+            self._pins = holding
         changed = [
             n for n in nodes if (entry := self._known.get(n.id)) is None or entry[0] is not n
         ]
         if len(nodes) != len(self._known) or any(self._recabled(n) for n in changed):
             rails = rails_of(nodes)
             if rails != self._rails:
-                self._known, self._rails = {}, rails
-        cached, before, rows = {}, self._known, self.rows
+                self._known = {}
+                self._rails = rails
+        cached = {}
+        before = self._known
+        rows = self.rows
         for node in nodes:
-            row, entry = rows.get(node.id), before.get(node.id)
+            row = rows.get(node.id)
+            entry = before.get(node.id)
             planned = None if row is None else row.facts
             if entry is None or entry[0] is not node or entry[1] is not planned:
                 fact = standing(node, campaign, holding, row, self._rails, now, plan)

@@ -106,7 +106,8 @@ class CampaignRequests:
             raise InputError(
                 "--release", "", f"there is no release {release!r:.60}", f"Known: {releases}."
             )
-        chosen, now = policy or Policy(), self._clock.now()
+        chosen = policy or Policy()
+        now = self._clock.now()
         nodes = picked(expression, await self._store.nodes.list())
         blockers = refuse_selection(nodes, release, chosen)
         if blockers:
@@ -237,7 +238,9 @@ class CampaignRequests:
         turned = await self._turn_back(campaign)
         if turned.refused:
             return Answer(campaign, turned.refused)
-        back, rows, nodes = turned.campaign, turned.rows, await self._store.nodes.list()
+        back = turned.campaign
+        rows = turned.rows
+        nodes = await self._store.nodes.list()
         facts = fleet(nodes, back, rows, (), self._clock.now(), self._plan)
         numbers = waves.assign_waves(back, facts)
         waved = tuple(_waved(r, numbers.get(r.node, r.progress.wave)) for r in rows)
@@ -272,7 +275,8 @@ class CampaignRequests:
     async def defer(self, campaign_id: str, node: str, until: float, by: str = "") -> Answer:
         """Return a tenant puts one node's upgrade off, within the policy's limit."""
         campaign = await self.known(campaign_id)
-        most_s, now = campaign.policy.tenants.deferral_max_s, self._clock.now()
+        most_s = campaign.policy.tenants.deferral_max_s
+        now = self._clock.now()
         return await self._change_node(
             campaign, node, lambda p: defer_node(p, until, most_s, now), by
         )

@@ -200,7 +200,8 @@ class Cluster:
         now = self._now()
         if why := membership.find_end_reason(self._seat.joined, peers, now):
             self._lost(why)
-        before, self.mixed = self.mixed, membership.describe_mixed_peers(self._seat.joined, peers)
+        before = self.mixed
+        self.mixed = membership.describe_mixed_peers(self._seat.joined, peers)
         process_scope.get_scope().notices["daemons"] = self.mixed
         if self.mixed != before:
             for sentence in self.mixed or ("all daemons work by the same",):
@@ -290,7 +291,8 @@ class Cluster:
     def _follow(self, reading: Reading) -> None:
         """Follow the database's clock, and report when this machine's begins to differ."""
         assert self._time is not None
-        before, self.apart_s = self.apart_s, reading.difference_s
+        before = self.apart_s
+        self.apart_s = reading.difference_s
         self._time.clock.follow(reading)
         if abs(self.apart_s) > APART_S >= abs(before):
             notice = f"this machine's clock is {_apart(self.apart_s)} the database's"

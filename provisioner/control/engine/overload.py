@@ -38,7 +38,8 @@ class Overload:
     """One per process. `run` measures for ever; the rest is asked at any time."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+        self._store = store
+        self._clock = clock
         self._calm = 0
         self._noticed: tuple[str, ...] = ()
         self.found: tuple[Strain, ...] = ()

@@ -29,7 +29,8 @@ class Cohorts:
     """One per process."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+        self._store = store
+        self._clock = clock
         self._turn = asyncio.Lock()
         self._judged: dict[tuple[str, str], tuple[_Mark, Mapping[str, tuple[Blocker, ...]]]] = {}
 

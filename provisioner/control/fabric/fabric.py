@@ -225,7 +225,8 @@ class FabricSessions:
                 return await self._tests.run_collective(
                     session.id, test, step.number, among, members
                 )
-            pair, ends = (among[0], among[1]), (members[0], members[1])
+            pair = (among[0], among[1])
+            ends = (members[0], members[1])
             suspects = step.number >= self._policy.isolation.screenings
             return await self._tests.run(
                 session.id, test, step.number, pair, ends, counting=suspects

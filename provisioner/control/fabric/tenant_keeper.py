@@ -90,14 +90,16 @@ class TenantKeeper:
     async def create(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
         """Return a new tenant, with its network on every device concerned."""
         async with self._turn:
-            rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
+            rows = await self._store.tenants.list()
+            nodes = await self._store.nodes.list()
             made = requests.create(asked, rows, nodes, await self._fabric())
             return await self._carry_out(("create", by), made, rows, dry_run=dry_run)
 
     async def change(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
         """Change nodes, units, neighbours, storage or quota."""
         async with self._turn:
-            rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
+            rows = await self._store.tenants.list()
+            nodes = await self._store.nodes.list()
             made = requests.change_tenant(asked, rows, nodes, await self._fabric())
             return await self._carry_out(("change", by), made, rows, dry_run=dry_run)
 
@@ -114,11 +116,13 @@ class TenantKeeper:
         journey.
         """
         async with self._turn:
-            rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
+            rows = await self._store.tenants.list()
+            nodes = await self._store.nodes.list()
             shrunk = requests.shrink_tenant(name, to, leaving, rows, nodes, self._clock.now())
             if isinstance(shrunk, tuple):
                 return Answer(blockers=shrunk)
-            request, made = ("shrink", by), shrunk.tenant
+            request = ("shrink", by)
+            made = shrunk.tenant
             return await self._carry_out(request, made, rows, shrunk.nodes, dry_run=dry_run)
 
     async def delete(self, name: str, *, by: str = "", dry_run: bool = False) -> Answer:
@@ -126,7 +130,8 @@ class TenantKeeper:
         has nodes.
         """
         async with self._turn:
-            rows, nodes = await self._store.tenants.list(), await self._store.nodes.list()
+            rows = await self._store.tenants.list()
+            nodes = await self._store.nodes.list()
             made = requests.delete(name, rows, nodes)
             if made is None:
                 return Answer()

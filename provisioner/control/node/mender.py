@@ -59,10 +59,16 @@ class Mender:
         matrix: Matrix,
         retirer: Retirer,
     ) -> None:
-        self._store, self._book, self._alerts = context.store, book, alerts
-        self._clock, self._settings = context.clock, context.settings
-        self._observer, self._executor, self._evidence = observer, executor, evidence
-        self._matrix, self._retirer = matrix, retirer
+        self._store = context.store
+        self._book = book
+        self._alerts = alerts
+        self._clock = context.clock
+        self._settings = context.settings
+        self._observer = observer
+        self._executor = executor
+        self._evidence = evidence
+        self._matrix = matrix
+        self._retirer = retirer
         self._limits = Limits(
             resets_per_day=context.settings.repair_resets_per_day,
             confidence_min=context.settings.repair_confidence_min,
@@ -105,7 +111,8 @@ class Mender:
 
     async def _collect(self, case: Case, node: Node) -> None:
         """Collect evidence before any reset; after a remedy the same look measures it."""
-        now, tried = self._clock.now(), case.trying
+        now = self._clock.now()
+        tried = case.trying
         since = tried.done_at if tried is not None else 0.0
         inventory = await self._store.evidence.get_inventory(node.id)
         collected = await self._evidence.collect(node, inventory, deep=tried is None)
@@ -267,7 +274,8 @@ class Mender:
             )
             stage = Stage.DIAGNOSIS
         else:
-            ended, stage = tried.model_copy(update={"done_at": now}), Stage.MEASURING
+            ended = tried.model_copy(update={"done_at": now})
+            stage = Stage.MEASURING
         changed = case.enter_stage(stage, now, tries=(*case.tries[:-1], ended))
         event = CaseRemedyEnded(about=node.id, case=case.id, remedy=ended.remedy, problem=problem)
         await self._book.save(changed, events=[event], now=now)

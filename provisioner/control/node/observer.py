@@ -64,7 +64,8 @@ class Observer:
         self.cohorts = Cohorts(context.store, context.clock)
         self._fabric = FabricStanding(context)
         leave = frozenset(context.settings.switch_methods_allowed)
-        way, production = context.settings.maintenance_boot, context.settings.production
+        way = context.settings.maintenance_boot
+        production = context.settings.production
         self._plans = PlanCache(matrix, components.ALL, production, leave, way)
         self.matrix_digest = matrix.digest()
 

@@ -162,7 +162,9 @@ class Performer:
         **more: Any,
     ) -> Problems:
         if state is State.CONVERGING and (wrong := await self._releases.list_miscablings(node)):
-            state, why, blockers = State.QUARANTINED, str(wrong[0]), wrong
+            state = State.QUARANTINED
+            why = str(wrong[0])
+            blockers = wrong
         if state is State.CONVERGING and node.certificate and not keeps_certificate:
             await self._store.evidence.revoke(node.certificate, why, self._clock.now())
         now = self._clock.now()
@@ -271,14 +273,16 @@ class Performer:
         writing = asyncio.Lock()  # a write that is cut off would leave the hold behind its row
 
         async def tell() -> None:
-            written, mine = "", node
+            written = ""
+            mine = node
             while True:
                 await self._clock.sleep(self._settings.poll_s / 4)
                 doing = self._executor.describe_play(node.id)
                 if not doing or doing == written:
                     continue
                 async with writing:
-                    written, changed = doing, mine.model_copy(update={"note": f"{note} [{doing}]"})
+                    written = doing
+                    changed = mine.model_copy(update={"note": f"{note} [{doing}]"})
                     mine = await hold.record(node=changed) or mine
 
         telling = asyncio.create_task(tell())

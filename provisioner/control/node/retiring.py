@@ -42,8 +42,12 @@ class Retirer:
         eraser: Eraser,
         tenancy: Tenancy,
     ) -> None:
-        self._site, self._store, self._book = site, store, book
-        self._observer, self._eraser, self._tenancy = observer, eraser, tenancy
+        self._site = site
+        self._store = store
+        self._book = book
+        self._observer = observer
+        self._eraser = eraser
+        self._tenancy = tenancy
 
     async def turn(self, hold: Hold, case: Case, node: Node) -> Sequence[Blocker]:
         """Take one step towards the end; return the blockers."""
@@ -101,7 +105,8 @@ class Retirer:
         return None
 
     async def _end(self, hold: Hold, case: Case, node: Node, off: str) -> None:
-        now, why = self._site.clock.now(), f"retired ({case.id})"
+        now = self._site.clock.now()
+        why = f"retired ({case.id})"
         if node.certificate and not await self._store.evidence.is_revoked(node.certificate):
             await self._store.evidence.revoke(node.certificate, why, now)
         changes = {"tenant": "", "certificate": "", "blockers": ()}

@@ -117,7 +117,8 @@ class Scheduler:
                     continue  # a person asked for something meanwhile; the next tick sees it
                 event = RemedyTried(about=node.id, attempt=node.attempts)
                 await self._store.journal.append(event, now)
-            looked, watcher = self._looked.get(node.id, 0.0), self._held is not None
+            looked = self._looked.get(node.id, 0.0)
+            watcher = self._held is not None
             if wants_turn(node, self._settings, looked, now, watcher=watcher):
                 self._looked[node.id] = now
                 operation = await self._store.operations.open(node.id, node.state.value, now)

@@ -70,7 +70,9 @@ class CaseDesk:
         self, context: Context, book: CaseRepository, alerts: AlertRepository | None
     ) -> None:
         self.book = book
-        self._store, self._alerts, self._clock = context.store, alerts, context.clock
+        self._store = context.store
+        self._alerts = alerts
+        self._clock = context.clock
         self.policy = case_policy_of(context.settings)
         self.offenders = offender_policy_of(context.settings)
 

@@ -42,8 +42,11 @@ class Exchanges:
         clock: Clock,
         factory: Factory,
     ) -> None:
-        self._store, self._desk = store, desk
-        self._credentials, self._clock, self._factory = credentials, clock, factory
+        self._store = store
+        self._desk = desk
+        self._credentials = credentials
+        self._clock = clock
+        self._factory = factory
 
     async def returned(self, case: Case, by: str, work: str, cards: Sequence[str]) -> Case | str:
         """Record that people are done; `cards` are BMCs of cards that were exchanged."""
@@ -64,7 +67,8 @@ class Exchanges:
 
     async def replace(self, case: Case, by: str, why: str) -> Case | str:
         """Replace the host: the new one keeps name, location and cables, nothing else."""
-        node, now = await self._store.nodes.get(case.node), self._clock.now()
+        node = await self._store.nodes.get(case.node)
+        now = self._clock.now()
         assert node is not None, case.node
         if not case.open:
             return "it is closed"

@@ -56,7 +56,8 @@ class RepairShop:
     ) -> None:
         self._context = context
         self._parts = parts
-        store, book = context.store, parts.book
+        store = context.store
+        book = parts.book
         self.mender = Mender(
             context,
             book,

@@ -46,8 +46,11 @@ class Repairs:
         submit: Callable[[str], Awaitable[None]],
     ) -> None:
         self.desk = desk
-        self._store, self._alerts = context.store, alerts
-        self._clock, self._settings, self._submit = context.clock, context.settings, submit
+        self._store = context.store
+        self._alerts = alerts
+        self._clock = context.clock
+        self._settings = context.settings
+        self._submit = submit
 
     async def run(self) -> None:
         """Tick for ever, at the pace of `poll_s`."""
@@ -74,7 +77,8 @@ class Repairs:
         """Return alerts that have an effect, by node."""
         if self._alerts is None:
             return {}
-        now, overrides = self._clock.now(), await self._alerts.list_overrides()
+        now = self._clock.now()
+        overrides = await self._alerts.list_overrides()
         by_node: dict[str, list[Alert]] = {}
         for alert in alert_rules.list_effective(await self._alerts.list(), overrides, now):
             by_node.setdefault(alert.node, []).append(alert)
@@ -245,7 +249,8 @@ class Repairs:
     # --- the end
 
     async def _well(self, case: Case, node: Node) -> None:
-        now, trying = self._clock.now(), case.trying
+        now = self._clock.now()
+        trying = case.trying
         tries = case.tries
         if trying is not None:
             tries = (*case.tries[:-1], remedies.measure_try(trying, (), now, well=True))

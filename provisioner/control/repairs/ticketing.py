@@ -65,9 +65,13 @@ class Ticketing:
         bundler: Bundler,
         system: TicketSystem | None,
     ) -> None:
-        self._store, self._book, self._clock = context.store, book, context.clock
-        self._settings, self._reach = context.settings, reach
-        self._bundler, self._system = bundler, system
+        self._store = context.store
+        self._book = book
+        self._clock = context.clock
+        self._settings = context.settings
+        self._reach = reach
+        self._bundler = bundler
+        self._system = system
         self._kept: dict[str, _Kept] | None = None
 
     async def run(self) -> None:
@@ -129,7 +133,8 @@ class Ticketing:
     # --- the LED
 
     async def _led(self, case: Case, node: Node, wait: _Wait, *, on: bool) -> Case:
-        ticket, now = case.ticket, self._clock.now()
+        ticket = case.ticket
+        now = self._clock.now()
         assert ticket is not None
         if ticket.led is on or now < wait.at or self._gave_up(ticket.led_problem):
             return case
@@ -162,7 +167,8 @@ class Ticketing:
     # --- the ticket
 
     async def _tell(self, case: Case, node: Node, wait: _Wait, system: TicketSystem) -> None:
-        ticket, now = case.ticket, self._clock.now()
+        ticket = case.ticket
+        now = self._clock.now()
         assert ticket is not None
         message_id = ticket_words.identify_wanted(case)
         if not message_id or (message_id == ticket.told and ticket.asked == ticket.told):
@@ -182,7 +188,8 @@ class Ticketing:
             await self._save(case, failed, None)
             log.warning("%s: its ticket was not sent: %s", case.id, error)
             return
-        wait.at, wait.tries = 0.0, 0
+        wait.at = 0.0
+        wait.tries = 0
         await self._told(case, ref, system)
 
     async def _deliver(

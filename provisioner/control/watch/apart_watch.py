@@ -26,7 +26,9 @@ class ApartWatch:
     def __init__(
         self, store: Store, clock: Clock, apart: HostsApart, book: AlertRepository | None = None
     ) -> None:
-        self._store, self._clock, self._apart = store, clock, apart
+        self._store = store
+        self._clock = clock
+        self._apart = apart
         self._keeper = None if book is None else AlertKeeper(book, store, clock, _submit_nothing)
         self._proved: set[str] = set()  # leaves that were whole when they were read last
 
@@ -63,7 +65,8 @@ class ApartWatch:
         """Raise the leaf's alert, or end it. None: nothing is missing."""
         if self._keeper is None:
             return
-        now, signals = self._clock.now(), []
+        now = self._clock.now()
+        signals = []
         if seen is not None:
             message = f"hosts were not kept apart there: {'; '.join(seen.gaps)}"[:300]
             signals = [

@@ -21,7 +21,8 @@ from provisioner.ports.consoles import ConsoleBook, Consoles
 
 _LOG = logging.getLogger(__name__)
 ROUND_S = 30.0  # a new host's console is opened within this
-AGAIN_S, AGAIN_MAX_S = 10.0, 600.0
+AGAIN_S = 10.0
+AGAIN_MAX_S = 600.0
 REFUSED_S = 3600.0  # after a refused login or a door that is not offered
 PRUNE_S = 3600.0
 DAY_S = 86400.0
@@ -33,8 +34,12 @@ class ConsoleWatch:
     def __init__(
         self, context: Context, reach: Reach, consoles: Consoles, book: ConsoleBook
     ) -> None:
-        self._store, self._clock, self._settings = context.store, context.clock, context.settings
-        self._reach, self._consoles, self._book = reach, consoles, book
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
+        self._reach = reach
+        self._consoles = consoles
+        self._book = book
         self._streams: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(context.settings.consoles_max)
 

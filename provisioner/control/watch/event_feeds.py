@@ -28,13 +28,16 @@ from provisioner.ports import AlertRepository, Clock, EventStreams, PortError
 
 log = logging.getLogger(__name__)
 
-BACKOFF_FIRST_S, BACKOFF_MAX_S = 2.0, 600.0
+BACKOFF_FIRST_S = 2.0
+BACKOFF_MAX_S = 600.0
 LIVED_S = 60.0  # a stream that lasted so long is opened again at once; a service that is full of
 # them answers 200 and ends at once (bmcweb has ten)
 TEST_AGAIN_S = 6 * 3600.0  # a subscription is tried so often at most, unless something came by it
 TEST_SILENT_S = 3600.0  # ... and one by which nothing came yet
 TEST_TAKES_S = 120.0  # bmcweb retries three times
-BURST, PER_SECOND = 64.0, 2.0  # documents of one BMC; a healthy one sends a few an hour
+# documents of one BMC; a healthy one sends a few an hour
+BURST = 64.0
+PER_SECOND = 2.0
 SPREAD = 8  # streams of one round begin within so many seconds of one another
 
 Receive = Callable[[str, str, Pushed], Awaitable[None]]
@@ -45,7 +48,8 @@ class Rate:
     """A token bucket on the daemon's clock."""
 
     def __init__(self, now: float) -> None:
-        self._left, self._at = BURST, now
+        self._left = BURST
+        self._at = now
 
     def wait_s(self, now: float) -> float:
         """Take one; for how long it is over the rate (0: it is not)."""
@@ -77,9 +81,14 @@ class EventFeeds:
         new_secret: Callable[[], str],
         streams_max: int,
     ) -> None:
-        self._book, self._clock, self._eyes, self._receive = book, clock, eyes, receive
-        self._streams, self._listener = streams, listener
-        self._new_secret, self._streams_max = new_secret, streams_max
+        self._book = book
+        self._clock = clock
+        self._eyes = eyes
+        self._receive = receive
+        self._streams = streams
+        self._listener = listener
+        self._new_secret = new_secret
+        self._streams_max = streams_max
         self._following: dict[Key, asyncio.Task[None]] = {}
         self._connected: set[Key] = set()
         self._ours: dict[Key, Subscription] = {}
@@ -116,7 +125,8 @@ class EventFeeds:
 
     def _delivers(self, made: Subscription) -> bool:
         """Return whether something came by it, and again since it was last tried."""
-        tested, came = self._tested.get(made.id, 0.0), self._came.get(made.id, 0.0)
+        tested = self._tested.get(made.id, 0.0)
+        came = self._came.get(made.id, 0.0)
         return made.delivers and (came >= tested or self._clock.now() - tested <= TEST_TAKES_S)
 
     def tells(self, node: str, bmc: str) -> bool:
@@ -203,7 +213,8 @@ class EventFeeds:
         A stream without events is no failure: a healthy BMC reports nothing for days.
         """
         assert self._streams is not None
-        last_id, wait_s = "", BACKOFF_FIRST_S
+        last_id = ""
+        wait_s = BACKOFF_FIRST_S
         rate = Rate(self._clock.now())
         await self._clock.sleep(len(self._following) % SPREAD)
         while True:
@@ -214,7 +225,8 @@ class EventFeeds:
                     return
                 async with self._streams.open(address, path, last_id) as events:
                     self._connected.add((node.id, bmc.name))
-                    began, number = self._clock.now(), 0
+                    began = self._clock.now()
+                    number = 0
                     async for event_id, document in events:
                         read = pushed(document)
                         number += 1
@@ -251,7 +263,8 @@ class EventFeeds:
                     if await subscriptions.end(client.service, path, made.destination):
                         return
                 await self._drop(made)
-            secret, name = self._new_secret(), self._new_secret()[:22]
+            secret = self._new_secret()
+            name = self._new_secret()[:22]
             new = Subscription(
                 id=name,
                 node=node.id,
@@ -282,7 +295,8 @@ class EventFeeds:
         If the last test event did not come, the subscription counts as silent from now on.
         """
         now = self._clock.now()
-        tested, came = self._tested.get(made.id, 0.0), self._came.get(made.id, 0.0)
+        tested = self._tested.get(made.id, 0.0)
+        came = self._came.get(made.id, 0.0)
         if made.delivers and not self._delivers(made):
             await self._prove(made, delivers=False)
         again_s = TEST_AGAIN_S if made.delivers else TEST_SILENT_S
@@ -308,7 +322,8 @@ class EventFeeds:
             self._at[made.node] += 1
         else:
             self._keys.pop(old.id, None)
-        self._ours[key], self._keys[made.id] = made, key
+        self._ours[key] = made
+        self._keys[made.id] = key
 
     async def _drop(self, made: Subscription) -> None:
         await self._book.drop_subscription(made.id)

@@ -48,7 +48,8 @@ class LeafCounts:
 
         `cabled` is another number whenever ports of watched nodes are others.
         """
-        now, self._nodes = self._clock.now(), nodes
+        now = self._clock.now()
+        self._nodes = nodes
         if cabled != self._cabled:
             self._cabled = cabled
             self._learn(watched, now)

@@ -60,13 +60,17 @@ class LeafWatch:
 
         `apart`: watches the filter between hosts of each leaf that is read.
         """
-        self._store, self._clock, self._settings = context.store, context.clock, context.settings
-        self._tenancy, self._trespasses = tenancy, trespasses
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
+        self._tenancy = tenancy
+        self._trespasses = trespasses
         self._fences = TrespassFence(
             context, trespasses, take_back, tenancy.fence, "the watch of leaves"
         )
         self._unowned = UnownedPorts(context.settings, tenancy, plan)
-        self._book, self._apart = book, apart
+        self._book = book
+        self._apart = apart
         self._adopted: Mapping[str, str] = {}  # "leaf/port" -> the VRF that it may stand in
         self._owners = PortOwners()
         self._aside: frozenset[str] = frozenset()  # nodes with damaged rows
@@ -100,7 +104,8 @@ class LeafWatch:
         )
         if self._book is not None:
             self._adopted = await self._book.list_adopted_ports()
-        now, leaves = self._clock.now(), self._owners.leaves
+        now = self._clock.now()
+        leaves = self._owners.leaves
         for name in [n for n in self._due if n not in leaves]:
             del self._due[name]
             self.read.pop(name, None)

@@ -18,7 +18,10 @@ class LeakWatch:
     """`keeper` takes in the alerts; the store has the inventories of before."""
 
     def __init__(self, eyes: OutOfBand, keeper: AlertKeeper, store: Store, clock: Clock) -> None:
-        self._eyes, self._keeper, self._store, self._clock = eyes, keeper, store, clock
+        self._eyes = eyes
+        self._keeper = keeper
+        self._store = store
+        self._clock = clock
         self._places: dict[str, tuple[str, ...]] = {}
 
     async def look(self, node: Node) -> None:

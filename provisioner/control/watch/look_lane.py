@@ -18,7 +18,8 @@ class LookLane:
     def __init__(
         self, most: int, begin: Callable[[str], Coroutine[None, None, None] | None]
     ) -> None:
-        self._most, self._begin = most, begin
+        self._most = most
+        self._begin = begin
         self._waiting: list[str] = []  # the next one last
         self.running: dict[str, asyncio.Task[None]] = {}
         self._lost: StoreFailed | None = None

@@ -48,8 +48,12 @@ class Outbox:
         settings: Settings,
         keeper: AlertKeeper | None = None,
     ) -> None:
-        self._book, self._posts, self._secrets = book, posts, secrets
-        self._clock, self._settings, self._keeper = clock, settings, keeper
+        self._book = book
+        self._posts = posts
+        self._secrets = secrets
+        self._clock = clock
+        self._settings = settings
+        self._keeper = keeper
 
     async def run(self) -> None:
         """Serve each webhook by itself until cancelled, so that a slow one holds up no other."""
@@ -72,7 +76,8 @@ class Outbox:
 
     async def serve(self, standing: WebhookStatus) -> int:
         """Send all due events; return the number that arrived."""
-        webhook, arrived = standing.webhook, 0
+        webhook = standing.webhook
+        arrived = 0
         secrets = await self._secrets_of(webhook)
         while True:
             await self._book.spread(webhook.name, self._settings.webhook_waiting_max)
@@ -128,7 +133,8 @@ class Outbox:
         outcome: PostOutcome,
         now: float,
     ) -> None:
-        s, tries = self._settings, delivery.tries + 1
+        s = self._settings
+        tries = delivery.tries + 1
         chance = random.random()  # noqa: S311 (spreads tries; guards nothing)
         later = wait_s(tries, s.webhook_first_s, s.webhook_most_s, chance)
         later = max(later, min(outcome.again_in_s, ASKED_MAX_S))

@@ -42,7 +42,9 @@ class PartitionWatch:
         trespasses: Trespasses,
         take_back: TakeBack,
     ) -> None:
-        self._store, self._clock, self._settings = context.store, context.clock, context.settings
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
         self._partitions = partitions
         self._silent = ""  # why UFM could not be read, as the log has it
 
@@ -66,7 +68,8 @@ class PartitionWatch:
         A node whose row changes meanwhile is judged in the next round.
         """
         members = await self._read()
-        nodes, aside = await self._store.nodes.list(), await self._store.nodes.list_set_aside()
+        nodes = await self._store.nodes.list()
+        aside = await self._store.nodes.list_set_aside()
         owners = _find_owners([*nodes, *aside])
         damaged = frozenset(n.id for n in aside)
         if members is None:

@@ -60,7 +60,8 @@ class PortWatch:
 
         A loss and a return count two changes; the one that the state shows is not counted twice.
         """
-        looks, losses = self._looks.get(key), self._losses.get(key)
+        looks = self._looks.get(key)
+        losses = self._losses.get(key)
         if not looks or report.counters is None or not report.link:
             return
         if losses and losses[-1].up_at is None:

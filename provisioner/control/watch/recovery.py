@@ -100,9 +100,11 @@ class Recovery:
 
         The ports of a damaged row are that node's, which `doctor` names.
         """
-        owners, tenants = PortOwners(), await self._store.tenants.list()
+        owners = PortOwners()
+        tenants = await self._store.tenants.list()
         owners.take([*nodes, *await self._store.nodes.list_set_aside()])
-        leaves, now = sorted(owners.leaves), self._clock.now()
+        leaves = sorted(owners.leaves)
+        now = self._clock.now()
         strangers: dict[tuple[str, str], Difference] = {}
         for start in range(0, len(leaves), LEAVES_MAX):
             batch = leaves[start : start + LEAVES_MAX]

@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 CHECK_S = 5.0  # of real time, between two readings
 KEEP_S = 60.0  # the stored time is at most this old
 GAP_MAX_S = 30 * 86400.0  # longer without a daemon is rather a wrong clock, or an old backup
-LAST, ACCEPTED = "last", "accepted"
+LAST = "last"
+ACCEPTED = "accepted"
 REMEDY = "Set the machine's clock right, or, if it is right, run `provisioner clock accept`."
 
 
@@ -67,9 +68,11 @@ class TimeStanding:
         if why:
             accepted = await self._store.clock_marks.get(ACCEPTED)
             if accepted != self._accepted:
-                self._accepted, self._began_after = accepted, None
+                self._accepted = accepted
+                self._began_after = None
                 self._clock.accept()
-                now, why = self._clock.now(), ""
+                now = self._clock.now()
+                why = ""
         if why != self.why:
             await self._report(why, now)
         if not why and abs(now - self._kept_at) >= KEEP_S:
@@ -79,7 +82,8 @@ class TimeStanding:
     def _judge(self, clock: WallClock, now: float) -> str:
         """Return why the time is in doubt, or ""."""
         if self._began_after is not None:
-            last, machine = self._began_after, now + clock.step_s
+            last = self._began_after
+            machine = now + clock.step_s
             if last - STEP_MAX_S <= machine <= last + GAP_MAX_S:
                 self._began_after = None
                 if clock.step_s:  # it was set right since the start
@@ -113,7 +117,8 @@ class DecidingClock:
     """A clock for loops that decide: a wait of it also lasts until the time can be believed."""
 
     def __init__(self, clock: Clock, standing: TimeStanding) -> None:
-        self._clock, self._standing = clock, standing
+        self._clock = clock
+        self._standing = standing
 
     def now(self) -> float:
         """Return seconds since the epoch."""

@@ -38,8 +38,12 @@ class TrespassFence:
         move: Move,
         seen_by: str,
     ) -> None:
-        self._store, self._clock, self._trespasses = context.store, context.clock, trespasses
-        self._take_back, self._move, self._seen_by = take_back, move, seen_by
+        self._store = context.store
+        self._clock = context.clock
+        self._trespasses = trespasses
+        self._take_back = take_back
+        self._move = move
+        self._seen_by = seen_by
 
     async def fence_node(self, node: Node, found: Sequence[PortPlacement]) -> None:
         """Record and fence ports of a node, which then waits for a person if it was no tenant's."""
@@ -76,7 +80,8 @@ class TrespassFence:
         if not blockers or not may_enter(node, State.QUARANTINED, node.placement):
             return
         changes = {"blockers": blockers}
-        now, why = self._clock.now(), str(blockers[0])
+        now = self._clock.now()
+        why = str(blockers[0])
         try:
             await self._store.nodes.save(enter_state(node, State.QUARANTINED, why, now, changes))
         except StaleWrite:

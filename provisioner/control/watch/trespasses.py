@@ -29,7 +29,8 @@ class Trespasses:
     """One instance serves the drivers and the watch of a daemon. `book` None: no alerts."""
 
     def __init__(self, store: Store, clock: Clock, book: AlertRepository | None = None) -> None:
-        self._store, self._clock = store, clock
+        self._store = store
+        self._clock = clock
         self._keeper = None if book is None else AlertKeeper(book, store, clock, _submit_nothing)
         self._noted: dict[str, tuple[frozenset[str], float]] = {}
 
@@ -78,7 +79,8 @@ class Trespasses:
 
     async def note_unowned(self, found: Sequence[PortPlacement]) -> None:
         """Record ports of one leaf that no node owns: in the journal and as alerts of the leaf."""
-        now, leaf = self._clock.now(), found[0].switch
+        now = self._clock.now()
+        leaf = found[0].switch
         if self._is_new(leaf, found, now):
             ports = list_ports(found)
             event = PortTrespassed(

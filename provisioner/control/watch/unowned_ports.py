@@ -29,7 +29,8 @@ class UnownedPorts:
     def __init__(
         self, settings: Settings, tenancy: Tenancy, plan: AddressPlan | None = None
     ) -> None:
-        self._settings, self._tenancy = settings, tenancy
+        self._settings = settings
+        self._tenancy = tenancy
         self._places = None if plan is None else Ports(Addressing(plan))
 
     def why_not_ours(

@@ -16,7 +16,8 @@ def standing(watcher: Watcher, now: float) -> WatchStatus:
 
 def about(watcher: Watcher, now: float) -> WatchStatus:
     """Return the same without its nodes: those of a large fleet take seconds (`nodes`)."""
-    leaf_ports, partitions = watcher.leaf_ports, watcher.partitions
+    leaf_ports = watcher.leaf_ports
+    partitions = watcher.partitions
     listed = {} if leaf_ports is None else dict(leaf_ports.listed)
     listed |= {} if partitions is None else partitions.listed
     return WatchStatus(

@@ -77,7 +77,9 @@ class Watcher:
         submit: Callable[[str], Awaitable[None]],
         may_watch: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._store, self._clock, self._settings = context.store, context.clock, context.settings
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
         self.may_watch = may_watch  # an overloaded daemon puts routine looks off
         self._memory = EventMemory(parts.book)
         self.keeper = AlertKeeper(parts.book, context.store, context.clock, submit)
@@ -125,7 +127,8 @@ class Watcher:
     async def round(self) -> None:
         """Run one round: begin the looks that are due, and tidy what time changed."""
         self._fleet.take(await self._store.nodes.list())
-        nodes, self._nodes = self._fleet.all, self._fleet.watched
+        nodes = self._fleet.all
+        self._nodes = self._fleet.watched
         await self._leave(nodes)
         now = self._clock.now()
         for name, node in self._nodes.items():
@@ -229,7 +232,8 @@ class Watcher:
     def _work(
         self, name: str, look: Callable[[Node, _Turns], Coroutine[None, None, None]]
     ) -> Coroutine[None, None, None] | None:
-        node, turns = self._nodes.get(name), self._turns.get(name)
+        node = self._nodes.get(name)
+        turns = self._turns.get(name)
         return None if node is None or turns is None else look(node, turns)
 
     async def _look(self, node: Node, turns: _Turns) -> None:

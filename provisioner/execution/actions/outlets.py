@@ -156,7 +156,8 @@ async def _prove_silence(host: Redfish, pace: Pace, settings: Settings) -> Block
 
 
 async def _falls_silent(host: Redfish, pace: Pace, limit_s: float) -> bool:
-    until, silent = pace.clock.now() + limit_s, 0
+    until = pace.clock.now() + limit_s
+    silent = 0
     while silent < SILENT_READS:
         if pace.clock.now() >= until and not silent:
             return False

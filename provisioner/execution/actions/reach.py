@@ -78,7 +78,8 @@ class Reach:
         self._nodes[node.id] = node
         client = self._clients.get((node.id, name))
         if client is None or client.address != address:
-            quirk, admit = await self.quirk(address), partial(self._admit, node.id)
+            quirk = await self.quirk(address)
+            admit = partial(self._admit, node.id)
             client = Redfish(self.transport, address, quirk, self.pause, admit)
             self._clients[node.id, name] = client
         return client

@@ -134,7 +134,8 @@ class Artifacts:
 
     def _find_served(self, name: str) -> Path:
         """Return a file that was resolved and is still the same; raises HTTPNotFound."""
-        path, verified = self.directory / name, self._served.get(name)
+        path = self.directory / name
+        verified = self._served.get(name)
         stat = None if verified is None else _file_stat(path)
         # exchanged since it was verified: `resolve` has to verify it again before it is served
         if stat is None or verified != (name, stat.st_ino, stat.st_size, stat.st_mtime_ns):

@@ -67,7 +67,9 @@ def find_slots(path: Path) -> tuple[int, ...]:
     """Return the offsets of the token slots in a file, in order; () if it has none."""
     slots: list[int] = []
     with path.open("rb") as file:
-        carried, at = b"", 0  # `at`: offset of the first byte of `kept`
+        # `at`: offset of the first byte of `kept`
+        carried = b""
+        at = 0
         while chunk := file.read(CHUNK_BYTES):
             window = carried + chunk
             start = window.find(SLOT)
@@ -75,7 +77,8 @@ def find_slots(path: Path) -> tuple[int, ...]:
                 slots.append(at + start)
                 start = window.find(SLOT, start + len(SLOT))
             tail = min(len(window), len(SLOT) - 1)
-            carried, at = window[len(window) - tail :], at + len(window) - tail
+            carried = window[len(window) - tail :]
+            at = at + len(window) - tail
     return tuple(slots)
 
 
@@ -83,7 +86,8 @@ def fill_slots(piece: bytes, offset: int, slots: Sequence[int], token: bytes) ->
     """Return a piece of a file that begins at `offset`, with the token in place of its slots."""
     filled = bytearray(piece)
     for slot in slots:
-        first, last = max(slot, offset), min(slot + len(token), offset + len(piece))
+        first = max(slot, offset)
+        last = min(slot + len(token), offset + len(piece))
         if first < last:
             filled[first - offset : last - offset] = token[first - slot : last - slot]
     return bytes(filled)
@@ -101,8 +105,10 @@ async def serve_ticket(request: web.Request, path: Path, ticket: Ticket) -> web.
     if partial and start >= stop:
         raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
     response = web.StreamResponse(status=206 if partial else 200)
-    response.content_type, response.content_length = "application/octet-stream", stop - start
-    response.headers["Accept-Ranges"], response.headers["Cache-Control"] = "bytes", "no-store"
+    response.content_type = "application/octet-stream"
+    response.content_length = stop - start
+    response.headers["Accept-Ranges"] = "bytes"
+    response.headers["Cache-Control"] = "no-store"
     if partial:
         response.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
     await response.prepare(request)

@@ -51,7 +51,8 @@ def list_files(files: Mapping[str, Path]) -> tuple[BundleFile, ...]:
 
 def pack(output: Path, sealed: str, files: Mapping[str, Path]) -> None:
     """Write the archive of a sealed list; it appears whole or not at all. Raises InputError."""
-    manifest, envelope = read_sealed_manifest(sealed), sealed.encode()
+    manifest = read_sealed_manifest(sealed)
+    envelope = sealed.encode()
     if len(envelope) > SIZE_MAX:
         raise InputError(str(output), "", "too many files for one bundle", "Make several.")
     partial = output.with_name(f".{output.name}.{os.getpid()}")
@@ -221,7 +222,8 @@ def _named(entry: BundleFile) -> str:
 def _member(name: str, size: int) -> tarfile.TarInfo:
     """Return the same header for the same file on every machine: no owner, no time."""
     info = tarfile.TarInfo(name)
-    info.size, info.mode = size, 0o644
+    info.size = size
+    info.mode = 0o644
     return info
 
 

@@ -71,7 +71,8 @@ def _check(output: bytes) -> int:
 async def _run(
     arguments: list[str], source: Path, cpu_s: int, written_max: int, *target: Path
 ) -> bytes:
-    program, limiter = shutil.which("qemu-img"), shutil.which("prlimit")
+    program = shutil.which("qemu-img")
+    limiter = shutil.which("prlimit")
     if program is None or limiter is None:
         raise NotReadable(_MISSING)
     process = await asyncio.create_subprocess_exec(

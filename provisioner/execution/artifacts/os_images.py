@@ -23,7 +23,8 @@ class OsImages:
 
     def __init__(self, artifacts: Artifacts, work: Path, url: str = "") -> None:
         self.url = url.rstrip("/")
-        self._artifacts, self._work = artifacts, work
+        self._artifacts = artifacts
+        self._work = work
         self._ready: dict[tuple[str, int, int], tuple[Path, ImageFile]] = {}
         self._served: dict[str, Path] = {}
         self._turn = asyncio.Lock()  # one conversion at a time: they are large
@@ -74,12 +75,14 @@ class OsImages:
 def _digests(path: Path, size: int) -> tuple[str, str]:
     """Return the SHA-256 of the whole file, and of the range that is read back from the disk."""
     start, length = read_range(size)
-    whole, checked = hashlib.sha256(), hashlib.sha256()
+    whole = hashlib.sha256()
+    checked = hashlib.sha256()
     with path.open("rb") as file:
         at = 0
         while chunk := file.read(CHUNK_BYTES):
             whole.update(chunk)
-            first, last = max(start - at, 0), min(start + length - at, len(chunk))
+            first = max(start - at, 0)
+            last = min(start + length - at, len(chunk))
             if first < last:
                 checked.update(chunk[first:last])
             at += len(chunk)

@@ -36,7 +36,8 @@ class OutsideArtifacts(Artifacts):
 
     def __init__(self, directory: Path, server: ArtifactServer, clock: Clock) -> None:
         super().__init__(directory, server.url)
-        self._server, self._clock = server, clock
+        self._server = server
+        self._clock = clock
         self._seen: dict[str, FileReading] = {}
         self._flights: dict[tuple[str, str, bool], asyncio.Task[FileReading | Blocker]] = {}
         self._turns = asyncio.Semaphore(FETCHES_MAX)
@@ -202,7 +203,8 @@ class _Part:
 
     def __init__(self, directory: Path) -> None:
         handle, path = tempfile.mkstemp(prefix=PART, dir=directory)
-        self._path, self._file = Path(path), os.fdopen(handle, "wb")
+        self._path = Path(path)
+        self._file = os.fdopen(handle, "wb")
 
     def write(self, piece: bytes) -> None:
         self._file.write(piece)
@@ -227,7 +229,8 @@ class _Part:
 
 def sweep_parts(directory: Path) -> int:
     """Remove what processes that died left half fetched; how many. Blocks."""
-    count, now = 0, time.time()
+    count = 0
+    now = time.time()
     for path in directory.glob(f"{PART}*"):
         with suppress(OSError):  # of another daemon's, which ends its own
             if now - path.stat().st_mtime > LEFT_S:

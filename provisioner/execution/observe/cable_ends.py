@@ -25,7 +25,8 @@ from provisioner.ports import PortError, Store
 READ_S = 30.0
 HOST = ("rx_crc_errors_phy", "rx_symbol_err_phy", "rx_pcs_symbol_err_phy")
 HOST_DOWNS = "link_down_events_phy"
-LEAF, LEAF_DOWNS = "in-errors", "carrier-transitions"
+LEAF = "in-errors"
+LEAF_DOWNS = "carrier-transitions"
 _LINE = re.compile(r"^\s*(?:device ([A-Za-z0-9._-]{1,63})|(copper)|([a-z_]{1,40}): (\d{1,20}))\s*$")
 _NAMES = "|".join((*HOST, HOST_DOWNS))
 

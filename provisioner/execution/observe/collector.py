@@ -148,7 +148,8 @@ class Collector:
     async def _fresh(
         self, node: Node, bmc: BmcRef, last: Inventory | None, fresh_s: float
     ) -> Inventory | Blocker:
-        key, now = (node.id, bmc.name), self._site.clock.now()
+        key = (node.id, bmc.name)
+        now = self._site.clock.now()
         if last is not None and key in self._seen:
             read_at, stored = self._seen[key]
             if now - read_at <= fresh_s and not _copying(stored):

@@ -102,7 +102,8 @@ async def _introduce(
         changed = await rotate(transport, credentials, quirk, name, address, proof)
         if isinstance(changed, Blocker):
             return changed
-        address, ours = changed, (changed.username, changed.secret or secret)
+        address = changed
+        ours = (changed.username, changed.secret or secret)
         inventory = inventories[-1]
     endpoint = _endpoint(probe, quirk.name, inventory)
     assert address.secret is not None

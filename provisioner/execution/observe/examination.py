@@ -68,7 +68,8 @@ async def stranger(transport: BmcTransport, clock: Clock, url: str) -> Looked:
 
 async def bmc(reach: Reach, clock: Clock, node: Node, ref: BmcRef) -> Looked:
     """Examine one BMC of a node: its pinned certificate, and the stored login."""
-    subject, skew = f"{node.id}/{ref.name}", None
+    subject = f"{node.id}/{ref.name}"
+    skew = None
     examined = []
     try:
         address = await reach.address(node, ref)

@@ -25,7 +25,8 @@ async def take_over(site: Site, node: Node, pin: str) -> Blocker | None:
     Raises `PortError` while the switch does not answer; the next try continues from the stored
     state.
     """
-    name, credentials = f"{node.id}/api", site.reach.credentials
+    name = f"{node.id}/api"
+    credentials = site.reach.credentials
     current = await credentials.current(name)
     pending = await credentials.pending(name)
     if current is None:

@@ -31,8 +31,10 @@ class Budget:
     """Requests per second for the whole fleet. Those that are urgent come first, always."""
 
     def __init__(self, clock: Clock, per_s: float) -> None:
-        self._clock, self.per_s = clock, per_s
-        self._left, self._at = 1.0, clock.now()
+        self._clock = clock
+        self.per_s = per_s
+        self._left = 1.0
+        self._at = clock.now()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._asked = 0
         self._pump: asyncio.Task[None] | None = None
@@ -75,7 +77,9 @@ class BudgetedTransport:
     """A `BmcTransport` whose requests wait for the budget. Closing it closes nothing."""
 
     def __init__(self, inner: BmcTransport, budget: Budget, *, urgent: bool) -> None:
-        self._inner, self._budget, self._urgent = inner, budget, urgent
+        self._inner = inner
+        self._budget = budget
+        self._urgent = urgent
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
         await self._budget.take_slot(urgent=self._urgent)

@@ -35,8 +35,11 @@ class Bundler:
         signer: Signer,
         site: str,
     ) -> None:
-        self._store, self._book, self._credentials = store, book, credentials
-        self._signer, self._site = signer, site
+        self._store = store
+        self._book = book
+        self._credentials = credentials
+        self._signer = signer
+        self._site = site
 
     async def make_archive(self, case: Case, now: float) -> bytes:
         """Return the archive of a case as it is now."""
@@ -69,7 +72,8 @@ class Bundler:
         self, case: Case, node: Node | None, secrets: Sequence[str]
     ) -> tuple[list[BundleFile], list[str]]:
         made = await self._told(case, node, secrets)
-        size, left_out = sum(len(f.content) for f in made), []
+        size = sum(len(f.content) for f in made)
+        left_out = []
         # dumps last: they are the large ones, and files that do not fit are listed
         names = sorted(case.evidence, key=lambda n: (n.startswith("dump "), n))
         for name in (n for n in names if n != STORED):

@@ -47,7 +47,9 @@ class EvidenceCollector:
     """`validator` runs the looks of gate A; nothing of it is a verdict on the node."""
 
     def __init__(self, site: Site, store: Store, validator: Validator) -> None:
-        self._site, self._store, self._validator = site, store, validator
+        self._site = site
+        self._store = store
+        self._validator = validator
 
     async def collect(self, node: Node, inventory: Inventory | None, *, deep: bool) -> Collected:
         """Collect the evidence of one node. `deep`: crash dumps too (minutes for each BMC)."""

@@ -111,7 +111,8 @@ async def restore_power(site: Site, node: Node, entry: LedgerEntry) -> Blocker |
     Only outlets that the intent names are switched; a person may have switched off others.
     """
     assert site.feeds is not None, "only a site with feeds writes such an intent"
-    outlets, pace = find_cut_outlets(entry), pace_of(site, node)
+    outlets = find_cut_outlets(entry)
+    pace = pace_of(site, node)
     missing = sorted({o.pdu for o in outlets} - set(site.feeds.pdus))
     if missing:
         return Blocker(

@@ -18,7 +18,8 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.path.history import OPEN
 from provisioner.ports import AgentAddress, PortError
 
-CLEAN, DEPLOY = "clean.execute_clean_step", "deploy.execute_deploy_step"
+CLEAN = "clean.execute_clean_step"
+DEPLOY = "deploy.execute_deploy_step"
 # ironic-python-agent 13.0.0, errors.py: HardwareManagerMethodNotFound
 _NO_STEP = re.compile(r"could not find method|no hardwaremanager found", re.IGNORECASE)
 _DIGEST = re.compile(r"checksum", re.IGNORECASE)  # errors.py: ImageChecksumError

@@ -95,7 +95,8 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 async def _write(stay: Stay, agent: AgentAddress, step: Step, image: ImageFile) -> Blocker | None:
-    site, node = stay.site, stay.node
+    site = stay.site
+    node = stay.node
     try:  # before anything else is asked: the agent's last command is what became of it
         await _resolve(stay, agent, f"{HOST_OS} {step.to_version} on ")
     except PortError as error:
@@ -110,7 +111,8 @@ async def _write(stay: Stay, agent: AgentAddress, step: Step, image: ImageFile) 
     writing = _Writing(stay, agent, step, image, disk, disks)
     name = f"{HOST_OS} {step.to_version} on {disk.serial}"
     rows = await stay.hold.list_entries()
-    written, booted = find_last(rows, name), find_last(rows, BOOT)
+    written = find_last(rows, name)
+    booted = find_last(rows, BOOT)
     if (
         written is not None
         and booted is not None
@@ -155,7 +157,8 @@ def _ended_well(told: AgentResult | None) -> bool:
 
 
 def _work(writing: _Writing, name: str) -> Work:
-    stay, settings = writing.stay, writing.stay.site.settings
+    stay = writing.stay
+    settings = writing.stay.site.settings
 
     async def look() -> Snapshot | Blocker:
         difference = await _differs(writing)
@@ -212,7 +215,9 @@ async def _disks(site: Site, node: Node, agent: AgentAddress) -> tuple[Disk, ...
 
 async def _differs(writing: _Writing) -> Blocker | None:
     """Read the disk back; None: it has the image, and is the intended disk."""
-    site, node, image = writing.stay.site, writing.stay.node, writing.image
+    site = writing.stay.site
+    node = writing.stay.node
+    image = writing.image
     offset, length = deployment.read_range(image.size)
     arguments = {"serial": writing.disk.serial, "offset": offset, "bytes": length}
     limit_s = site.settings.image_write_limit_s
@@ -237,7 +242,8 @@ async def _differs(writing: _Writing) -> Blocker | None:
 
 async def _drive(writing: _Writing) -> str | Blocker:
     """Return the configuration drive, which is the same for every request of one deployment."""
-    stay, node = writing.stay, writing.stay.node
+    stay = writing.stay
+    node = writing.stay.node
     login = stay.site.login
     assert login is not None
     key = await host_key(stay.site.reach.credentials, node)

@@ -47,7 +47,8 @@ class Eraser:
     """`disks_of` is how many disks a node's profile has; 0: it does not say."""
 
     def __init__(self, site: Site, policy: ErasurePolicy) -> None:
-        self._site, self.policy = site, policy
+        self._site = site
+        self.policy = policy
 
     async def erase(
         self, hold: Hold, node: Node, inventory: Inventory, disks_of: int
@@ -128,7 +129,8 @@ class Eraser:
         """Try one method on one disk: the intent is stored, the agent is asked, the outcome is
         stored.
         """
-        node, clock = stay.node, self._site.clock
+        node = stay.node
+        clock = self._site.clock
         action = f"erase {disk.serial} {method.value}"
         rows = await stay.hold.list_entries()
         if (earlier := _known(rows, action, node, disk)) is not None:
@@ -164,7 +166,8 @@ class Eraser:
         """Erase the rest: memory by the removed power, the TPM by its step, other holders by
         name.
         """
-        node, now = stay.node, self._site.clock.now()
+        node = stay.node
+        now = self._site.clock.now()
         row = stay.off_row(await stay.hold.list_entries())
         off_s = float(row.before.get("off_s", 0.0)) if row is not None else 0.0
         on_at = row.settled_at if row is not None else 0.0

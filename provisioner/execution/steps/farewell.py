@@ -56,7 +56,8 @@ async def give_back(site: Site, node: Node, vendor: str) -> Blocker | None:
 
 
 async def _give_back(site: Site, node: Node, bmc: BmcRef, vendor: str) -> Blocker | None:
-    credentials, name = site.reach.credentials, f"{node.id}/{bmc.name}"
+    credentials = site.reach.credentials
+    name = f"{node.id}/{bmc.name}"
     factory = await credentials.current(f"{FACTORY}/{vendor}")
     address = await site.reach.address(node, bmc)
     if isinstance(address, Blocker):

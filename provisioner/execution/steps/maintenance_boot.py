@@ -36,7 +36,9 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.path.history import OPEN
 from provisioner.ports import AgentAddress, PortError
 
-OFF, BOOT, LEAVE = "maintenance off", "maintenance boot", "boot from disk"
+OFF = "maintenance off"
+BOOT = "maintenance boot"
+LEAVE = "boot from disk"
 
 
 @dataclass
@@ -118,14 +120,16 @@ class Stay:
 
     def is_leaving(self, rows: Sequence[LedgerEntry]) -> bool:
         """Return whether a predecessor was about to boot from disk, and did not see its end."""
-        leave_row, boot = find_open(rows, LEAVE), find_last(rows, BOOT)
+        leave_row = find_open(rows, LEAVE)
+        boot = find_last(rows, BOOT)
         return leave_row is not None and (boot is None or leave_row.intended_at > boot.intended_at)
 
     def has_left(self, rows: Sequence[LedgerEntry]) -> bool:
         """Return whether a predecessor saw the boot from disk to its end, but did not mark the
         node.
         """
-        leave_row, boot = find_last(rows, LEAVE), find_last(rows, BOOT)
+        leave_row = find_last(rows, LEAVE)
+        boot = find_last(rows, BOOT)
         if leave_row is None or leave_row.status is not ActionStatus.CONFIRMED:
             return False
         newest = boot is None or leave_row.intended_at > boot.intended_at
@@ -143,7 +147,9 @@ class Stay:
 
     def _is_in(self, rows: Sequence[LedgerEntry]) -> bool:
         """Return whether the last boot of this stay was into the image."""
-        off, boot, leave_row = self.off_row(rows), find_last(rows, BOOT), find_last(rows, LEAVE)
+        off = self.off_row(rows)
+        boot = find_last(rows, BOOT)
+        leave_row = find_last(rows, LEAVE)
         if off is None or boot is None or boot.status is not ActionStatus.CONFIRMED:
             return False
         return boot.intended_at >= off.settled_at and (
@@ -159,7 +165,8 @@ class Stay:
 
     async def _keep_off(self, rows: Sequence[LedgerEntry], host: Redfish) -> Blocker | None:
         """Switch the host off, unless a boot of the image is under way; why it is not off."""
-        booting, off = await self._current(rows, BOOT), self.off_row(rows)
+        booting = await self._current(rows, BOOT)
+        off = self.off_row(rows)
         if booting is not None and off is not None:
             return None
         if self.node.boots is Boots.SYSTEM:
@@ -244,7 +251,8 @@ class Stay:
         An image without a slot, or one from an outside server, carries no token: then it is not
         booted, unless the site lets the first lookup with an address of this node get it.
         """
-        agents, files = self.site.agents, self.site.artifacts
+        agents = self.site.agents
+        files = self.site.artifacts
         fetched = self.site.settings.maintenance_boot != "pxe"  # else by the site's own servers
         through_boot = fetched and await files.takes_token(name)
         if not through_boot and not agents.lookup_gives_token:

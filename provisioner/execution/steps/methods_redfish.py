@@ -126,10 +126,12 @@ async def _task(
     A driver that takes it up after the limit (the daemon was down) still observes, as after a
     reset.
     """
-    now, settings = site.clock.now(), site.settings
+    now = site.clock.now()
+    settings = site.settings
     until = max(entry.intended_at + limit_s, now + settings.bmc_return_limit_s)
     ref: TaskRef | None = None
-    last, was_listed = "no progress was seen", False
+    last = "no progress was seen"
+    was_listed = False
     waits = grow_waits(settings.poll_s)
     if now - entry.intended_at > settings.poll_s:
         # taken up again, with thousands of others perhaps: at once, and then at an even pace
@@ -192,7 +194,8 @@ async def _installed(
 ) -> Blocker | None:
     """Wait until the Arm side runs the new bundle (facts: redfish 3.3, up to 40 minutes)."""
     until = site.clock.now() + site.settings.bfb_install_limit_s
-    state, version = "unknown", None
+    state = "unknown"
+    version = None
     while site.clock.now() < until:
         await site.clock.sleep(site.settings.poll_s)
         try:

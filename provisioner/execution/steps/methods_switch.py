@@ -28,7 +28,8 @@ async def install_image(site: Site, node: Node, step: Step) -> Work | Blocker:
         return images if isinstance(images, Blocker) else {"partitions": images.versions}
 
     async def send() -> Sent | Blocker:
-        url, limit_s = site.artifacts.pull_url(step.artifact), site.settings.task_limit_s
+        url = site.artifacts.pull_url(step.artifact)
+        limit_s = site.settings.task_limit_s
         try:
             await switch.install_image(url, step.artifact, lambda: turn_of(node), limit_s)
         except SwitchRefused as refused:
@@ -65,7 +66,8 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
     drain = Drain(site, node, switch)
 
     async def look() -> Snapshot | Blocker:
-        images, well = await ask(node, switch.read_images()), await drain.wellness()
+        images = await ask(node, switch.read_images())
+        well = await drain.wellness()
         if isinstance(images, Blocker):
             return images
         if isinstance(well, Blocker):

@@ -40,7 +40,8 @@ def require_offer(site: Site, work: Work, name: str, sha256: str, *, doubled: bo
 
     `doubled`: the device is a card, whose BMC asks in its own way.
     """
-    act, send = work.act, work.act.send
+    act = work.act
+    send = work.act.send
 
     async def tell() -> Sent | Blocker:
         no = await site.artifacts.confirm_offer(name, sha256, doubled=doubled)

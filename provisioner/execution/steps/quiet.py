@@ -64,7 +64,8 @@ async def wait_until_settled(
 
 async def _settled(site: Site, node: Node, name: str, limit_s: float) -> Blocker | None:
     until = site.clock.now() + limit_s
-    good, last = 0, "its tree is not complete"
+    good = 0
+    last = "its tree is not complete"
     while good < site.settings.good_reads_wanted:
         if site.clock.now() > until:
             return Blocker(
@@ -79,7 +80,8 @@ async def _settled(site: Site, node: Node, name: str, limit_s: float) -> Blocker
                 return client
             good = good + 1 if await client.answers() else 0
         except PortError as error:
-            good, last = 0, str(error)
+            good = 0
+            last = str(error)
         if good < site.settings.good_reads_wanted:
             await site.clock.sleep(site.settings.poll_s / 2)
     return None

@@ -133,13 +133,16 @@ class Drain:
 
     async def _moved(self) -> Blocker | None:
         """Read the counters, twice and apart, until no traffic passes between the readings."""
-        settings, clock = self._site.settings, self._site.clock
+        settings = self._site.settings
+        clock = self._site.clock
         until = clock.now() + settings.switch_drain_limit_s
         busy: tuple[str, ...] = ()
-        before, at = await self._counters(), clock.now()
+        before = await self._counters()
+        at = clock.now()
         while not isinstance(before, Blocker):
             await clock.sleep(settings.poll_s)
-            after, now = await self._counters(), clock.now()
+            after = await self._counters()
+            now = clock.now()
             if isinstance(after, Blocker):
                 return after
             busy = find_carrying_ports(before, after, now - at, settings.switch_idle_bps)
@@ -148,7 +151,8 @@ class Drain:
             if now >= until:
                 detail = f"drained, and {busy[0]} and {len(busy) - 1} more ports carry traffic"
                 return self._no(Reason.BUSY, detail, "Look for nodes with one path only.")
-            before, at = after, now
+            before = after
+            at = now
         return before
 
     async def _counters(self, count_of: Count | None = None) -> Counters | Blocker:

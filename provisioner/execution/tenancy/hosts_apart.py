@@ -39,7 +39,9 @@ class HostsApart:
     """The filter between hosts on every leaf of a site."""
 
     def __init__(self, site: Site, store: Store, tenancy: Tenancy) -> None:
-        self._site, self._store, self._tenancy = site, store, tenancy
+        self._site = site
+        self._store = store
+        self._tenancy = tenancy
 
     @property
     def enabled(self) -> bool:
@@ -58,7 +60,8 @@ class HostsApart:
         state = await self._tenancy.filter_state(leaf)
         if isinstance(state, Blocker):
             return state
-        settings, doors = self._site.settings, await self.doors()
+        settings = self._site.settings
+        doors = await self.doors()
         now = state.ports["operational"]
         guarded = rules.guarded_ports(leaf, owned, now, settings.lookup_ports)
         gaps = rules.find_gaps(apart_filter(settings, doors), state.filters, state.ports, guarded)
@@ -108,7 +111,8 @@ class HostsApart:
     async def _packets(self, node: Node) -> tuple[GateRow, ...]:
         if self._site.settings.release_probes == "off":
             return (rules.none_row(node.id, "the site's settings have probes off"),)
-        networks, nodes = self._site.settings.lookup_networks, await self._store.nodes.list()
+        networks = self._site.settings.lookup_networks
+        nodes = await self._store.nodes.list()
         errands = rules.errands_of(node, nodes, networks, await self.doors())
         if not errands:
             return (rules.none_row(node.id, "no other host in maintenance could be asked"),)

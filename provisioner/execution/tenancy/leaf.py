@@ -304,7 +304,8 @@ class Leaf:
 
         Pauses grow with the time waited, from a fifth of `switch_poll_s` to all of it.
         """
-        began, longest = self._clock.now(), self._limits.switch_poll_s
+        began = self._clock.now()
+        longest = self._limits.switch_poll_s
         while not await holds():
             waited = self._clock.now() - began
             if waited >= self._limits.switch_apply_limit_s:

@@ -57,7 +57,8 @@ class LeafLook:
         try:
             await self._clock.sleep(self._limits.switch_gather_s * GATHER_PART)
         finally:
-            interfaces, self._wanted = sorted(self._wanted), set()
+            interfaces = sorted(self._wanted)
+            self._wanted = set()
             self._next = None
         try:
             return await (await self._source.open()).read_state(interfaces)

@@ -19,7 +19,8 @@ COMMAND_S = 20.0  # some twenty pings side by side, of two seconds each
 # RDMA in messages of 64 KiB, some milliseconds at 400 Gbit/s. A canary serves one client at a time,
 # so that it is tried again a few times; a client that waits for a missing answer is ended.
 _RDMA = "-x 3 -s 65536 -n 1000 -F --report_gbits"
-RDMA_TRIES, RDMA_S = 5, 15
+RDMA_TRIES = 5
+RDMA_S = 15
 RDMA_LIMIT_S = RDMA_TRIES * (RDMA_S + RDMA_TRIES) + COMMAND_S
 
 Answers = dict[tuple[str, Ping], int | None]

@@ -73,7 +73,8 @@ class Rechecks:
                 outputs.detail if isinstance(outputs, Blocker) else "nothing is known of its parts"
             )
             return tuple(_unknown(check, node.id, why) for check in ROWS)
-        site, store = self._site, self._store
+        site = self._site
+        store = self._store
         context = await judging_context(
             store, self._matrix, site.settings, self._thresholds, node, inventory
         )

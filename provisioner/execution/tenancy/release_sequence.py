@@ -79,7 +79,8 @@ class Releases:
         `objections` are read before each leaf is changed, and again before the long parts.
         """
         assert vrf != MAINTENANCE_VRF
-        clock, settings = self._site.clock, self._site.settings
+        clock = self._site.clock
+        settings = self._site.settings
         began = clock.now()
         states = await self._tenancy.look(node.ports)
         if isinstance(states, Blocker):
@@ -203,7 +204,8 @@ class Releases:
 
         `passing`: rows that may still become good; any other bad row ends it at once.
         """
-        clock, settings = self._site.clock, self._site.settings
+        clock = self._site.clock
+        settings = self._site.settings
         until = clock.now() + settings.release_settle_s
         while True:
             judged = await self.judge(ask, before)
@@ -216,7 +218,8 @@ class Releases:
         """Return the rows of leaves of other units with ports of the tenant: routes follow there
         later.
         """
-        clock, settings = self._site.clock, self._site.settings
+        clock = self._site.clock
+        settings = self._site.settings
         leaves = far_leaves(node, ask.vrf, await self._store.nodes.list())
         until = clock.now() + settings.release_settle_s
         while True:

@@ -156,16 +156,19 @@ class Tenancy:
 
     async def quiet(self, ports: Sequence[Port], limit_s: float) -> bool:
         """Wait until nothing goes out of these ports any more, at most `limit_s`."""
-        clock, settings = self._site.clock, self._site.settings
+        clock = self._site.clock
+        settings = self._site.settings
         until = clock.now() + limit_s
         last: dict[tuple[str, str], Count] = {}
         while clock.now() < until:
             states = await self.look(ports)
             if isinstance(states, Blocker):
                 return False
-            busy, new = False, {}
+            busy = False
+            new = {}
             for port in ports:
-                at, state = states[port.switch].at, states[port.switch].ports[port.interface]
+                at = states[port.switch].at
+                state = states[port.switch].ports[port.interface]
                 key = (port.switch, port.interface)
                 if state.out_bytes is None:
                     return False  # it does not count: nothing to wait for

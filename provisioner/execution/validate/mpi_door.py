@@ -57,16 +57,19 @@ async def open_door(
     A Blocker: a host did not answer, or cannot be such a door; it names the host and the reason.
     """
     assert _MARKED.fullmatch(mark), mark
-    first, clients = (nodes[0], members[0]), list(zip(nodes[1:], members[1:], strict=True))
+    first = (nodes[0], members[0])
+    clients = list(zip(nodes[1:], members[1:], strict=True))
     opened = await _asked(site, first[0], f"{_marked(mark)} {_KEY}; {_network(first[1])}")
     if isinstance(opened, Blocker):
         return opened
-    folder, key = _FOLDER.search(opened), _PUBLIC.search(opened)
+    folder = _FOLDER.search(opened)
+    key = _PUBLIC.search(opened)
     if folder is None or key is None:
         return _shut(first[0], opened)
     line = {n.id: _serve(mark, m, first[1].address, key[1]) for n, m in clients}
     answers = await asyncio.gather(*(_asked(site, n, line[n.id]) for n, _ in clients))
-    host_keys, texts = [], [opened]
+    host_keys = []
+    texts = [opened]
     for (node, member), answer in zip(clients, answers, strict=True):
         if isinstance(answer, Blocker):
             return answer

@@ -123,7 +123,8 @@ def _window(text: str) -> dict[str, object]:
     begin_h, begin_min, end_h, end_min = (int(c) for c in clock)
     if max(begin_h, end_h) > 24 or max(begin_min, end_min) > 59:
         raise problem
-    begin, end = begin_h * 60 + begin_min, end_h * 60 + end_min
+    begin = begin_h * 60 + begin_min
+    end = end_h * 60 + end_min
     offset = (int(off_h) * 60 + int(off_min)) * (-1 if sign == "-" else 1) if sign else 0
     return {
         "days": sorted(_days(days.lower(), problem)) if days else list(range(7)),
@@ -148,6 +149,7 @@ def _days(text: str, problem: ValueError) -> set[int]:
         first, _, last = part.partition("-")
         if first not in _DAYS or (last or first) not in _DAYS:
             raise problem
-        begin, end = _DAYS.index(first), _DAYS.index(last or first)
+        begin = _DAYS.index(first)
+        end = _DAYS.index(last or first)
         days |= {(begin + i) % 7 for i in range((end - begin) % 7 + 1)}
     return days

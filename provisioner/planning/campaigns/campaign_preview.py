@@ -125,7 +125,8 @@ def find_refusals(
     """Return every selected node that could never begin, independent of time and of other nodes."""
     rows = build_initial_rows(campaign, facts)
     here = Situation(campaign, sorted(facts, key=lambda n: n.name), rows, now)
-    hosts, switches = host_floor(here), switch_floor(here)
+    hosts = host_floor(here)
+    switches = switch_floor(here)
     blockers: dict[str, Blocker] = {}
     for floor in (hosts.flat or hosts, switches.flat or switches):
         for number, node in enumerate(floor.nodes):

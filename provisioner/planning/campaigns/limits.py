@@ -103,7 +103,8 @@ def build_forest(domains: Iterable[Members], nodes: int) -> Forest:
         is_same = same >= 0 and len(members[same]) == len(nodes_in_group)
         if is_same and domain is not ordered[-1]:  # the same nodes: one group is enough
             if domain.limit < built.groups[same].limit:
-                built.groups[same].label, built.groups[same].limit = domain.label, domain.limit
+                built.groups[same].label = domain.label
+                built.groups[same].limit = domain.limit
             continue
         is_widened = is_widened or len(nodes_in_group) > len(domain.nodes)
         number = len(built.groups)
@@ -161,13 +162,15 @@ def switch_groups(switches: Iterable[CampaignNode], policy: Policy) -> tuple[For
 
 @lru_cache(maxsize=2)  # the forests of 65,536 hosts take some 50 MB
 def _host_groups(fields: tuple[Any, ...], policy: str) -> tuple[Forest, Forest]:
-    rules, spots = Policy.model_validate_json(policy), tuple(map(Spot._make, fields))
+    rules = Policy.model_validate_json(policy)
+    spots = tuple(map(Spot._make, fields))
     return host_places(spots, rules), host_owners(spots, rules)
 
 
 @lru_cache(maxsize=2)
 def _switch_groups(fields: tuple[Any, ...], policy: str) -> tuple[Forest, Forest]:
-    rules, spots = Policy.model_validate_json(policy), tuple(map(Spot._make, fields))
+    rules = Policy.model_validate_json(policy)
+    spots = tuple(map(Spot._make, fields))
     return switch_places(spots, rules), switch_rails(spots, rules)
 
 

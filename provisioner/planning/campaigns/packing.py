@@ -16,7 +16,12 @@ from provisioner.planning.campaigns.limits import Forest
 
 _Arc = tuple[str, int, int]  # an action, and its group or its pair of groups
 _Side = tuple[bool, int]  # True: a group of owners; its number
-_TAKE, _GIVE, _IN, _OUT, _UNDO_IN, _UNDO_OUT = "take", "give", "in", "out", "undo_in", "undo_out"
+_TAKE = "take"
+_GIVE = "give"
+_IN = "in"
+_OUT = "out"
+_UNDO_IN = "undo_in"
+_UNDO_OUT = "undo_out"
 
 
 class Packing:
@@ -32,7 +37,8 @@ class Packing:
         are_crossing: bool = False,
     ) -> None:
         """Start with `in_places` and `in_owners` nodes of each group already out of service."""
-        self.places, self.owners = places, owners
+        self.places = places
+        self.owners = owners
         self.are_crossing = are_crossing
         self.room_places = [g.limit - n for g, n in zip(places.groups, in_places, strict=True)]
         self.room_owners = [g.limit - n for g, n in zip(owners.groups, in_owners, strict=True)]
@@ -52,7 +58,8 @@ class Packing:
 
         Groups that cross allow no exchange of nodes: each is taken in its order, if it fits.
         """
-        places, owners = self.places.paths, self.owners.paths
+        places = self.places.paths
+        owners = self.owners.paths
         count = sum(len(t) for t in self.chosen.values())
         left_over = False
         for node in nodes:
@@ -162,7 +169,8 @@ class _Links:
 
 
 def _walk(came: dict[_Side, tuple[_Side | None, _Arc]], end: _Side, last: _Arc) -> list[_Arc]:
-    path, here = [last], end
+    path = [last]
+    here = end
     while True:
         source, arc = came[here]
         path.append(arc)

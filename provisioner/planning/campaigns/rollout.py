@@ -179,7 +179,9 @@ def _soaked(
     here: Situation, mine: Mapping[str, NodeProgress]
 ) -> tuple[tuple[str, ...], dict[str, str], list[float]]:
     """Return the nodes whose soak succeeded, those that failed, and the ends of other soaks."""
-    done, fail, ends = [], {}, []
+    done = []
+    fail = {}
+    ends = []
     soaking = [(n, p) for n, p in mine.items() if p.state is Progress.SOAKING]
     for name, p in sorted(soaking, key=itemgetter(0)):
         end = p.finished_at + soak_s(here.campaign, p.wave)

@@ -74,7 +74,8 @@ class Floor:
         for trees, room, path in families:
             for group in path:
                 if room[group] <= 0:
-                    label, limit = trees.groups[group].label, trees.groups[group].limit
+                    label = trees.groups[group].label
+                    limit = trees.groups[group].limit
                     if limit == 0:
                         why = f"{label}: no node may be out of service"
                         return Hold(why=why, unblock="Raise that limit in the policy.")
@@ -201,7 +202,8 @@ def choose_switches(
         if hold is not None:
             held[name] = hold
         elif not alone or packing.taken:
-            held[name], again = _NEXT, True
+            held[name] = _NEXT
+            again = True
         else:
             packing.add([number], most)
     choice = _choice(floor, packing, numbers, ready, {i: takes[i] for i in numbers}, recalled)
@@ -232,11 +234,13 @@ def find_missing_room(floor: Floor, names: Iterable[str], *, ever: bool = False)
         trees, taken = (floor.owners, floor.in_owners) if owned else (floor.places, floor.in_places)
         full_group = trees.groups[group]
         if count + (0 if ever else taken[group]) > full_group.limit:
-            label, limit = full_group.label, full_group.limit
+            label = full_group.label
+            limit = full_group.limit
             why = f"{count} hosts below it would leave service, {label} allows {limit}"
             unblock = "Raise that limit, or let hosts go on with a rail less (leaf_hosts: keep)."
             if count <= full_group.limit:
-                why, unblock = f"{why}, of which {taken[group]} are out", _BACK
+                why = f"{why}, of which {taken[group]} are out"
+                unblock = _BACK
             return Hold(why=why, unblock=unblock)
     return None
 

@@ -149,7 +149,8 @@ class Situation:
         return self.judge_node(name).aside
 
     def _terms(self, node: CampaignNode, progress: NodeProgress) -> Standing | None:
-        terms, now = self.campaign.policy.tenants, self.now
+        terms = self.campaign.policy.tenants
+        now = self.now
         if progress.state is Progress.DEFERRED and progress.deferred_until > now:
             hold = Hold(
                 why="its tenant has put it off",

@@ -121,7 +121,9 @@ class _Parser:
     """Parses from left to right; `_at` is the index of the next token."""
 
     def __init__(self, text: str, fields: frozenset[str], source: str) -> None:
-        self._text, self._fields, self._source = text, fields, source
+        self._text = text
+        self._fields = fields
+        self._source = source
         self._tokens: list[tuple[str, str, int]] = []  # (kind, text, place)
         self._at = self._terms = self._depth = 0
 
@@ -137,7 +139,8 @@ class _Parser:
         return Expression(self._text, root)
 
     def _split(self) -> None:
-        at, end = 0, len(self._text.rstrip())
+        at = 0
+        end = len(self._text.rstrip())
         kinds = ("bracket", "sign", "quoted", "word", "comma")
         while at < end:
             match = _TOKEN.match(self._text, at)

@@ -89,7 +89,8 @@ def choose_canaries(
 
 
 def _clear(campaign: Campaign, crowded: Set[str]) -> Callable[[CampaignNode], bool]:
-    policy, confirmed = campaign.policy, set(campaign.one_way_confirmed)
+    policy = campaign.policy
+    confirmed = set(campaign.one_way_confirmed)
     return lambda n: (
         n.in_service
         and n.name not in crowded
@@ -144,7 +145,8 @@ def _layers(facts: Sequence[CampaignNode]) -> list[list[CampaignNode]]:
 
 def _deepen(name: str, chosen: Mapping[str, CampaignNode], depth: dict[str, int]) -> None:
     """Compute the length of the longest chain before a node; a cycle is cut where it closes."""
-    stack, open_ = [name], set()
+    stack = [name]
+    open_ = set()
     while stack:
         here = stack[-1]
         waits_for = [a for a in chosen[here].after if a in chosen]
@@ -165,7 +167,8 @@ def _spread(nodes: Sequence[CampaignNode]) -> list[CampaignNode]:
     units: Counter[object] = Counter()
     keyed = []
     for node in sorted(nodes, key=lambda n: n.name):
-        rack, unit = (node.idle, node.rack), (node.idle, node.unit)
+        rack = (node.idle, node.rack)
+        unit = (node.idle, node.unit)
         keyed.append(((not node.idle, racks[rack], units[unit], node.name), node))
         racks[rack] += 1
         units[unit] += 1

@@ -27,8 +27,16 @@ class Domain(StrEnum):
 
 
 EVERYTHING = frozenset(Domain)
-_G, _V, _P, _N, _F = Domain.GPU, Domain.NVLINK, Domain.PCIE, Domain.NIC, Domain.FABRIC
-_C, _M, _D, _W, _S = Domain.CPU, Domain.MEMORY, Domain.DISK, Domain.POWER, Domain.SOFTWARE
+_G = Domain.GPU
+_V = Domain.NVLINK
+_P = Domain.PCIE
+_N = Domain.NIC
+_F = Domain.FABRIC
+_C = Domain.CPU
+_M = Domain.MEMORY
+_D = Domain.DISK
+_W = Domain.POWER
+_S = Domain.SOFTWARE
 
 
 class Coverage(Record):

@@ -161,7 +161,8 @@ def select_checks(
     if fabric:
         unmet.add(Gate.C)
     if Gate.C not in policy.gates:
-        fabric, fabric_why = False, "the site does not demand gate C"
+        fabric = False
+        fabric_why = "the site does not demand gate C"
     (reasons if fabric else left_out)["fabric"] = fabric_why
     spent = _seconds(reasons, candidates, fabric=fabric)
     if optional:

@@ -35,9 +35,11 @@ def compare_parts(case: Case, after: Inventory) -> PartsDifference:
     was = {(k, s): (serial, model) for k, s, serial, model in case.parts_before}
     now = {(k, s): (serial, model) for k, s, serial, model in list_parts(after)}
     old_place = {serial: slot for (_, slot), (serial, _) in was.items() if serial}
-    changes, unknown = [], []
+    changes = []
+    unknown = []
     for key in sorted(was.keys() | now.keys()):
-        before, then = was.get(key), now.get(key)
+        before = was.get(key)
+        then = now.get(key)
         serials = tuple(None if p is None else p[0] for p in (before, then))
         if "" in serials:
             unknown.append("/".join(key))
@@ -89,7 +91,8 @@ def _known(case: Case, slot: str) -> bool:
 
 def _wrong(change: PartChange) -> str:
     """Return a part of another make than the one before; "" if it is the same or unknown."""
-    was, now = change.model_before, change.model_after
+    was = change.model_before
+    now = change.model_after
     if not was or not now or was == now:
         return ""
     return f"{change.kind}/{change.slot}: {now} instead of {was}"

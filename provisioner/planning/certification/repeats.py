@@ -25,7 +25,8 @@ class RepeatPolicy(Record):
 
 def is_narrow_miss(finding: Finding, policy: RepeatPolicy) -> bool:
     """Return whether a finding is a figure that narrowly misses its limit."""
-    measured, limit_text = _NUMBER.search(finding.measured), _NUMBER.search(finding.wanted)
+    measured = _NUMBER.search(finding.measured)
+    limit_text = _NUMBER.search(finding.wanted)
     if measured is None or limit_text is None:
         return False
     limit = float(limit_text[0])

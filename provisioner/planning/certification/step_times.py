@@ -63,7 +63,8 @@ def _areas(a: Sequence[float], b: Sequence[float], *, one_sided: bool) -> tuple[
             i += 1
         while j < len(b) and b[j] <= low:
             j += 1
-        mine, theirs = 1 - i / len(a), 1 - j / len(b)
+        mine = 1 - i / len(a)
+        theirs = 1 - j / len(b)
         gap = mine - theirs
         between += (max(gap, 0.0) if one_sided else abs(gap)) * (high - low)
         under += max(mine, theirs) * (high - low)

@@ -219,7 +219,8 @@ def plan_network(node: Node, inventory: Inventory, other_macs: Sequence[str]) ->
     macs = {d.slot: d.mac for d in inventory.devices if d.mac}
     cards: dict[str, Any] = {}
     for port in sorted(node.ports, key=lambda p: (p.rail, p.nic_slot)):
-        mac, address = macs.get(port.nic_slot), _host_end(port.address)
+        mac = macs.get(port.nic_slot)
+        address = _host_end(port.address)
         if port.rail < 0 or mac is None or address is None:
             continue
         cards[f"rail{port.rail}"] = {

@@ -24,7 +24,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 # NVM Express Base Specification 1.4, Identify Controller: SANICAP bits 0 and 1 (crypto erase and
 # block erase by Sanitize), OACS bit 1 (Format NVM), FNA bit 2 (Format can erase cryptographically)
-_SANITIZE_CRYPTO, _SANITIZE_BLOCK, _FORMAT, _FORMAT_CRYPTO = 1, 2, 2, 4
+_SANITIZE_CRYPTO = 1
+_SANITIZE_BLOCK = 2
+_FORMAT = 2
+_FORMAT_CRYPTO = 4
 
 
 class ReadBack(Record):
@@ -65,7 +68,9 @@ def parse_disks(answer: object, node: str) -> tuple[Disk, ...] | Blocker:
 def _disk(entry: object) -> Disk | None:
     if not isinstance(entry, Mapping):
         return None
-    name, serial, size = entry.get("name"), entry.get("serial"), entry.get("size")
+    name = entry.get("name")
+    serial = entry.get("serial")
+    size = entry.get("size")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return None
     if not isinstance(serial, str) or not _SERIAL.fullmatch(serial.strip()):
@@ -86,7 +91,8 @@ def _disk(entry: object) -> Disk | None:
 def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
     """Return the methods that the disk supports, from the values that its own tools printed."""
     methods: list[Method] = []
-    nvme, ata = entry.get("nvme"), entry.get("ata")
+    nvme = entry.get("nvme")
+    ata = entry.get("ata")
     if isinstance(nvme, Mapping):
         sanitize, commands, formats = (_bits(nvme.get(k)) for k in ("sanicap", "oacs", "fna"))
         if sanitize & _SANITIZE_CRYPTO:
@@ -148,8 +154,10 @@ def step_result(answer: object) -> tuple[Result, str]:
 def read_back(answer: object, node: str) -> ReadBack | Blocker:
     """Return the range of a `provisioner_read_disk` answer, or a blocker."""
     if isinstance(answer, Mapping):
-        serial, digest = answer.get("serial"), answer.get("sha256")
-        offset, length = answer.get("offset"), answer.get("bytes")
+        serial = answer.get("serial")
+        digest = answer.get("sha256")
+        offset = answer.get("offset")
+        length = answer.get("bytes")
         if (
             isinstance(serial, str)
             and isinstance(digest, str)

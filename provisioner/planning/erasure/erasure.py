@@ -100,7 +100,8 @@ def find_disk_changes(before: Iterable[Disk], after: Iterable[Disk]) -> tuple[st
     """Return the differences of two readings of a node's disks as sentences; () if there are
     none.
     """
-    old, new = {d.identity: d for d in before}, {d.identity: d for d in after}
+    old = {d.identity: d for d in before}
+    new = {d.identity: d for d in after}
     removed = [f"disk {d.serial} is no longer present" for k, d in old.items() if k not in new]
     came = [f"disk {d.serial} was not there before" for k, d in new.items() if k not in old]
     return tuple(sorted(removed) + sorted(came))

@@ -32,7 +32,8 @@ def build_volume(files: Mapping[str, str]) -> bytes:
     contents = [files[name].encode() for name in names]
     assert sum(map(len, contents)) <= SIZE_MAX_BYTES
     assert len(names) <= 16, "one sector holds a directory"
-    places, at = [], _FIRST + 2
+    places = []
+    at = _FIRST + 2
     for content in contents:
         places.append((at, len(content)))
         at += _sectors(len(content))

@@ -154,7 +154,8 @@ def decide_next(session: FabricSession, policy: SessionPolicy) -> Round | Verdic
     """Return the tests to run next, or the verdicts: pairs first, then collectives of cleared
     nodes.
     """
-    fabric, runs = fabric_of(session), list_observations(session)
+    fabric = fabric_of(session)
+    runs = list_observations(session)
     answer = plan_next_round(fabric, runs, policy.isolation)
     if isinstance(answer, Round):
         return answer

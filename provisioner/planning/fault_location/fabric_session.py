@@ -100,7 +100,8 @@ def find_overdue_wait(
 
     Available partners may still be gathering, which is no fault of the node.
     """
-    waited_s, alone = now - report.ended_at, there < policy.partners_min
+    waited_s = now - report.ended_at
+    alone = there < policy.partners_min
     if waited_s <= policy.wait_s + (0.0 if alone else policy.gather_s):
         return None
     if alone:
@@ -132,7 +133,8 @@ def form_sessions(
         node = seeker[0]
         groups.setdefault((node.release, node.profile, node.vrf), []).append(seeker)
     for group in groups.values():
-        first, names = group[0][0], {n.id for n, _ in group}
+        first = group[0][0]
+        names = {n.id for n, _ in group}
         elsewhere = names | set(taken)
         coming = any(_comes(n, first) for n in nodes if n.id not in elsewhere)
         oldest = min(report.ended_at for _, report in group)

@@ -263,7 +263,8 @@ def _count(trials: Trials, listed: Sequence[Trial]) -> _Fit:
 
 def _find_way(fabric: Fabric, trial: Trial) -> frozenset[Part]:
     """Return the parts on the way of a trial."""
-    one, other = fabric.parts_of[trial.one], fabric.parts_of[trial.other]
+    one = fabric.parts_of[trial.one]
+    other = fabric.parts_of[trial.other]
     way = one.inner | other.inner
     return way if trial.local else way | one.paths | other.paths
 

@@ -86,7 +86,8 @@ def judge_trials(trials: Trials) -> Judgement:
 
 def _is_proved(trials: Trials, explanation: Explanation) -> bool:
     """Return whether noise is excluded as the cause, and enough nodes were part of the failures."""
-    part, failures = explanation.part, explanation.failures
+    part = explanation.part
+    failures = explanation.failures
     enough = trials.policy.partners_min
     ends = {c for t in failures for c in (t.one, t.other)}
     partners = {c[0] for c in ends} - {part.name}

@@ -122,7 +122,8 @@ class Trials:
         `far`: one pass must have been with another leaf, because a bad path there would stay
         hidden.
         """
-        passes, failures = len(self.groups.get(cell[0], ())), 0
+        passes = len(self.groups.get(cell[0], ()))
+        failures = 0
         if far and not _across(self, cell)[0]:
             return False
         for trial in self.by_cell.get(cell, ()):
@@ -137,7 +138,8 @@ class Trials:
 
     def leave_out(self, explained: Iterable[Cell], uplinks: Iterable[str] = ()) -> Trials:
         """Return a copy without trials through these cells, or across these leaves' uplinks."""
-        cells, leaves = frozenset(explained), frozenset(uplinks)
+        cells = frozenset(explained)
+        leaves = frozenset(uplinks)
         if not cells and not leaves:
             return self
         leaf_of = self.fabric.leaf_of
@@ -185,7 +187,8 @@ def collect_trials(
             continue
         one, another = sorted(test.nodes[:2])
         for result in observation.results:
-            a, b = (one, result.rail), (another, result.rail)
+            a = (one, result.rail)
+            b = (another, result.rail)
             if a not in leaf_of or b not in leaf_of or one == another:
                 continue
             if result.shown is RailOutcome.NOT_RUN:
@@ -220,7 +223,8 @@ def _fill(collected: Trials, trials: Iterable[Trial]) -> None:
     for trial in trials:
         collected.by_cell.setdefault(trial.one, []).append(trial)
         collected.by_cell.setdefault(trial.other, []).append(trial)
-        a, b = trial.one[0], trial.other[0]
+        a = trial.one[0]
+        b = trial.other[0]
         collected.partners.setdefault(a, set()).add(b)
         collected.partners.setdefault(b, set()).add(a)
         names.setdefault(a, set()).add(trial.test)

@@ -17,7 +17,8 @@ def pair_by_circle(names: Sequence[str], number: int) -> list[tuple[str, str]]:
         seats.append(None)
     if len(seats) < 2:
         return []
-    first, moving = seats[0], seats[1:]
+    first = seats[0]
+    moving = seats[1:]
     turn = number % len(moving)
     seats = [first, *moving[turn:], *moving[:turn]]
     half = len(seats) // 2
@@ -48,7 +49,8 @@ def pair_across(groups: Sequence[Sequence[str]], number: int) -> list[tuple[str,
         return pair_within(groups, number)
     ordered = [name for group in groups for name in group]
     half = (len(ordered) + 1) // 2
-    first, second = ordered[:half], ordered[half:]
+    first = ordered[:half]
+    second = ordered[half:]
     if not second:
         return []
     turn = number % len(second)

@@ -113,7 +113,8 @@ def _check_node(located: Located, path: Path, node: ExpectedNode) -> None:
         description = "a switch over SSH" if scheme == "ssh" else "the API of a switch"
         _check_address(located, (*path, "address"), node.address, description, scheme)
     elif not (node.bmc.url or node.bmc.mac or node.bmc.serial):
-        problem, remedy = "no field identifies this host's BMC", "Give bmc.serial, mac or url."
+        problem = "no field identifies this host's BMC"
+        remedy = "Give bmc.serial, mac or url."
         raise located.build_error((*path, "bmc"), problem, remedy)
     if node.bmc.url:
         _check_address(located, (*path, "bmc", "url"), node.bmc.url, "a BMC")

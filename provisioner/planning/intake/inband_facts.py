@@ -248,7 +248,8 @@ def _nic_config(
         if pci not in supernics or not isinstance(table, dict):
             continue
         card = supernics.pop(pci)  # of two entries for one card the first counts
-        current, following = _profile(table, profiles, "current"), _profile(table, profiles, "next")
+        current = _profile(table, profiles, "current")
+        following = _profile(table, profiles, "next")
         components.append(
             _component(
                 "nic.config",

@@ -35,10 +35,12 @@ def build_expected(
         if o.kind is K.ADDRESS and o.fields.get("interface")
     }
     sites = {o.key: o.fields.get("name", o.key) for o in there if o.kind is K.SITE}
-    cards, cables = _by_device(there, K.MODULE), _by_device(there, K.CABLE)
+    cards = _by_device(there, K.MODULE)
+    cables = _by_device(there, K.CABLE)
     nodes = []
     for device in sorted(devices, key=lambda o: o.key):
-        name, fields = device.key, device.fields
+        name = device.key
+        fields = device.fields
         location: dict[str, Any] = {
             "site": sites.get(fields.get("site", ""), fields.get("site", ""))
         }

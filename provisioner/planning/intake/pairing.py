@@ -91,7 +91,8 @@ def name_causes(
     """
     listed = {n.name: n.bmc.url.rstrip("/") for n in expected.nodes if n.bmc.url}
     causes = {b.subject.rstrip("/"): b for b in silent}
-    rows, named = [], set()
+    rows = []
+    named = set()
     for blocker in blockers:
         url = listed.get(blocker.subject, "")
         if blocker.reason is Reason.UNREACHABLE and url in causes:

@@ -123,7 +123,8 @@ def _explain_tenant(seen: Situation) -> Iterator[str]:
 
 
 def _explain_certificate(seen: Situation) -> str:
-    held, now = seen.certificate, seen.now
+    held = seen.certificate
+    now = seen.now
     if held is None:
         return "It has no certificate."
     gates = f"gates {held.proved}" if held.proved else "no whole gate"
@@ -219,7 +220,8 @@ def _explain_remedy(seen: Situation) -> Iterator[str]:
         if blocker.unblock not in listed:
             listed.add(blocker.unblock)
             yield f"It waits for {clean_text(blocker.subject)}: {clean_text(blocker.unblock)}."
-    node, limit_s = seen.node, JOURNEY[seen.node.state].limit_s
+    node = seen.node
+    limit_s = JOURNEY[seen.node.state].limit_s
     if node.entered_at and seen.now - node.entered_at > limit_s:
         name = node.blockers[0].subject if node.blockers else (node.note or "nothing was recorded")
         yield (

@@ -122,7 +122,8 @@ def _explain_case(case: Case, now: float) -> Iterator[str]:
 
 
 def _explain_campaign(campaign: Campaign, row: CampaignRow, now: float) -> Iterator[str]:
-    progress, name = row.progress, f"Campaign {campaign.id}"
+    progress = row.progress
+    name = f"Campaign {campaign.id}"
     if progress.state is Progress.NOTIFIED and progress.earliest_at > now:
         wait = format_span(progress.earliest_at - now)
         yield f"{name}: its tenant has notice; it may begin in {wait}."

@@ -12,7 +12,8 @@ from provisioner.planning.release.entitlement import is_stranger
 
 def retry_node(node: Node, now: float) -> Node | str:
     """Leave quarantine: to `converging` if identified and fenced, else to `discovered`."""
-    why, fresh = "retried by request", {"blockers": (), "attempts": 0}
+    why = "retried by request"
+    fresh = {"blockers": (), "attempts": 0}
     if node.is_parked:  # it resumes in its state
         return node.model_copy(update={**fresh, "note": why})
     if node.state not in (State.QUARANTINED, State.REPAIRING):

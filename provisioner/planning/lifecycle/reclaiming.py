@@ -24,7 +24,8 @@ def find_return_obstacles(
     """
     if drained.kind is not NodeKind.HOST or not require_erasure(drained, policy):
         return ()
-    release, profile = drained.release, drained.profile
+    release = drained.release
+    profile = drained.profile
     pinned = matrix.releases.get(release)
     if pinned is None or profile not in pinned.profiles:
         if pinned is None:

@@ -130,7 +130,8 @@ def _check_profile(at: Path, name: str, profile_name: str, profile: Profile) -> 
             "Write a model, or leave the list out.",
         )
     for kind, pin in profile.pins.items():
-        path, where = (*at, "pins", kind), f"{name}/{profile_name}: {kind}"
+        path = (*at, "pins", kind)
+        where = f"{name}/{profile_name}: {kind}"
         if kind.startswith("switch.") != switch:
             has = "switch" if switch else "host"
             yield Fault(

@@ -46,7 +46,8 @@ def compare_releases(
     production: bool = False,
 ) -> tuple[ProfileDiff, ...]:
     """Return one entry for each profile that both releases have, in the newer one's order."""
-    before, after = matrix.releases[older].profiles, matrix.releases[newer].profiles
+    before = matrix.releases[older].profiles
+    after = matrix.releases[newer].profiles
     return tuple(
         _compare_profile(matrix, older, newer, name, kinds, production=production)
         for name in after

@@ -13,7 +13,10 @@ from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Matrix
 from provisioner.planning.matrix.graph import Lane, Layout, Stop, Track, build_layout
 
-COLUMN, ROW, LEFT, TOP = 270.0, 52.0, 262.0, 104.0
+COLUMN = 270.0
+ROW = 52.0
+LEFT = 262.0
+TOP = 104.0
 LABEL_CHARS_MAX = 34  # the width between two columns at 12 px
 
 COLORS = {
@@ -105,7 +108,10 @@ def _draw_track(lane: Lane, track: Track, top: float) -> list[str]:
     stops = [lane.stop(v) for v in (track.start, *track.via, track.end)]
     path = f"M {_x(stops[0].column):.0f} {_y(stops[0], top):.0f}"
     for first, second in pairwise(stops):
-        x1, y1, x2, y2 = _x(first.column), _y(first, top), _x(second.column), _y(second, top)
+        x1 = _x(first.column)
+        y1 = _y(first, top)
+        x2 = _x(second.column)
+        y2 = _y(second, top)
         if y1 > y2 and x2 - x1 > COLUMN:  # stay below the labels of the columns in between
             x1 = x2 - COLUMN
             path += f" H {x1:.0f}"
@@ -120,7 +126,8 @@ def _draw_track(lane: Lane, track: Track, top: float) -> list[str]:
 
 
 def _draw_stop(stop: Stop, top: float) -> list[str]:
-    x, y = _x(stop.column), _y(stop, top)
+    x = _x(stop.column)
+    y = _y(stop, top)
     if stop.version.startswith(UNKNOWN):
         ring = (
             f'<circle cx="{x:.0f}" cy="{y:.0f}" r="8" fill="#fff" stroke="#94a3b8" '

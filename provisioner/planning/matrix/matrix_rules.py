@@ -42,7 +42,9 @@ def check(matrix: Matrix, located: Located, kinds: frozenset[str]) -> None:
 
 class _Rules:
     def __init__(self, matrix: Matrix, located: Located, kinds: frozenset[str]) -> None:
-        self.matrix, self.located, self.kinds = matrix, located, kinds
+        self.matrix = matrix
+        self.located = located
+        self.kinds = kinds
 
     def check_releases(self) -> None:
         """Check names, pins, conditions, the order of releases, and that no profiles overlap."""
@@ -281,7 +283,8 @@ def may_overlap(first: Match, second: Match) -> bool:
         return False
     if first.models and second.models and not _share_name(first.models, second.models):
         return False
-    first_gpus, second_gpus = first.gpu_models, second.gpu_models
+    first_gpus = first.gpu_models
+    second_gpus = second.gpu_models
     return (
         not first_gpus
         or not second_gpus

@@ -87,7 +87,8 @@ class _Layer:
         self, old: dict[str, Tree], new: dict[str, Tree], at: Path, there: Path
     ) -> Tree:
         fields = {k: v for k, v in new.items() if k not in OVERRIDE_KEYS}
-        before, after = old.get("version"), new.get("version", old.get("version"))
+        before = old.get("version")
+        after = new.get("version", old.get("version"))
         if before == after:
             return self._merge_dicts(old, fields, at, there)
         closes = before in {None, "", UNKNOWN}

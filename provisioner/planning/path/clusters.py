@@ -35,7 +35,8 @@ class Trail:
     __slots__ = ("before", "event")
 
     def __init__(self, before: Trail | None, event: object) -> None:
-        self.before, self.event = before, event
+        self.before = before
+        self.event = event
 
     @staticmethod
     def list_events(trail: Trail | None) -> list[object]:
@@ -97,7 +98,8 @@ class Cluster:
         """Return the problem while these versions run outside of the cluster."""
         if outside not in self._in:
             here = self.problem
-            indexes, rules = range(len(here.tracks)), range(len(here.rules))
+            indexes = range(len(here.tracks))
+            rules = range(len(here.rules))
             part = here.take_part(indexes, rules, dict(outside), here.at_end_only)
             self._in[outside] = part
         return self._in[outside]
@@ -118,7 +120,8 @@ class Cluster:
             return True
         key = ("dominates", number, other)
         if key not in self._reactions:
-            ours, theirs = self._frontiers[number], self._frontiers[other]
+            ours = self._frontiers[number]
+            theirs = self._frontiers[other]
             dominates = all(s in ours and ours[s][:2] <= way[:2] for s, way in theirs.items())
             self._reactions[key] = number if dominates else None
         return self._reactions[key] is not None

@@ -44,7 +44,8 @@ def parse_terms(text: str) -> tuple[Term, ...]:
         match = _TERM.fullmatch(part)
         if match is None:
             raise ValueError(f'"{part.strip()}" is not a version condition')
-        operator, operand = match[1] or "==", match[2]
+        operator = match[1] or "=="
+        operand = match[2]
         if operator == "=" and not _KIND.fullmatch(operand):
             raise ValueError(f'"={operand}" must name a component kind; write "==" for a version')
         out.append((operator, operand))

@@ -135,7 +135,8 @@ class Distances:
 
     def _find_bundles_of_staged(self) -> set[int]:
         """Return the derived tracks that change when one of their staged parts is activated."""
-        problem, out = self._problem, set[int]()
+        problem = self._problem
+        out = set[int]()
         staged = {t.kind for t in problem.tracks if t.staged}
         for index, track in enumerate(problem.tracks):
             parts = (
@@ -149,7 +150,8 @@ class Distances:
         self, index: int, versions: list[str]
     ) -> tuple[dict[str, RemainingCost], bool]:
         problem = self._problem
-        edges, uses_ac = [], False
+        edges = []
+        uses_ac = False
         for version in versions:
             for hop in problem.find_hops(index, version):
                 cost = _plus(
@@ -191,7 +193,9 @@ def total_of(bound: RemainingCost, *, apart: bool) -> tuple[int, int, int]:
     `apart` states that no reset covers both a BMC's reset and one of the host. The seconds are the
     least for this number of outages; any plan with more outages costs more anyway.
     """
-    cold, warm, nic = bound.cold_boots, bound.warm_reboots, bound.nic_resets
+    cold = bound.cold_boots
+    warm = bound.warm_reboots
+    nic = bound.nic_resets
     outages = max(bound.outages, bound.image_reboots + max(cold, warm, nic))
     # the fewest cold boots and AC cycles, each of which may cover both others at once
     full = max(cold, warm + nic - (outages - bound.image_reboots))

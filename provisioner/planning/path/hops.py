@@ -58,7 +58,10 @@ class Moves:
         production: bool,
         leave: frozenset[str] = frozenset(),
     ) -> None:
-        self.matrix, self.pins, self.kinds, self.production = matrix, pins, kinds, production
+        self.matrix = matrix
+        self.pins = pins
+        self.kinds = kinds
+        self.production = production
         self.forbidden = ASKS_LEAVE - leave  # methods
         self.grammars = {name: kind.grammar for name, kind in kinds.items()}
         self._named: dict[str, tuple[str, ...]] = {}
@@ -161,7 +164,8 @@ class Moves:
         pin = self.pins.get(kind)
         artifact, sha256 = (own.artifact, own.sha256) if own else ("", "")
         if not artifact and pin and pin.known and self.normalize_version(kind, pin.version) == to:
-            artifact, sha256 = pin.artifact, pin.sha256
+            artifact = pin.artifact
+            sha256 = pin.sha256
         declared = self.kinds[kind]
         source = own or edge
         carries = {k: self.normalize_version(k, v) for k, v in (own.carries if own else {}).items()}

@@ -171,7 +171,8 @@ class Joining:
             cost = self._shapes[shape].cost_at_goal(number)
             if cost is None:
                 return None
-            outages, seconds = outages + cost[0] * times, seconds + cost[1] * times
+            outages = outages + cost[0] * times
+            seconds = seconds + cost[1] * times
         return outages, seconds
 
 

@@ -73,7 +73,8 @@ class Part:
     """A hub, its leaves, and the reactions of their joint frontiers."""
 
     def __init__(self, hub: Cluster, leaves: tuple[Cluster, ...]) -> None:
-        self.hub, self.leaves = hub, leaves
+        self.hub = hub
+        self.leaves = leaves
         self._frontiers: list[Spots] = []
         self._numbers: dict[frozenset[tuple[Spot, PushCost]], int] = {}
         self._reactions: dict[tuple[int, Letter], int | None] = {}
@@ -291,7 +292,8 @@ class Part:
             cost = self.leaves[n].cost_at_goal(number, outside)
             if cost is None:
                 return None
-            outages, seconds = outages + cost[0], seconds + cost[1]
+            outages = outages + cost[0]
+            seconds = seconds + cost[1]
         return outages, seconds
 
     def _trace_leaf(
@@ -320,7 +322,8 @@ class Part:
             outside = after
         here = leaf.problem_in(outside)
         way = min((w for s, w in frontier.items() if is_goal(here, s)), key=lambda w: w[:3])
-        out, position = [], 0
+        out = []
+        position = 0
         for step in Trail.list_events(way[3]):
             if step is None:
                 position += 1

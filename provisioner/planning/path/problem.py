@@ -216,10 +216,8 @@ def _find_mixed_bundles(inventory: Inventory, problem: Problem) -> Iterable[Bloc
         listed_bundles = moves.matrix.bundles.get(track.kind, {})
         near = bundles.find_nearest_version(inventory, listed_bundles, moves.grammars)
         if near is None:
-            detail, unblock = (
-                "the matrix lists no contents of any version of it",
-                (f"Add the contents of the pinned version under bundles.{track.kind}."),
-            )
+            detail = "the matrix lists no contents of any version of it"
+            unblock = f"Add the contents of the pinned version under bundles.{track.kind}."
         else:
             detail = f"what runs is no known version; next to {near[0]}: {'; '.join(near[1][:6])}"
             unblock = f"Add what runs under bundles.{track.kind} with an edge from it."

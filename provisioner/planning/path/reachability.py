@@ -104,7 +104,8 @@ def _find_carried_version(
 
 def find_reachable(steps: Mapping[str, Sequence[str]], start: str) -> frozenset[str]:
     """Return every version that `start` leads to, including `start`."""
-    visited, todo = {start}, deque([start])
+    visited = {start}
+    todo = deque([start])
     while todo:
         for target in steps.get(todo.popleft(), ()):
             if target not in visited:

@@ -34,7 +34,8 @@ def build_steps(
 def _update(
     problem: Problem, move: Push, before: State, later_moves: tuple[Move, ...], release: str
 ) -> Step:
-    hop, track = move.hop, problem.tracks[move.track]
+    hop = move.hop
+    track = problem.tracks[move.track]
     needed = [i for kind, _ in hop.requires for i in problem.by_kind.get(kind, ())]
     return Step(
         kind=StepKind.UPDATE,
@@ -90,7 +91,8 @@ def _activate(
     kinds: dict[str, str] = {}
     bmcs: set[str] = set()
     for index in move.tracks:
-        track, waiting = problem.tracks[index], before.waiting[index]
+        track = problem.tracks[index]
+        waiting = before.waiting[index]
         assert waiting is not None
         names += [(f"{track.kind}/{slot}", waiting.version) for slot in track.slots]
         kinds[f"{track.kind} {waiting.version}"] = waiting.activation
@@ -150,7 +152,8 @@ def _expected(
     """
     out: list[Precondition] = []
     for index in dict.fromkeys(_parts(problem, indexes)):
-        track, waiting = problem.tracks[index], before.waiting[index]
+        track = problem.tracks[index]
+        waiting = before.waiting[index]
         for slot in track.reported:
             same = before.running[index] == track.running
             was_staged_before = waiting is not None and waiting == track.staged

@@ -15,7 +15,9 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.versions import parse_version
 
 KIND = "switch.os"
-IMAGE, PACKAGES, ONIE = "nvue_image", "nvue_packages", "onie"
+IMAGE = "nvue_image"
+PACKAGES = "nvue_packages"
+ONIE = "onie"
 # methods that a site must allow by name: ONIE destroys the configuration, and packages come from a
 # mirror whose content no image digest pins
 ASKS_LEAVE = frozenset({PACKAGES, ONIE})
@@ -40,7 +42,8 @@ _PUBLISHED: dict[Train, dict[str, tuple[Train, ...]]] = {
 
 def find_violation(start: str, to: str, method: str) -> str:
     """Return the published rule that forbids this move, "" if none does. ONIE is always allowed."""
-    start_train, target_train = _parse_train(start), _parse_train(to)
+    start_train = _parse_train(start)
+    target_train = _parse_train(to)
     if method == ONIE or not start_train or not target_train:
         return ""
     if start_train[:2] >= _FIRST_WITHOUT_WAY_BACK and target_train[:2] <= _LAST_BEFORE:

@@ -213,7 +213,8 @@ class Problem:
 
     def find_unmet_conditions(self, hop: Hop, running: Running) -> tuple[tuple[str, str], ...]:
         """Return the conditions of a push that the running versions do not meet."""
-        view, grammars = self.build_view(running), self.moves.grammars
+        view = self.build_view(running)
+        grammars = self.moves.grammars
         return tuple(
             (kind, text)
             for kind, text in hop.requires

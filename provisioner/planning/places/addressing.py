@@ -33,14 +33,19 @@ class Addressing:
         self._ipv6 = ipaddress.IPv6Network(plan.ipv6)
         self._loopbacks = ipaddress.IPv4Network(plan.loopbacks)
         self._base4 = int(self._ipv4.network_address)
-        shift, bits = 1, {}
+        shift = 1
+        bits = {}
         for name in reversed(COUNTED):
             width = getattr(plan.widths, name)
             bits[name] = _Bits(shift, (1 << width) - 1, plan.counts[name])
             shift += width
         self._total = shift
-        self._rail, self._plane, self._pod = bits["rail"], bits["plane"], bits["pod"]
-        self._unit, self._node, self._link = bits["unit"], bits["node"], bits["link"]
+        self._rail = bits["rail"]
+        self._plane = bits["plane"]
+        self._pod = bits["pod"]
+        self._unit = bits["unit"]
+        self._node = bits["node"]
+        self._link = bits["link"]
 
     # rails
 
@@ -127,7 +132,8 @@ class Addressing:
 
     def get_switch_number(self, switch: SwitchPlace) -> int:
         """Return the running number of a switch within the site, from 0."""
-        plan, at = self.plan, switch
+        plan = self.plan
+        at = switch
         if switch.tier == "leaf":
             inner = (at.pod * plan.units + at.unit) * plan.leaves + at.number
         elif switch.tier == "spine":

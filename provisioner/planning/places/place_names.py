@@ -36,7 +36,9 @@ def list_fields(template: str) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _pattern(template: str) -> re.Pattern[str]:
     """Return the pattern of a template. Raises BadTemplate if its names are ambiguous."""
-    pattern, at, after_field = "", 0, False
+    pattern = ""
+    at = 0
+    after_field = False
     used = set()
     for match in _FIELD.finditer(template):
         between = template[at : match.start()]
@@ -48,7 +50,8 @@ def _pattern(template: str) -> re.Pattern[str]:
             raise BadTemplate(f"{template!r}: {match[1]} stands in it twice")
         used.add(match[1])
         pattern += re.escape(between) + f"(?P<{match[1]}>[0-9]{{1,6}})"
-        at, after_field = match.end(), True
+        at = match.end()
+        after_field = True
     tail = template[at:]
     if "{" in re.sub(_FIELD, "", template) or "}" in re.sub(_FIELD, "", template):
         raise BadTemplate(f"{template!r}: a field is `{{name}}` or `{{name:02}}`")

@@ -106,7 +106,8 @@ class Ports:
 
     def find_uplink_ends(self, uplink: Uplink) -> tuple[End, End]:
         """Return both ends of a cable between switches: the lower one, then the upper one."""
-        plan, low = self._plan, uplink.lower
+        plan = self._plan
+        low = uplink.lower
         if low.tier == "leaf":
             number, link = divmod(uplink.number, plan.links_per_spine)
             upper = SwitchPlace("spine", low.pod, 0, number, low.plane)

@@ -128,7 +128,8 @@ class Gazetteer:
 
     def describe_place(self, place: Place) -> dict[str, Any]:
         """Return everything that the plan defines for a place, as a JSON object."""
-        a, ports = self.addressing, self.ports
+        a = self.addressing
+        ports = self.ports
         base: dict[str, Any] = {"location": self.format_place(place), "site": self._plan.site}
         if isinstance(place, TenantPlace):
             return base | {
@@ -158,8 +159,10 @@ class Gazetteer:
         return base | self._rail(place)
 
     def _rail(self, end: RailEnd) -> dict[str, Any]:
-        a, ports = self.addressing, self.ports
-        host, leaf = end._replace(end=HOST), end._replace(end=LEAF)
+        a = self.addressing
+        ports = self.ports
+        host = end._replace(end=HOST)
+        leaf = end._replace(end=LEAF)
         return {
             "rail": end.rail,
             "plane": end.plane,
@@ -191,7 +194,8 @@ class Gazetteer:
 def _build_place(numbers: dict[str, int], end: int | None) -> Place | None:
     """Return the place that these parts name; None if they name none."""
     got = set(numbers) - {"pod", "plane", "link", "rack"}
-    pod, plane = numbers.get("pod", 0), numbers.get("plane", 0)
+    pod = numbers.get("pod", 0)
+    plane = numbers.get("plane", 0)
     if got == {"tenant"} and end is None:
         return TenantPlace(numbers["tenant"])
     tiers = [t for t in TIERS if t in got]

@@ -77,9 +77,11 @@ def doors_of(sessions: Iterable[FabricSession], nodes: Mapping[str, Node]) -> tu
 def leaf_row(leaf: str, gaps: Sequence[str] | None) -> GateRow:
     """Return the row of one leaf. None: it was not read."""
     if gaps is None:
-        reading, verdict = "it was not read", RowVerdict.UNKNOWN
+        reading = "it was not read"
+        verdict = RowVerdict.UNKNOWN
     else:
-        reading, verdict = "; ".join(gaps), RowVerdict.FAIL if gaps else RowVerdict.PASS
+        reading = "; ".join(gaps)
+        verdict = RowVerdict.FAIL if gaps else RowVerdict.PASS
     return GateRow(check=GateCheck.HOSTS_APART, subject=leaf, verdict=verdict, seen=reading[:300])
 
 
@@ -127,11 +129,14 @@ def judge_probes(
             code = answers.get((errand.host, ping))
             subject = f"{errand.host} {ping.source} to {ping.target} ({ping.what})"
             if code == 0:
-                verdict, reading = RowVerdict.FAIL, "it was answered"
+                verdict = RowVerdict.FAIL
+                reading = "it was answered"
             elif code == 1:  # ping: it was sent, and no answer came
-                verdict, reading = RowVerdict.PASS, ""
+                verdict = RowVerdict.PASS
+                reading = ""
             else:
-                verdict, reading = RowVerdict.UNKNOWN, "it was not sent"
+                verdict = RowVerdict.UNKNOWN
+                reading = "it was not sent"
             rows.append(
                 GateRow(check=GateCheck.HOSTS_APART, subject=subject, verdict=verdict, seen=reading)
             )

@@ -214,7 +214,8 @@ def _targets(ask: GateAsk, leaf: LeafState, takes: set[str], sends: set[str]) ->
     if ask.target:
         wanted_in = wanted_out = {ask.target}
     elif configured is not None:
-        wanted_in, wanted_out = set(configured.imports), set(configured.exports)
+        wanted_in = set(configured.imports)
+        wanted_out = set(configured.exports)
     else:  # derived by the switch: AS number, then the VNI
         ends = tuple(f":{vni}" for vni in leaf.vrfs[ask.vrf].vnis)
         wanted_in = {t for t in takes if t.endswith(ends)}
@@ -239,7 +240,8 @@ def _macs(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> frozenset
 
 def _neighbours(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> str:
     own = {p.interface for p in ask.ports if p.switch == leaf.switch}
-    macs, mine = _macs(ask, leaf, before), [parse_network(p) for p in own_networks(ask, leaf)]
+    macs = _macs(ask, leaf, before)
+    mine = [parse_network(p) for p in own_networks(ask, leaf)]
     for entry in leaf.neighbours:
         if entry.interface in own or leaf.vrf_of.get(entry.interface) == ask.vrf:
             continue

@@ -137,26 +137,28 @@ _FAILED = {
 def _row(host: str, ping: Ping, code: int | None, controls: set[str]) -> GateRow:
     subject = f"{host} {ping.source} to {ping.target} ({ping.what})"
     if code is None or (code in _NO_TOOL and ping.wanted):
-        verdict, reading = (
-            RowVerdict.UNKNOWN,
-            "it was not sent" + (" (no such tool)" if code else ""),
-        )
+        verdict = RowVerdict.UNKNOWN
+        reading = "it was not sent" + (" (no such tool)" if code else "")
     elif ping.wanted:
         verdict = RowVerdict.PASS if code == 0 else RowVerdict.FAIL
         reading = "" if code == 0 else _FAILED[ping.check].format(size=ping.size, code=code)
     elif code == 0:
-        verdict, reading = RowVerdict.FAIL, "it was answered"
+        verdict = RowVerdict.FAIL
+        reading = "it was answered"
     elif ping.source not in controls:
-        verdict, reading = RowVerdict.UNKNOWN, "nothing else is answered from there either"
+        verdict = RowVerdict.UNKNOWN
+        reading = "nothing else is answered from there either"
     else:
-        verdict, reading = RowVerdict.PASS, ""
+        verdict = RowVerdict.PASS
+        reading = ""
     return GateRow(check=ping.check, subject=subject, verdict=verdict, seen=reading)
 
 
 def _outward(
     node: Node, port: Port, ask: GateAsk, partners: Partners, others: Sequence[Node]
 ) -> Iterator[Ping]:
-    source, size = host_end(port.address), partners.size
+    source = host_end(port.address)
+    size = partners.size
     assert source
 
     def wanted(target: str, what: str) -> Ping:
@@ -196,7 +198,8 @@ def _inward(canary: Node, node: Node, size: int) -> Iterator[Ping]:
         own = theirs.get(port.rail)
         if own is None:
             continue
-        source, leaf = host_end(own.address), own.address.partition("/")[0]
+        source = host_end(own.address)
+        leaf = own.address.partition("/")[0]
         yield Ping(source, leaf, size, "its leaf", GateCheck.REACHES)
         yield Ping(source, host_end(port.address), SMALL, node.id, GateCheck.SHUT_IN)
 

@@ -27,7 +27,8 @@ from provisioner.planning.certification.attestation import Envelope, NotAnAttest
 from provisioner.planning.repair.scrubbing import scrub_text
 
 PAYLOAD = "application/vnd.gpu-provisioner.case-bundle.v1+json"
-MANIFEST, ENVELOPE = "manifest.json", "manifest.dsse.json"
+MANIFEST = "manifest.json"
+ENVELOPE = "manifest.dsse.json"
 FILES_MAX = 512
 # two crash dumps of 32 MB for each of 12 BMCs would be 768 MB: files over the limit are listed
 BYTES_MAX = 256 * 1024 * 1024
@@ -60,7 +61,8 @@ def text_file(path: str, text: str, secrets: Iterable[str], stored: str = "") ->
 
 def evidence_file(name: str, text: str, digest: str, secrets: Iterable[str]) -> BundleFile:
     """Return a member of collected evidence; `name` is its name in the case."""
-    folder, path = name.split(" ")[0], _path(name)
+    folder = name.split(" ")[0]
+    path = _path(name)
     if folder == "dump":
         try:
             content = base64.b64decode(text, validate=True)
@@ -110,7 +112,8 @@ def pack_bundle(files: Iterable[BundleFile], signed: str, listed: bytes) -> byte
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name in sorted(members):
             info = tarfile.TarInfo(name)
-            info.size, info.mode = len(members[name]), 0o644
+            info.size = len(members[name])
+            info.mode = 0o644
             archive.addfile(info, io.BytesIO(members[name]))
     return gzip.compress(plain.getvalue(), compresslevel=6, mtime=0)
 

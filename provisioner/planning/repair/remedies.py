@@ -183,9 +183,11 @@ def _people(rung: Rung, suspect: Suspect, attempt: int, limits: Limits) -> Peopl
 
 def measure_try(tried: RemedyTry, after: Iterable[str], now: float, *, well: bool) -> RemedyTry:
     """Return the try with its effect. `after`: keys of the present faults."""
-    before, remaining = set(tried.before), set(after)
+    before = set(tried.before)
+    remaining = set(after)
     if well:
-        outcome, remaining = RemedyOutcome.CURED, set()
+        outcome = RemedyOutcome.CURED
+        remaining = set()
     elif not before & remaining and remaining:
         outcome = (
             RemedyOutcome.WORSE

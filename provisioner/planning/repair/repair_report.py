@@ -125,7 +125,9 @@ def compute_availability(
             nodes.setdefault(tenant, set()).add(node)
 
     for row in rows:
-        node, at, detail = str(row["node"]), float(row["at"]), row["detail"]
+        node = str(row["node"])
+        at = float(row["at"])
+        detail = row["detail"]
         if row["kind"] == "released":
             tenant = str(detail.get("tenant", ""))
             if node in owned and owned[node][0] != tenant:

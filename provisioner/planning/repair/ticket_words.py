@@ -65,7 +65,8 @@ def make_message(case: Case, node: Node, inventory: Inventory | None, site: str)
 
 def place_of(case: Case, node: Node) -> WorkPlace:
     """Return the place of the suspect part."""
-    where, part = node.location, case.suspect.part if case.suspect else ""
+    where = node.location
+    part = case.suspect.part if case.suspect else ""
     ports = ports_of(part, node)
     rails = sorted({p.rail for p in ports})
     return WorkPlace(

@@ -45,7 +45,8 @@ class _Flow:
         heapq.heapify(queue)
         while queue:
             name = heapq.heappop(queue)[1].name
-            wish, count = self._wishes[name], self._shares[name].total()
+            wish = self._wishes[name]
+            count = self._shares[name].total()
             if count < wish.count and self._add_node(name):
                 heapq.heappush(queue, self._rank(wish, count + 1))
         return self._shares

@@ -148,7 +148,8 @@ def plan_placing(
     if target is None:
         return _no(Reason.NOT_EXPECTED, vrf, "no tenant has this name", "Create the tenant first.")
     ports = tuple(sorted(set(guids)))
-    out, names = [], _names(tenants)
+    out = []
+    names = _names(tenants)
     for pkey in sorted(set(seen) - {target, DEFAULT}):
         inside = tuple(g for g in ports if g in seen[pkey].members)
         if inside and pkey not in names and vrf != MAINTENANCE_VRF:

@@ -115,13 +115,15 @@ class _Search:
         self._packings = 0
 
     def search(self) -> Placement:
-        best, lowest = {}, None
+        best = {}
+        lowest = None
         for order in self._list_orders():
             for now in (False, True):
                 placement = self._pack(order, {}, now=now)
                 score = self._score(placement)
                 if lowest is None or score < lowest:
-                    best, lowest = placement, score
+                    best = placement
+                    lowest = score
             if self._packings > PACKINGS_MAX // 2:
                 break
         return self._improve(best, lowest) if lowest is not None else {}

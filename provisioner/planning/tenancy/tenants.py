@@ -172,7 +172,8 @@ def shrink_tenant(
     if len(held) - len(chosen) > to or (leaving and len(held) - len(chosen) < min(to, len(held))):
         detail = f"without {len(chosen)} of {len(held)} nodes it does not have {to}"
         return (_no(Reason.REFUSED, name, detail, "Name as many as leave, or a smaller number."),)
-    moved, problems = [], []
+    moved = []
+    problems = []
     for node in chosen.values():
         reclaimed = _left(node, now)
         if isinstance(reclaimed, Node):

@@ -139,7 +139,8 @@ def owned_mark(vrf: str) -> str:
 
 def _plan_vrf(tenant: Tenant, leaf: LeafPlan, plan: AddressPlan) -> VrfNetwork:
     assert tenant.number is not None
-    addressing, place = Addressing(plan), TenantPlace(tenant.number)
+    addressing = Addressing(plan)
+    place = TenantPlace(tenant.number)
     targets = frozenset({addressing.get_route_target(place)})
     sessions = {}
     for outside in (o for o in tenant.outside if o.switch == leaf.switch):

@@ -108,7 +108,8 @@ def level_source(
     A condition that was reported before with the same text changes nothing.
     """
     by_key = {(a.id, a.target): a for a in alerts}
-    changed, standing = [], set()
+    changed = []
+    standing = set()
     for signal in seen:
         key = (signal.id, signal.target)
         if key in standing:

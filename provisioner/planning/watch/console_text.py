@@ -31,7 +31,8 @@ class LineReader:
         self._rest += piece.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
         *whole, self._rest = self._rest.split("\n")
         if len(self._rest) > 4 * LINE_MAX:
-            whole, self._rest = [*whole, self._rest], ""
+            whole = [*whole, self._rest]
+            self._rest = ""
         return [line for raw in whole if (line := clean_line(raw))]
 
 
@@ -58,7 +59,9 @@ class LineMeter:
         if now - self._began >= 60.0:
             if self._skipped:
                 kept_lines.append(SKIPPED.format(self._skipped, self._most))
-            self._began, self._passed, self._skipped = now, 0, 0
+            self._began = now
+            self._passed = 0
+            self._skipped = 0
         for line in lines:
             if self._passed < self._most:
                 self._passed += 1

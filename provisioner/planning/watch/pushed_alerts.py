@@ -119,7 +119,8 @@ def _items(value: Any) -> Iterator[dict[str, Any] | None]:
 
 def _alertmanager(item: dict[str, Any]) -> dict[str, Any] | None:
     """Return one alert of Alertmanager's webhook, version 4: labels, annotations, status."""
-    raw, notes = item.get("labels"), item.get("annotations")
+    raw = item.get("labels")
+    notes = item.get("annotations")
     status = item.get("status")
     if not isinstance(raw, dict) or status not in ("firing", "resolved"):
         return None
@@ -137,17 +138,22 @@ def _alertmanager(item: dict[str, Any]) -> dict[str, Any] | None:
     )
     target = next((labels[n] for n in _TARGET_LABELS if labels.get(n)), "")
     labelled = _classes(labels.get("classifications", labels.get("classification", "")).split(","))
-    ident, classes = name, labelled or _SEVERITY.get(labels.get("severity", "").lower(), ())
+    ident = name
+    classes = labelled or _SEVERITY.get(labels.get("severity", "").lower(), ())
     code = labels.get("xid") or labels.get("err_code", "")
     if "xid" in name.lower() and code.isascii() and code.isdigit() and 0 < len(code) <= 4:
-        ident, classes = f"Xid{int(code)}", labelled or _xid(int(code))
+        ident = f"Xid{int(code)}"
+        classes = labelled or _xid(int(code))
     return _said(labels_of_node, ident, _name(target), classes, message, active=status == "firing")
 
 
 def _plain(item: dict[str, Any]) -> dict[str, Any] | None:
     """Return one alert of the plain format (docs/watch.md)."""
-    name, active, message = _name(item.get("id")), item.get("active", True), item.get("message", "")
-    target, listed = item.get("target", ""), item.get("classifications", [])
+    name = _name(item.get("id"))
+    active = item.get("active", True)
+    message = item.get("message", "")
+    target = item.get("target", "")
+    listed = item.get("classifications", [])
     readable = isinstance(active, bool) and isinstance(message, str) and isinstance(listed, list)
     if not name or not readable or not isinstance(target, str):
         return None
@@ -178,8 +184,11 @@ def _said(
 
 def _port(item: dict[str, Any], directory: Directory, now: float) -> PortSaid | str | None:
     """Return a port's report; the labels of an unidentified node as text; None: unreadable."""
-    port, link = _name(item.get("port")), item.get("link", "")
-    raw, boot, at = item.get("counters"), item.get("boot", ""), item.get("at", now)
+    port = _name(item.get("port"))
+    link = item.get("link", "")
+    raw = item.get("counters")
+    boot = item.get("boot", "")
+    at = item.get("at", now)
     if not port or link not in ("", "up", "down") or not isinstance(boot, str):
         return None
     if isinstance(at, bool) or not isinstance(at, int | float) or not 0 < at <= now + FUTURE_S:

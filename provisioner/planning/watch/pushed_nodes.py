@@ -66,7 +66,8 @@ class Directory:
         return targets.pop() if len(targets) == 1 else ""
 
     def _keys(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        switch, interface = _word(said, "switch"), _word(said, "interface")
+        switch = _word(said, "switch")
+        interface = _word(said, "interface")
         names = [word for label in ("node", "hostname") if (word := _word(said, label))]
         if interface and not switch:  # an exporter on a switch, or for it: the node cabled there
             meant = (self._switches.get(n, "") for word in names for n in _short(word))

@@ -20,9 +20,13 @@ from provisioner.planning.certification.certification import list_serials
 
 C = Classification
 # Azure's health checks: five losses of carrier in 24 hours
-FLAPS_DAY, DAY_S = 5, 86400.0
+FLAPS_DAY = 5
+DAY_S = 86400.0
 # GPUd: down for 25 s or more and up again, three times in 12 hours; down for over 4 minutes
-FLAP_DOWN_S, FLAPS_HALF_DAY, HALF_DAY_S, DROP_S = 25.0, 3, 43200.0, 240.0
+FLAP_DOWN_S = 25.0
+FLAPS_HALF_DAY = 3
+HALF_DAY_S = 43200.0
+DROP_S = 240.0
 # NVSentinel, NIC monitor: more than two changes of carrier in one interval of its reading
 CHANGES_MAX = 2
 # Meta's ROCET names its counters, not its limits: a port is compared with its fleet
@@ -35,7 +39,9 @@ ROCET = (
     "rx_icrc_encapsulated",
 )
 ROCET_PORTS_MIN = 8  # fewer ports are no reference
-ROCET_TIMES, ROCET_FLOOR_PER_S = 10.0, 1.0  # ours: ten times the fleet's, and one a second at least
+# ours: ten times the fleet's, and one a second at least
+ROCET_TIMES = 10.0
+ROCET_FLOOR_PER_S = 1.0
 EXPIRES_SOON_S = 3 * 86400.0  # a tenant's notice for a drain takes days
 ITEMS_MAX = 16  # of one rule; a person reads no more
 FATAL_COUNTERS = ("FatalErrorCount", "UncorrectableECCErrorCount")
@@ -96,7 +102,8 @@ def find_drift(certificate: Certificate, seen: Inventory) -> tuple[Found, ...]:
     driver = had.get("host.driver/host", "")
     findings = []
     for component in seen.components:
-        name, now = f"{component.kind}/{component.slot}", component.version
+        name = f"{component.kind}/{component.slot}"
+        now = component.version
         before = had.get(name) or (driver if component.kind == _DRIVERS else "")
         if not now or not before or now == before:
             continue
@@ -270,7 +277,8 @@ def per_second(looks: Sequence[Counters]) -> dict[str, float]:
     seconds = looks[-1].at - looks[-2].at
     if seconds <= 0:
         return {}
-    old, new = looks[-2].values, looks[-1].values
+    old = looks[-2].values
+    new = looks[-1].values
     return {
         name: (value - old[name]) / seconds
         for name, value in new.items()
@@ -312,7 +320,8 @@ def compute_growth(looks: Sequence[Counters], name: str) -> int | None:
     """Return the growth of one counter between the last two readings; None: not comparable."""
     if len(looks) < 2 or looks[-2].boot != looks[-1].boot:
         return None
-    old, new = looks[-2].values.get(name), looks[-1].values.get(name)
+    old = looks[-2].values.get(name)
+    new = looks[-1].values.get(name)
     return new - old if old is not None and new is not None and new >= old else None
 
 

@@ -23,7 +23,9 @@ RAMDISKS = frozenset({"cd", "http", "pxe"})  # boot sources other than a disk
 PORT = 9999
 VERSION = "13.0.0"
 HIDDEN = "******"
-SECOND_LOOKUP_S, LOOKUP_MAX_S = 3.0, 60.0  # exponential (ironic_api_client.py, lookup_node)
+# exponential (ironic_api_client.py, lookup_node)
+SECOND_LOOKUP_S = 3.0
+LOOKUP_MAX_S = 60.0
 REQUEST_S = 30.0  # its http_request_timeout (config.py)
 RETRY_S = (5.0, 10.0)  # after a refused heartbeat (agent.py, IronicPythonAgentHeartbeat)
 JITTER = (0.3, 0.6)  # of the heartbeat timeout
@@ -119,8 +121,10 @@ class Agent:
         if config["agent_token"] == HIDDEN:  # it locks itself down
             self.dead = True
             return
-        self.node_uuid, self.token = body["node"]["uuid"], config["agent_token"]
-        self.heartbeat_s, self.due = float(config["heartbeat_timeout"]), now
+        self.node_uuid = body["node"]["uuid"]
+        self.token = config["agent_token"]
+        self.heartbeat_s = float(config["heartbeat_timeout"])
+        self.due = now
 
     # --- requests to it
 
@@ -149,7 +153,8 @@ class Agent:
         return 404, _fault("Not found"), 0.1
 
     def _command(self, body: Json, now: float) -> tuple[int, Any, float]:
-        name, params = str(body.get("name")), body.get("params")
+        name = str(body.get("name"))
+        params = body.get("params")
         if not isinstance(params, dict):
             return 400, _fault("Missing or invalid name or params"), 0.1
         if self.commands and self.commands[-1].status == "RUNNING":
@@ -164,7 +169,9 @@ class Agent:
         try:
             work = act(self.ramdisk, params)
         except Failed as failure:
-            entry.name, entry.status, entry.error = name, "FAILED", failure.error
+            entry.name = name
+            entry.status = "FAILED"
+            entry.error = failure.error
             return 200, entry.serialize(), 0.1
         if work.sync:
             self._end(entry, work, now)
@@ -193,16 +200,19 @@ class Agent:
         try:
             result = work.finish(now)
         except Failed as failure:
-            entry.status, entry.error = "FAILED", failure.error
+            entry.status = "FAILED"
+            entry.error = failure.error
             return
-        entry.status, entry.result = "SUCCEEDED", result
+        entry.status = "SUCCEEDED"
+        entry.result = result
 
 
 class Agents:
     """All agents of a site. `fetch` downloads images for them."""
 
     def __init__(self, machines: Mapping[str, Machine], addresses: Mapping[str, str]) -> None:
-        self._machines, self._addresses = machines, addresses
+        self._machines = machines
+        self._addresses = addresses
         self._agents: dict[str, Agent] = {}
         self.fetch: Fetch = lambda _url, back: back(None)
         self.calls_made = 0
@@ -239,7 +249,8 @@ class Agents:
 
     def _agent(self, name: str, now: float) -> Agent | None:
         """The agent that runs in this host now."""
-        machine, agent = self._machines[name], self._agents.get(name)
+        machine = self._machines[name]
+        agent = self._agents.get(name)
         host = machine.host
         if agent is not None and not agent.lives:
             return None if agent.boot_id == host.boot_id else self._boot(machine, now)

@@ -22,7 +22,8 @@ def prepare_image(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
     info = params.get("image_info")
     if not isinstance(info, dict) or not info.get("urls") or not info.get("os_hash_value"):
         raise Failed("InvalidCommandParamsError", "Invalid command parameters", "image_info", 400)
-    machine, came = ramdisk.machine, list[bytes | None]()
+    machine = ramdisk.machine
+    came = list[bytes | None]()
     image_info = {
         **(ramdisk.node.get("properties") or {}),
         **(ramdisk.node.get("instance_info") or {}),
@@ -75,7 +76,8 @@ def deploy_step(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
         disk = choose_disk(ramdisk.machine.disks, ramdisk.node["properties"]["root_device"])
         assert disk is not None
         told_at_boot = _first_boot(str(args.get("configdrive") or ""))
-        disk.system, disk.booted = told_at_boot, False
+        disk.system = told_at_boot
+        disk.booted = False
         image = parse_image(disk.content)
         disk.packages = dict(image.contents) if image is not None else {}
         return {"deploy_result": result["result"], "deploy_step": step}

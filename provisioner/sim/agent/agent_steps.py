@@ -29,7 +29,8 @@ def _erase_devices(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
 def _erase_metadata(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     def finish(now: float) -> None:
         for slot, disk in ramdisk.machine.disks.items():
-            disk.content, disk.bootable = b"", False
+            disk.content = b""
+            disk.bootable = False
             ramdisk.machine.log_event(now, "erase", slot, "metadata")
 
     return Work(METADATA_S, finish)
@@ -54,7 +55,8 @@ def _disks(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
 
 
 def _erase_device(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
-    machine, method = ramdisk.machine, str(args.get("by"))
+    machine = ramdisk.machine
+    method = str(args.get("by"))
     if "method" in args:  # collides with the dispatcher's own parameter, as in the real agent
         detail = "dispatch_to_managers() got multiple values for argument 'method'"
         raise Failed("CleaningError", "Clean step failed", f"TypeError: {detail}")
@@ -106,7 +108,8 @@ def _read_disk(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
         ]
         if len(disks) != 1:
             raise Failed("CleaningError", "Clean step failed", "there is no such disk")
-        offset, count = args.get("offset", 0), args.get("bytes")
+        offset = args.get("offset", 0)
+        count = args.get("bytes")
         try:
             digest = disks[0].digest(int(offset), int(count or 0))
         except (TypeError, ValueError) as error:

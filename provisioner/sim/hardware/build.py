@@ -69,7 +69,8 @@ def build_machine(
     macs = set() if macs is None else macs
     rng = random.Random(f"{seed}/{name}")
     host = Host(serial=_serial(rng, "A", 14), uuid=_uuid(rng), boot_id=_uuid(rng))
-    host.packages, host.loaded = dict(PACKAGES), dict(PACKAGES)
+    host.packages = dict(PACKAGES)
+    host.loaded = dict(PACKAGES)
     host.system = SYSTEM
     machine = Machine(name, host, schedule, durations or Durations(), f"{seed}/{name}/chance")
     user, password = FACTORY[vendor]
@@ -118,7 +119,8 @@ def _fit_parts(machine: Machine, rng: random.Random) -> None:
 
     for n in range(1, 9):
         gpu = Device("gpu", f"GPU_SXM_{n}", "H100 80GB HBM3", "165" + _digits(rng, 10))
-        gpu.part, gpu.pci = "2330-885-A1", f"0000:{0x18 + 0x11 * (n - 1):02x}:00.0"
+        gpu.part = "2330-885-A1"
+        gpu.pci = f"0000:{0x18 + 0x11 * (n - 1):02x}:00.0"
         gpu.traits["uuid"] = "GPU-" + _uuid(rng)
         fit(gpu)
     for n in range(4):
@@ -140,7 +142,8 @@ def _fit_parts(machine: Machine, rng: random.Random) -> None:
         fit(Device("memory", slot, dimm, _serial(rng, "", 8), dimm))
     for n in range(4):
         disk = Device("storage", f"NVMe_{n}", "Simulated NVMe", _serial(rng, "S64H", 14))
-        disk.part, disk.pci = "SIMULATED-NVME", f"0000:{0xC0 + n:02x}:00.0"
+        disk.part = "SIMULATED-NVME"
+        disk.pci = f"0000:{0xC0 + n:02x}:00.0"
         disk.link_gen = disk.link_gen_max = disk.link_width = disk.link_width_max = 4
         fit(disk)
     for n in range(6):
@@ -193,7 +196,8 @@ def _fit_bluefield(machine: Machine, index: int, rng: random.Random, macs: set[s
     is_dpu = index >= SUPERNICS
     slot = f"DPU_{index - SUPERNICS}" if is_dpu else f"NIC_{index}"
     user, password = FACTORY["nvidia_openbmc"]
-    serial, base_mac = "MT24" + _digits(rng, 4) + "X" + _serial(rng, "", 5), _mac(rng, macs)
+    serial = "MT24" + _digits(rng, 4) + "X" + _serial(rng, "", 5)
+    base_mac = _mac(rng, macs)
     machine.bmcs[slot] = Bmc(slot, "nvidia_openbmc", serial, _mac(rng, macs), user, password)
     machine.devices[slot] = Device(
         "dpu" if is_dpu else "nic",

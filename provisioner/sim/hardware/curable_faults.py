@@ -12,13 +12,11 @@ from typing import Any, Protocol
 
 from provisioner.sim.hardware.parts import Device
 
-GPU_RESET, COLD_BOOT, AC_CYCLE, REFLASH, RESEAT = (
-    "gpu_reset",
-    "cold_boot",
-    "ac_cycle",
-    "reflash",
-    "reseat",
-)
+GPU_RESET = "gpu_reset"
+COLD_BOOT = "cold_boot"
+AC_CYCLE = "ac_cycle"
+REFLASH = "reflash"
+RESEAT = "reseat"
 # name, number in the catalogue, meaning, slot, events that cure it, changes
 ALL: tuple[tuple[str, str, str, str, tuple[str, ...], dict[str, Any]], ...] = (
     (
@@ -84,7 +82,8 @@ def break_part(
 ) -> None:
     """Break a part until one of these events happens to the machine."""
     device: Device = machine.devices[slot]
-    before, traits = copy(device), dict(device.traits)
+    before = copy(device)
+    traits = dict(device.traits)
     for key, value in changes.items():
         if hasattr(device, key):
             setattr(device, key, value)

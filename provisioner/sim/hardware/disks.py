@@ -40,15 +40,21 @@ class Disk:
 
     def erase(self) -> None:
         """Remove everything from it."""
-        self.content, self.holds, self.bootable, self.system = b"", "erased", False, ""
+        self.content = b""
+        self.holds = "erased"
+        self.bootable = False
+        self.system = ""
 
     def begin_image(self) -> None:
         """Start an image: the previous content is gone, the new one is not there yet."""
-        self.content, self.holds, self.bootable = b"\0", "part of an image", False
+        self.content = b"\0"
+        self.holds = "part of an image"
+        self.bootable = False
 
     def write(self, image: bytes, *, whole: bool) -> None:
         """Finish an image, or store the part of it that arrived."""
-        self.content, self.bootable = image, whole
+        self.content = image
+        self.bootable = whole
         self.holds = "image" if whole else "part of an image"
 
     def digest(self, offset: int = 0, count: int | None = None) -> str:

@@ -38,7 +38,8 @@ def parse_image(data: bytes) -> Image | None:
         return None
     if not isinstance(value, dict) or value.get("simulated") is not True:
         return None
-    target, contents = value.get("target"), value.get("contents")
+    target = value.get("target")
+    contents = value.get("contents")
     if not isinstance(target, str) or not isinstance(contents, dict) or not contents:
         return None
     if not all(isinstance(v, str) and v for v in contents.values()):

@@ -29,7 +29,10 @@ class Machine:
     def __init__(
         self, name: str, host: Host, schedule: Schedule, durations: Durations, seed: str
     ) -> None:
-        self.name, self.host, self.schedule, self.durations = name, host, schedule, durations
+        self.name = name
+        self.host = host
+        self.schedule = schedule
+        self.durations = durations
         self.rng = random.Random(seed)
         self.bmcs: dict[str, Bmc] = {}
         self.firmware: dict[tuple[str, str], Firmware] = {}
@@ -82,7 +85,8 @@ class Machine:
     def _run(self, item: Firmware, now: float) -> None:
         assert item.staged is not None
         self.log_event(now, "activate", f"{item.bmc}/{item.id}", f"{item.running} -> {item.staged}")
-        item.running, item.staged = item.staged, None
+        item.running = item.staged
+        item.staged = None
         curable_faults.cure_faults(self, "reflash")
         if item.erot:
             self._copy((item.bmc, item.erot), now)
@@ -180,7 +184,9 @@ class Machine:
 
     def _lose_power(self, now: float, back: float) -> None:
         self.power_turns += 1
-        self.host.standby, self.host.power, self.host.phase = False, "Off", "off"
+        self.host.standby = False
+        self.host.power = "Off"
+        self.host.phase = "off"
         self.host.boot_id = None
         for bmc in self.bmcs.values():
             self._restart_bmc(bmc, now, back)
@@ -192,7 +198,9 @@ class Machine:
 
     def _stop(self, now: float, *, graceful: bool, turn: int) -> float:
         seconds = self.durations.graceful_off_s if graceful else self.durations.force_off_s
-        self.host.power, self.host.boot_id, self.host.phase = "PoweringOff", None, "off"
+        self.host.power = "PoweringOff"
+        self.host.boot_id = None
+        self.host.phase = "off"
         off_at = now + self.add_jitter(seconds)
 
         def switch_off(at: float) -> None:
@@ -212,7 +220,8 @@ class Machine:
         self._take_nv_config(now)
         for card in self.bluefields.values():
             if card.next_mode and card.host_power_cycles_it:
-                card.mode, card.next_mode = card.next_mode, ""
+                card.mode = card.next_mode
+                card.next_mode = ""
         self._boot(now + self.add_jitter(self.durations.power_on_s), turn)
 
     def _take_nv_config(self, now: float) -> None:
@@ -223,9 +232,11 @@ class Machine:
 
     def _boot(self, now: float, turn: int) -> None:
         host = self.host
-        host.boot_id, host.phase = None, "post"
+        host.boot_id = None
+        host.phase = "post"
         for card in self.bluefields.values():
-            card.runtime, card.algorithm = {}, False
+            card.runtime = {}
+            card.algorithm = False
 
         def post(at: float) -> None:
             if turn == self.power_turns:
@@ -238,7 +249,8 @@ class Machine:
 
         def finish_boot(at: float) -> None:
             if turn == self.power_turns and self._bootable():
-                host.phase, host.os = "up", host.os_next
+                host.phase = "up"
+                host.os = host.os_next
                 self._first_boot()
                 host.boot_id = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
                 host.loaded = dict(host.packages)
@@ -255,7 +267,8 @@ class Machine:
         if self.host.os != "disk" or disk is None or disk.booted:
             return
         disk.booted = True
-        self.host.system, self.host.packages = disk.system, dict(disk.packages)
+        self.host.system = disk.system
+        self.host.packages = dict(disk.packages)
 
     def _bootable(self) -> bool:
         """Whether a disk is bootable; without one the host stays in its firmware."""

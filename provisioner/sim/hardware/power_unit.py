@@ -48,7 +48,8 @@ class Cords:
     """The cords of one server: it loses power with its last feed and regains it with the first."""
 
     def __init__(self, machine: Machine, feeds: Sequence[tuple[PowerUnit, str]]) -> None:
-        self.machine, self.feeds = machine, tuple(feeds)
+        self.machine = machine
+        self.feeds = tuple(feeds)
         self.fed = True
         for unit in {id(u): u for u, _ in feeds}.values():
             unit.on_switch.append(self.follow)

@@ -38,7 +38,8 @@ class HostView:
     """The inside of one host at one simulated time (`now`, seconds since the epoch)."""
 
     def __init__(self, machine: Machine, cables: tuple[Cable, ...], seed: str) -> None:
-        self.machine, self.cables = machine, cables
+        self.machine = machine
+        self.cables = cables
         self.rng = random.Random(seed)
         self.now = 0.0
         self.damaged: dict[str, int] = {}  # card's slot -> damaged frames that its port received

@@ -76,7 +76,9 @@ class Inband:
     """All hosts of a site by node name."""
 
     def __init__(self, hosts: Mapping[str, HostView], clock: SimClock, sleep: Sleep) -> None:
-        self._hosts, self._clock, self._sleep = hosts, clock, sleep
+        self._hosts = hosts
+        self._clock = clock
+        self._sleep = sleep
         self._busy: set[str] = set()  # hosts whose package or firmware tools hold their lock
         self.calls = 0
         self._plays: dict[str, Callable[[HostView, Mapping[str, Any]], Awaitable[Result]]] = {
@@ -91,7 +93,8 @@ class Inband:
     async def run(self, play: str, host: str, variables: Mapping[str, Any]) -> Result:
         """Run one play on one host: `status` (ok, failed, unreachable), `facts`, `detail`."""
         self.calls += 1
-        view, act = self._hosts.get(host), self._plays.get(play)
+        view = self._hosts.get(host)
+        act = self._plays.get(play)
         if act is None:
             return _failed(f"the playbook {play!r:.60} could not be found")
         if view is None:
@@ -114,7 +117,8 @@ class Inband:
         boot = view.machine.host.boot_id
         outputs: dict[str, Any] = {}
         for entry in listed if isinstance(listed, list) else []:
-            line, limit_s = str(entry["command"]), float(entry.get("timeout_s", 60.0))
+            line = str(entry["command"])
+            limit_s = float(entry.get("timeout_s", 60.0))
             if line.startswith("shutdown -r"):
                 view.machine.restart_host(view.now)
                 return _unreachable("the connection was closed by the host")
@@ -248,7 +252,8 @@ class Inband:
         """Write (subject, seconds, key) one after the other; None if all are done."""
         if not writes:
             return None
-        machine, name = view.machine, view.machine.name
+        machine = view.machine
+        name = view.machine.name
         if name in self._busy:
             return _failed(
                 "Could not get lock /var/lib/dpkg/lock-frontend: held by another process"

@@ -94,7 +94,8 @@ def _client(view: HostView, device: str, port: int, address: str) -> tuple[str, 
     refused = f"Couldn't connect to {address}:{port}\nUnable to open file descriptor\n", 1
     if peer is None or not peer.reachable:
         return refused
-    near, far = _cable(view, rail), _cable(peer, rail)
+    near = _cable(view, rail)
+    far = _cable(peer, rail)
     if near is None or far is None or device != _device(view, near):
         return refused
     if peer.serving.pop(port, None) != (_device(peer, far), peer.machine.host.boot_id):
@@ -156,7 +157,8 @@ def _table(
         f"#  Rank  {n} Group  0 Pid  51{n}00 on {h.machine.name:>10s} device  {g} [0x1b] H100\n"
         for n, (h, g) in enumerate(gpus)
     )
-    rows, busses = "", []
+    rows = ""
+    busses = []
     for back, size in enumerate(reversed(sizes)):
         bus = float(view.vary_level(level * 0.8**back, 0.004))
         busses.append(bus)

@@ -119,7 +119,8 @@ def _ecc(gpu: Device, when: str) -> Tree:
 
 def print_topology(view: HostView) -> Output:
     """`nvidia-smi topo -m`: NVLinks between GPUs, and each GPU's NIC behind its own switch."""
-    gpus, cards = view.gpus, view.cards
+    gpus = view.gpus
+    cards = view.cards
     rails = [n for n, card in enumerate(cards) if card.kind == "nic"]
     near = dict(enumerate(rails[: len(gpus)]))
     names = [f"GPU{n}" for n in range(len(gpus))] + [f"NIC{n}" for n in range(len(cards))]
@@ -134,7 +135,8 @@ def print_topology(view: HostView) -> Output:
 def _path(row: int, column: int, gpus: int, near: dict[int, int]) -> str:
     if row == column:
         return " X "
-    low, high = min(row, column), max(row, column)
+    low = min(row, column)
+    high = max(row, column)
     if high < gpus:
         return f"NV{NVLINKS}"
     return "PXB" if low < gpus and near.get(low) == high - gpus else "SYS"

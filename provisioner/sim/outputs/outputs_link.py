@@ -106,7 +106,9 @@ def _output(view: HostView, card: Device) -> dict[str, Any]:
 
 def print_binding(view: HostView, _command: str) -> Output:
     """Firmware, operational state and PCI address of every RDMA device, from sysfs."""
-    firmware, states, slots = [], [], []
+    firmware = []
+    states = []
+    slots = []
     for number, card in enumerate(view.cards):
         path = f"/sys/class/infiniband/mlx5_{number}"
         version = view.machine.firmware[card.slot, "DPU_NIC"].running

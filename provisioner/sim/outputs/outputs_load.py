@@ -18,7 +18,9 @@ HBM_MB_S = 2_540_000.0  # one H100
 GPU_GPU_GB_S = 391.0  # one pair of H100 over NVSwitch
 ALL_REDUCE_GB_S = 478.0  # 8 H100 over NVSwitch, 16 GB
 NCCL_BYTES = 16 * 1024**3
-ISOLATE, CONFIG = 2, 5  # DCGM error severities
+# DCGM error severities
+ISOLATE = 2
+CONFIG = 5
 
 
 def print_dcgm(view: HostView, command: str) -> Output:

@@ -75,7 +75,8 @@ def compute_ping_code(view: HostView, source: str, target: str, size: int) -> in
         here.switch, here.interface, "inbound", (source, target)
     ):
         return 1
-    switch, vrf = here.switch, here.switch.get_vrf(here.interface)
+    switch = here.switch
+    vrf = here.switch.get_vrf(here.interface)
     addresses = switch.operational["interface"][here.interface].get("ip", {}).get("address", {})
     if target in {a.partition("/")[0] for a in addresses}:
         return 0
@@ -110,7 +111,8 @@ def connects_in_band(view: HostView, peers: list[HostView]) -> bool:
 def _filters_let(
     view: HostView, rail: int, source: str, peer: HostView, target: str, protocol: str
 ) -> bool:
-    here, peer_cable = _cable(view, rail), _cable(peer, 0)
+    here = _cable(view, rail)
+    peer_cable = _cable(peer, 0)
     sent = is_denied(here.switch, here.interface, "inbound", (source, target), protocol)
     back = is_denied(peer_cable.switch, peer_cable.interface, "inbound", (target, source), protocol)
     return not sent and not back
@@ -133,7 +135,8 @@ def _cable(view: HostView, rail: int) -> Cable:
 
 def _passes(view: HostView, cable: Cable, size: int) -> bool:
     """Whether the link is up at both ends, without a filter, and the packet is short enough."""
-    switch, name = cable.switch, cable.interface
+    switch = cable.switch
+    name = cable.interface
     card = view.machine.devices[cable.nic_slot]
     if not view.link_up(card) or not switch.link_up(name, view.now):
         return False

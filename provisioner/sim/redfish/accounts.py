@@ -52,7 +52,9 @@ class Accounts:
     """The account table; it survives a BMC reset."""
 
     def __init__(self, machine: Machine, bmc: Bmc, shape: Shape) -> None:
-        self.machine, self.bmc, self.shape = machine, bmc, shape
+        self.machine = machine
+        self.bmc = bmc
+        self.shape = shape
         first = shape.account_id or bmc.username
         self.accounts = {
             first: Account(
@@ -137,7 +139,8 @@ class Accounts:
         if fault:
             return fault
         if "Password" in body:
-            account.password, account.change_required = body["Password"], False
+            account.password = body["Password"]
+            account.change_required = False
             # DSP0266 13.3.6: other sessions of the account end with its old password
             self._lost(account.id, request.headers.get("x-auth-token"))
             self.machine.log_event(request.now, "password", self.bmc.name, account.username)

@@ -90,7 +90,9 @@ _BOARD_SERVICES = ("TelemetryService", "ComponentIntegrity")
 
 def mount_root(service: RedfishService) -> None:
     """Put the service root and its parents into the tree."""
-    shape, tree, machine = service.shape, service.tree, service.machine
+    shape = service.shape
+    tree = service.tree
+    machine = service.machine
     device = machine.devices.get(service.bmc.name)
     names = (
         "AccountService",

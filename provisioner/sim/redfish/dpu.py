@@ -80,8 +80,11 @@ class Bfb:
         self._install(parse_image(data), now)
 
     def _install(self, image: Image | None, now: float) -> None:
-        card, machine, slot = self.card, self.machine, self.card.slot
-        card.installing, card.boot_state = True, "BootRom"
+        card = self.card
+        machine = self.machine
+        slot = self.card.slot
+        card.installing = True
+        card.boot_state = "BootRom"
         machine.log_event(now, "write_start", f"{slot}/DPU_OS")
         turns = machine.power_turns
         seconds = machine.add_jitter(machine.durations.bfb_install_s)

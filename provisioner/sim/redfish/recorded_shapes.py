@@ -104,7 +104,8 @@ def _read_both(read: Read, add: Json) -> Json | None:
 
 def _read_either(read: Read, recorded: Read) -> Json | None:
     """A resource that the simulator has at times only; else as it was recorded."""
-    value, body = read(), recorded() or {}
+    value = read()
+    body = recorded() or {}
     return body if value is None else merge(body, value)
 
 

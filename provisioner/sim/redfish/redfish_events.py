@@ -42,7 +42,9 @@ class Events:
     """Subscriptions of one BMC."""
 
     def __init__(self, machine: Machine, bmc: Bmc, deliver: Deliver) -> None:
-        self.machine, self.bmc, self.deliver = machine, bmc, deliver
+        self.machine = machine
+        self.bmc = bmc
+        self.deliver = deliver
         self.subscriptions: dict[str, Json] = {}
         self.streamed = True  # False: a service without streams
         self.kept: deque[tuple[int, Json]] = deque(maxlen=EVENTS_KEPT)

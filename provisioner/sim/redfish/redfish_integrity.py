@@ -56,7 +56,8 @@ class Integrity:
     """The ComponentIntegrity collection of one BMC."""
 
     def __init__(self, service: RedfishService) -> None:
-        self.service, self.machine = service, service.machine
+        self.service = service
+        self.machine = service.machine
         self.busy_until = 0.0
         self.last: dict[str, str] = {}  # name -> signed measurements, Base64
 

@@ -41,7 +41,9 @@ class FirmwareInventory:
     """The items of installed parts behind one BMC."""
 
     def __init__(self, machine: Machine, bmc: str, shape: Shape) -> None:
-        self.machine, self.bmc, self.shape = machine, bmc, shape
+        self.machine = machine
+        self.bmc = bmc
+        self.shape = shape
 
     def show(self, item: Firmware) -> Json:
         """A SoftwareInventory resource."""

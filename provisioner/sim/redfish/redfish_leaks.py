@@ -13,7 +13,8 @@ from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_tree import Resource, Tree
 
-DRY, WET = "OK", "LeakDetected"
+DRY = "OK"
+WET = "LeakDetected"
 _ENABLED = "Enabled"
 
 

@@ -26,7 +26,8 @@ def mount_logs(service: RedfishService, manager: str) -> Json:
 
 
 def _event_log(service: RedfishService, path: str) -> None:
-    machine, tree = service.machine, service.tree
+    machine = service.machine
+    tree = service.tree
     tree.add_fixed(
         path,
         {
@@ -59,7 +60,9 @@ def _event_log(service: RedfishService, path: str) -> None:
 
 
 def _dump_log(service: RedfishService, path: str) -> None:
-    tree, tasks, schedule = service.tree, service.tasks, service.machine.schedule
+    tree = service.tree
+    tasks = service.tasks
+    schedule = service.machine.schedule
     made: list[str] = []
     action = f"{path}/Actions/LogService.CollectDiagnosticData"
     tree.add_fixed(

@@ -19,7 +19,10 @@ class Slot:
     """One virtual drive. The host boots from a BMC's first."""
 
     def __init__(self, machine: Machine, shape: Shape, bmc: str, path: str, *, boots: bool) -> None:
-        self.machine, self.shape, self.path, self.boots = machine, shape, path, boots
+        self.machine = machine
+        self.shape = shape
+        self.path = path
+        self.boots = boots
         self.bmc = machine.bmcs[bmc]
         self.image = ""
 

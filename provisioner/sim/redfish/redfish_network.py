@@ -55,7 +55,8 @@ def change_time(service: RedfishService) -> Change:
 
 def mount_network(service: RedfishService, manager: str) -> None:
     """EthernetInterfaces and NetworkProtocol of a BMC."""
-    tree, bmc = service.tree, service.bmc
+    tree = service.tree
+    bmc = service.bmc
     tree.add_collection(
         f"{manager}/EthernetInterfaces", "EthernetInterfaceCollection", lambda: ["1"]
     )

@@ -25,7 +25,8 @@ class PduService:
     """Answers requests as the unit's network card does; `requests` counts them."""
 
     def __init__(self, unit: PowerUnit, clock: SimClock, username: str, password: str) -> None:
-        self.unit, self.clock = unit, clock
+        self.unit = unit
+        self.clock = clock
         pair = f"{username}:{password}".encode()
         self._login = f"Basic {base64.b64encode(pair).decode()}"
         self.requests = 0

@@ -20,7 +20,9 @@ class Power:
     """Actions on the host's power, behind its BMC."""
 
     def __init__(self, machine: Machine, shape: Shape, bmc: str) -> None:
-        self.machine, self.shape, self.bmc = machine, shape, bmc
+        self.machine = machine
+        self.shape = shape
+        self.bmc = bmc
 
     def system_reset(self, request: Request) -> Answer:
         """ComputerSystem.Reset and Chassis.Reset."""
@@ -28,7 +30,8 @@ class Power:
         reset_type = get_allowed_value(request, "ComputerSystem.Reset", "ResetType", allowed)
         if isinstance(reset_type, Answer):
             return reset_type
-        machine, now = self.machine, request.now
+        machine = self.machine
+        now = request.now
         host = machine.host
         if "ignores_reset" in machine.bmcs[self.bmc].troubles:  # measured on a DGX
             machine.log_event(now, "power_ignored", "host", reset_type)

@@ -9,7 +9,10 @@ from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_tree import Tree
 
 _FANS = 6
-INLET_C, CPU_C, GPU_C, FAN_PERCENT = 24.0, 48.0, 38.0, 45.0
+INLET_C = 24.0
+CPU_C = 48.0
+GPU_C = 38.0
+FAN_PERCENT = 45.0
 
 
 def mount_sensors(tree: Tree, machine: Machine, chassis: str) -> Json:

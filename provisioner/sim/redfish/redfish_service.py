@@ -39,7 +39,9 @@ class RedfishService:
     """A BMC's service. `tree` holds its resources; `requests` counts its answers."""
 
     def __init__(self, machine: Machine, bmc: str, shape: Shape, clock: SimClock) -> None:
-        self.machine, self.shape, self.clock = machine, shape, clock
+        self.machine = machine
+        self.shape = shape
+        self.clock = clock
         self.bmc = machine.bmcs[bmc]
         self.tree = Tree()
         self.accounts = Accounts(machine, self.bmc, shape)

@@ -14,7 +14,8 @@ from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_tree import ROOT, Tree
 
 TELEMETRY = f"{ROOT}/TelemetryService"
-ENVIRONMENT, PROCESSORS = "HGX_PlatformEnvironmentMetrics_0", "HGX_ProcessorMetrics_0"
+ENVIRONMENT = "HGX_PlatformEnvironmentMetrics_0"
+PROCESSORS = "HGX_ProcessorMetrics_0"
 AT = "2020-12-11T16:40:46.613+00:00"  # as recorded: a BMC's clock may be years off
 
 

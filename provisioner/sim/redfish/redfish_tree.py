@@ -48,7 +48,10 @@ class Resource:
         collection: bool = False,
         partial: bool = True,
     ) -> None:
-        self.read, self.patch, self.post, self.delete = read, patch, post, delete
+        self.read = read
+        self.patch = patch
+        self.post = post
+        self.delete = delete
         self.collection = collection
         self.partial = partial  # served already while the BMC is starting
         self.refuses: Callable[[], Answer | None] | None = None  # answers instead of `read`

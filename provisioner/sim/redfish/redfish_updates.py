@@ -38,8 +38,13 @@ class UpdateService:
         fetch: Fetch,
         clock: SimClock,
     ) -> None:
-        self.machine, self.shape, self.tasks, self.updates = machine, shape, tasks, updates
-        self.fetch, self.clock, self.bmc = fetch, clock, updates.bmc
+        self.machine = machine
+        self.shape = shape
+        self.tasks = tasks
+        self.updates = updates
+        self.fetch = fetch
+        self.clock = clock
+        self.bmc = updates.bmc
         self.bfb = Bfb(updates) if self.bmc.name in machine.bluefields else None
         self.force = False
         self.form_targets: list[str] = []
@@ -58,7 +63,8 @@ class UpdateService:
         )
 
     def _told(self, task: Task) -> Answer:
-        path, handle = self.tasks.get_path(task), self.shape.handle
+        path = self.tasks.get_path(task)
+        handle = self.shape.handle
         if handle == "accepted":
             key = "SMC.1.0.OemSimpleupdateAcceptedMessage"
             text = f"Please also check Task Resource {path} to see more information."
@@ -138,15 +144,18 @@ class UpdateService:
             return refusal
         if self.prepared is None:
             return make_error(400, "ActionNotSupported", "UpdateService.StartUpdate")
-        push, self.prepared = self.prepared, None
+        push = self.prepared
+        self.prepared = None
         task = self.updates.begin_task(request.path, request.now)
         self.updates.run(task, push.data, push.targets, request.now, force=push.force)
         return self._told(task)
 
     def simple_update(self, request: Request) -> Answer:
         """SimpleUpdate: the BMC downloads the image. Targets may lack their leading slash."""
-        body, action = request.json or {}, "UpdateService.SimpleUpdate"
-        uri, targets = body.get("ImageURI"), body.get("Targets")
+        body = request.json or {}
+        action = "UpdateService.SimpleUpdate"
+        uri = body.get("ImageURI")
+        targets = body.get("Targets")
         if not isinstance(uri, str):
             return make_error(400, "ActionParameterMissing", action, "ImageURI")
         if self.bfb and targets is None:

@@ -32,7 +32,9 @@ class Sessions:
     """The session table."""
 
     def __init__(self, accounts: Accounts) -> None:
-        self.accounts, self.shape, self.rng = accounts, accounts.shape, accounts.machine.rng
+        self.accounts = accounts
+        self.shape = accounts.shape
+        self.rng = accounts.machine.rng
         self.sessions: dict[str, Session] = {}  # by token
         self.timeout_s = float(self.shape.session_timeout_s)
         self.pace = 1.0  # the clock's speed: requests take real time, so timeouts grow with it

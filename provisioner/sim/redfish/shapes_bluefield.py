@@ -27,7 +27,9 @@ class BluefieldTree:
     """Builds the tree of one card's BMC."""
 
     def __init__(self, service: RedfishService) -> None:
-        self.service, self.shape, self.tree = service, service.shape, service.tree
+        self.service = service
+        self.shape = service.shape
+        self.tree = service.tree
         self.machine: Machine = service.machine
         self.slot = service.bmc.name
         self.card = self.machine.bluefields[self.slot]

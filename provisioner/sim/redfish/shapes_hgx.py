@@ -22,7 +22,9 @@ class HgxTree:
     """Adds the baseboard's system, manager and chassis to a host's tree."""
 
     def __init__(self, host: HostTree) -> None:
-        self.host, self.tree, self.machine = host, host.tree, host.machine
+        self.host = host
+        self.tree = host.tree
+        self.machine = host.machine
         self.gpus = [d for d in self.machine.devices.values() if d.kind == "gpu"]
         self.switches = [d for d in self.machine.devices.values() if d.kind == "nvswitch"]
 
@@ -260,7 +262,8 @@ class HgxTree:
 def silent_while_off(host: HostTree) -> None:
     """DGX: while the host is off, the whole tray answers 503 (sic: HMCCommuicationFailed)."""
     refusal = make_error(503, "ServiceTemporarilyUnavailable", "30")
-    old, new = b"Base.1.18.ServiceTemporarilyUnavailable", b"Ami.1.0.HMCCommuicationFailed"
+    old = b"Base.1.18.ServiceTemporarilyUnavailable"
+    new = b"Ami.1.0.HMCCommuicationFailed"
     refusal = refusal._replace(body=refusal.body.replace(old, new))
 
     def refuse_while_off() -> Answer | None:

@@ -31,11 +31,21 @@ LAST_STATES = {
 }
 
 
+LAST_STATES = {
+    "off": "None",
+    "post": "SystemHardwareInitializationComplete",
+    "booting": "OSBootStarted",
+    "up": "OSRunning",
+}
+
+
 class HostTree:
     """Builds the tree of the host's BMC."""
 
     def __init__(self, service: RedfishService) -> None:
-        self.service, self.shape, self.tree = service, service.shape, service.tree
+        self.service = service
+        self.shape = service.shape
+        self.tree = service.tree
         self.machine: Machine = service.machine
         self.power = Power(self.machine, self.shape, service.bmc.name)
         self.system = f"{ROOT}/Systems/{self.shape.system}"
@@ -74,7 +84,9 @@ class HostTree:
 
     def _system(self) -> None:
         self._dump_service()
-        machine, shape, path = self.machine, self.shape, self.system
+        machine = self.machine
+        shape = self.shape
+        path = self.system
         actions: Json = reset_action(
             self.tree, path, "ComputerSystem.Reset", shape.resets, info=shape.reset_info
         )
@@ -231,7 +243,9 @@ class HostTree:
     # --- manager and chassis
 
     def _manager(self) -> None:
-        shape, path, bmc = self.shape, self.manager, self.service.bmc
+        shape = self.shape
+        path = self.manager
+        bmc = self.service.bmc
         actions = reset_action(
             self.tree, path, "Manager.Reset", shape.manager_resets, info=shape.reset_info
         )
@@ -273,7 +287,9 @@ class HostTree:
         mount_media(self.tree, self.machine, shape, bmc.name, path)
 
     def _chassis(self) -> None:
-        shape, path, machine = self.shape, self.chassis, self.machine
+        shape = self.shape
+        path = self.chassis
+        machine = self.machine
         actions: Json = {}
         if shape.chassis_resets:
             actions |= reset_action(

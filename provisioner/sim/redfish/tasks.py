@@ -60,7 +60,8 @@ class Task:
 
     def end_with(self, state: str, now: float) -> None:
         """End with Completed, or Exception and the aborting message; the worst message counts."""
-        self.state, self.ended = state, now
+        self.state = state
+        self.ended = now
         if state == "Completed":
             self.percent = 100
             self.add_message(

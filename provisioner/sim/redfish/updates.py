@@ -35,7 +35,10 @@ class Updates:
     """The update engine of one BMC. `job` is the update in progress."""
 
     def __init__(self, machine: Machine, bmc: Bmc, shape: Shape, tasks: TaskTable) -> None:
-        self.machine, self.bmc, self.shape, self.tasks = machine, bmc, shape, tasks
+        self.machine = machine
+        self.bmc = bmc
+        self.shape = shape
+        self.tasks = tasks
         self.job: Task | None = None
         self.writing: list[Firmware] = []
         self.state = "Idle"  # for vendors with a state in the UpdateService (HPE)
@@ -46,7 +49,9 @@ class Updates:
         for item in self.writing:
             item.writing = False
             self.machine.log_event(now, "write_end", f"{item.bmc}/{item.id}", "interrupted")
-        self.writing, self.job, self.state = [], None, "Idle"
+        self.writing = []
+        self.job = None
+        self.state = "Idle"
 
     def plan_later(self, seconds: float, act: Callable[[float], None], now: float) -> None:
         """Plan an act of the current job; a restart of the BMC cancels it."""
@@ -61,7 +66,9 @@ class Updates:
     def begin_task(self, uri: str, now: float) -> Task:
         """Create the task of an accepted update."""
         task = self.tasks.add_task("Firmware update", now, uri)
-        self.job, self.state, self.result = task, "Uploading", ""
+        self.job = task
+        self.state = "Uploading"
+        self.result = ""
         self.machine.log_event(now, "push", self.bmc.name, task.id)
         return task
 
@@ -100,7 +107,9 @@ class Updates:
             resolution=resolution,
         )
         task.end_with("Exception", now)
-        self.job, self.state, self.result = None, "Error", why
+        self.job = None
+        self.state = "Error"
+        self.result = why
 
     # --- verification
 
@@ -258,11 +267,14 @@ class Updates:
 
     def _end(self, task: Task, now: float, items: Sequence[Firmware] = ()) -> None:
         task.set_progress(100)
-        self.job, self.state = None, "Complete"
+        self.job = None
+        self.state = "Complete"
         waiting = [i for i in items if i.staged is not None and i.activation != "bmc_reset"]
         if self.shape.handle == "dell" and waiting:
             task.add_message("IDRAC.2.8.JCP001", "Task successfully scheduled.")
-            task.state, task.percent, task.waiting_for = "Starting", 0, waiting
+            task.state = "Starting"
+            task.percent = 0
+            task.waiting_for = waiting
             task.oem = {
                 "Dell": {"JobState": "Scheduled", "Message": "Task successfully scheduled."}
             }

@@ -29,7 +29,8 @@ class Control:
     """The endpoint of one site. `start` listens, `stop` removes the socket."""
 
     def __init__(self, site: Site, path: Path) -> None:
-        self.site, self.path = site, path
+        self.site = site
+        self.path = path
         self._runner: web.AppRunner | None = None
 
     def build_app(self) -> web.Application:
@@ -78,7 +79,8 @@ class Control:
 
     def _clock(self) -> dict[str, float]:
         """`epoch`: now == epoch + (real time - epoch) * speed, so that others can follow this."""
-        now, real = self.site.advance(), time.time()
+        now = self.site.advance()
+        real = time.time()
         speed = float(getattr(self.site.clock, "speed", 1.0))
         epoch = real if speed == 1.0 else (speed * real - now) / (speed - 1.0)
         return {"now": now, "speed": speed, "epoch": epoch}
@@ -112,7 +114,8 @@ class Control:
         variables = params.get("variables", {})
         if not isinstance(variables, dict):
             raise BadRule("variables: must be an object")
-        play, host = params.get("play"), params.get("host")
+        play = params.get("play")
+        host = params.get("host")
         if not isinstance(play, str) or not isinstance(host, str):
             raise BadRule("play, host: both are needed")
         try:
@@ -121,7 +124,8 @@ class Control:
             raise BadRule(f"variables: {problem!r:.100}") from None
 
     async def _agent_calls(self, params: dict[str, Any]) -> Any:
-        now, agents = self.site.advance(), self.site.agents
+        now = self.site.advance()
+        agents = self.site.agents
         try:
             for answer in params["answers"]:
                 agents.accept_answer(answer["call"], int(answer["status"]), answer["body"], now)

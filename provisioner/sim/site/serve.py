@@ -65,7 +65,8 @@ class Addresses:
 
     def next_address(self) -> tuple[str, int]:
         """(host, port); port 0 lets the system choose one."""
-        number, self._given = self._given, self._given + 1
+        number = self._given
+        self._given = self._given + 1
         first = ip_address(self.listen)
         if self.port == 0:
             return self.listen, 0
@@ -78,7 +79,9 @@ class Server:
     """All endpoints of one site."""
 
     def __init__(self, clock: SimClock, schedule: Schedule, addresses: Addresses) -> None:
-        self.clock, self.schedule, self.addresses = clock, schedule, addresses
+        self.clock = clock
+        self.schedule = schedule
+        self.addresses = addresses
         self.speed: float = getattr(clock, "speed", 1.0)
         self.endpoints: dict[str, Endpoint] = {}
         self.wired: Callable[[], bool] = lambda: False  # whether rules are in force

@@ -34,7 +34,8 @@ from provisioner.sim.switches.switch_fabric import join_fabric
 
 CUMULUS = "5.11.0.0026"  # of Spectrum-X 1.2.0
 MAINTENANCE_VRF = "MAINT"
-SWITCH_USER, SWITCH_PASSWORD = "cumulus", "Cumulus-of-this-site-1"
+SWITCH_USER = "cumulus"
+SWITCH_PASSWORD = "Cumulus-of-this-site-1"  # noqa: S105 (of simulated switches)
 HOST_FACTORY_PASSWORD = "ADMIN-of-this-order-1"  # noqa: S105 (one for a whole order, as sold)
 # shape of a BMC -> the operator's name for its factory credential
 CREDENTIAL_NAMES = {
@@ -68,7 +69,8 @@ class Site:
         name: str = "sim",
     ) -> None:
         assert 1 <= nodes <= 255 * NODES_PER_UNIT, "a unit's number is an octet of its addresses"
-        self.name, self.seed = name, seed
+        self.name = name
+        self.seed = seed
         self.clock: SimClock = clock or FastClock()
         self.schedule = Schedule()
         self.places = {place.node: place for place in list_places(nodes)}
@@ -140,14 +142,17 @@ class Site:
         spines = [build(f"spine-{n}", 65000) for n in range(SPINES)]
         for at, leaf in enumerate(leaves):
             for number, spine in enumerate(spines):
-                up, down = f"swp{FIRST_UPLINK + number}s0", f"swp{at + 1}s0"
+                up = f"swp{FIRST_UPLINK + number}s0"
+                down = f"swp{at + 1}s0"
                 leaf.add_port(up, neighbour=_towards(spine, down, self.clock))
                 spine.add_port(down, neighbour=_towards(leaf, up, self.clock))
 
     def _wire(self, place: Place) -> HostView:
-        machine, cables = self.machines[place.node], []
+        machine = self.machines[place.node]
+        cables = []
         for rail in range(RAILS):
-            leaf, card = self.switches[place.name_leaf(rail)], machine.devices[f"NIC_{rail}"]
+            leaf = self.switches[place.name_leaf(rail)]
+            card = machine.devices[f"NIC_{rail}"]
             leaf.add_port(
                 place.interface,
                 place.get_addresses(rail)[1],

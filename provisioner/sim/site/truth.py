@@ -140,7 +140,9 @@ def _customer_spells(site: Site, node: str) -> list[tuple[float, float]]:
         for e in site.switches[leaf].log
         if e.kind == "vrf" and e.subject in ports
     )
-    spells, inside, since = [], set[str](), 0.0
+    spells = []
+    inside = set[str]()
+    since = 0.0
     for time, port, vrf in moves:
         if vrf not in NOBODYS:
             since = since if inside else time

@@ -29,7 +29,8 @@ class NvueService:
     """Answers one request at a time; nothing in here waits."""
 
     def __init__(self, switch: Switch, clock: SimClock) -> None:
-        self.switch, self.clock = switch, clock
+        self.switch = switch
+        self.clock = clock
         self.fabric = Fabric(switch)
         self.requests = 0
         self.reachable: Callable[[], bool] = lambda: True  # faults may cut the management link
@@ -204,7 +205,8 @@ class NvueService:
         self, parts: tuple[str, ...], action: str, parameters: Tree, now: float
     ) -> str | None:
         """Start an action; return its job id, or None if there is no such action here."""
-        switch, durations = self.switch, self.switch.durations
+        switch = self.switch
+        durations = self.switch.durations
         if (parts, action) == (("system", "image"), "@fetch"):
             url = str(parameters.get("remote-url", ""))
             return self._fetch(url, urlsplit(url).path.rsplit("/", 1)[-1], now)

@@ -39,7 +39,8 @@ ROWS = (
     Row((*FAMILY, "route-import", "from-vrf"), "enable", "state"),
     Row((*FAMILY, "route-export", "to-evpn"), "enable", "state"),
 )
-BEFORE, SINCE = ("on", "off"), ("enabled", "disabled")
+BEFORE = ("on", "off")
+SINCE = ("enabled", "disabled")
 
 
 def find_violation(version: str, parts: tuple[str, ...], body: Tree) -> str:

@@ -67,12 +67,14 @@ class Switch:
         username: str = "cumulus",
         password: str = "cumulus",  # noqa: S107 (the factory's, publicly documented)
     ) -> None:
-        self.name, self.schedule = name, schedule
+        self.name = name
+        self.schedule = schedule
         self.durations = durations or SwitchDurations()
         self.rng = random.Random(seed)
         self.serial = f"MT{self.rng.randrange(2300, 2500)}X{self.rng.randrange(10**5):05d}"
         self.mac = "9c:05:91:" + ":".join(f"{self.rng.randrange(256):02x}" for _ in range(3))
-        self.username, self.password = username, password
+        self.username = username
+        self.password = password
         self.password_expired = False  # the factory password: everything is answered with 403
         self.applied: Tree = {
             "system": {"hostname": name},
@@ -172,7 +174,8 @@ class Switch:
 
     def apply(self, revision: Revision, now: float) -> None:
         """Start to apply; revisions are applied in the order of the requests."""
-        revision.state, revision.progress = "verifying", "Verifying config"
+        revision.state = "verifying"
+        revision.progress = "Verifying config"
         self._applying.append(revision)
         if len(self._applying) == 1:
             self._verify_next(now)
@@ -187,12 +190,14 @@ class Switch:
             problem = find_problems(self.build_tree(revision), self.applied)
             if problem or "apply_fails" in self.faults:
                 detail = problem or "switchd did not accept the configuration"
-                revision.state, revision.progress = "invalid", "Invalid config"
+                revision.state = "invalid"
+                revision.progress = "Invalid config"
                 revision.issue = {"0": {"code": "config_invalid", "message": detail}}
                 self.log_event(at, "config_invalid", self.name, detail)
                 self._next_in_line(at)
                 return
-            revision.state, revision.progress = "reloading", "Applying config"
+            revision.state = "reloading"
+            revision.progress = "Applying config"
             if "apply_hangs" not in self.faults:
                 self.schedule.plan_act(at + self.add_jitter(self.durations.apply_s), apply_revision)
 
@@ -203,7 +208,8 @@ class Switch:
             self.applied = self.build_tree(revision)
             self._take_password()
             saving = self.applied["system"].get("config", {}).get("auto-save", {})
-            revision.state, revision.progress = "applied", ""
+            revision.state = "applied"
+            revision.progress = ""
             if saving.get("enable") == "on":
                 revision.state = "applied_and_saved"
                 self.startup = copy.deepcopy(self.applied)
@@ -283,7 +289,8 @@ class Switch:
         self.next = self.current
         self.startup = take_over(self.version, self.startup)
         self.applied = copy.deepcopy(self.startup)
-        boots, target = self.boots, copy.deepcopy(self.startup)
+        boots = self.boots
+        target = copy.deepcopy(self.startup)
 
         def finish_reboot(at: float) -> None:
             if boots == self.boots:

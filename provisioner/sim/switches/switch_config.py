@@ -28,7 +28,8 @@ class Revision:
 
 def find_problems(tree: Tree, applied: Tree) -> str:
     """NVUE's reason to reject this configuration; "" if it is valid."""
-    vrfs, interfaces = tree.get("vrf"), tree.get("interface")
+    vrfs = tree.get("vrf")
+    interfaces = tree.get("interface")
     if not isinstance(vrfs, dict) or not isinstance(interfaces, dict):
         return "the configuration has no interfaces or no VRFs"
     if len(vrfs) > VRFS_MAX:

@@ -49,7 +49,8 @@ def look(file: Path) -> DatabaseLook:
         return DatabaseLook(problem=str(error))
     if whole != "ok":
         return DatabaseLook(problem=f"it is damaged: {whole}")
-    revisions_here, revision = revisions(), str(row[0]) if row else ""
+    revisions_here = revisions()
+    revision = str(row[0]) if row else ""
     if revision not in revisions_here:
         problem = (
             f"schema {revision!r} is of a newer version than this program ({revisions_here[-1]})"

@@ -109,7 +109,9 @@ class Marking:
     def __init__(
         self, file: MarkFile, mark: HighWater, stop: Callable[[str], object] | None
     ) -> None:
-        self._file, self._mark, self.stop = file, mark, stop
+        self._file = file
+        self._mark = mark
+        self.stop = stop
         synchronous = _SYNCHRONOUS if mark.server else false()
         self._raise = (
             update(marks)

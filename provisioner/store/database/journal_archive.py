@@ -93,7 +93,9 @@ def write_archive(
 
     `asked`: who asks, and when. The file has its name only once it is on disk and was verified.
     """
-    rows, remaining, (by, now) = lines[:-1], lines[-1], asked
+    rows = lines[:-1]
+    remaining = lines[-1]
+    by, now = asked
     body = "".join(json.dumps(line, ensure_ascii=True) + "\n" for line in rows).encode()
     statement = Statement(
         first=rows[0][0],
@@ -108,7 +110,8 @@ def write_archive(
     )
     envelope = json.loads(signer.seal(ARCHIVE_PAYLOAD, statement.model_dump_json().encode()))
     name = f"journal-{statement.first:012d}-{statement.last:012d}.jsonl"
-    target, scratch = directory / name, directory / f".{name}.{os.getpid()}"
+    target = directory / name
+    scratch = directory / f".{name}.{os.getpid()}"
     try:
         scratch.unlink(missing_ok=True)
         write_private(scratch, json.dumps(envelope).encode() + b"\n" + body)
@@ -128,13 +131,15 @@ def read_archive(file: Path, keys: Mapping[str, bytes]) -> Archive:
 
     Raises InputError for any other file.
     """
-    whole, body = hashlib.sha256(), hashlib.sha256()
+    whole = hashlib.sha256()
+    body = hashlib.sha256()
     try:
         with file.open("rb") as content:
             head = content.readline(LINE_MAX)
             whole.update(head)
             statement = _statement(file, head, keys)
-            digests, before = [], statement.previous
+            digests = []
+            before = statement.previous
             for number, raw in enumerate(_read_rows(content), statement.first):
                 whole.update(raw)
                 body.update(raw)
@@ -170,7 +175,8 @@ def read_directory(directory: Path, keys: Mapping[str, bytes]) -> Iterator[Archi
 
 def compare_archive(connection: Connection, archive: Archive, base: Base) -> str:
     """Return where the live journal differs from an archive; "" if it does not."""
-    first, last = archive.statement.first, archive.statement.last
+    first = archive.statement.first
+    last = archive.statement.last
     rows = journal.c
     within = (rows.seq >= first) & (rows.seq <= last + 1)
     live = {

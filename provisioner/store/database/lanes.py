@@ -182,7 +182,8 @@ class ThreadLane:
     def __init__(
         self, connect: Callable[[], Connection], name: str, *, reads: bool = False
     ) -> None:
-        self._reads, self._name = reads, name
+        self._reads = reads
+        self._name = name
         self.counting: Counting | None = None
         self.transactions = 0
         self.jobs = 0

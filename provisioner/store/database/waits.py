@@ -77,7 +77,10 @@ class WaitWatch:
         over: Callable[[str], None],
         report_s: float = REPORT_S,
     ) -> None:
-        self._limit_s, self._why, self._over, self._report_s = limit_s, why, over, report_s
+        self._limit_s = limit_s
+        self._why = why
+        self._over = over
+        self._report_s = report_s
         self._stopped = threading.Event()
         self._reported_at = 0.0
         self._reported = False
@@ -103,7 +106,8 @@ class WaitWatch:
             return
         now = read_boot_clock()
         if not self._reported or now - self._reported_at >= AGAIN_S:
-            self._reported, self._reported_at = True, now
+            self._reported = True
+            self._reported_at = now
             log.warning(
                 "%s has waited %.0f s for the database%s", subject, waited_s, self._reason()
             )

@@ -185,5 +185,6 @@ def _of_bmc(node: str, bmc: str) -> Any:
 
 def _same(alert: Alert) -> Any:
     a = alerts.c
-    id_, target = clean(alert.id), clean(alert.target)
+    id_ = clean(alert.id)
+    target = clean(alert.target)
     return (a.node == alert.node) & (a.id == id_) & (a.target == target)

@@ -303,7 +303,8 @@ def _put_all(connection: Connection, campaign_id: str, rows: Sequence[CampaignRo
 
 
 def _row(row: CampaignRow) -> dict[str, object]:
-    state, body = str(row.progress.state), row.model_dump_json()
+    state = str(row.progress.state)
+    body = row.model_dump_json()
     return {"campaign": row.campaign, "node": row.node, "state": state, "body": body}
 
 

@@ -159,7 +159,8 @@ class SqlArchiveRepository:
         """
         read = self._transactions.read
         base = await read(read_base)
-        reached, matched = 0, known is None
+        reached = 0
+        matched = known is None
         async for archive in self._read_archives(directory):
             statement = archive.statement
             if reached == 0 and statement.first != 1:

@@ -108,7 +108,8 @@ async def prepare_key(
         key = MasterKey.parse(environ[ENVIRONMENT], ENVIRONMENT)
         return _fitting(key, key_ids, ENVIRONMENT)
     prepare_directory(directory)
-    file, following = directory / KEY_FILE, directory / NEXT_FILE
+    file = directory / KEY_FILE
+    following = directory / NEXT_FILE
     if following.exists():
         if key_ids == {_read(following).id}:
             _promote(directory)

@@ -80,7 +80,8 @@ def _parse(connection: Connection, name: str, body: str) -> Node:
 
 def read_named(connection: Connection, names: Collection[str]) -> Mapping[str, Node]:
     """Return the nodes of these names that there are."""
-    ordered, by_name = sorted(names), {}
+    ordered = sorted(names)
+    by_name = {}
     for begin in range(0, len(ordered), NAMES_MAX):
         some = ordered[begin : begin + NAMES_MAX]
         rows = connection.execute(select(nodes.c.id, nodes.c.body).where(nodes.c.id.in_(some)))

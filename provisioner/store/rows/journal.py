@@ -160,7 +160,8 @@ def check_page(connection: Connection, so_far: ChainCheck) -> tuple[ChainCheck, 
     if so_far.rows:  # the first page has no lower bound: a row put before row 1 is found too
         page = page.where(journal.c.seq > so_far.rows)
     rows = connection.execute(page).all()
-    count, head = so_far.rows, so_far.head
+    count = so_far.rows
+    head = so_far.head
     for row in rows:
         if row.seq != count + 1:
             problem = f"row {count + 1} is missing, or row {row.seq} was put in"
@@ -168,7 +169,8 @@ def check_page(connection: Connection, so_far: ChainCheck) -> tuple[ChainCheck, 
         if chain(head, dict(row._mapping)) != row.digest:
             problem = f"row {row.seq} differs from the written one, or one before it was exchanged"
             return ChainCheck(count, head, broken_at=row.seq, problem=problem), False
-        count, head = row.seq, row.digest
+        count = row.seq
+        head = row.digest
     return ChainCheck(count, head), len(rows) == LIMIT_MAX
 
 

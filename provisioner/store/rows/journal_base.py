@@ -62,7 +62,8 @@ def check_signature(connection: Connection, base: Base) -> str:
 
 def describe(connection: Connection, base: Base) -> bytes:
     """Return the signed text: the base, and a digest over the rows that stayed before it."""
-    digest, count = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    count = 0
     for row in read_kept(connection, base):
         digest.update(f"{row.seq} {row.previous} {row.digest}\n".encode())
         count += 1

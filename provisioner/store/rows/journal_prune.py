@@ -70,7 +70,8 @@ def find_removal(
     within = (columns.seq >= span.first) & (columns.seq <= span.last)
     going: list[int] = []
     staying: list[int] = []
-    reasons, unpruned = Counter[str](), 0
+    reasons = Counter[str]()
+    unpruned = 0
     for row in connection.execute(select(journal).where(within).order_by(columns.seq)):
         if row.digest != span.digests[row.seq - span.first]:
             raise StaleWrite(f"row {row.seq} is not the one that the archive holds")
@@ -101,14 +102,16 @@ def prune(
     """Remove all rows that may go, sign the new beginning of the chain, and record it. Raises
     StaleWrite.
     """
-    removal, base = find_removal(connection, span, needs), read_base(connection)
+    removal = find_removal(connection, span, needs)
+    base = read_base(connection)
     if not removal.going and span.last <= base.through:
         return removal
     after = base
     if span.last > base.through:
         after = Base(span.last, span.digests[-1])
     allow_deletion(connection, base, after.through)
-    links, seq = journal_links, journal.c.seq
+    links = journal_links
+    seq = journal.c.seq
     for begin in range(0, len(removal.going), PART):
         part = removal.going[begin : begin + PART]
         connection.execute(delete(journal).where(seq.in_(part)))

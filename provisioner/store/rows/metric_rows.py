@@ -103,7 +103,8 @@ def _certificates(connection: Connection, now: float) -> tuple[dict[str, int], f
     """Return the certificates in force: those that nodes name, and that are not revoked."""
     left_s = cast(json_text(certificates.c.body, "expires_at"), Double) - now
     held = json_text(nodes.c.body, "certificate")
-    parts, before = [], float("-inf")
+    parts = []
+    before = float("-inf")
     for name, until in EXPIRIES:
         upper = left_s <= until if until != float("inf") else left_s > before
         within = upper if before == float("-inf") else upper & (left_s > before)

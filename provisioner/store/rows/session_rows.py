@@ -117,7 +117,8 @@ def end_sessions(
 
 def _is_over(limits: SessionLimits, now: float) -> ColumnElement[bool]:
     """Return whether its columns say that it is over; its token may have ended it before."""
-    idle, old = table.c.used_at <= now - limits.idle_s, table.c.made_at <= now - limits.whole_s
+    idle = table.c.used_at <= now - limits.idle_s
+    old = table.c.made_at <= now - limits.whole_s
     return (table.c.ended_at != 0.0) | idle | old
 
 

@@ -38,7 +38,8 @@ _XID = re.compile(r"\bXID (\d{1,4})\b[ ,:]*(.{0,200})")
 _NAME = re.compile(r"[\w./:-]{1,128}")
 
 C = Classification
-_WARNING, _CRITICAL = (C.SENSOR_WARNING,), (C.SENSOR_CRITICAL, C.HARDWARE)
+_WARNING = (C.SENSOR_WARNING,)
+_CRITICAL = (C.SENSOR_CRITICAL, C.HARDWARE)
 _FAILURE = (C.SENSOR_FAILURE,)
 # (registry, key) -> (alert, classifications; () means: it is over)
 _KNOWN: Mapping[tuple[str, str], tuple[str, tuple[Classification, ...]]] = {

@@ -66,7 +66,9 @@ class SseReader:
     def _dispatch(self) -> Frame | None:
         if not self._data:
             return None
-        whole, self._data, self._size = b"\n".join(self._data), [], 0
+        whole = b"\n".join(self._data)
+        self._data = []
+        self._size = 0
         try:
             return Frame(self.last_id, json.loads(whole.decode("utf-8-sig")))
         except (ValueError, RecursionError):

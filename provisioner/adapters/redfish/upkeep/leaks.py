@@ -45,7 +45,8 @@ class LeakReader:
         places = await find_places(walk, chassis)
         detectors = await read_places(walk, places)
         if not walk.gaps:
-            self._places, self._known_until = places, now + _PLACES_KNOWN_S
+            self._places = places
+            self._known_until = now + _PLACES_KNOWN_S
         return detectors
 
 

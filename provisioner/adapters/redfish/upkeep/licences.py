@@ -19,7 +19,8 @@ async def list_licences(service: Service) -> tuple[str, ...] | None:
 
     A vendor's declared place comes first, then the standard service.
     """
-    walk, licence = service.walk(), service.quirk.licence
+    walk = service.walk()
+    licence = service.quirk.licence
     if licence is None:
         return await _follow(walk, await walk.root(), _STANDARD, _STANDARD_FIELDS)
     manager = await service.manager()

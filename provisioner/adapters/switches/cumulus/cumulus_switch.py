@@ -90,7 +90,8 @@ class CumulusSwitch:
         """Return model and serial."""
         answer = await self._line.get(PLATFORM_PATH)
         listed = answer if isinstance(answer, dict) else {}
-        model, serial = listed.get("product-name"), listed.get("serial-number")
+        model = listed.get("product-name")
+        serial = listed.get("serial-number")
         return Platform(
             model=model if isinstance(model, str) else None,
             serial=serial if isinstance(serial, str) else None,

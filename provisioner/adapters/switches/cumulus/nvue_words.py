@@ -90,7 +90,9 @@ def move_ports(revision: str, change: PortChange) -> Ask:
     a filter off ("NVUE API": the PATCH method unsets). A move that denies only sets the filter: the
     port may have been moved by others since it was read.
     """
-    moves, denied, apart = change.moves, change.denied, change.apart
+    moves = change.moves
+    denied = change.denied
+    apart = change.apart
     interfaces: dict[str, Any] = {}
     for move in moves:
         if move.denied:

@@ -84,7 +84,8 @@ class Revisions:
 
     async def _poll(self, holds: Callable[[], Awaitable[bool]]) -> bool:
         """Poll until it holds, at most `switch_apply_limit_s`; pauses grow with the time waited."""
-        began, longest = self._clock.now(), self._limits.switch_poll_s
+        began = self._clock.now()
+        longest = self._limits.switch_poll_s
         while not await holds():
             waited = self._clock.now() - began
             if waited >= self._limits.switch_apply_limit_s:

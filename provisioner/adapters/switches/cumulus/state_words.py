@@ -97,7 +97,8 @@ def digest(document: Any) -> str:
 
 def unsaved(applied: Any, startup: Any) -> frozenset[str]:
     """Interfaces that the switch would start with otherwise than is applied; "": anything else."""
-    now, then = at(applied, "interface"), at(startup, "interface")
+    now = at(applied, "interface")
+    then = at(startup, "interface")
     ports = {name for name in {*now} | {*then} if now.get(name) != then.get(name)}
     rest = [{k: v for k, v in at(tree).items() if k != "interface"} for tree in (applied, startup)]
     return frozenset(ports if rest[0] == rest[1] else {*ports, ""})
@@ -134,7 +135,8 @@ def _routes(prefix: str, entry: Any) -> Iterator[RouteState]:
         yield RouteState(network, "", selected=False, offloaded=False)
     for protocol, entry_fields in protocols.items():
         for one in at(entry_fields, "entry-index").values():
-            flags, via = at(one, "flags"), at(one, "via")
+            flags = at(one, "flags")
+            via = at(one, "via")
             named = {
                 str(hop["vrf"]) for hop in via.values() if isinstance(hop, dict) and "vrf" in hop
             }
@@ -241,9 +243,12 @@ def read_port(
     """One port from its operational entry, its applied one and those on their way (`meant`), LLDP
     and counters.
     """
-    ip, link, acl = at(entry, "ip"), at(entry, "link"), at(entry, "acl")
+    ip = at(entry, "ip")
+    link = at(entry, "link")
+    acl = at(entry, "acl")
     state = link.get("state")
-    mtu, counted = link.get("mtu"), at(counters)
+    mtu = link.get("mtu")
+    counted = at(counters)
     return PortState(
         vrf=vrf_of(entry),
         applied_vrf=vrf_of(meant[0]),

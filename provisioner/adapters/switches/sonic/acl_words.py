@@ -29,10 +29,13 @@ from provisioner.model.switch import PortChange
 from provisioner.ports.switch import SwitchRefused
 
 NAME = "provisioner_apart4"
-TABLE_TYPE, STAGE = "L3", "ingress"
+TABLE_TYPE = "L3"
+STAGE = "ingress"
 TCP = "6"  # IP protocol number
 # acl-loader of sonic-utilities gives rules priorities below 10,000, which every ASIC takes
-PRIORITY_MAX, PERMITS_PRIORITY, DENIES_PRIORITY = 9999, 4999, 1999
+PRIORITY_MAX = 9999
+PERMITS_PRIORITY = 4999
+DENIES_PRIORITY = 1999
 RULES_MAX = 1900  # of permits, and of denies
 
 STATUS = (
@@ -196,7 +199,8 @@ def _read_rule(number: int, row: Any) -> FilterRule | None:
     fields = {str(key): str(value) for key, value in row.items()}
     action = {v: k for k, v in _ACTIONS.items()}.get(fields.pop("PACKET_ACTION", "").upper())
     protocol = fields.pop("IP_PROTOCOL", "")
-    source, target = fields.pop("SRC_IP", ""), fields.pop("DST_IP", "")
+    source = fields.pop("SRC_IP", "")
+    target = fields.pop("DST_IP", "")
     priority = fields.pop("PRIORITY", "")
     if action is None or fields or protocol not in ("", TCP):
         return None

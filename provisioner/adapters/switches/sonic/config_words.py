@@ -139,7 +139,9 @@ def read_kernel(links: Any, applied: Configuration) -> Kernel | None:
     for link in links:
         if not isinstance(link, dict) or not isinstance(link.get("ifname"), str):
             return None
-        name, info, mtu = link["ifname"], link.get("linkinfo"), link.get("mtu")
+        name = link["ifname"]
+        info = link.get("linkinfo")
+        mtu = link.get("mtu")
         if isinstance(info, dict) and info.get("info_kind") == "vrf":
             vrfs.add(own_vrf(name))
         if name in applied.ports:
@@ -248,7 +250,8 @@ def plan_rows(applied: Configuration, change: PortChange, before: Configuration)
     entries: Tree = {}
     described: list[Tree] = []
     for move in moves:
-        port, vrf = move.interface, sonic_vrf(move.vrf)
+        port = move.interface
+        vrf = sonic_vrf(move.vrf)
         entries[port] = {} if vrf == DEFAULT_VRF else {"vrf_name": vrf}
         kept = [key for key in rows if key.startswith(f"{port}|")]
         added = [f"{port}|{move.address}"] if move.address else []

@@ -100,7 +100,8 @@ async def _read_port(
 ) -> PortState:
     if name not in kernel.ports or name not in applied.ports:
         raise Malformed(f"{line.url}: it has no interface {name}")
-    port, counts = kernel.ports[name], await read_counts(line, name)
+    port = kernel.ports[name]
+    counts = await read_counts(line, name)
     return PortState(
         vrf=port.vrf,
         applied_vrf=applied.ports[name].vrf,

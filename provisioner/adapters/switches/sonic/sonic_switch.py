@@ -205,7 +205,8 @@ class SonicSwitch:
 
     async def _await_removal(self, ports: Collection[str]) -> None:
         """Wait until intfmgrd has given up the ports; it ignores a row that comes before that."""
-        command, until = config_words.find_held_ports(ports), self._clock.now() + REMOVAL_LIMIT_S
+        command = config_words.find_held_ports(ports)
+        until = self._clock.now() + REMOVAL_LIMIT_S
         while True:
             *held, mark = (await self._line.read_text(command)).split() or [""]
             if mark == "read" and not held:

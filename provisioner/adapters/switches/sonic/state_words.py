@@ -104,7 +104,8 @@ def read_neighbours(answer: Any) -> tuple[NeighbourState, ...] | None:
     for entry in answer:
         try:
             address = ipaddress.ip_address(entry["dst"])
-            interface, mac = str(entry["dev"]), entry.get("lladdr")
+            interface = str(entry["dev"])
+            mac = entry.get("lladdr")
         except (TypeError, KeyError, ValueError, AttributeError):
             return None
         if isinstance(mac, str):
@@ -206,7 +207,8 @@ def read_lldp(answer: Any, port: str) -> frozenset[tuple[str, str]] | None:
         heard = entry.get(port) if isinstance(entry, dict) else None
         if not isinstance(heard, dict):
             continue
-        chassis, remote = heard.get("chassis"), heard.get("port")
+        chassis = heard.get("chassis")
+        remote = heard.get("port")
         system = next(iter(chassis), None) if isinstance(chassis, dict) else None
         ident = remote.get("id") if isinstance(remote, dict) else None
         name = ident.get("value") if isinstance(ident, dict) else None

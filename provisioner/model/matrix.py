@@ -41,6 +41,7 @@ class Match(Record):
     kind: str = "host"  # NodeKind value
     models: tuple[str, ...] = ()  # case-insensitive globs over system or baseboard model
     gpu_models: tuple[str, ...] = ()
+    cards: Literal["", "bluefield", "connectx"] = ""  # connectx: such cards, and no BlueField
     devices: dict[str, int] = Field(default_factory=dict)  # bill of materials, DeviceKind -> count
 
 

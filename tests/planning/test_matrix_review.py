@@ -85,6 +85,17 @@ def test_an_edge_without_evidence_is_not_for_production():
     assert any("230517.3.0" in r.where for r in remarks)
 
 
+def test_a_switch_that_is_chosen_by_network_cards_is_no_node_at_all():
+    text = """
+releases:
+  r: {profiles: {leaf: {match: {kind: switch, cards: bluefield}, pins: {switch.os: {
+    version: 5.16.1}}}}}
+"""
+    blocks = [r for r in review_matrix(parse([("m", text)])) if r.weight is Weight.BLOCKS]
+
+    assert [r.problem for r in blocks] == ["a switch has no network cards, so no node fits"]
+
+
 def test_no_shipped_release_claims_to_be_ready_for_production():
     states = judge_readiness(shipped())
 

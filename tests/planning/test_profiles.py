@@ -1,13 +1,16 @@
-"""Which profile a node is for: by whole tokens of GPU models, and by how many GPUs it shows."""
+"""Which profile a node is for: by whole tokens of GPU models, number of GPUs, and cards."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from provisioner.model.inventory import Device, Inventory
+from provisioner.model.inventory import Component, Device, Inventory
 from provisioner.model.matrix import Match, Profile, Release
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.matrix.matrix_rules import may_overlap
+from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.path.model_names import matches_token
 from provisioner.planning.path.profiles import choose_profile
 
@@ -87,3 +90,83 @@ def test_globs_of_different_gpus_are_told_apart_without_counts() -> None:
 
     assert not may_overlap(h200, gh200)
     assert may_overlap(h200, Match(gpu_models=("*h200*",)))
+
+
+SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
+SPECTRUM_X = parse([(SHIPPED.name, SHIPPED.read_text())]).releases
+H100_RELEASES = [pytest.param(release, id=name) for name, release in SPECTRUM_X.items()]
+
+
+def host(*cards: Device, components: tuple[Component, ...] = ()) -> Inventory:
+    bare = inventory("NVIDIA H100 80GB HBM3", 8)
+    return bare.model_copy(update={"devices": (*bare.devices, *cards), "components": components})
+
+
+def firmware(kind: str, slot: str) -> tuple[Component, ...]:
+    return (Component(kind=kind, slot=slot, version=None, source="x"),)
+
+
+def connectx(count: int) -> tuple[Device, ...]:
+    return tuple(Device(kind="nic", slot=f"CX7_{n}", model="ConnectX-7") for n in range(count))
+
+
+@pytest.mark.parametrize("pinned", H100_RELEASES)
+def test_a_host_with_connectx_alone_gets_no_pins_of_bluefield(pinned: Release) -> None:
+    chosen = choose_profile(host(*connectx(8)), pinned)
+
+    assert isinstance(chosen, Blocker)
+    assert chosen.reason is Reason.NO_PROFILE
+    assert "8 of ConnectX-7" in chosen.detail
+    assert "hgx-h100-bf3 would fit, but it is for hosts with BlueField cards" in chosen.detail
+    assert "cards: connectx" in chosen.unblock
+
+
+def test_connectx_that_only_its_firmware_shows_is_a_card_too() -> None:
+    seen = host(components=firmware("nic.cx7", "CX7_0"))
+
+    chosen = choose_profile(seen, SPECTRUM_X["spectrum-x-1.3.0"])
+
+    assert isinstance(chosen, Blocker)
+    assert "1 of nic.cx7" in chosen.detail
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(host(*connectx(8), Device(kind="dpu", slot="DPU_0")), id="dpu"),
+        pytest.param(
+            host(
+                *connectx(1),
+                components=(
+                    Component(kind="supernic.nic", slot="NIC_0", version=None, source="x"),
+                ),
+            ),
+            id="nic mode, as the host lists it",
+        ),
+        pytest.param(
+            host(
+                Device(kind="nic", slot="NIC_0"),
+                components=(
+                    Component(kind="bluefield.bmc", slot="NIC_0", version="1", source="x"),
+                ),
+            ),
+            id="nic mode, by its own BMC",
+        ),
+        pytest.param(host(), id="a service that lists no card"),
+    ],
+)
+def test_a_host_with_a_bluefield_keeps_its_profile(seen: Inventory) -> None:
+    assert choose_profile(seen, SPECTRUM_X["spectrum-x-1.3.0"]) == "hgx-h100-bf3"
+
+
+def test_profiles_of_both_families_of_cards_stand_side_by_side() -> None:
+    matches = {
+        "bf3": Match(gpu_models=("*H100*",), cards="bluefield"),
+        "cx7": Match(gpu_models=("*H100*",), cards="connectx"),
+    }
+    both = Release(profiles={name: Profile(match=m, pins={}) for name, m in matches.items()})
+
+    assert not may_overlap(matches["bf3"], matches["cx7"])
+    assert may_overlap(matches["bf3"], Match(gpu_models=("*H100*",)))
+    assert choose_profile(host(*connectx(8)), both) == "cx7"
+    assert choose_profile(host(*connectx(8), Device(kind="dpu", slot="DPU_0")), both) == "bf3"

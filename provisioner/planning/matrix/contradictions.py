@@ -122,6 +122,13 @@ def _check_profile(at: Path, name: str, profile_name: str, profile: Profile) -> 
             "a switch has no GPUs, so no node fits",
             "Use `models`.",
         )
+    if switch and match.cards:
+        yield Fault(
+            (*at, "match", "cards"),
+            f"{name}/{profile_name}",
+            "a switch has no network cards, so no node fits",
+            "Use `models`.",
+        )
     if any(not glob.strip("* ") and glob != "*" for glob in (*match.models, *match.gpu_models)):
         yield Fault(
             (*at, "match"),

@@ -175,7 +175,7 @@ class _Rules:
                     raise self.located.build_error(
                         (*path, second, "match"),
                         f"the profiles '{first}' and '{second}' match the same nodes",
-                        "Tell them apart by models, gpu_models or a device count.",
+                        "Tell them apart by models, gpu_models, cards or a device count.",
                     )
 
     def _check_edge(self, path: Path, kind: str, edge: Edge) -> None:
@@ -278,6 +278,8 @@ class _Rules:
 def may_overlap(first: Match, second: Match) -> bool:
     """Return whether one node could match both."""
     if first.kind != second.kind:
+        return False
+    if first.cards and second.cards and first.cards != second.cards:
         return False
     if any(second.devices.get(kind, count) != count for kind, count in first.devices.items()):
         return False

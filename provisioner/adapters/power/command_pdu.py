@@ -19,6 +19,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Unreachable
 from provisioner.runtime import permit
 
+KILLED_S = 5.0  # until a killed command is gone; one that left its session may hold the pipe
 OUTPUT_MAX = 4096  # bytes; the answer is one word
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -73,7 +74,11 @@ class CommandPdu:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(KILLED_S):
+                    # asyncio reports the end of a process only once its pipe was read to the end
+                    await _read_bounded(process.stdout)
+                    await process.wait()
 
     def _refuse(self, verb: str, outlet: str, code: int) -> Blocker:
         return Blocker(

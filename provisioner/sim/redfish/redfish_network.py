@@ -6,7 +6,9 @@ and ProtocolEnabled; DMTF schemas ManagerNetworkProtocol and Manager (DateTime m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from provisioner.sim.hardware.parts import Bmc
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
@@ -98,7 +100,17 @@ def _set_ntp(bmc: Bmc, body: Json) -> Answer | None:
         if name not in ("ProtocolEnabled", "NTPServers"):
             return make_error(400, "PropertyUnknown", name, prop=name)
     bmc.ntp_enabled = bool(asked.get("ProtocolEnabled", bmc.ntp_enabled))
-    bmc.ntp_servers = tuple(asked.get("NTPServers", bmc.ntp_servers))
+    servers = asked.get("NTPServers", bmc.ntp_servers)
+    bmc.ntp_servers = _change_elements(bmc.ntp_servers, servers)
     if bmc.ntp_enabled and bmc.ntp_servers:
         bmc.clock_offset_s = 0.0  # its servers are right
     return None
+
+
+def _change_elements(present: Sequence[str], asked: Sequence[Any]) -> tuple[str, ...]:
+    """Return an array after a PATCH: `{}` leaves an element as it is, null removes it.
+
+    source: DSP0266 1.20, PATCH (update): array properties
+    """
+    changed = [present[n] if e == {} and n < len(present) else e for n, e in enumerate(asked)]
+    return tuple(element for element in changed if element)

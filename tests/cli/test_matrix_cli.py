@@ -35,6 +35,53 @@ def test_check_for_production_blocks_and_says_why():
     assert any("host.driver" in r["where"] for r in report["remarks"])
 
 
+def test_check_says_of_each_profile_whether_it_is_usable_and_its_gaps(tmp_path: Path):
+    closed = 'version: "1", artifact: a.bin, sha256: "%s", evidence: "https://e"' % ("0" * 64)
+    matrix = tmp_path / "m.yaml"
+    matrix.write_text(
+        "schema: 1\nreleases:\n  r:\n    profiles:\n"
+        f"      whole: {{match: {{gpu_models: [H100]}}, pins: {{nic.cx7: {{{closed}}}}}}}\n"
+        "      open:\n        match: {gpu_models: [H200]}\n        pins:\n"
+        '          nic.cx7: {version: "2", artifact: b.bin}\n'
+        "          host.bios: {version: unknown}\n"
+    )
+
+    report = json.loads(run("check", "--matrix", str(matrix), "--json")[1])
+    table = run("check", "--matrix", str(matrix))[1]
+
+    assert [(r["profile"], r["production_ready"], r["missing"]) for r in report["releases"]] == [
+        ("whole", True, []),
+        (
+            "open",
+            False,
+            [
+                {
+                    "problem": "no published version",
+                    "remedy": "Close the pin in an overlay.",
+                    "kinds": ["host.bios"],
+                },
+                {
+                    "problem": "no file name or no SHA-256",
+                    "remedy": "Add `artifact` and `sha256`.",
+                    "kinds": ["nic.cx7"],
+                },
+                {
+                    "problem": "the pin names no source",
+                    "remedy": "Add `evidence`.",
+                    "kinds": ["nic.cx7"],
+                },
+            ],
+        ),
+    ]
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines()]
+    assert [row for row in rows if row][:4] == [
+        ["r", "whole", "yes", ""],
+        ["r", "open", "no", "no published version: host.bios"],
+        ["", "", "", "no file name or no SHA-256: nic.cx7"],
+        ["", "", "", "the pin names no source: nic.cx7"],
+    ]
+
+
 def test_show_lists_the_pins_of_a_release():
     code, out = run("show", "spectrum-x-1.3.0", "--matrix", SHIPPED, "--json")
     profiles = json.loads(out)["releases"]["spectrum-x-1.3.0"]["profiles"]

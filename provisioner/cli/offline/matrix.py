@@ -56,7 +56,11 @@ def check(matrix: Files = None, *, json_: Json = False, production: Production =
             "production": production,
             "remarks": [remark.model_dump(mode="json") for remark in remarks],
             "releases": [
-                {**state.model_dump(mode="json"), "production_ready": state.ready}
+                {
+                    **state.model_dump(mode="json"),
+                    "production_ready": state.ready,
+                    "missing": [gap._asdict() for gap in state.list_gaps()],
+                }
                 for state in states
             ],
         }

@@ -29,19 +29,16 @@ _WEIGHTS = {Weight.BLOCKS: "bold red", Weight.PRODUCTION: "yellow", Weight.NOTE:
 
 
 def build_readiness_table(states: Sequence[Readiness]) -> Table:
-    """Return, for each release and profile, whether it is usable in production, or why not."""
+    """Return, for each release and profile, whether it is usable in production, or the gaps."""
     table = Table(title="In production", title_justify="left", header_style="bold")
-    for column in ("release", "profile", "usable", "no published version", "no file or digest"):
-        table.add_column(column)
+    table.add_column("release", overflow="fold")
+    table.add_column("profile", overflow="fold")
+    table.add_column("usable")
+    table.add_column("missing", overflow="fold")
     for state in states:
         usable = "[green]yes[/]" if state.ready else "[yellow]no[/]"
-        table.add_row(
-            escape(state.release),
-            escape(state.profile),
-            usable,
-            escape(", ".join(state.unknown)),
-            escape(", ".join(state.no_digest)),
-        )
+        missing = "\n".join(f"{gap.problem}: {', '.join(gap.kinds)}" for gap in state.list_gaps())
+        table.add_row(escape(state.release), escape(state.profile), usable, escape(missing))
     return table
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 from provisioner import components
 from provisioner.model.base import Record
@@ -49,6 +50,14 @@ class Remark(Record):
 Placed = tuple[Path, Remark]  # a remark with the path at which its cause is written
 
 
+class Gap(NamedTuple):
+    """One obstacle to production, and the component kinds of a profile that have it."""
+
+    problem: str
+    remedy: str
+    kinds: tuple[str, ...]
+
+
 class Readiness(Record):
     """Whether one profile of one release may be used in production, and the gaps if not."""
 
@@ -61,7 +70,16 @@ class Readiness(Record):
     @property
     def ready(self) -> bool:
         """Return whether production mode accepts it."""
-        return not (self.unknown or self.no_digest or self.no_evidence)
+        return not self.list_gaps()
+
+    def list_gaps(self) -> tuple[Gap, ...]:
+        """Return all that is missing, each with its remedy; nothing where it is usable."""
+        gaps = (
+            Gap("no published version", "Close the pin in an overlay.", self.unknown),
+            Gap("no file name or no SHA-256", "Add `artifact` and `sha256`.", self.no_digest),
+            Gap("the pin names no source", "Add `evidence`.", self.no_evidence),
+        )
+        return tuple(gap for gap in gaps if gap.kinds)
 
 
 # methods that push or serve a file from the artifact store; the others install from a package
@@ -133,15 +151,11 @@ def _path_of_pin(release: str, profile: str, kind: str) -> Path:
 def _find_gaps(matrix: Matrix, fileless: frozenset[str]) -> list[Placed]:
     remarks: list[Placed] = []
     for state in judge_readiness(matrix, fileless=fileless):
-        for kinds, problem, remedy in (
-            (state.unknown, "no published version", "Close the pin in an overlay."),
-            (state.no_digest, "no file name or no SHA-256", "Add `artifact` and `sha256`."),
-            (state.no_evidence, "the pin names no source", "Add `evidence`."),
-        ):
-            for kind in kinds:
+        for gap in state.list_gaps():
+            for kind in gap.kinds:
                 where = f"{state.release}/{state.profile}: {kind}"
                 remark = Remark(
-                    weight=Weight.PRODUCTION, where=where, problem=problem, remedy=remedy
+                    weight=Weight.PRODUCTION, where=where, problem=gap.problem, remedy=gap.remedy
                 )
                 remarks.append((_path_of_pin(state.release, state.profile, kind), remark))
     return remarks

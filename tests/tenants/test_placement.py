@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.model.location import Location
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.tenancy.allocation import COMING_MAX_S, allocate_nodes
 from provisioner.planning.tenancy.defragmentation import propose_exchanges
@@ -155,6 +155,14 @@ def test_nodes_that_are_not_in_service_leave_first() -> None:
     leaving = choose_departures(held[:5], 2)
 
     assert leaving[0].id == "su1-n00"
+
+
+def test_a_node_whose_release_is_under_way_does_not_leave_while_another_can() -> None:
+    coming = host(1, 0, "red").model_copy(update={"placement": Placement.MIXED, "served": "red"})
+    held = [host(0, 0, "red", State.RELEASED), host(0, 1, "red", State.RELEASED), coming]
+
+    assert [n.id for n in choose_departures(held, 1)] == ["su0-n01"]
+    assert choose_departures([coming], 1) == (coming,)
 
 
 def test_a_spread_tenant_shrinks_where_it_has_the_most() -> None:

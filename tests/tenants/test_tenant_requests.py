@@ -142,6 +142,17 @@ def test_the_last_nodes_by_place_leave_and_are_drained_first():
     ]
 
 
+def test_a_node_whose_release_is_under_way_keeps_its_tenant():
+    """Without a tenant its row would entitle none of its ports: the watch would fence it."""
+    red = tenant(nodes_wanted=1, phase=Phase.READY)
+    coming = host(0, 0, tenant="red", placement=Placement.MIXED, served="red")
+
+    found = shrink_tenant("red", 0, (), [red], [coming], 7.0)
+
+    assert reasons(found) == [Reason.PRECONDITION]
+    assert "its release is under way" in str(found[0])
+
+
 def test_a_person_says_which_nodes_leave():
     red = tenant(nodes_wanted=2, phase=Phase.READY)
     nodes = [host(0, 0, tenant="red"), host(0, 1, tenant="red", state=State.RELEASED)]

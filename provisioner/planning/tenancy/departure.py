@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from provisioner.model.node import Node, State
+from provisioner.model.node import Node, Placement, State
 from provisioner.planning.tenancy.allocation import find_area
 from provisioner.planning.tenancy.placement import RACK
 
@@ -20,14 +20,23 @@ def choose_departures(
 ) -> tuple[Node, ...]:
     """Return `count` of a tenant's nodes, or all if it has fewer.
 
-    Nodes that are not in its network yet go first: nothing has to be drained or erased. nodes: in
-    the order of their places; of several that are equal, the last leave.
+    Nodes that are not in its network yet go first: nothing has to be drained or erased. Those that
+    cannot leave now, for instance because their release is under way, are the last resort. nodes:
+    in the order of their places; of several that are equal, the last leave.
     """
-    unused = [n for n in nodes if n.state is not State.RELEASED]
+    unused = [n for n in nodes if n.state is State.CERTIFIED and not is_being_released(n)]
     released = [n for n in nodes if n.state is State.RELEASED]
+    others = [n for n in nodes if n not in unused and n not in released]
     choose = _choose_apart if is_spread else _choose_remainders
-    first = choose(unused, min(count, len(unused)), 0)
-    return (*first, *choose(released, min(count - len(first), len(released)), 0))
+    chosen: list[Node] = []
+    for group in (unused, released, others):
+        chosen += choose(group, min(count - len(chosen), len(group)), 0)
+    return tuple(chosen)
+
+
+def is_being_released(node: Node) -> bool:
+    """Return whether the node's ports are on their way into its tenant's network."""
+    return node.state is State.CERTIFIED and node.placement is Placement.MIXED
 
 
 def _choose_remainders(nodes: Sequence[Node], count: int, level: int) -> list[Node]:

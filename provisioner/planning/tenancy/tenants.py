@@ -18,7 +18,7 @@ from provisioner.model.tenant import Outside, Phase, Quota, Tenant
 from provisioner.model.tenant_network import VRF_NAME_MAX
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.tenancy.allocation import sort_by_place
-from provisioner.planning.tenancy.departure import choose_departures
+from provisioner.planning.tenancy.departure import choose_departures, is_being_released
 from provisioner.planning.tenancy.quotas import count_usage, find_exceeded_quotas
 from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, find_name_problem
 
@@ -225,6 +225,8 @@ def find_damaged(tenants: Sequence[Tenant]) -> tuple[Blocker, ...]:
 def _left(node: Node, now: float) -> Node | str:
     if node.state is State.RELEASED:
         return reclaim_node(node, now)
+    if is_being_released(node):  # without its tenant its ports would be a trespass
+        return "its release is under way"
     if node.state is State.CERTIFIED:
         return node.model_copy(update={"tenant": "", "note": "no longer allocated"})
     return f"it is {node.state}, and is not reclaimed in this state"

@@ -127,7 +127,7 @@ def test_a_test_that_gave_no_output_is_a_failure_and_not_a_traceback() -> None:
 
 
 def test_without_a_floor_nothing_is_judged_but_wrong_values_are() -> None:
-    unknown = CONTEXT.model_copy(update={"learned": {}})
+    unknown = CONTEXT.model_copy(update={"learned": {}, "gpu_model": "a GPU without a floor"})
     test = build_nccl_pair_test(A, B)
 
     assert judge_test(test, said(test, "good"), unknown).verdict is Verdict.SKIPPED

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from program import run
 
-from provisioner.cli.offline.inspect import PASSWORD
+from provisioner.cli.options.checked_options import PASSWORD
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 HOST = "nodes:\n  - {name: n0, kind: host, bmc: {serial: S1}}\n"

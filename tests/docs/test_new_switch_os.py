@@ -55,7 +55,7 @@ _MATRIX = "the matrix's vocabulary: component names, grammars of versions, updat
 _WORDS = "words for people: a default of an option, a source of a limit, a name of an image"
 NAMING = {
     "adapters/switches/__init__.py": "the table of contents",
-    "cli/serve/serve.py": "puts the dialogue of its factory password behind `SwitchPasswords`",
+    "cli/serve/daemon_parts.py": "puts the dialogue of factory passwords behind `SwitchPasswords`",
     "checks/threshold_data.py": _WORDS,
     "cli/client/netbox.py": _WORDS,
     "cli/serve/sim.py": _WORDS,

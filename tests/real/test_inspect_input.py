@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from provisioner.cli import app
-from provisioner.cli.offline.inspect import PASSWORD
+from provisioner.cli.options.checked_options import PASSWORD
 from provisioner.model.input_error import InputError
 
 PIN = "ab" * 32

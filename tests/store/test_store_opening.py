@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from given_events import event_of
+from sqlalchemy import inspect
 from sqlalchemy.pool import NullPool
 
 from provisioner.daemon.data import held_data
@@ -22,8 +24,8 @@ from provisioner.model.input_error import InputError
 from provisioner.ports import StoreFailed
 from provisioner.store import lock_data_directory, lock_database, open_store
 from provisioner.store.database.copying import copier
-from provisioner.store.database.database import _engine, open_database
-from provisioner.store.database.migrating import migrate, revisions
+from provisioner.store.database.database import _copy_schema, _engine, open_database
+from provisioner.store.database.migrating import MIGRATIONS, migrate, revisions
 from provisioner.store.schema.schema import metadata
 
 FIRST = Path(__file__).parent / "first_schema.sql"
@@ -240,6 +242,26 @@ def test_migrations_build_exactly_the_schema(tmp_path):
     engine.dispose()
 
     assert differences == []
+
+
+def test_the_names_of_the_migrations_are_their_order():
+    script = ScriptDirectory(str(MIGRATIONS))
+
+    assert revisions() == tuple(reversed([step.revision for step in script.walk_revisions()]))
+
+
+def test_a_schema_that_another_process_has_just_made_is_kept(tmp_path):
+    file = tmp_path / "store.db"
+    open_and_close(file)
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE theirs (id INTEGER)")
+    engine = _engine(f"sqlite:///{file}", NullPool)
+
+    assert not _copy_schema(engine)
+
+    with engine.connect() as connection:
+        assert "theirs" in inspect(connection).get_table_names()
+    engine.dispose()
 
 
 @pytest.mark.parametrize("revision", revisions())

@@ -58,7 +58,8 @@ def open_database(path: str | Path, copy_first: Copier | None = None) -> Engine:
     engine = _engine(f"sqlite:///{file}", NullPool)
     try:
         _check_whole(engine, file)
-        prepare_schema(engine, str(file), copy_first)
+        if not _copy_schema(engine):
+            prepare_schema(engine, str(file), copy_first)
     except DBAPIError as error:
         engine.dispose()
         raise _refused(file, str(error.orig)) from None
@@ -87,6 +88,25 @@ def open_reading(file: Path) -> Engine:
         engine.dispose()
         raise
     return engine
+
+
+def _copy_schema(engine: Engine) -> bool:
+    """Write the newest schema into a database that is empty; return False if it is not.
+
+    Both in one transaction that holds the write lock: another process may open the same file.
+    """
+    with write_connection(engine)() as connection, connection.begin():
+        if connection.exec_driver_sql("SELECT count(*) FROM sqlite_schema").scalar_one():
+            return False
+        for statement in _schema_statements():
+            connection.exec_driver_sql(statement)
+    return True
+
+
+@cache
+def _schema_statements() -> tuple[str, ...]:
+    ends = ("BEGIN TRANSACTION;", "COMMIT;")
+    return tuple(line for line in _migrated().iterdump() if line not in ends)
 
 
 @cache

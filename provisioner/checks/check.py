@@ -67,6 +67,7 @@ class CheckContext(Record):
     nic_parameters: Mapping[str, str] = Field(default_factory=dict)  # NV-config of SuperNICs
     nic_runtime: Mapping[str, str] = Field(default_factory=dict)  # SuperNIC settings after a boot
     rails: int = 0  # east-west ports
+    link_layer: str = "Ethernet"  # of the rails: "Ethernet" | "InfiniBand"
     dpu_pci: tuple[str, ...] = ()  # north-south cards, which have an NV-config of their own
     neighbours: tuple[tuple[str, str], ...] = ()  # (leaf, interface) that the ports are cabled to
     # "leaf/interface" -> PCI address of the card at the node's end; "" where it is unknown

@@ -61,7 +61,9 @@ def build_context(
         nic_runtime=runtime,
         rails=sum(p.rail >= 0 for p in node.ports),
         dpu_pci=_find_dpu_addresses(node, inventory),
-        neighbours=tuple((p.switch, p.interface) for p in node.ports),
+        link_layer="InfiniBand" if any(p.guid for p in node.ports if p.rail >= 0) else "Ethernet",
+        # InfiniBand switches announce nothing by LLDP
+        neighbours=tuple((p.switch, p.interface) for p in node.ports if not p.guid),
         cabled_pci={f"{p.switch}/{p.interface}": slots.get(p.nic_slot, "") for p in node.ports},
         rail_pci=tuple(
             sorted(slots[p.nic_slot] for p in node.ports if p.rail >= 0 and p.nic_slot in slots)

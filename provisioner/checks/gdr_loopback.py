@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.readers.gid_index import FIND_GID, INFINIBAND, NO_GID
 from provisioner.checks.readers.perftest_output import read_bandwidths, select_largest_message
 from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.thresholds import check_threshold, require_threshold
@@ -17,15 +18,18 @@ from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 MESSAGE_BYTES = 8 * 1024 * 1024
 _TEST = (
-    f"ib_write_bw -d $d -x 3 -p 18515 -s {MESSAGE_BYTES} -n 5000 -F --report_gbits"
+    f"ib_write_bw -d $d $x -p 18515 -s {MESSAGE_BYTES} -n 5000 -F --report_gbits"
     " --perform_warm_up --use_cuda=$i"
 )
+_NO_GID_CODE = 125  # no exit code of perftest: the port has no RoCE v2 GID, nothing was run
 # the server is the background half; `timeout` ends a hung one with its turn
 _LINE = (  # RATE: the rate of a rail, in Gbit/s
     "i=0; export CUDA_DEVICE_ORDER=PCI_BUS_ID;"
     " for p in /sys/bus/pci/devices/*/infiniband/*; do d=${p##*/};"
     " if grep -q '^RATE ' $p/ports/1/rate && [ ! -e $p/device/physfn ]; then"
-    f' echo "== rail $i $d"; timeout 60 {_TEST} >/dev/null & sleep 2;'
+    f' echo "== rail $i $d"; {FIND_GID}'
+    f' case $g in {NO_GID}) echo "== end $d {_NO_GID_CODE}"; i=$((i+1)); continue;;'
+    f' {INFINIBAND}) x=;; *) x="-x $g";; esac; timeout 60 {_TEST} >/dev/null & sleep 2;'
     f' timeout 60 {_TEST} 127.0.0.1; echo "== end $d $?"; wait; i=$((i+1)); fi; done'
 )
 
@@ -52,6 +56,10 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         except Unreadable as problem:
             if not code:
                 raise
+            if code == _NO_GID_CODE:
+                detail = "the port has no RoCE v2 GID: its interface has no address"
+                yield fault(part, Severity.CONFIG, detail, "none", "an index")
+                continue
             yield fault(part, Severity.ISOLATE, f"the loopback gave no result: {problem}", code, 0)
             continue
         row = select_largest_message(rows)

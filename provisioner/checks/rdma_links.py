@@ -1,4 +1,7 @@
-"""N1: every RDMA port is active Ethernet with frames of 9,000 bytes, one per rail at full rate.
+"""N1: every RDMA port is active, on the fabric's link layer, one per rail at full rate.
+
+Ethernet ports carry frames of 9,000 bytes. The interfaces of InfiniBand ports (IPoIB) carry none of
+the traffic that is tested, so their MTU is not judged.
 
 `ip -j link`, with `ethtool` of every interface, is read too; without ethtool it has no rates and
 does not pass.
@@ -56,13 +59,13 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         elif facts["phys_state"] != "5: LinkUp":
             detail = "the port's physical state"
             yield fault(name, Severity.ISOLATE, detail, facts["phys_state"], "5: LinkUp")
-        elif facts["link_layer"] != "Ethernet":
-            yield fault(
-                name, Severity.CONFIG, "the port's link layer", facts["link_layer"], "Ethernet"
-            )
+        elif facts["link_layer"] != context.link_layer:
+            detail = "the port's link layer"
+            yield fault(name, Severity.CONFIG, detail, facts["link_layer"], context.link_layer)
         elif int(rate[1]) >= rail:
             full += 1
-            yield from _judge_mtu(name, frames.get(name), context)
+            if context.link_layer == "Ethernet":
+                yield from _judge_mtu(name, frames.get(name), context)
     if full < context.rails:
         yield fault("host", Severity.ISOLATE, f"ports at {rail:g} Gb/s", full, context.rails)
 

@@ -27,7 +27,9 @@ CONTEXT = CheckContext.model_validate_json((ROOT / "context.json").read_text())
 
 def member(number: int) -> Member:
     rails = tuple(
-        RailPort(rail=r, device=f"mlx5_{r + number}", address=f"172.{r}.0.{2 * number}", gpu=r)
+        RailPort(
+            rail=r, device=f"mlx5_{r + number}", address=f"172.{r}.0.{2 * number}", gpu=r, gid=3
+        )
         for r in range(8)
     )
     return Member(node=f"n{number}", address=f"10.0.0.{number}", rails=rails)
@@ -140,3 +142,17 @@ def test_a_test_is_a_record_that_goes_through_json() -> None:
 
     assert FabricTest.model_validate_json(test.model_dump_json()) == test
     assert set(CHECKS) == set(FabricKind)
+
+
+def test_the_index_of_a_gid_is_that_of_the_port() -> None:
+    other = B.model_copy(update={"rails": tuple(p.model_copy(update={"gid": 5}) for p in B.rails)})
+    infiniband = B.model_copy(
+        update={"rails": tuple(p.model_copy(update={"gid": None}) for p in B.rails)}
+    )
+
+    assert "-x NCCL_IB_GID_INDEX=3 " in build_nccl_pair_test(A, B).clients["n1"].line
+    assert "GID_INDEX" not in build_nccl_pair_test(A, other).clients["n1"].line
+    rail = build_nccl_rail_test((A, other), 0).clients["n1"].line
+    assert rail.index("NCCL_IB_GID_INDEX=3") < rail.index("NCCL_IB_GID_INDEX=5")
+    assert "-d mlx5_5 -x 5 -p" in build_rdma_pair_test(A, other, 3).clients["n2"].line
+    assert "-d mlx5_5 -p" in build_rdma_pair_test(A, infiniband, 3).clients["n2"].line

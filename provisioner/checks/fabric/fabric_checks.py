@@ -37,8 +37,8 @@ _SHOWN = {
     FabricKind.NCCL_GROUP: "mpirun (k nodes) all_reduce_perf -b 8M -e 16G -f 2 -g 1 -c 1",
     FabricKind.NCCL_GROUP_ALLTOALL: "mpirun (k nodes) alltoall_perf -b 8M -e 16G -f 2 -g 1 -c 1",
     FabricKind.RDMA_PAIR: f"ib_write_bw -s {MESSAGE_BYTES} -n 5000 -b -F --report_gbits"
-    " --perform_warm_up --use_cuda=GPU -d CARD -x 3 -p PORT ADDRESS",
-    FabricKind.RDMA_LATENCY: "ib_read_lat -n 5000 -F -d CARD -x 3 -p PORT ADDRESS",
+    " --perform_warm_up --use_cuda=GPU -d CARD -x GID -p PORT ADDRESS",
+    FabricKind.RDMA_LATENCY: "ib_read_lat -n 5000 -F -d CARD -x GID -p PORT ADDRESS",
 }
 _LIMIT_S = {
     FabricKind.RDMA_PAIR: 120.0,

@@ -19,7 +19,7 @@ from provisioner.model.base import Record
 
 PORT = 18515  # perftest's default; rail n uses this port plus n
 RAIL_MESSAGE_GIB = 1.0  # of a run on one rail: one GPU at 50 GB/s takes some seconds
-_NCCL_ENV = "-x NCCL_IB_GID_INDEX=3 -x CUDA_DEVICE_ORDER=PCI_BUS_ID"
+_NCCL_ENV = "-x CUDA_DEVICE_ORDER=PCI_BUS_ID"
 _MPI = "mpirun --allow-run-as-root --bind-to none"
 
 
@@ -73,8 +73,9 @@ def build_nccl_rail_test(members: tuple[Member, ...], rail: int) -> FabricTest:
     """
     size = f"{RAIL_MESSAGE_GIB:.0f}G"
     contexts = " : ".join(
-        f"-np 1 -H {m.address}:1 {_NCCL_ENV} -x CUDA_VISIBLE_DEVICES={port.gpu}"
-        f" -x NCCL_IB_HCA=={port.device} all_reduce_perf -b {size} -e {size} -f 2 -g 1 -c 1"
+        f"-np 1 -H {m.address}:1 {_NCCL_ENV}{_export_gid(port.gid)}"
+        f" -x CUDA_VISIBLE_DEVICES={port.gpu} -x NCCL_IB_HCA=={port.device}"
+        f" all_reduce_perf -b {size} -e {size} -f 2 -g 1 -c 1"
         for m in members
         for port in (m.find_port(rail),)
     )
@@ -104,7 +105,7 @@ def _build_collective_test(kind: FabricKind, members: tuple[Member, ...], name: 
     hosts = ",".join(f"{m.address}:{m.gpus}" for m in members)
     line = (
         f"{_MPI} -np {sum(m.gpus for m in members)} --map-by ppr:{gpus}:node -H {hosts}"
-        f" {_NCCL_ENV} {name}_perf -b 8M -e 16G -f 2 -g 1 -c 1"
+        f" {_NCCL_ENV}{_export_gid(*_list_gids(members))} {name}_perf -b 8M -e 16G -f 2 -g 1 -c 1"
     )
     return FabricTest(
         kind=kind,
@@ -112,6 +113,21 @@ def _build_collective_test(kind: FabricKind, members: tuple[Member, ...], name: 
         clients={members[0].node: Command(name=kind.value, line=line, limit_s=900.0)},
         ranks=sum(m.gpus for m in members),
     )
+
+
+def _list_gids(members: tuple[Member, ...]) -> set[int | None]:
+    return {port.gid for member in members for port in member.rails}
+
+
+def _export_gid(*indexes: int | None) -> str:
+    """Return the words that give NCCL the GID index that all ports of a process have.
+
+    Without them NCCL finds the index of each port itself, which it does since 2.21.
+    source: NVIDIA, NCCL environment variables, NCCL_IB_GID_INDEX.
+    """
+    if len(indexes) != 1 or indexes[0] is None:
+        return ""
+    return f" -x NCCL_IB_GID_INDEX={indexes[0]}"
 
 
 def _build_perftest(
@@ -138,5 +154,6 @@ def _build_perftest(
 
 def _build_command(kind: FabricKind, test: str, port: RailPort, rail: int) -> Command:
     memory = f" --use_cuda={port.gpu}" if kind is FabricKind.RDMA_PAIR else ""
-    line = f"CUDA_DEVICE_ORDER=PCI_BUS_ID timeout 90 {test} -d {port.device} -x 3 -p {PORT + rail}"
+    gid = "" if port.gid is None else f" -x {port.gid}"
+    line = f"CUDA_DEVICE_ORDER=PCI_BUS_ID timeout 90 {test} -d {port.device}{gid} -p {PORT + rail}"
     return Command(name=kind.value, line=line + memory, limit_s=120.0)

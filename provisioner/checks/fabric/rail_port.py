@@ -17,6 +17,7 @@ class RailPort(Record):
     device: str = Field(pattern=_NAME)  # "mlx5_3"; text from a host is hostile
     address: str = Field(default="", pattern=rf"^$|{_ADDRESS}")
     gpu: int = Field(ge=0, le=63)
+    gid: int | None = Field(None, ge=0, le=1023)  # of RoCE v2, as read; None: InfiniBand
 
 
 class Member(Record):

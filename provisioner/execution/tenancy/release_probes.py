@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from provisioner.checks.readers.gid_index import FIND_GID
 from provisioner.execution.actions.work import Site
 from provisioner.model.release import GateCheck, GateRow
 from provisioner.planning.release.release_probes import Errand, Ping, judge
@@ -18,7 +19,7 @@ _PING = "ping -n -q -c 3 -i 0.3 -W 1 -M do"
 COMMAND_S = 20.0  # some twenty pings side by side, of two seconds each
 # RDMA in messages of 64 KiB, some milliseconds at 400 Gbit/s. A canary serves one client at a time,
 # so that it is tried again a few times; a client that waits for a missing answer is ended.
-_RDMA = "-x 3 -s 65536 -n 1000 -F --report_gbits"
+_RDMA = "-s 65536 -n 1000 -F --report_gbits"
 RDMA_TRIES = 5
 RDMA_S = 15
 RDMA_LIMIT_S = RDMA_TRIES * (RDMA_S + RDMA_TRIES) + COMMAND_S
@@ -92,8 +93,8 @@ _TOOLS = {
         f'{_OWN} ip route get "${{t%,*}}" from SOURCE | grep -q " dev $i "; echo "$t $?"; done'
     ),
     GateCheck.RDMA: (
-        f"{_OWN} n=0; while :; do for r in /sys/class/net/$i/device/infiniband/*; do"
-        f' timeout {RDMA_S} ib_write_bw -d "${{r##*/}}" {_RDMA} -p "${{t#*,}}" "${{t%,*}}"'
+        f"{_OWN} n=0; while :; do for p in /sys/class/net/$i/device/infiniband/*; do {FIND_GID}"
+        f' timeout {RDMA_S} ib_write_bw -d "${{p##*/}}" -x $g {_RDMA} -p "${{t#*,}}" "${{t%,*}}"'
         " >/dev/null 2>&1; c=$?; done; n=$((n+1));"
         f" [ $c -eq 0 ] || [ $c -eq 127 ] || [ $n -ge {RDMA_TRIES} ] && break; sleep $n; done;"
         ' echo "$t $c"; done'

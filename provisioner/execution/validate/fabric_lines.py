@@ -11,12 +11,13 @@ import shlex
 from collections.abc import Sequence
 
 from provisioner.checks.fabric import fabric_workloads
+from provisioner.checks.readers.gid_index import FIND_GID
 
 MARK = "PROVISIONER_FABRIC"
 FOLDER = "/run/provisioner-fabric."  # the files of a test in a host, in memory
 LOOK = (
     "command -v ib_write_bw; "
-    "for p in /sys/bus/pci/devices/*/infiniband/*; do echo $p; done; echo looked"
+    f"for p in /sys/bus/pci/devices/*/infiniband/*; do {FIND_GID} echo $p gid $g; done; echo looked"
 )
 CLEAN = (
     f"for f in $(grep -lsz '^{MARK}=.' /proc/[0-9]*/environ); do p=${{f#/proc/}};"

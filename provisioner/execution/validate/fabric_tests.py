@@ -18,6 +18,7 @@ from provisioner.checks.check import CheckContext
 from provisioner.checks.fabric import fabric_checks, fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
+from provisioner.checks.readers.gid_index import read_gid
 from provisioner.checks.readers.tool_output import normalize_pci
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.work import Site
@@ -55,7 +56,9 @@ SERVE_S = 30.0  # servers allocate GPU memory before they listen
 MEASURE_S = 120.0  # a client ends itself after 90 s
 NCCL_S = 300.0
 NCCL = fabric_workloads.FabricKind.NCCL_RAIL.value
-_DEVICE = re.compile(r"/([0-9a-f:.]{7,16})/infiniband/([A-Za-z0-9][A-Za-z0-9._-]{0,62})")
+_DEVICE = re.compile(
+    r"/([0-9a-f:.]{7,16})/infiniband/([A-Za-z0-9][A-Za-z0-9._-]{0,62}) gid ([A-Za-z0-9]{1,16})"
+)
 _KIND = fabric_workloads.FabricKind.RDMA_PAIR
 
 
@@ -87,7 +90,7 @@ class FabricTests:
         is_ready = tool.endswith("/ib_write_bw") and listed.endswith("looked\n")
         if inventory is None or not is_ready:
             return _unfit(node, f"its RDMA devices or perftest are not there: {text!r:.120}")
-        devices = {normalize_pci(m[1]): m[2] for m in _DEVICE.finditer(listed)}
+        devices = {normalize_pci(m[1]): (m[2], m[3]) for m in _DEVICE.finditer(listed)}
         slots = {d.slot: normalize_pci(d.pci) for d in inventory.devices if d.pci}
         ports = sorted((p for p in node.ports if p.rail >= 0), key=lambda p: p.rail)
         # the n-th card of a rail, by PCI address, is beside the n-th GPU (checks/gdr_loopback.py)
@@ -96,7 +99,8 @@ class FabricTests:
             rails = tuple(
                 RailPort(
                     rail=p.rail,
-                    device=devices[slots[p.nic_slot]],
+                    device=devices[slots[p.nic_slot]][0],
+                    gid=read_gid(devices[slots[p.nic_slot]][1]),
                     address=host_end(p.address),
                     gpu=order.index(slots[p.nic_slot]),
                 )
@@ -107,6 +111,8 @@ class FabricTests:
             return _unfit(node, f"no RDMA device is known for {missing}")
         except ValidationError as problem:
             return _unfit(node, f"a name or address is not one: {problem.errors()[0]['loc']}")
+        except ValueError as problem:
+            return _unfit(node, f"a rail's RDMA device has {problem}")
 
     async def clean_hosts(self, nodes: Iterable[Node]) -> None:
         """End whatever tests left behind; a host that does not answer has its own time limits."""

@@ -32,7 +32,7 @@ LOOKS: tuple[tuple[str, Tool, float], ...] = (
         1.5,
     ),
     (f"{_CARDS} mlxlink ", outputs_link.print_mlxlink, 8.0),
-    (f"{_CARDS} devlink ", outputs_link.print_devlink, 0.5),
+    ("for d in /sys/class/infiniband/*/device; do echo card ", outputs_link.print_devlink, 0.5),
     ("for i in /sys/class/infiniband/*/device/net/*", outputs_link.print_ethtool, 0.5),
     ("for t in ", outputs_reach.print_ping, 2.0),
     ("set -- $(ip -o -4 addr show to ", outputs_reach.print_from_interface, 1.0),

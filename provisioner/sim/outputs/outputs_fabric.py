@@ -26,16 +26,16 @@ _LOST = "ORTE was unable to reliably start one or more daemons.\n"
 _LIST = re.compile(r" -H (\S+) ")
 _HOSTS = re.compile(r"([0-9a-z.:-]+):\d+(?:,|$)")
 _HOST = re.compile(r" -H ([0-9a-z.:-]+):1 ")
-_SERVER = re.compile(r"ib_write_bw [^&']*?-d (\S+) -x 3 -p (\d+)[^&']*?'? >/dev/null")
+_SERVER = re.compile(r"ib_write_bw [^&']*?-d (\S+) -x \d+ -p (\d+)[^&']*?'? >/dev/null")
 _CLIENT = re.compile(
-    r"ib_write_bw [^&']*?-d (\S+) -x 3 -p (\d+) --use_cuda=\d+ (\S+?)'? >\$d/(\d+) "
+    r"ib_write_bw [^&']*?-d (\S+) -x \d+ -p (\d+) --use_cuda=\d+ (\S+?)'? >\$d/(\d+) "
 )
 
 
 def print_devices(view: HostView, _command: str) -> Output:
     """The path of perftest, and the RDMA device behind each PCI address."""
     lines = [
-        f"/sys/bus/pci/devices/{card.pci}/infiniband/mlx5_{number}\n"
+        f"/sys/bus/pci/devices/{card.pci}/infiniband/mlx5_{number} gid 3\n"
         for number, card in enumerate(view.cards)
     ]
     return Output(0, f"/usr/bin/ib_write_bw\n{''.join(lines)}looked\n")

@@ -172,17 +172,18 @@ def print_ethtool(view: HostView, _command: str) -> Output:
 
 
 def print_devlink(view: HostView, _command: str) -> Output:
-    """`devlink -j health show` and `diagnose ... reporter tx` of every card."""
-    reporters = []
+    """`devlink -j health show`, then `diagnose ... reporter tx` of the port of every card."""
+    lines = [f"card {card.pci}" for card in view.cards]
+    firmware = {"reporter": "fw", "state": "healthy", "error": 0, "recover": 0}
+    shown: dict[str, list[dict[str, object]]] = {
+        f"pci/{card.pci}": [firmware] for card in view.cards
+    }
+    shown |= {f"pci/{card.pci}/1": [firmware | {"reporter": "tx"}] for card in view.cards}
+    lines.append(json.dumps({"health": shown}))
     for card in view.cards:
-        shown = {"reporter": "tx", "state": "healthy", "error": 0, "recover": 0}
-        stopped = bool(card.traits.get("queue_stuck"))
-        queues = [{"sqn": 138, "HW state": 1, "stopped": stopped}]
-        reporters.append(f"device {card.pci}\n")
-        reporters.append(json.dumps({"health": {f"pci/{card.pci}": [shown]}}) + "\n")
-        reporters.append(f"device {card.pci}\n")
-        reporters.append(json.dumps({"SQs": queues}) + "\n")
-    return Output(0, "".join(reporters))
+        queues = [{"sqn": 138, "HW state": 1, "stopped": bool(card.traits.get("queue_stuck"))}]
+        lines += [f"device pci/{card.pci}/1", json.dumps({"SQs": queues})]
+    return _lines(lines)
 
 
 def _lines(lines: Iterable[str]) -> Output:

@@ -78,6 +78,8 @@ class CheckContext(Record):
     slot_of_pci: Mapping[str, str] = Field(default_factory=dict)
     # kind -> versions that the pinned bundle contains
     bundled: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    # (the host's address of a rail, the address that it must reach by that rail)
+    rail_paths: tuple[tuple[str, str], ...] = ()
     rail_pci: tuple[str, ...] = ()  # cards that carry the east-west ports, where known
     grammars: Mapping[str, str] = Field(default_factory=dict)  # kind -> grammar of its versions
     sockets: int = 0  # CPUs by the bill of materials or by Redfish; 0: unknown

@@ -9,6 +9,7 @@ from provisioner.checks.readers.tool_output import normalize_pci
 from provisioner.checks.threshold_data import MODELS, Limits
 from provisioner.checks.xid.xid_events import index_slots
 from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.location import list_rail_paths
 from provisioner.model.matrix import AttestationRule, Matrix
 from provisioner.model.node import Node
 
@@ -25,6 +26,7 @@ def build_context(
     grammars: Mapping[str, str] | None = None,
     harmless_lines: Sequence[str] = (),
     port_owners: Mapping[str, str] | None = None,
+    to_other_leaf: bool = True,
 ) -> CheckContext:
     """Return the context of a node under its target release and profile.
 
@@ -32,7 +34,7 @@ def build_context(
     `learned` those learned from the fleet (checks/check.py), `grammars` maps a component kind to
     the grammar of its versions (a kind without one is compared as text), `harmless_lines` are the
     site's patterns of harmless kernel messages, and `port_owners` names the other nodes' ports on
-    this node's leaves.
+    this node's leaves. `to_other_leaf`: the fabric connects its rails with each other.
     """
     release = matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release else None
@@ -62,6 +64,7 @@ def build_context(
         rails=sum(p.rail >= 0 for p in node.ports),
         dpu_pci=_find_dpu_addresses(node, inventory),
         link_layer="InfiniBand" if any(p.guid for p in node.ports if p.rail >= 0) else "Ethernet",
+        rail_paths=list_rail_paths(node.ports, to_other_leaf=to_other_leaf),
         # InfiniBand switches announce nothing by LLDP
         neighbours=tuple((p.switch, p.interface) for p in node.ports if not p.guid),
         cabled_pci={f"{p.switch}/{p.interface}": slots.get(p.nic_slot, "") for p in node.ports},

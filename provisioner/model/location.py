@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Sequence
 from enum import StrEnum
 
 from pydantic import Field
@@ -31,6 +33,46 @@ class Port(Record):
     nic_slot: str  # slot of the NIC at the node's end
     address: str = ""  # the leaf end's address with prefix length, "172.0.0.1/31"
     guid: str = Field("", pattern=r"^([0-9a-f]{16})?$")  # of the node's InfiniBand port
+
+
+def find_host_end(
+    leaf_end: str,
+) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
+    """Return "172.0.0.0/31" of "172.0.0.1/31": the other end of a network of two addresses."""
+    try:
+        leaf = ipaddress.ip_interface(leaf_end)
+    except ValueError:
+        return None
+    if leaf.network.num_addresses != 2:
+        return None
+    (address,) = (a for a in leaf.network if a != leaf.ip)
+    return ipaddress.ip_interface(f"{address}/{leaf.network.prefixlen}")
+
+
+def list_rail_paths(ports: Sequence[Port], *, to_other_leaf: bool) -> tuple[tuple[str, str], ...]:
+    """Return (own address, target) of every rail that has a planned address.
+
+    The target is the leaf's end of the next rail on another leaf. A node of one leaf, and one whose
+    rails are not connected with each other, has its own leaf's end.
+    """
+    rails = [
+        (port, end)
+        for port in sorted(ports, key=lambda p: p.rail)
+        if port.rail >= 0 and not port.guid and (end := find_host_end(port.address)) is not None
+    ]
+    paths = []
+    for number, (port, end) in enumerate(rails):
+        later = [other for other, _ in (*rails[number + 1 :], *rails[:number])]
+        elsewhere = [
+            other
+            for other in later
+            if to_other_leaf
+            and other.switch != port.switch
+            and (":" in other.address) == (end.version == 6)
+        ]
+        target = (elsewhere or [port])[0].address.partition("/")[0]
+        paths.append((str(end.ip), target))
+    return tuple(paths)
 
 
 class OutletState(StrEnum):

@@ -13,6 +13,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History
+from provisioner.planning.certification.rail_links import list_rail_links
 from provisioner.planning.erasure.deployment import (
     MIB,
     ImageFile,
@@ -23,6 +24,7 @@ from provisioner.planning.erasure.deployment import (
     target_disk,
     write_command,
 )
+from provisioner.settings import Settings
 
 NODE = Node(
     id="n0",
@@ -96,7 +98,8 @@ def test_the_command_that_writes_names_disk_digest_and_source_together() -> None
 
 
 def test_rails_are_addressed_as_planned_and_everything_else_asks_dhcp() -> None:
-    found = plan_network(NODE, SEEN, ["00:00:00:00:00:01", "00:00:00:00:00:0a"])["ethernets"]
+    macs = ["00:00:00:00:00:01", "00:00:00:00:00:0a"]
+    found = plan_network(list_rail_links(NODE, SEEN, Settings()), macs)["ethernets"]
 
     assert {name: card.get("addresses") for name, card in found.items()} == {
         "rail0": ["172.0.0.0/31"],
@@ -106,10 +109,32 @@ def test_rails_are_addressed_as_planned_and_everything_else_asks_dhcp() -> None:
     assert found["other0"]["match"] == {"macaddress": "00:00:00:00:00:0a"}
 
 
+def test_a_rail_has_full_frames_and_packets_from_it_leave_by_its_leaf() -> None:
+    rail = plan_network(list_rail_links(NODE, SEEN, Settings()), [])["ethernets"]["rail1"]
+
+    assert rail["mtu"] == 9216
+    assert rail["routes"] == [{"to": "172.0.0.0/8", "via": "172.32.0.1", "table": 101}]
+    assert rail["routing-policy"] == [{"from": "172.32.0.0", "table": 101, "priority": 3001}]
+
+
+def test_a_network_for_each_rail_is_reached_without_a_source_address_too() -> None:
+    settings = Settings(rail_networks=("172.0.0.0/11", "172.32.0.0/11"), rail_mtu=9000)
+
+    rail = plan_network(list_rail_links(NODE, SEEN, settings), [])["ethernets"]["rail1"]
+
+    assert rail["mtu"] == 9000
+    assert [r["to"] for r in rail["routes"] if r.get("table") == 101] == list(
+        settings.rail_networks
+    )
+    assert [r for r in rail["routes"] if "table" not in r] == [
+        {"to": "172.32.0.0/11", "via": "172.32.0.1"}
+    ]
+
+
 def test_the_first_boot_is_told_whom_to_trust_and_what_it_was_made_from() -> None:
     files = first_boot(
         NODE,
-        SEEN,
+        list_rail_links(NODE, SEEN, Settings()),
         IMAGE,
         "ubuntu-1",
         instance="7",

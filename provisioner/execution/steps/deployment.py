@@ -32,6 +32,7 @@ from provisioner.model.node import Boots, Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
+from provisioner.planning.certification.rail_links import list_rail_links
 from provisioner.planning.erasure import deployment, disk_answers, erasure, seed_drive
 from provisioner.planning.erasure.deployment import ImageFile
 from provisioner.ports import AgentAddress, AgentResult, PortError
@@ -255,7 +256,7 @@ async def _drive(writing: _Writing) -> str | Blocker:
     macs = await list_addresses(node, stay.inventory, host)
     files = deployment.first_boot(
         node,
-        stay.inventory,
+        list_rail_links(node, stay.inventory, stay.site.settings),
         writing.image,
         writing.step.to_version,
         # cloud-init runs anew for a new instance: one for each stay and image

@@ -6,12 +6,12 @@ what `mpi_door.py` opened by its folder.
 
 from __future__ import annotations
 
-import ipaddress
 import shlex
 from collections.abc import Sequence
 
 from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.readers.gid_index import FIND_GID
+from provisioner.model.location import find_host_end
 
 MARK = "PROVISIONER_FABRIC"
 FOLDER = "/run/provisioner-fabric."  # the files of a test in a host, in memory
@@ -33,14 +33,8 @@ def host_end(leaf_end: str) -> str:
     """Return the host's address of a cable from its leaf's, "172.0.0.1/31" -> "172.0.0.0"; "":
     none.
     """
-    try:
-        leaf = ipaddress.ip_interface(leaf_end)
-    except ValueError:
-        return ""
-    addresses = (
-        [str(a) for a in leaf.network if a != leaf.ip] if leaf.network.num_addresses == 2 else []
-    )
-    return addresses[0] if len(addresses) == 1 else ""
+    end = find_host_end(leaf_end)
+    return "" if end is None else str(end.ip)
 
 
 def serve(mark: str, tests: Sequence[fabric_workloads.FabricTest]) -> str:

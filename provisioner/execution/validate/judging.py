@@ -49,6 +49,7 @@ async def judging_context(
         overrides=thresholds,
         learned=list_floors(taught),
         grammars=GRAMMARS,
+        to_other_leaf=settings.rail_proof == "other_leaf",
         harmless_lines=settings.kernel_lines_harmless,
         port_owners={
             f"{p.switch}/{p.interface}": f"{owner.id}/{p.nic_slot}"

@@ -6,7 +6,6 @@ differs from the last reading, is not written to.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Plan
+from provisioner.planning.certification.rail_links import RailLink, write_netplan
 from provisioner.planning.path.pins import judge_pin
 from provisioner.planning.path.planner import plan
 
@@ -166,7 +166,7 @@ def write_command(
 
 def first_boot(
     node: Node,
-    inventory: Inventory,
+    links: Sequence[RailLink],
     image: ImageFile,
     label: str,
     *,
@@ -203,7 +203,7 @@ def first_boot(
     return {
         "meta-data": _json(meta),
         "user-data": "#cloud-config\n" + _json(config),
-        "network-config": _json(plan_network(node, inventory, other_macs)),
+        "network-config": _json(plan_network(links, other_macs)),
     }
 
 
@@ -214,37 +214,13 @@ def render_stamp(label: str, sha256: str) -> str:
     return f"IMAGE={label}\nSHA256={sha256}\n"
 
 
-def plan_network(node: Node, inventory: Inventory, other_macs: Sequence[str]) -> dict[str, Any]:
+def plan_network(links: Sequence[RailLink], other_macs: Sequence[str]) -> dict[str, Any]:
     """Return the network configuration, version 2: rails as planned, other interfaces by DHCP."""
-    macs = {d.slot: d.mac for d in inventory.devices if d.mac}
-    cards: dict[str, Any] = {}
-    for port in sorted(node.ports, key=lambda p: (p.rail, p.nic_slot)):
-        mac = macs.get(port.nic_slot)
-        address = _host_end(port.address)
-        if port.rail < 0 or mac is None or address is None:
-            continue
-        cards[f"rail{port.rail}"] = {
-            "match": {"macaddress": mac},
-            "dhcp4": False,
-            "addresses": [address],
-            "optional": True,
-        }
-    taken = {card["match"]["macaddress"] for card in cards.values()}
+    cards = write_netplan(links)
+    taken = {link.mac for link in links}
     for number, mac in enumerate(sorted(set(other_macs) - taken)):
         cards[f"other{number}"] = {"match": {"macaddress": mac}, "dhcp4": True, "optional": True}
     return {"version": 2, "ethernets": cards}
-
-
-def _host_end(leaf_end: str) -> str | None:
-    """Return "172.0.0.0/31" of "172.0.0.1/31": the other end of the leaf's point-to-point
-    network.
-    """
-    try:
-        leaf = ipaddress.IPv4Interface(leaf_end)
-    except ValueError:
-        return None
-    addresses = [a for a in leaf.network.hosts() if a != leaf.ip]
-    return f"{addresses[0]}/{leaf.network.prefixlen}" if len(addresses) == 1 else None
 
 
 def _json(value: object) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 
 from provisioner.sim.outputs.host import Cable, HostView, Output
+from provisioner.sim.outputs.outputs_nic import interface_name
 from provisioner.sim.switches.switch import Switch
 from provisioner.sim.switches.switch_filters import ICMP, is_denied
 
 _OWN = re.compile(
     r"^set -- \$\(ip -o -4 addr show to ([0-9.]+)/32\); i=\$2; for t in ([0-9., ]*); do"
 )
+_RAILS = re.compile(r"^for rail in ([0-9a-f.:, ]*); do ")
 _LINE = re.compile(r"^for t in ([0-9., ]*); do \( ping .* -I ([0-9.]+) ")
 OVERHEAD = 28  # bytes of IPv4 and ICMP before the payload
 MTU = 9216
@@ -49,6 +51,42 @@ def print_from_interface(view: HostView, line: str) -> Output:
             code = 1 if "rails_answer_elsewhere" in view.machine.faults else 0
         lines.append(f"{word} {code}\n")
     return Output(0, "".join(lines))
+
+
+def print_rail_routes(view: HostView, line: str) -> Output:
+    """One line for each "ADDRESS,TARGET,BYTES": the rail's interface, its route, ping's code."""
+    match = _RAILS.match(line)
+    if match is None:
+        return Output(2, "", "sh: syntax error")
+    lines = []
+    for word in match[1].split():
+        own, target, size = word.split(",")
+        host, rail = view.peers.get(own, (None, -1))
+        if host is not view or rail < 0:
+            lines.append(f"rail {own} to {target} own - route eno1 ping 2\n")
+            continue
+        interface = interface_name(view.machine.devices[_cable(view, rail).nic_slot])
+        astray = "rails_answer_elsewhere" in view.machine.faults
+        route = "eno1" if astray else interface
+        code = 1 if astray else _reach_leaf(view, rail, target, int(size))
+        lines.append(f"rail {own} to {target} own {interface} route {route} ping {code}\n")
+    return Output(0, "".join(lines))
+
+
+def _reach_leaf(view: HostView, rail: int, target: str, size: int) -> int:
+    """ping's exit code towards a leaf's end of one of this host's cables."""
+    here = _cable(view, rail)
+    mtu = int(view.machine.devices[here.nic_slot].traits.get("mtu", MTU))
+    if not _passes(view, here, size) or size + OVERHEAD > mtu:
+        return 1
+    for cable in view.cables:
+        interface = cable.switch.operational["interface"].get(cable.interface, {})
+        addresses = interface.get("ip", {}).get("address", {})
+        if target in {a.partition("/")[0] for a in addresses}:
+            vrf = here.switch.get_vrf(here.interface)
+            theirs = cable.switch.get_vrf(cable.interface)
+            return 0 if vrf == theirs or (vrf, theirs) in here.switch.planted.paths else 1
+    return 1
 
 
 def _rdma(view: HostView, source: str, target: str, port: int) -> int:

@@ -121,6 +121,16 @@ COMMANDS = {
     "bmc": Command("offline.bmc", "app", "BMCs: requests to one, previewed; network boot."),
     "pdu": Command("offline.pdu", "app", "PDUs: read outlets; preview an AC cycle."),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
+    "record": Command(
+        "offline.record",
+        "record",
+        "Record every resource of a BMC by reads alone, without secrets and the site's own values.",
+    ),
+    "compatibility": Command(
+        "offline.compatibility",
+        "compatibility",
+        "Print which BMCs were recorded, and how each of their parts and writes is known.",
+    ),
     "plan": Command(
         "offline.plan",
         "plan",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,12 +14,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from provisioner.cli.options.recordings import read_recording
+from provisioner.cli.options.showing import open_console
 from provisioner.cli.serve import sim_faults
 from provisioner.model.input_error import InputError
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.hardware.shapes_items import HOST_ITEMS
 from provisioner.sim.site.control import Control
+from provisioner.sim.site.serve_recordings import serve_recordings
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
 
@@ -50,6 +54,10 @@ def serve(
     control: Annotated[
         Path | None, typer.Option(help="Socket for the ground truth and faults.")
     ] = None,
+    recording: Annotated[
+        list[Path] | None,
+        typer.Option(help="Serve this recorded BMC instead of a site; repeat it for more."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the endpoints as one JSON object.")
     ] = False,
@@ -59,6 +67,11 @@ def serve(
     Example: provisioner sim serve --nodes 2 --control site.sock
     """
     _check(nodes, listen, port, speed, vendor)
+    if recording:
+        trees = {str(file): read_recording(file).tree for file in recording}
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_serve_recordings(trees, listen, port, as_json=as_json))
+        return
     site = Site(nodes, seed, clock=FastClock(speed), vendor=vendor)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_serve(site, listen, port, control, as_json=as_json))
@@ -84,15 +97,11 @@ def _check(nodes: int, listen: str, port: int, speed: float, vendor: str) -> Non
 async def _serve(
     site: Site, listen: str, port: int, control: Path | None, *, as_json: bool
 ) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = _listen_for_the_end()
     try:
         server = await serve_site(site, listen, port)
     except OSError as error:
-        remedy = "Choose another --listen or --port."
-        raise InputError("--listen", listen, str(error), remedy) from None
+        raise _taken(listen, error) from None
     control_server = Control(site, control) if control else None
     if control_server:
         try:
@@ -106,6 +115,39 @@ async def _serve(
     if control_server:
         await control_server.stop()
     await server.close()
+
+
+async def _serve_recordings(
+    trees: Mapping[str, Mapping[str, Mapping[str, Any]]], listen: str, port: int, *, as_json: bool
+) -> None:
+    stop = _listen_for_the_end()
+    try:
+        server, urls = await serve_recordings(trees, listen, port)
+    except OSError as error:
+        raise _taken(listen, error) from None
+    if as_json:
+        typer.echo(json.dumps({"recordings": urls}))
+    else:
+        table = Table("recording", "URL")
+        for name, url in urls.items():
+            table.add_row(name, url)
+        open_console().print(table)
+        typer.echo("Any user and password log in. Stop with Ctrl-C.")
+    await stop.wait()
+    await server.close()
+
+
+def _listen_for_the_end() -> asyncio.Event:
+    """Return an event that a signal to end sets."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def _taken(listen: str, error: OSError) -> InputError:
+    return InputError("--listen", listen, str(error), "Choose another --listen or --port.")
 
 
 def list_endpoints(site: Site) -> list[dict[str, Any]]:

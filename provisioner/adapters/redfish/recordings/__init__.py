@@ -1,0 +1,1 @@
+"""Recordings of BMCs: the walk, the pseudonyms, the file, and the transport over it."""

@@ -25,7 +25,9 @@ from images.vm.lab import (
     FILE_PORT,
     GATEWAY,
     MAC,
+    NAMESPACES,
     NVME_SERIAL,
+    TENANT_DATA,
     Lab,
     Login,
 )
@@ -218,7 +220,13 @@ async def _erase(bench: Bench, agent: AgentAddress) -> None:
     await run_step(bench, agent, "erase_devices_metadata")
     bench.times.record_stage("metadata erased")
     listed = {d["serial"]: d for d in (await run_step(bench, agent, "provisioner_disks"))["disks"]}
-    name = listed[NVME_SERIAL]["name"]
+    drive = listed[NVME_SERIAL]
+    name = drive["name"]
+    spaces = (drive["nvme"]["namespaces"], drive["nvme"]["attached"])
+    require(
+        spaces == (list(NAMESPACES), list(NAMESPACES[:-1])),
+        f"all namespaces are listed, the detached one too: {spaces}",
+    )
     wrong = await run_step(
         bench,
         agent,
@@ -240,6 +248,9 @@ async def _erase(bench: Bench, agent: AgentAddress) -> None:
     )
     zeroes = hashlib.sha256(bytes(1 << 20)).hexdigest()
     require(read["sha256"] == zeroes, "its first megabyte reads as zeroes")
+    for number in NAMESPACES:  # as seen from outside of the machine
+        left = TENANT_DATA in bench.lab.namespace(number).read_bytes()
+        require(not left, f"namespace {number} holds nothing of the tenant")
     bench.times.record_stage("NVMe disk erased", f"{record['method']}: {record['detail']}")
 
 

@@ -27,6 +27,8 @@ MAC = "52:54:00:aa:00:01"
 UUID = "5f0c2c8e-2a52-4a7b-9a5e-0d6f0c6a0001"
 DISK_SERIAL, NVME_SERIAL = "PROVISIONER-OS", "PROVISIONER-NVME"
 DISK_BYTES, NVME_BYTES = 4 << 30, 64 << 20
+NAMESPACES = (1, 2, 3)  # of the NVMe drive; the last one is detached: it has no block device
+TENANT_DATA = b"data of the tenant before "  # fills every namespace
 MEMORY_MIB = 4096  # the ramdisk unpacks to 1.5 GB, into a file system of at most half the memory
 START_LIMIT_S = 120
 OVMF = "/usr/share/OVMF"
@@ -79,12 +81,34 @@ class Lab:
         images.mkdir(exist_ok=True)
         run_tool("virsh", "pool-define-as", "default", "dir", "--target", str(images))
         run_tool("virsh", "pool-start", "default")
-        for name, size in (("os", DISK_BYTES), ("nvme", NVME_BYTES)):
-            run_tool(
-                "qemu-img", "create", "-q", "-f", "raw", str(images / f"{name}.img"), str(size)
-            )
+        run_tool("qemu-img", "create", "-q", "-f", "raw", str(images / "os.img"), str(DISK_BYTES))
+        for number in NAMESPACES:
+            content = TENANT_DATA * (NVME_BYTES // len(TENANT_DATA) + 1)
+            self.namespace(number).write_bytes(content[:NVME_BYTES])
         self._define("", self._render_domain())
         return self._start_redfish()
+
+    def namespace(self, number: int) -> Path:
+        """Return the file behind a namespace of the NVMe drive."""
+        return self.folder / "pool" / f"nvme{number}.img"
+
+    def _list_nvme_arguments(self) -> str:
+        """Return QEMU's arguments for one NVMe drive with several namespaces (qemu 7.2, docs)."""
+        arguments = [
+            ("-device", "nvme-subsys,id=drive,nqn=provisioner"),
+            ("-device", f"nvme,id=control,serial={NVME_SERIAL},subsys=drive,addr=0x10"),
+        ]
+        for number in NAMESPACES:
+            file = f"file={self.namespace(number)}"
+            detached = ",detached=on" if number == NAMESPACES[-1] else ""
+            space = f"nvme-ns,drive=nvm{number},nsid={number},shared=on{detached}"
+            arguments += [
+                ("-drive", f"if=none,id=nvm{number},format=raw,cache=unsafe,{file}"),
+                ("-device", space),
+            ]
+        return "".join(
+            f"    <qemu:arg value='{word}'/>\n" for argument in arguments for word in argument
+        )
 
     def stop(self) -> None:
         """End every process that `start` has started, the machine first."""
@@ -156,10 +180,7 @@ class Lab:
     <graphics type='vnc' port='-1' listen='127.0.0.1'/><video><model type='vga'/></video>
   </devices>
   <qemu:commandline>
-    <qemu:arg value='-drive'/>
-    <qemu:arg value='if=none,id=nvm,format=raw,cache=unsafe,file={pool}/nvme.img'/>
-    <qemu:arg value='-device'/><qemu:arg value='nvme,drive=nvm,serial={NVME_SERIAL},addr=0x10'/>
-  </qemu:commandline>
+{self._list_nvme_arguments()}  </qemu:commandline>
 </domain>
 """
 

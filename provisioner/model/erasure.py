@@ -29,6 +29,9 @@ class Method(StrEnum):
     SANITIZE_BLOCK = "nvme_sanitize_block"  # NVMe Sanitize, action 2: every block is erased
     FORMAT_CRYPTO = "nvme_format_crypto"  # NVMe Format, secure erase setting 2
     FORMAT_USER_DATA = "nvme_format_user_data"  # NVMe Format, secure erase setting 1
+    SCSI_SANITIZE_CRYPTO = "scsi_sanitize_crypto"  # SCSI SANITIZE, service action 3
+    SCSI_SANITIZE_BLOCK = "scsi_sanitize_block"  # SCSI SANITIZE, service action 2
+    SCSI_SANITIZE_OVERWRITE = "scsi_sanitize_overwrite"  # SCSI SANITIZE, service action 1
     ATA_ENHANCED = "ata_enhanced_secure_erase"
     ATA_SECURE = "ata_secure_erase"
     OVERWRITE = "overwrite"  # once, over everything that can be addressed
@@ -54,15 +57,18 @@ class Disk(Record):
     serial: str
     wwn: str = ""
     model: str = ""
-    size_bytes: int
+    size_bytes: int  # of the block device; of an NVMe drive the first namespace
+    capacity_bytes: int = 0  # of an NVMe drive with all its namespaces; 0: it does not report it
     transport: str = ""  # "nvme", "sata", "sas", ...
     methods: tuple[Method, ...] = ()
 
     @property
     def identity(self) -> tuple[str, str, int]:
         """Return the identity of the disk, which does not depend on its kernel name in this
-        boot.
+        boot, nor on the namespaces that an NVMe drive is divided into.
         """
+        if self.capacity_bytes:
+            return (self.serial, "", self.capacity_bytes)
         return (self.serial, self.wwn, self.size_bytes)
 
 

@@ -28,6 +28,10 @@ Logical Unit WWN Device Identifier: 5002538e00000000
 """  # noqa: W291
 
 
+# fields of `nvme id-ctrl -o json`, nvme-cli 2.3
+ABILITIES = {"sanicap": 3, "oacs": 23, "fna": 4, "mn": "x", "tnvmcap": 1600321314816}
+
+
 def test_only_what_can_hold_data_is_a_disk():
     machine = Machine(
         device("sda", tran="sata"),
@@ -45,19 +49,30 @@ def test_only_what_can_hold_data_is_a_disk():
 
 def test_a_disk_is_described_as_the_daemon_reads_it():
     machine = Machine(device("nvme0n1", tran="nvme", wwn="eui.0025385b71b0aaaa"))
-    machine.says["nvme"] = Output(0, json.dumps({"sanicap": 3, "oacs": 23, "fna": 4, "mn": "x"}))
+    machine.says["nvme"] = Output(0, json.dumps(ABILITIES))
 
     assert disks.list_disks(machine.run) == [
         {
             "name": "/dev/nvme0n1",
+            "names": ["/dev/nvme0n1"],
             "serial": "S-nvme0n1",
             "wwn": "eui.0025385b71b0aaaa",
             "model": "MODEL",
             "size": 480103981056,
             "transport": "nvme",
             "read_only": False,
-            "nvme": {"sanicap": 3, "oacs": 23, "fna": 4},
+            "nvme": {
+                "sanicap": 3,
+                "oacs": 23,
+                "fna": 4,
+                "capacity": 1600321314816,
+                "unallocated": 0,
+                "controller_id": 0,
+                "namespaces": None,
+                "attached": None,
+            },
             "ata": None,
+            "scsi": None,
         }
     ]
 
@@ -74,7 +89,7 @@ def test_abilities_of_an_ata_drive_are_read_from_its_security_section(frozen, en
     machine = Machine(device("sda", tran="sata"))
     machine.says["hdparm"] = Output(0, SECURITY % (frozen, enhanced))
 
-    assert disks.list_disks(machine.run)[0]["ata"] == expected
+    assert disks.list_disks(machine.run)[0]["ata"] == expected | {"hidden_area": None}
 
 
 @pytest.mark.parametrize("text", ["", "Security:\n", "garbage \x00\xff", "{"])
@@ -84,12 +99,15 @@ def test_a_disk_that_says_nothing_of_itself_offers_nothing(text):
 
     sata, nvme = disks.list_disks(machine.run)
 
-    assert sata["ata"] in (None, {"supported": False, "frozen": True, "enhanced": False})
+    assert sata["ata"] in (
+        None,
+        {"supported": False, "frozen": True, "enhanced": False, "hidden_area": None},
+    )
     assert nvme["nvme"] is None
 
 
 def test_two_disks_of_one_serial_are_none():
-    machine = Machine(device("nvme0n1", serial="X"), device("nvme0n2", serial="X"))
+    machine = Machine(device("nvme0n1", serial="X"), device("nvme1n1", serial="X"))
 
     assert disks.find_disk("X", machine.run) is None
     assert disks.find_disk("", machine.run) is None
@@ -116,3 +134,41 @@ def test_reading_past_the_end_is_refused(tmp_path):
         disk_reading.hash_range("S", -1, 5, Machine().run)
     with pytest.raises(ValueError, match="the disk ends"):
         disk_reading.hash_range("S-sda", 0, 10, Machine(device("sda", size=5)).run)
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (" max sectors   = 586070255/586072368, HPA is enabled\n", True),
+        (" max sectors   = 586072368/586072368, HPA is disabled\n", False),
+        ("SG_IO: bad/missing sense data", None),
+    ],
+)
+def test_a_host_protected_area_is_read_from_the_drive(text, hidden):
+    machine = Machine(device("sda", tran="sata"))
+    machine.says["hdparm -N"] = Output(0, text)
+    machine.says["hdparm"] = Output(0, SECURITY % ("not", ""))
+
+    assert disks.list_disks(machine.run)[0]["ata"]["hidden_area"] is hidden
+
+
+def test_namespaces_of_one_drive_are_one_disk_and_another_drive_is_another():
+    machine = Machine(
+        device("nvme0n1", tran="nvme", serial="A"),
+        device("nvme0n2", tran="nvme", serial="A", size=7),
+        device("nvme1n1", tran="nvme", serial="B"),
+    )
+
+    listed = disks.list_disks(machine.run)
+
+    assert [(d["serial"], d["names"]) for d in listed] == [
+        ("A", ["/dev/nvme0n1", "/dev/nvme0n2"]),
+        ("B", ["/dev/nvme1n1"]),
+    ]
+
+
+def test_abilities_of_another_drive_behind_the_controllers_name_are_none():
+    machine = Machine(device("nvme0n1", tran="nvme", serial="A"))
+    machine.says["nvme"] = Output(0, json.dumps({**ABILITIES, "sn": "B"}))
+
+    assert disks.list_disks(machine.run)[0]["nvme"] is None

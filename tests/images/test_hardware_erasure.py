@@ -3,68 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json
-import struct
-from typing import Any
 
 import pytest
 from ironic_python_agent import hardware
-from provisioner_hardware_manager import erasure
-from provisioner_hardware_manager.commands import Output
-
-SERIAL = "S4EVNF0M123456"
-
-
-class Machine:
-    """Tools that print what the real ones print, for one NVMe disk; and what was asked of them."""
-
-    def __init__(self, **capabilities: int) -> None:
-        self.name, self.serial, self.read_only = "nvme0n1", SERIAL, False
-        self.capabilities = {"sanicap": 3, "oacs": 0x17, "fna": 4, **capabilities}
-        self.sstat = [0x0101]  # what the sanitize log says, one after the other
-        self.failing: dict[str, str] = {}  # command -> what it says on stderr
-        self.asked: list[tuple[str, ...]] = []
-
-    def run(self, *words: str, timeout_s: float = 60.0) -> Output:
-        assert timeout_s > 0
-        if words[0] == "lsblk":
-            disk = {"name": self.name, "type": "disk", "size": 7681501126656, "serial": self.serial,
-                    "wwn": "eui.0025385b71b0aaaa", "model": "SAMSUNG MZQL27T6HBLA-00A07",
-                    "tran": "nvme", "ro": self.read_only}  # fmt: skip
-            return Output(0, json.dumps({"blockdevices": [disk]}))
-        if words[:2] == ("nvme", "id-ctrl"):
-            return Output(0, json.dumps({"vid": 5197, "sn": SERIAL, **self.capabilities}))
-        self.asked.append(words)
-        if words[1] in self.failing:
-            return Output(1, "", self.failing[words[1]])
-        if words[1] == "sanitize-log":
-            status = self.sstat.pop(0) if len(self.sstat) > 1 else self.sstat[0]
-            page = struct.pack("<HH", 0xFFFF, status) + bytes(508)
-            return Output(0, page.decode("utf-8", "surrogateescape"))
-        return Output(0, "Success formatting namespace:1\n")
-
-    def done(self, command: str) -> list[tuple[str, ...]]:
-        return [words for words in self.asked if words[1] == command]
-
-
-class Generic:
-    """What ironic-python-agent would do."""
-
-    def __init__(self, *, works: bool = True) -> None:
-        self.works, self.asked = works, []
-
-    def erase_ata(self, device: str) -> bool:
-        self.asked.append(("ata", device))
-        return self.works
-
-    def overwrite(self, device: str) -> bool:
-        self.asked.append(("overwrite", device))
-        return self.works
-
-
-def erase(machine: Machine, method: str, **more: Any) -> dict[str, str]:
-    given: dict[str, Any] = {"device": "/dev/nvme0n1", "serial": SERIAL, "agent": Generic()}
-    return erasure.erase(method=method, run=machine.run, sleep=lambda _: None, **(given | more))
+from nvme_machine import SERIAL, Generic, Machine, erase
+from provisioner_hardware_manager import erasure, samples
+from provisioner_hardware_manager.samples import Samples
 
 
 def test_a_sanitize_is_done_when_the_disks_own_log_says_so():
@@ -75,14 +19,14 @@ def test_a_sanitize_is_done_when_the_disks_own_log_says_so():
 
     assert record["result"] == "done"
     assert "SSTAT 0x0101" in record["detail"]
-    assert machine.done("sanitize") == [("nvme", "sanitize", "/dev/nvme0", "--sanact=4")]
+    assert machine.done("sanitize") == [("nvme", "sanitize", "/dev/nvme0", "--sanact=4", "--ause")]
 
 
 def test_a_block_sanitize_is_another_action():
     machine = Machine()
 
     assert erase(machine, "nvme_sanitize_block")["result"] == "done"
-    assert machine.done("sanitize") == [("nvme", "sanitize", "/dev/nvme0", "--sanact=2")]
+    assert machine.done("sanitize") == [("nvme", "sanitize", "/dev/nvme0", "--sanact=2", "--ause")]
 
 
 def test_a_sanitize_of_somebody_else_is_awaited_before_ours_begins():
@@ -117,7 +61,8 @@ def test_a_format_uses_the_setting_that_was_asked_for(method, ses):
     machine = Machine()
 
     assert erase(machine, method)["result"] == "done"
-    assert machine.done("format")[0][:4] == ("nvme", "format", "/dev/nvme0n1", f"--ses={ses}")
+    (command,) = machine.done("format")
+    assert command[:5] == ("nvme", "format", "/dev/nvme0", "--namespace-id=1", f"--ses={ses}")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +120,24 @@ def test_the_record_repeats_what_was_asked():
     assert record["method"] == "nvme_format_crypto"
 
 
+def test_samples_of_a_device_are_its_edges_and_one_place_in_each_section(tmp_path):
+    disk = tmp_path / "disk"
+    with disk.open("wb") as file:
+        file.truncate(1 << 30)
+        file.seek(0)
+        file.write(b"tenant" + bytes(4090))
+    size = 1 << 30
+
+    places = samples.list_places(size, "a")
+    read = samples.read_samples([str(disk)], "a")
+
+    assert (places[0], places[-1]) == (0, size - 4096)
+    assert {p * 1024 // size for p in places} == set(range(1024))
+    assert places != samples.list_places(size, "b")
+    assert (len(read.data), read.count, read.unreadable) == (1, len(places), 0)
+    assert samples.read_samples([str(tmp_path / "none")], "a") == Samples(unreadable=1)
+
+
 def test_an_overwrite_counts_when_the_disk_reads_as_zeroes(tmp_path, monkeypatch):
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(5 << 20))
@@ -214,5 +177,7 @@ def test_the_agents_own_methods_are_those_that_we_call():
 
     assert list(inspect.signature(own._ata_erase).parameters) == ["self", "block_device"]
     assert list(inspect.signature(own._shred_block_device).parameters) == [
-        "self", "node", "block_device",
-    ]  # fmt: skip
+        "self",
+        "node",
+        "block_device",
+    ]

@@ -85,6 +85,10 @@ OFFERS = {
         {"nvme": None, "ata": {"supported": True, "frozen": True, "enhanced": True}},
         (Method.OVERWRITE,),
     ),
+    "a SAS disk": (
+        {"nvme": None, "scsi": ["overwrite", "crypto", "melt"]},
+        (Method.SCSI_SANITIZE_CRYPTO, Method.SCSI_SANITIZE_OVERWRITE, Method.OVERWRITE),
+    ),
     "a write-protected disk": ({"nvme": None, "read_only": True}, ()),
 }
 

@@ -122,9 +122,9 @@ def test_serials_are_compared_without_regard_to_case() -> None:
     assert list_unsanitized(report, ErasurePolicy()) == ()
 
 
-ALL = tuple(Method)[:7]
+ALL = tuple(Method)[:10]
 LADDERS = {
-    "everything, no overwriting": (ALL, False, ALL[:6]),
+    "everything, no overwriting": (ALL, False, ALL[:9]),
     "everything, overwriting allowed": (ALL, True, ALL),
     "only overwriting, not allowed": ((Method.OVERWRITE,), False, ()),
     "in the order of the ladder, not the disk's": (
@@ -208,6 +208,15 @@ def test_disks_that_got_other_names_at_a_boot_are_the_same_disks() -> None:
     assert (
         find_disk_changes(DISKS, (DISKS[0], DISKS[1].model_copy(update={"size_bytes": 11}))) != ()
     )
+
+
+def test_a_drive_whose_namespaces_were_made_whole_is_the_same_drive() -> None:
+    divided = DISKS[0].model_copy(update={"capacity_bytes": 100, "size_bytes": 10, "wwn": "eui.1"})
+    whole = divided.model_copy(update={"size_bytes": 100, "wwn": "eui.2"})
+    larger = divided.model_copy(update={"capacity_bytes": 200})
+
+    assert find_disk_changes((divided,), (whole,)) == ()
+    assert find_disk_changes((divided,), (larger,)) != ()
 
 
 def test_the_certificate_says_its_verdict_and_has_a_line_for_each_device() -> None:

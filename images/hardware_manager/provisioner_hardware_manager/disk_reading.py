@@ -37,13 +37,14 @@ def hash_device(device: str, offset: int, length: int) -> str:
     try:
         os.fsync(handle)
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        _set_direct(handle)
+        set_direct(handle)
         return _hash(handle, offset, length)
     finally:
         os.close(handle)
 
 
-def _set_direct(handle: int) -> None:
+def set_direct(handle: int) -> None:
+    """Read past the page cache from now on, where the file supports it."""
     flags = fcntl.fcntl(handle, fcntl.F_GETFL)
     try:
         fcntl.fcntl(handle, fcntl.F_SETFL, flags | os.O_DIRECT)

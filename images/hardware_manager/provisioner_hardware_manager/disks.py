@@ -2,16 +2,21 @@
 
 Only devices that hold data count: no optical drives, RAM disks, loop devices or virtual media
 without a size. Names distinguish an NVMe namespace (`/dev/nvme0n1`) from its controller
-(`/dev/nvme0`).
+(`/dev/nvme0`). All namespaces of a drive are one disk, by the name of the first; a drive without a
+namespace has the controller's name.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
+from provisioner_hardware_manager import nvme_drives, scsi_drives
 from provisioner_hardware_manager.commands import Run, run
+from provisioner_hardware_manager.inventory import read_text
+from provisioner_hardware_manager.nvme_drives import parse_whole
 
 DISKS_MAX = 128
 _DISK = re.compile(
@@ -21,10 +26,15 @@ _NAMESPACE = re.compile(r"(/dev/nvme\d{1,4})n\d{1,4}")
 _SECURITY = re.compile(r"^Security:\s*$(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 
+_HIDDEN_AREA = re.compile(r"HPA is (enabled|disabled)")
+CONTROLLERS = Path("/sys/class/nvme")
+
+
 def list_disks(run: Run = run) -> list[dict[str, Any]]:
     """Return every disk with its identity and abilities. Raises ValueError if lsblk fails.
 
-    `size` is in bytes. `nvme` and `ata` are None for a disk of another kind, or without an answer.
+    `size` is that of the first namespace, in bytes. `nvme`, `ata` and `scsi` are None for a disk of
+    another kind, or without an answer.
     """
     answer = run(
         "lsblk",
@@ -37,7 +47,42 @@ def list_disks(run: Run = run) -> list[dict[str, Any]]:
     if not answer.ok:
         raise ValueError(f"lsblk: {answer.error}")
     devices = json.loads(answer.text).get("blockdevices", [])
-    return [_describe(d, run) for d in devices if _holds_data(d)][:DISKS_MAX]
+    described: list[dict[str, Any]] = []
+    drives: dict[tuple[str, str], dict[str, Any]] = {}
+    for device in (d for d in devices if _holds_data(d)):
+        key = _name_drive(device)
+        if key in drives:
+            drives[key]["names"].append(f"/dev/{device['name']}")
+        elif len(described) < DISKS_MAX:
+            described.append(_describe(device, run))
+            if key is not None:
+                drives[key] = described[-1]
+    empty = _list_empty_drives(CONTROLLERS, {d["serial"] for d in described}, run)
+    return [*described, *empty][:DISKS_MAX]
+
+
+def _name_drive(device: dict[str, Any]) -> tuple[str, str] | None:
+    """Return (controller, serial) of an NVMe namespace; None for anything else."""
+    name = f"/dev/{device['name']}"
+    serial = str(device.get("serial") or "").strip()
+    return (name_controller(name), serial) if _NAMESPACE.fullmatch(name) and serial else None
+
+
+def _list_empty_drives(folder: Path, listed: set[str], run: Run) -> list[dict[str, Any]]:
+    """Return the NVMe drives of this machine that have no namespace, as the kernel lists them."""
+    try:
+        controllers = sorted(folder.iterdir())
+    except OSError:
+        return []
+    drives = []
+    for controller in controllers:
+        serial = read_text(controller / "serial")
+        if read_text(controller / "transport") != "pcie" or not serial or serial in listed:
+            continue
+        model = read_text(controller / "model")
+        device = {"name": controller.name, "serial": serial, "model": model, "tran": "nvme"}
+        drives.append({**_describe(device, run), "names": []})
+    return drives
 
 
 def find_disk(serial: str, run: Run = run) -> dict[str, Any] | None:
@@ -49,24 +94,28 @@ def find_disk(serial: str, run: Run = run) -> dict[str, Any] | None:
 def _holds_data(device: Any) -> bool:
     if not isinstance(device, dict) or device.get("type") != "disk":
         return False
-    return bool(_DISK.fullmatch(str(device.get("name")))) and _parse_whole(device.get("size")) > 0
+    return bool(_DISK.fullmatch(str(device.get("name")))) and parse_whole(device.get("size")) > 0
 
 
 def _describe(device: dict[str, Any], run: Run) -> dict[str, Any]:
     name = f"/dev/{device['name']}"
+    serial = str(device.get("serial") or "").strip()
     transport = str(device.get("tran") or "")
     if not transport:
         transport = "nvme" if _NAMESPACE.fullmatch(name) else ""
+    is_nvme = _NAMESPACE.fullmatch(name) is not None or transport == "nvme"
     return {
         "name": name,
-        "serial": str(device.get("serial") or "").strip(),
+        "names": [name],
+        "serial": serial,
         "wwn": str(device.get("wwn") or "").strip(),
         "model": str(device.get("model") or "").strip(),
-        "size": _parse_whole(device.get("size")),
+        "size": parse_whole(device.get("size")),
         "transport": transport,
         "read_only": device.get("ro") in (True, 1, "1"),
-        "nvme": _read_nvme(name, run) if _NAMESPACE.fullmatch(name) else None,
+        "nvme": nvme_drives.read_drive(name_controller(name), serial, run) if is_nvme else None,
         "ata": _read_ata(name, run) if transport in {"sata", "ata"} else None,
+        "scsi": scsi_drives.read_sanitize(name, run) if transport == "sas" else None,
     }
 
 
@@ -76,34 +125,19 @@ def name_controller(name: str) -> str:
     return matched.group(1) if matched else name
 
 
-def _read_nvme(name: str, run: Run) -> dict[str, int] | None:
-    """Read SANICAP, OACS and FNA (NVM Express Base Specification, Identify Controller)."""
-    answer = run("nvme", "id-ctrl", name_controller(name), "-o", "json")
-    try:
-        fields = json.loads(answer.text) if answer.ok else None
-    except ValueError:
-        return None
-    if not isinstance(fields, dict):
-        return None
-    return {key: _parse_whole(fields.get(key)) for key in ("sanicap", "oacs", "fna")}
-
-
-def _read_ata(name: str, run: Run) -> dict[str, bool] | None:
+def _read_ata(name: str, run: Run) -> dict[str, bool | None] | None:
     """Read the Security section of `hdparm -I`: one ability per line, "not" before it denies it."""
     answer = run("hdparm", "-I", name)
     section = _SECURITY.search(answer.text) if answer.ok else None
     if section is None:
         return None
     lines = [" ".join(line.split()) for line in section.group(1).splitlines()]
+    area = run("hdparm", "-N", name)
+    state = _HIDDEN_AREA.search(area.text) if area.ok else None
     return {
+        # sectors that the drive hides: a host protected area (hdparm -N, version 9.65)
+        "hidden_area": None if state is None else state.group(1) == "enabled",
         "supported": "supported" in lines,
         "frozen": "not frozen" not in lines,
         "enhanced": "supported: enhanced erase" in lines,
     }
-
-
-def _parse_whole(value: Any) -> int:
-    """Return a non-negative whole number; 0 for anything else."""
-    if isinstance(value, str) and value.isdigit():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

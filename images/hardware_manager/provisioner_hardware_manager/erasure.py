@@ -11,31 +11,21 @@ wrongly.
 from __future__ import annotations
 
 import os
-import struct
+import secrets
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from provisioner_hardware_manager import disks
-from provisioner_hardware_manager.commands import Run, encode_raw, run, shorten
+from provisioner_hardware_manager import disks, nvme_erasure, samples, scsi_drives
+from provisioner_hardware_manager.commands import Run, run, shorten
+from provisioner_hardware_manager.results import DONE, NOT_DONE, UNSUPPORTED
+from provisioner_hardware_manager.samples import Samples
 
-DONE, NOT_DONE, UNSUPPORTED = "done", "not_done", "unsupported"
-
-# NVM Express Base Specification 1.4, Identify Controller
-SANICAP_CRYPTO, SANICAP_BLOCK, OACS_FORMAT, FNA_CRYPTO = 1, 2, 2, 4
-# method -> (`nvme sanitize --sanact`, SANICAP bit): Sanitize command, Sanitize Action
-SANITIZE = {"nvme_sanitize_crypto": (4, SANICAP_CRYPTO), "nvme_sanitize_block": (2, SANICAP_BLOCK)}
-FORMAT = {"nvme_format_crypto": 2, "nvme_format_user_data": 1}  # method -> `nvme format --ses`
 ATA = ("ata_enhanced_secure_erase", "ata_secure_erase")
 OVERWRITE = "overwrite"
-METHODS = (*SANITIZE, *FORMAT, *ATA, OVERWRITE)
+METHODS = (*nvme_erasure.METHODS, *scsi_drives.SANITIZE, *ATA, OVERWRITE)
+Sampler = Callable[[list[str], str], Samples]  # (block devices, seed)
 
-SANITIZE_POLL_S = 5.0
-# A block erase takes the time that the controller estimates, hours for the largest drives. The
-# daemon has its own, shorter limit; this one only keeps a thread from living forever.
-SANITIZE_LIMIT_S = 12 * 3600.0
-# `nvme format --timeout` is in milliseconds; the longest that vendors state for Format is an hour
-FORMAT_LIMIT_S = 3600.0
 SAMPLE_BYTES = 1 << 20
 
 
@@ -55,14 +45,16 @@ def erase(
     agent: AgentErasure,
     run: Run = run,
     sleep: Callable[[float], None] = time.sleep,
+    sampler: Sampler = samples.read_samples,
 ) -> dict[str, str]:
     """Erase and return the record: `result` is "done", "not_done" or "unsupported". Never raises.
 
     The serial is read again first: a name is valid for one boot only, and another disk behind it
-    is left alone.
+    is left alone. Blocks of the disk are read before and after: an erasure that the disk reports as
+    done, and that left data in one of them, is not done.
     """
     try:
-        result, detail = _erase(device, serial, method, agent, run, sleep)
+        result, detail = _erase(device, serial, method, agent, run, sleep, sampler)
     except Exception as failure:  # whatever the cause, this disk is not erased
         result, detail = NOT_DONE, f"{type(failure).__name__}: {shorten(failure)}"
     return {
@@ -81,6 +73,7 @@ def _erase(
     agent: AgentErasure,
     run: Run,
     sleep: Callable[[float], None],
+    sampler: Sampler,
 ) -> tuple[str, str]:
     if method not in METHODS:
         return UNSUPPORTED, "no such method"
@@ -89,100 +82,87 @@ def _erase(
         return NOT_DONE, "no disk, or more than one, has this serial now"
     if disk["name"] != device:
         return NOT_DONE, f"this serial is {disk['name']} now"
-    if method in SANITIZE:
-        return _sanitize(disk, *SANITIZE[method], run, sleep)
-    if method in FORMAT:
-        return _format(disk, FORMAT[method], run)
+    if method in nvme_erasure.METHODS:
+        refusal = nvme_erasure.find_obstacle(disk, method)
+    else:
+        refusal = _find_obstacle(disk, method)
+    if refusal:
+        return UNSUPPORTED, refusal
+    if method in nvme_erasure.METHODS:
+        if failure := nvme_erasure.attach_namespaces(disk, run):
+            return NOT_DONE, failure
+        disk = disks.find_disk(serial, run) or disk  # attached namespaces are block devices now
+    seed = secrets.token_hex(16)
+    before = sampler(disk["names"], seed)
+    result, detail = _act(disk, method, agent, run, sleep)
+    if result != DONE:
+        return result, detail
+    is_erased, evidence = True, "no namespace was there to read"
+    if disk["names"]:
+        is_erased, evidence = samples.compare_samples(before, sampler(disk["names"], seed))
+    if not is_erased:
+        return NOT_DONE, f"{detail}; but {evidence}"
+    if method not in nvme_erasure.METHODS:
+        return DONE, f"{detail}; {evidence}"
+    result, layout = nvme_erasure.restore_layout(disk, method, run)
+    return result, "; ".join(part for part in (detail, evidence, layout) if part)
+
+
+def _find_obstacle(disk: dict[str, Any], method: str) -> str:
+    """Return why this disk is not erased by a method outside of NVMe; "" if it is."""
+    if method in scsi_drives.SANITIZE:
+        offered = scsi_drives.SANITIZE[method][0] in (disk["scsi"] or ())
+        return "" if offered else "the drive does not offer this sanitize action"
+    abilities = disk["ata"]
     if method in ATA:
-        return _erase_ata(disk, method, agent)
+        return _find_ata_obstacle(abilities, method)
     if disk["read_only"]:
-        return UNSUPPORTED, "read-only"
-    if not agent.overwrite(device):
+        return "read-only"
+    if disk["nvme"] and not nvme_erasure.is_reachable_by_blocks(disk["nvme"]):
+        return "an overwrite does not reach all namespaces and the capacity outside of them"
+    if abilities and abilities["hidden_area"] is not False:
+        return "an overwrite does not reach a host protected area, and the drive may have one"
+    return ""
+
+
+def _act(
+    disk: dict[str, Any],
+    method: str,
+    agent: AgentErasure,
+    run: Run,
+    sleep: Callable[[float], None],
+) -> tuple[str, str]:
+    if method in nvme_erasure.METHODS:
+        return nvme_erasure.erase_drive(disk, method, run, sleep)
+    if method in scsi_drives.SANITIZE:
+        is_done, detail = scsi_drives.sanitize(disk["name"], method, run)
+        return (DONE if is_done else NOT_DONE), detail
+    if method in ATA:
+        if not agent.erase_ata(disk["name"]):
+            return UNSUPPORTED, "smartctl reports that ATA security is not available"
+        return DONE, f"{method} by hdparm; the drive's security is no longer enabled"
+    if not agent.overwrite(disk["name"]):
         return NOT_DONE, "shred failed"
-    checked = count_zero_samples(device, disk["size"])
+    checked = count_zero_samples(disk["name"], disk["size"])
     if not checked:
         return NOT_DONE, "the overwritten range does not read as zeroes"
     return DONE, f"one random pass and one of zeroes by shred; {checked} samples read back as zero"
 
 
-def _sanitize(
-    disk: dict[str, Any], action: int, bit: int, run: Run, sleep: Callable[[float], None]
-) -> tuple[str, str]:
-    """Start a sanitize on the controller, then read the sanitize log until it has ended.
+def _find_ata_obstacle(abilities: dict[str, Any] | None, method: str) -> str:
+    """Return why an ATA secure erase is not possible; "" if it is.
 
-    A sanitize that is already running is awaited first, then this one is started: only the end of
-    its own run counts.
+    The agent uses the enhanced erase where the drive has it, so the plain method applies only to
+    drives without the enhanced one.
     """
-    if not (disk["nvme"] or {}).get("sanicap", 0) & bit:
-        return UNSUPPORTED, "the controller does not offer this sanitize action"
-    controller = disks.name_controller(disk["name"])
-    _await_sanitize(controller, run, sleep)
-    started = run("nvme", "sanitize", controller, f"--sanact={action}", timeout_s=120.0)
-    if not started.ok:
-        return NOT_DONE, f"nvme sanitize: {started.error or started.text}"
-    sleep(SANITIZE_POLL_S)
-    status = _await_sanitize(controller, run, sleep)
-    if status is None:
-        return NOT_DONE, "the sanitize log cannot be read"
-    if status & 0b111 in (1, 4):
-        return DONE, f"sanitize log: SSTAT {status:#06x}, completed successfully"
-    return NOT_DONE, f"sanitize log: SSTAT {status:#06x}"
-
-
-def _await_sanitize(controller: str, run: Run, sleep: Callable[[float], None]) -> int | None:
-    """Wait while a sanitize is in progress and return SSTAT; None if the log cannot be read.
-
-    NVM Express Base Specification 1.4, Sanitize Status log page: bytes 3:2 are SSTAT, whose bits
-    2:0 are 1 (completed), 2 (in progress), 3 (failed), 4 (completed, without deallocation).
-    """
-    for _ in range(int(SANITIZE_LIMIT_S / SANITIZE_POLL_S)):
-        log = run("nvme", "sanitize-log", controller, "--raw-binary")
-        page = encode_raw(log.text)
-        if not log.ok or len(page) < 4:
-            return None
-        status: int = struct.unpack_from("<H", page, 2)[0]
-        if status & 0b111 != 2:
-            return status
-        sleep(SANITIZE_POLL_S)
-    return 2
-
-
-def _format(disk: dict[str, Any], setting: int, run: Run) -> tuple[str, str]:
-    abilities = disk["nvme"] or {}
-    if not abilities.get("oacs", 0) & OACS_FORMAT:
-        return UNSUPPORTED, "the controller does not offer Format NVM"
-    if setting == 2 and not abilities.get("fna", 0) & FNA_CRYPTO:
-        return UNSUPPORTED, "the controller's Format does not erase cryptographically"
-    ended = run(
-        "nvme",
-        "format",
-        disk["name"],
-        f"--ses={setting}",
-        "--force",
-        f"--timeout={int(FORMAT_LIMIT_S * 1000)}",
-        timeout_s=FORMAT_LIMIT_S + 60,
-    )
-    if not ended.ok:
-        return NOT_DONE, f"nvme format: {ended.error or ended.text}"
-    return DONE, f"nvme format --ses={setting}: {ended.text or 'success'}"
-
-
-def _erase_ata(disk: dict[str, Any], method: str, agent: AgentErasure) -> tuple[str, str]:
-    """Erase by the agent, which uses the enhanced erase where the drive has it.
-
-    So the plain method applies only to drives without the enhanced one.
-    """
-    abilities = disk["ata"]
     if not abilities or not abilities["supported"]:
-        return UNSUPPORTED, "the drive has no ATA security feature set"
+        return "the drive has no ATA security feature set"
     if abilities["frozen"]:
-        return UNSUPPORTED, "the BIOS has frozen the drive's security settings"
+        return "the BIOS has frozen the drive's security settings"
     if abilities["enhanced"] != (method == ATA[0]):
         has = "enhanced" if abilities["enhanced"] else "plain"
-        return UNSUPPORTED, f"only the {has} secure erase is used on this drive"
-    if not agent.erase_ata(disk["name"]):
-        return UNSUPPORTED, "smartctl reports that ATA security is not available"
-    return DONE, f"{method} by hdparm; the drive's security is no longer enabled"
+        return f"only the {has} secure erase is used on this drive"
+    return ""
 
 
 def count_zero_samples(device: str, size: int, samples: int = 16) -> int:

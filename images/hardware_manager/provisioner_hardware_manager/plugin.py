@@ -21,6 +21,7 @@ from provisioner_hardware_manager import (
     redaction,
     tpm,
 )
+from provisioner_hardware_manager.results import DONE
 
 LOG = log.getLogger(__name__)
 ARGUMENTS: dict[str, dict[str, str]] = {
@@ -42,7 +43,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "provisioner_clear_tpm": {},
 }
 OPTIONAL = frozenset({"expected", "job"})
-JOBS_MAX = 4096  # seven methods on each of 34 disks are 238
+JOBS_MAX = 4096  # ten methods on each of 34 disks are 340
 
 
 class _AgentErasure:
@@ -118,7 +119,7 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
         LOG.info("Erasing %s by %s", device, by)
         record = erasure.erase(str(device), str(serial), str(by), agent=_AgentErasure())
         LOG.info("Erasing %s by %s: %s", device, by, record["result"])
-        if job and record["result"] == erasure.DONE and len(self._jobs) < JOBS_MAX:
+        if job and record["result"] == DONE and len(self._jobs) < JOBS_MAX:
             self._jobs[str(job)] = record
         return record
 

@@ -28,6 +28,11 @@ _SANITIZE_CRYPTO = 1
 _SANITIZE_BLOCK = 2
 _FORMAT = 2
 _FORMAT_CRYPTO = 4
+_SCSI_SANITIZE = {
+    "crypto": Method.SCSI_SANITIZE_CRYPTO,
+    "block": Method.SCSI_SANITIZE_BLOCK,
+    "overwrite": Method.SCSI_SANITIZE_OVERWRITE,
+}
 
 
 class ReadBack(Record):
@@ -83,6 +88,7 @@ def _disk(entry: object) -> Disk | None:
         wwn=strip_control_characters(entry.get("wwn"), 64),
         model=strip_control_characters(entry.get("model"), 64),
         size_bytes=size,
+        capacity_bytes=_capacity(entry.get("nvme")),
         transport=strip_control_characters(entry.get("transport"), 16).lower(),
         methods=_methods(entry),
     )
@@ -93,6 +99,7 @@ def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
     methods: list[Method] = []
     nvme = entry.get("nvme")
     ata = entry.get("ata")
+    scsi = entry.get("scsi")
     if isinstance(nvme, Mapping):
         sanitize, commands, formats = (_bits(nvme.get(k)) for k in ("sanicap", "oacs", "fna"))
         if sanitize & _SANITIZE_CRYPTO:
@@ -103,6 +110,8 @@ def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
             if formats & _FORMAT_CRYPTO:
                 methods.append(Method.FORMAT_CRYPTO)
             methods.append(Method.FORMAT_USER_DATA)
+    if isinstance(scsi, Sequence) and not isinstance(scsi, str):
+        methods += [method for action, method in _SCSI_SANITIZE.items() if action in scsi]
     if isinstance(ata, Mapping) and ata.get("supported") is True and ata.get("frozen") is False:
         if ata.get("enhanced") is True:
             methods.append(Method.ATA_ENHANCED)
@@ -110,6 +119,12 @@ def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
     if entry.get("read_only") is not True:
         methods.append(Method.OVERWRITE)
     return tuple(methods)
+
+
+def _capacity(nvme: object) -> int:
+    """Return the bytes of a whole NVMe drive; 0 if they are not reported, or not credible."""
+    capacity = _bits(nvme.get("capacity")) if isinstance(nvme, Mapping) else 0
+    return capacity if capacity <= SIZE_MAX_BYTES else 0
 
 
 def _bits(value: object) -> int:

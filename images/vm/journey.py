@@ -272,6 +272,11 @@ async def _deploy(bench: Bench, agent: AgentAddress) -> None:
     same = read["sha256"] == hashlib.sha256(expected).hexdigest()
     require(same, f"the disk has the image's {length} bytes from {offset}")
     bench.times.record_stage("image read back")
+    cleared = await run_step(bench, agent, "provisioner_clear_boot_entries")
+    require(cleared["result"] == "done", f"boot entries of disks are removed: {cleared}")
+    chosen = await run_step(bench, agent, "provisioner_choose_boot_disk", serial=DISK_SERIAL)
+    require(chosen["result"] == "done", f"the written disk is the first boot entry: {chosen}")
+    bench.times.record_stage("boot entry of the written disk", chosen["detail"])
 
 
 async def _write(bench: Bench, agent: AgentAddress, sha256: str) -> AgentResult:

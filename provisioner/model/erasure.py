@@ -19,7 +19,8 @@ class Holder(StrEnum):
     GPU_MEMORY = "gpu_memory"
     BLUEFIELD_STORAGE = "bluefield_storage"  # eMMC and NVMe of a BlueField
     TPM = "tpm"
-    BIOS = "bios"  # its settings, and the UEFI variables that a root user may write
+    BIOS = "bios"  # its settings
+    BOOT_ENTRIES = "boot_entries"  # UEFI variables that name systems on disks
 
 
 class Method(StrEnum):
@@ -37,6 +38,7 @@ class Method(StrEnum):
     OVERWRITE = "overwrite"  # once, over everything that can be addressed
     POWER_REMOVED = "power_removed"  # volatile memory: power was observed off for a while, then on
     TPM_CLEAR = "tpm_clear"
+    ENTRIES_REMOVED = "boot_entries_removed"
     NONE = "none"
 
 

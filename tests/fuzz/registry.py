@@ -94,6 +94,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("ports.reply_words", (), "plain_text status_words", {}),
     ("execution.observe.cable_ends", (), "read", {}),
     ("execution.validate.fabric_outputs", (), "parse_sections", {}),
+    ("execution.steps.written_system", (), "parse_root_disks", {}),
     ("execution.validate.fabric_outputs", (), "rdma_rail", {"test": RDMA, "context": CONTEXT}),
     (
         "execution.validate.fabric_outputs",

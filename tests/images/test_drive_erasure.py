@@ -126,7 +126,7 @@ def test_a_method_that_left_data_is_not_done_whatever_the_drive_says(method):
 
 def test_a_drive_that_cannot_be_read_back_is_not_done():
     machine = Machine()
-    machine.readings = [Samples(frozenset({b"tenant"}), 9), Samples(frozenset(), 8, 1)]
+    machine.readings = [Samples(frozenset({b"tenant"}), 9), Samples(frozenset(), 8, unreadable=1)]
 
     assert erase(machine, "nvme_sanitize_crypto")["result"] == "not_done"
 

@@ -61,6 +61,7 @@ CHOICES = {
     "the one that is named by WWN": ("EUI.1", (SMALL, FIRST, SECOND), 8 * MIB, "M2"),
     "none that is not there": ("D7", (SMALL, FIRST), 8 * MIB, Reason.NOT_EXPECTED),
     "none that is named and too small": ("M2", (SMALL, FIRST), 900 * MIB, Reason.PRECONDITION),
+    "none of two that shall mirror each other": ("M2,D1", (SMALL, FIRST), MIB, Reason.NOT_OFFERED),
     "none if nothing fits": ("", (SMALL,), 900 * MIB, Reason.NOT_OFFERED),
     "none if there is none": ("", (), 8 * MIB, Reason.NOT_OFFERED),
 }

@@ -55,6 +55,11 @@ REFUSED = {
     "an image that arrives cut off": (faulty("image_truncated"), Reason.DIGEST_MISMATCH),
     "an image that arrives changed": (faulty("image_digest_wrong"), Reason.DIGEST_MISMATCH),
     "a disk that gives other bytes back": (faulty("read_back_wrong"), Reason.DIGEST_MISMATCH),
+    "a firmware without an entry of that disk": (
+        faulty("boot_entry_refused"),
+        Reason.NOT_ACTIVATED,
+    ),
+    "a system on another disk": (faulty("root_on_other_disk"), Reason.NOT_ACTIVATED),
 }
 
 

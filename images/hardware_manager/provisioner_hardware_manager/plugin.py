@@ -13,6 +13,7 @@ from ironic_python_agent import errors, hardware
 from oslo_log import log
 
 from provisioner_hardware_manager import (
+    boot_entries,
     disk_reading,
     disks,
     erasure,
@@ -41,6 +42,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "bytes": "how many",
     },
     "provisioner_clear_tpm": {},
+    "provisioner_clear_boot_entries": {},
+    "provisioner_choose_boot_disk": {"serial": "of the disk that the next system was written to"},
 }
 OPTIONAL = frozenset({"expected", "job"})
 JOBS_MAX = 4096  # ten methods on each of 34 disks are 340
@@ -140,6 +143,16 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
     def provisioner_clear_tpm(self, node: Any, ports: Any) -> dict[str, str]:
         """Clear the TPM, or request it from the firmware."""
         return tpm.clear()
+
+    def provisioner_clear_boot_entries(self, node: Any, ports: Any) -> dict[str, str]:
+        """Remove the UEFI boot entries of systems on disks."""
+        return boot_entries.clear()
+
+    def provisioner_choose_boot_disk(
+        self, node: Any, ports: Any, serial: str = ""
+    ) -> dict[str, str]:
+        """Make the disk with this serial the first UEFI boot entry, and the only one of a disk."""
+        return boot_entries.choose_disk(str(serial))
 
 
 def _list_steps(*, abortable: bool = False) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ class Samples:
 
     data: frozenset[bytes] = frozenset()
     count: int = 0
+    with_data: int = 0
     unreadable: int = 0
 
 
@@ -36,7 +37,7 @@ def read_samples(devices: Sequence[str], seed: str) -> Samples:
 
     The same seed selects the same places on a device of the same size.
     """
-    data: set[bytes] = set()
+    data: list[bytes] = []
     count = 0
     unreadable = 0
     for device in devices:
@@ -45,10 +46,10 @@ def read_samples(devices: Sequence[str], seed: str) -> Samples:
         except OSError:
             unreadable += 1
             continue
-        data |= {hashlib.sha256(b).digest() for b in blocks if b.strip(b[:1])}
+        data += [hashlib.sha256(b).digest() for b in blocks if b.strip(b[:1])]
         count += len(blocks)
         unreadable += failed
-    return Samples(frozenset(data), count, unreadable)
+    return Samples(frozenset(data), count, len(data), unreadable)
 
 
 def compare_samples(before: Samples, after: Samples) -> tuple[bool, str]:
@@ -58,7 +59,7 @@ def compare_samples(before: Samples, after: Samples) -> tuple[bool, str]:
         return False, f"{left} samples of {after.count} hold the data that they held before"
     if after.unreadable or not after.count:
         return False, f"{after.unreadable} samples cannot be read back, {after.count} can"
-    return True, f"none of {len(before.data)} samples with data is left, {after.count} read"
+    return True, f"none of {before.with_data} samples with data is left, {after.count} read"
 
 
 def list_places(size: int, seed: str) -> list[int]:

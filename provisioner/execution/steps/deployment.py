@@ -7,15 +7,15 @@ says, over SSH, which image it was made from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.components.host_os import HOST_OS, STAMP
+from provisioner.components.host_os import HOST_OS
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import host_key
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.actions.work import Site, Work, do_work
-from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.steps.agent_steps import (
     DEPLOY,
     agent_node,
@@ -26,6 +26,7 @@ from provisioner.execution.steps.agent_steps import (
 )
 from provisioner.execution.steps.boot_sources import list_addresses
 from provisioner.execution.steps.maintenance_boot import BOOT, Stay
+from provisioner.execution.steps.written_system import choose_boot_disk, verify_system
 from provisioner.model.erasure import Disk
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Boots, Node
@@ -73,7 +74,8 @@ async def deploy_image(
     stay = Stay(site, hold, node, inventory)
 
     async def arrived() -> Blocker | None:
-        return await verify_system(site, node, step.to_version, image)
+        serial = find_written_disk(await hold.list_entries(), step.to_version)
+        return await verify_system(site, node, step.to_version, image, serial)
 
     rows = await hold.list_entries()
     if stay.is_leaving(rows):  # a predecessor came as far as this
@@ -86,6 +88,16 @@ async def deploy_image(
         return agent
     problem = await _write(stay, agent, step, image)
     return problem if problem is not None else await stay.leave_image(arrived, _step(step))
+
+
+def find_written_disk(rows: Sequence[LedgerEntry], version: str) -> str:
+    """Return the serial of the disk that this version was written to last; "": none is on
+    record.
+    """
+    begins = f"{HOST_OS} {version} on "
+    written = [r for r in rows if r.action.startswith(begins)]
+    newest = max(written, key=lambda r: r.intended_at, default=None)
+    return str(newest.before.get("serial", "")) if newest is not None else ""
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -121,11 +133,12 @@ async def _write(stay: Stay, agent: AgentAddress, step: Step, image: ImageFile) 
         and written.intended_at > booted.intended_at
         and await _differs(writing) is None
     ):
-        return None
+        return await choose_boot_disk(site, node, agent, disk.serial)
     try:
-        return await do_work(site, stay.hold, _work(writing, name), find_open(rows, name))
+        problem = await do_work(site, stay.hold, _work(writing, name), find_open(rows, name))
     except PortError as error:
         return blocked(error, f"{node.id}/{HOST_OS}")
+    return problem or await choose_boot_disk(site, node, agent, disk.serial)
 
 
 async def _resolve(stay: Stay, agent: AgentAddress, begins: str) -> None:
@@ -267,18 +280,6 @@ async def _drive(writing: _Writing) -> str | Blocker:
         other_macs=macs,
     )
     return seed_drive.pack_volume(files)
-
-
-async def verify_system(site: Site, node: Node, label: str, image: ImageFile) -> Blocker | None:
-    """Return None if the host answers over SSH, and its system was made from exactly this image."""
-    outputs = await run_commands(site, node, [("stamp", f"cat {STAMP}", 20.0)])
-    if isinstance(outputs, Blocker):
-        return outputs
-    if outputs["stamp"].text == deployment.render_stamp(label, image.sha256):
-        return None
-    stamp_shown = disk_answers.strip_control_characters(outputs["stamp"].text, 120) or "nothing"
-    detail = f"the system that runs says of itself: {stamp_shown}"
-    return _no(node, Reason.NOT_ACTIVATED, detail, "Look at the host's console and boot order.")
 
 
 def _no(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:

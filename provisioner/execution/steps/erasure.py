@@ -41,6 +41,11 @@ _UNANSWERED = frozenset(
         Reason.HOST_KEY_UNKNOWN,
     }
 )
+# steps of the maintenance image for parts of the whole machine
+_MACHINE_STEPS = (
+    (Holder.TPM, "provisioner_clear_tpm", Method.TPM_CLEAR),
+    (Holder.BOOT_ENTRIES, "provisioner_clear_boot_entries", Method.ENTRIES_REMOVED),
+)
 
 
 class Eraser:
@@ -181,10 +186,11 @@ class Eraser:
             )
             for g in gpus
         ]
-        tpm = await self._tpm(node, agent, now)
-        if isinstance(tpm, Blocker):
-            return tpm
-        records.append(tpm)
+        for holder, step, method in _MACHINE_STEPS:
+            record = await self._machine(node, agent, now, holder, step, method)
+            if isinstance(record, Blocker):
+                return record
+            records.append(record)
         for bmc in (b for b in node.bmcs if b.kind in ("dpu", "supernic")):
             why = erasure.NOT_OFFERED[Holder.BLUEFIELD_STORAGE]
             record = erasure.not_done(Holder.BLUEFIELD_STORAGE, bmc.name, why, now)
@@ -193,17 +199,26 @@ class Eraser:
         records.append(erasure.not_done(Holder.BIOS, "host", why, now))
         return records
 
-    async def _tpm(self, node: Node, agent: AgentAddress, now: float) -> ErasureRecord | Blocker:
+    async def _machine(
+        self,
+        node: Node,
+        agent: AgentAddress,
+        now: float,
+        holder: Holder,
+        step: str,
+        method: Method,
+    ) -> ErasureRecord | Blocker:
+        """Erase a part of the whole machine by its step, which has no argument."""
         limit_s = self._site.settings.agent_step_limit_s
-        answer = await ask_step(self._site, node, agent, "provisioner_clear_tpm", {}, limit_s)
+        answer = await ask_step(self._site, node, agent, step, {}, limit_s)
         if isinstance(answer, Blocker):
             if answer.reason in _UNANSWERED:
                 return answer
-            return erasure.not_done(Holder.TPM, "host", answer.detail[:400], now)
+            return erasure.not_done(holder, "host", answer.detail[:400], now)
         result, detail = disk_answers.step_result(answer)
-        record = erasure.not_done(Holder.TPM, "host", detail, now)
+        record = erasure.not_done(holder, "host", detail, now)
         if result is Result.DONE:
-            changed = {"result": result, "method": Method.TPM_CLEAR}
+            changed = {"result": result, "method": method}
             return record.model_copy(update={**changed, "ended_at": self._site.clock.now()})
         return record.model_copy(update={"result": result})
 

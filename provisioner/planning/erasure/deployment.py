@@ -104,6 +104,13 @@ def target_disk(node: Node, disks: Sequence[Disk], size: int) -> Disk | Blocker:
     The rule: of the disks that the image fits on, the smallest; of equal ones, the first serial.
     HGX systems boot from the small M.2 disks, and their data disks are larger.
     """
+    if "," in node.os_disk:
+        return _disk(
+            node,
+            Reason.NOT_OFFERED,
+            f"`os_disk` names more than one disk ({node.os_disk}), and md RAID1 is not written",
+            "Name one disk; or use a hardware RAID1 of the two, which is one disk.",
+        )
     fitting = [d for d in disks if d.size_bytes >= size]
     if node.os_disk:
         named_disk = node.os_disk.casefold()

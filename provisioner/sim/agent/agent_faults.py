@@ -15,5 +15,7 @@ ALL = (
     ("disks_change", "M10", "every look of the agent shows another first disk"),
     ("sanitize_fails", "M11", "a disk fails to sanitize, and can be formatted"),
     ("read_back_wrong", "M12", "a disk gives other bytes than were written to it"),
+    ("boot_entry_refused", "M14", "the firmware accepts no boot entry for the written disk"),
+    ("root_on_other_disk", "M15", "the written system runs from another disk than it is on"),
     ("steps_garbled", "M13", "the agent's answers about disks are nonsense"),
 )

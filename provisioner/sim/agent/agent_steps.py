@@ -130,6 +130,29 @@ def _clear_tpm(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     return Work(1.0, finish)
 
 
+def _clear_boot_entries(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
+    def finish(now: float) -> Json:
+        ramdisk.machine.log_event(now, "boot_entries_clear", "host")
+        return {"result": "done", "detail": "0 boot entries of disks were removed"}
+
+    return Work(1.0, finish)
+
+
+def _choose_boot_disk(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
+    machine = ramdisk.machine
+
+    def finish(now: float) -> Json:
+        serial = args.get("serial")
+        if "boot_entry_refused" in machine.faults:
+            return {"result": "not_done", "detail": "efibootmgr --create: Operation not permitted"}
+        if not any(d.device.serial == serial and d.bootable for d in machine.disks.values()):
+            return {"result": "not_done", "detail": f"{serial} has no EFI system partition"}
+        machine.log_event(now, "boot_entry", "host", str(serial))
+        return {"result": "done", "detail": "Boot0001 provisioner is first in the boot order"}
+
+    return Work(1.0, finish)
+
+
 STEPS: dict[str, Act] = {
     "erase_devices": _erase_devices,
     "erase_devices_metadata": _erase_metadata,
@@ -139,4 +162,6 @@ STEPS: dict[str, Act] = {
     "provisioner_erase_device": _erase_device,
     "provisioner_read_disk": _read_disk,
     "provisioner_clear_tpm": _clear_tpm,
+    "provisioner_clear_boot_entries": _clear_boot_entries,
+    "provisioner_choose_boot_disk": _choose_boot_disk,
 }

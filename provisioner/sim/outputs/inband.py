@@ -35,6 +35,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("cat /proc/sys/kernel/random/boot_id", outputs_system.print_boot_id, 0.1),
     ("cat /etc/provisioner-release /etc/os-release", outputs_system.print_system, 0.1),
     ("cat /etc/provisioner-release", outputs_system.print_stamp, 0.1),
+    ("lsblk --inverse --list ", outputs_system.print_root_disk, 0.1),
     ("exec 9>>/run/lock/provisioner-tools; ", reset_gpus, 45.0),
     ("lsblk --json --nodeps --output ", outputs_system.print_lsblk, 0.1),
     ("nvidia-smi ", outputs_gpu.print_nvidia_smi, 1.5),

@@ -55,6 +55,16 @@ def print_lsblk(view: HostView, command: str) -> Output:
     return Output(0, json.dumps({"blockdevices": shown}, indent=3) + "\n")
 
 
+def print_root_disk(view: HostView, _command: str) -> Output:
+    """`lsblk --inverse --list --output TYPE,SERIAL` of the root file system."""
+    present = [d for d in view.machine.disks.values() if d.device.present]
+    disk = next((d for d in present if d.bootable), None)
+    if view.machine.host.os != "disk" or disk is None:
+        return Output(32, "", "lsblk: rootfs: not a block device\n")
+    serial = "OTHER-DISK" if "root_on_other_disk" in view.machine.faults else disk.device.serial
+    return Output(0, f"part \ndisk {serial}\n")
+
+
 def print_stamp(view: HostView, _command: str) -> Output:
     """`cat /etc/provisioner-release`."""
     image = _image(view)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import random
 import shutil
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import requests
+from aiohttp.test_utils import TestServer
 
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
@@ -69,6 +72,57 @@ def test_a_raw_image_is_offered_as_it_is(tmp_path: Path) -> None:
 
     assert isinstance(image, ImageFile)
     assert (image.name, image.size) == ("os.raw", len(data))
+
+
+def test_a_raw_image_as_gzip_is_offered_as_its_raw_bytes(tmp_path: Path) -> None:
+    data = content(MIB) + bytes(3 * MIB) + b"end"
+
+    image = prepared(tmp_path, "os.raw.gz", gzip.compress(data))
+
+    assert isinstance(image, ImageFile)
+    raw = tmp_path / "work" / image.name
+    assert (image.size, image.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert raw.read_bytes() == data
+    assert raw.stat().st_blocks * 512 < len(data) - MIB, "zeroes are holes"
+
+
+NO_GZIP: dict[str, Callable[[bytes], bytes]] = {
+    "cut off": lambda data: data[:-9],
+    "damaged": lambda data: data[:40] + b"\0\0\0\0" + data[44:],
+    "followed by more": lambda data: data + b"more",
+}
+
+
+@pytest.mark.parametrize("case", NO_GZIP)
+def test_a_gzip_file_is_refused_that_is(tmp_path: Path, case: str) -> None:
+    answer = prepared(tmp_path, "os.raw.gz", NO_GZIP[case](gzip.compress(content(MIB))))
+
+    assert isinstance(answer, Blocker)
+    assert answer.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(("share", "is_packed"), [(0.1, True), (1.0, False)])
+def test_the_agents_client_gets_few_bytes_and_reads_the_whole_image(
+    tmp_path: Path, share: float, is_packed: bool
+) -> None:
+    """The agent fetches with requests, which asks for gzip, and hashes what it has unpacked."""
+    size = int(4 * MIB * share)
+    data = random.Random(7).randbytes(size) + bytes(4 * MIB - size)
+    (tmp_path / "os.raw").write_bytes(data)
+    images = OsImages(Artifacts(tmp_path), tmp_path / "work", "https://d/images")
+
+    async def fetch(**headers: str) -> requests.Response:
+        async with TestServer(images.build_application()) as server:
+            url = str(server.make_url("/os.raw"))
+            return await asyncio.to_thread(requests.get, url, headers=headers, timeout=30)
+
+    asyncio.run(images.prepare_image("os.raw", hashlib.sha256(data).hexdigest()))
+    as_agent = asyncio.run(fetch())
+    as_other = asyncio.run(fetch(**{"Accept-Encoding": "identity"}))
+
+    assert as_agent.content == as_other.content == data
+    assert int(as_other.headers["Content-Length"]) == len(data)
+    assert (int(as_agent.headers["Content-Length"]) < len(data) / 5) is is_packed
 
 
 def written(offset: int, value: int, length: int) -> Callable[[bytes], bytes]:

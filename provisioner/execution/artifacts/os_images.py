@@ -1,21 +1,26 @@
 """Images of operating systems: verified, made raw, and offered to agents that fetch them.
 
 An agent is given raw bytes and their digest, whatever the pinned file is: it streams them to the
-disk, and no image ever meets a parser on the machine that it is written to.
+disk, and no image ever meets a parser on the machine that it is written to. On the network they are
+gzip where the agent asks for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from pathlib import Path
 
 from aiohttp import web
 
 from provisioner.execution.artifacts.artifacts import CHUNK_BYTES, Artifacts
 from provisioner.execution.artifacts.image_conversion import NotReadable, convert_to_raw, is_qcow2
+from provisioner.execution.artifacts.packed_images import is_gzip, pack_image, unpack_image
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.deployment import ImageFile, read_range
+
+log = logging.getLogger(__name__)
 
 
 class OsImages:
@@ -27,6 +32,7 @@ class OsImages:
         self._work = work
         self._ready: dict[tuple[str, int, int], tuple[Path, ImageFile]] = {}
         self._served: dict[str, Path] = {}
+        self._packed: dict[str, Path] = {}
         self._turn = asyncio.Lock()  # one conversion at a time: they are large
 
     async def prepare_image(self, name: str, sha256: str) -> ImageFile | Blocker:
@@ -42,22 +48,37 @@ class OsImages:
                     self._ready[key] = await self._make(path, stat.st_size, sha256)
                 except (NotReadable, OSError) as error:
                     return _unusable(name, str(error))
+                await self._pack(*self._ready[key])
             file, image = self._ready[key]
         self._served[image.name] = file
         return image.model_copy(update={"url": f"{self.url}/{image.name}"})
 
     async def _make(self, path: Path, size: int, sha256: str) -> tuple[Path, ImageFile]:
-        if not is_qcow2(path):
+        is_packed = is_gzip(path)
+        if not is_packed and not is_qcow2(path):
             whole, checked = await asyncio.to_thread(_digests, path, size)
             assert not sha256 or whole == sha256
             return path, ImageFile(name=path.name, url="", size=size, sha256=whole, checked=checked)
         self._work.mkdir(parents=True, exist_ok=True)
         raw = self._work / f"{sha256 or path.stem}.raw"
         unfinished = raw.with_suffix(".part")
-        size = await convert_to_raw(path, unfinished)
+        if is_packed:
+            size = await asyncio.to_thread(unpack_image, path, unfinished)
+        else:
+            size = await convert_to_raw(path, unfinished)
         whole, checked = await asyncio.to_thread(_digests, unfinished, size)
         unfinished.replace(raw)
         return raw, ImageFile(name=raw.name, url="", size=size, sha256=whole, checked=checked)
+
+    async def _pack(self, file: Path, image: ImageFile) -> None:
+        """Make the file that goes over the network; without room for it, the raw one does."""
+        packed = self._work / f"{image.sha256}.gz"
+        try:
+            self._work.mkdir(parents=True, exist_ok=True)
+            if await asyncio.to_thread(pack_image, file, packed):
+                self._packed[image.name] = packed
+        except OSError as error:
+            log.warning("%s is served without compression: %s", image.name, error)
 
     def build_application(self) -> web.Application:
         """Return a read-only application that serves prepared images only."""
@@ -69,7 +90,11 @@ class OsImages:
         path = self._served.get(request.match_info["name"])
         if path is None:
             raise web.HTTPNotFound
-        return web.FileResponse(path)
+        packed = self._packed.get(request.match_info["name"])
+        if packed is None or "gzip" not in request.headers.get("Accept-Encoding", "").lower():
+            return web.FileResponse(path)
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/octet-stream"}
+        return web.FileResponse(packed, headers=headers)
 
 
 def _digests(path: Path, size: int) -> tuple[str, str]:
@@ -94,5 +119,6 @@ def _unusable(name: str, detail: str) -> Blocker:
         reason=Reason.MALFORMED,
         subject=name,
         detail=f"the image cannot be used: {detail}",
-        unblock="Pin a raw image, or a qcow2 image that stands alone, and install qemu-utils here.",
+        unblock="Pin a raw image, one as gzip, or a qcow2 image that stands alone, and install "
+        "qemu-utils here.",
     )

@@ -122,9 +122,15 @@ def _underlay(tree: Mapping[str, Any]) -> Iterator[Line]:
         yield (top, "address-family l2vpn evpn"), "advertise-all-vni"
     for name, entry in at(tree, "vrf", DEFAULT, "router", "bgp", "neighbor").items():
         if entry.get("type") == "numbered":
-            yield (top,), f"neighbor {name} remote-as {entry['remote-as']}"
-            yield (top,), f"neighbor {name} ebgp-multihop {entry['multihop-ttl']}"
-            yield (top,), f"neighbor {name} update-source {entry['update-source']}"
+            # A session that is up before its line `ebgp-multihop` is read leaves its next hop
+            # "Must be Connected" for good, and all routes of the peer invalid. The group has the
+            # line before its peer exists.
+            group = f"PEER{entry['remote-as']}"
+            yield (top,), f"neighbor {group} peer-group"
+            yield (top,), f"neighbor {group} remote-as {entry['remote-as']}"
+            yield (top,), f"neighbor {group} ebgp-multihop {entry['multihop-ttl']}"
+            yield (top,), f"neighbor {group} update-source {entry['update-source']}"
+            yield (top,), f"neighbor {name} peer-group {group}"
         else:
             yield (top,), f"neighbor {name} interface remote-as {entry['remote-as']}"
         yield (top,), f"neighbor {name} timers connect 1"

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from uuid import uuid4
 
 from frr_boxes import Box
 from frr_nvue import PASSWORD, USER
-from frr_site import BMC, LEAF_OOB, NODES, PLAN, STORAGE_HOST, FrrSite, frr_site
+from frr_site import BMC, LEAF_OOB, NODES, PLAN, STORAGE_HOST, FrrSite
 
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
@@ -57,7 +56,6 @@ QUICK = {
     "poll_s": 0.5,
     "switch_drain_limit_s": 30.0,
 }
-STARTS_MAX = 6  # of one site
 LIMIT_S = 60.0  # of one scenario, on a loaded machine
 
 
@@ -260,28 +258,3 @@ def _certificate(node: Node) -> Certificate:
         issued_at=0,
         expires_at=10**12,
     )
-
-
-@contextlib.contextmanager
-def working_site(make_folder: Callable[[], Path]) -> Iterator[FrrSite]:
-    """A site on which a release is proved.
-
-    At one start in three a leaf never imports the other's routes, until FRR is started again: such
-    a site is made anew, as the tests are about the product on a fabric that works.
-    """
-    for start in range(1, STARTS_MAX + 1):
-        with frr_site(make_folder()) as made:
-            if start == STARTS_MAX or asyncio.run(_carries_routes(made)):
-                yield made
-                return
-
-
-async def _carries_routes(site: FrrSite) -> bool:
-    async with opened(site) as world:
-        await asyncio.gather(*(world.fence(number) for number in range(NODES)))
-        await world.tenant("red", storage=("STORAGE",), outside=site.outside())
-        released = await world.release(0, "red")
-        await world.keeper.shrink("red", 0)
-        fenced = await world.fence(0)
-        deleted = await world.keeper.delete("red")
-        return (released, fenced, deleted.blockers) == ((), (), ())

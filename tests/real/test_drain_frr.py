@@ -11,8 +11,8 @@ import pytest
 from frr_boxes import why_not
 from frr_nvue import IMAGES
 from frr_probes import Stream
-from frr_site import EDGE_HOST, FrrSite
-from frr_world import World, opened, working_site
+from frr_site import EDGE_HOST, FrrSite, frr_site
+from frr_world import World, opened
 
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.work import Work, do_work
@@ -40,7 +40,7 @@ STEP = Step(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrrSite]:
-    with working_site(lambda: tmp_path_factory.mktemp("frr") / "site") as made:
+    with frr_site(tmp_path_factory.mktemp("frr") / "site") as made:
         yield made
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from frr_boxes import why_not
 from frr_probes import connects, listening, pings
-from frr_site import DAEMON, IN_BAND, IN_BAND_PORTS, FrrSite
-from frr_world import World, opened, working_site
+from frr_site import DAEMON, IN_BAND, IN_BAND_PORTS, FrrSite, frr_site
+from frr_world import World, opened
 
 from provisioner.adapters.switches.cumulus import nvue_words as cumulus
 from provisioner.adapters.switches.cumulus.filter_words import NAME
@@ -32,7 +32,7 @@ ON = {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrrSite]:
-    with working_site(lambda: tmp_path_factory.mktemp("apart") / "site") as made:
+    with frr_site(tmp_path_factory.mktemp("apart") / "site") as made:
         yield made
 
 

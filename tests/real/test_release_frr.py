@@ -10,8 +10,8 @@ import pytest
 from frr_boxes import why_not
 from frr_plants import PLANTS, Plant
 from frr_probes import connects, listening, pings
-from frr_site import BMC, EDGE_HOST, LEAF_OOB, STORAGE_HOST, UNLISTED, FrrSite
-from frr_world import World, opened, working_site
+from frr_site import BMC, EDGE_HOST, LEAF_OOB, STORAGE_HOST, UNLISTED, FrrSite, frr_site
+from frr_world import World, opened
 
 from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.model.node import Placement
@@ -29,7 +29,7 @@ RAILS = (0, 1)
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrrSite]:
     """Two leaves, two spines, four nodes; made once, in some ten seconds."""
-    with working_site(lambda: tmp_path_factory.mktemp("frr") / "site") as made:
+    with frr_site(tmp_path_factory.mktemp("frr") / "site") as made:
         yield made
 
 

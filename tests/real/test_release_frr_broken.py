@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from frr_boxes import why_not
-from frr_site import FrrSite
-from frr_world import World, opened, working_site
+from frr_site import FrrSite, frr_site
+from frr_world import World, opened
 
 from provisioner.model.node import Placement
 from provisioner.model.tenant import PortPlacement
@@ -24,7 +24,7 @@ SAVE = "/nvue_v1/revision/applied"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrrSite]:
-    with working_site(lambda: tmp_path_factory.mktemp("frr") / "site") as made:
+    with frr_site(tmp_path_factory.mktemp("frr") / "site") as made:
         yield made
 
 

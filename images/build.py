@@ -2,6 +2,7 @@
 
     python -m images.build image --profile test
     python -m images.build iso --from images/out/NAME.json --cmdline "..." --out site.iso
+    python -m images.build uki --from images/out/NAME.json --cmdline "..." --key K --cert C --out I
     python -m images.build compare A.json B.json
     python -m images.build pin NAME.json
 
@@ -17,7 +18,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from images import inputs, iso, locks, manifest, ramdisk
+from images import inputs, iso, locks, manifest, ramdisk, uki
 from images.locks import BadInput
 from images.ramdisk import LOCKS, PROFILES, Profile
 
@@ -115,6 +116,12 @@ def main(arguments: list[str] | None = None) -> int:
     remade.add_argument("--from", dest="source", type=Path, required=True)
     remade.add_argument("--cmdline", default="", help="arguments after the profile's own")
     remade.add_argument("--out", type=Path, required=True)
+    signed = commands.add_parser("uki", help="an ISO with one signed program for Secure Boot")
+    signed.add_argument("--from", dest="source", type=Path, required=True)
+    signed.add_argument("--cmdline", default="", help="arguments after the profile's own")
+    signed.add_argument("--key", type=Path, required=True, help="private key, PEM")
+    signed.add_argument("--cert", type=Path, required=True, help="its certificate, PEM")
+    signed.add_argument("--out", type=Path, required=True)
     two = commands.add_parser("compare", help="how the contents of two images differ")
     two.add_argument("manifests", nargs=2, type=Path)
     lines = commands.add_parser("pin", help="the lines for a site's matrix overlay")
@@ -138,24 +145,8 @@ def _run(options: argparse.Namespace) -> int:
         )
         lines = manifest.render_pin(manifest.read(manifest_path), "built by this site")
         sys.stdout.write(f"{manifest_path}\n{lines}")
-    elif options.command == "iso":
-        source_manifest = manifest.read(options.source)
-        manifest.check_files(source_manifest, options.source.parent)
-        own = (
-            PROFILES[source_manifest.profile].cmdline
-            if source_manifest.profile in PROFILES
-            else ramdisk.CONSOLE
-        )
-        folder = options.source.parent
-        kernel, initramfs = (
-            folder / source_manifest.files[name].name for name in ("kernel", "initramfs")
-        )
-        full = " ".join(f"{own} {options.cmdline}".split())
-        iso.make_iso(kernel, initramfs, full, options.out)
-        files = source_manifest.files | {"iso": manifest.describe_file(options.out)}
-        new = source_manifest.model_copy(update={"cmdline": full, "files": files})
-        manifest.write(new, options.out.with_suffix(".json"))
-        sys.stdout.write(manifest.render_pin(new, "built by this site"))
+    elif options.command in {"iso", "uki"}:
+        sys.stdout.write(manifest.render_pin(_remake(options), "built by this site"))
     elif options.command == "compare":
         differences = manifest.compare(*(manifest.read(path) for path in options.manifests))
         sys.stdout.write("\n".join(differences or ("the same inputs, the same packages",)) + "\n")
@@ -163,6 +154,30 @@ def _run(options: argparse.Namespace) -> int:
     else:
         sys.stdout.write(manifest.render_pin(manifest.read(options.manifest), options.evidence))
     return 0
+
+
+def _remake(options: argparse.Namespace) -> manifest.Manifest:
+    """Make another ISO from a built kernel and ramdisk, and write and return its manifest."""
+    source = manifest.read(options.source)
+    folder = options.source.parent
+    manifest.check_files(source, folder)
+    own = PROFILES[source.profile].cmdline if source.profile in PROFILES else ramdisk.CONSOLE
+    kernel, initramfs = (folder / source.files[name].name for name in ("kernel", "initramfs"))
+    full = " ".join(f"{own} {options.cmdline}".split())
+    files = dict(source.files)
+    if options.command == "uki":
+        uki.require_tools(ramdisk.read_lock(LOCKS / "stub.lock"))
+        program = options.out.with_suffix(".efi")
+        signer = uki.SigningKey(options.key, options.cert)
+        uki.make_program(kernel, initramfs, full, signer, program)
+        uki.make_iso(program, options.out)
+        files["uki"] = manifest.describe_file(program)
+    else:
+        iso.make_iso(kernel, initramfs, full, options.out)
+    files["iso"] = manifest.describe_file(options.out)
+    new = source.model_copy(update={"cmdline": full, "files": files})
+    manifest.write(new, options.out.with_suffix(".json"))
+    return new
 
 
 if __name__ == "__main__":

@@ -124,3 +124,10 @@ def verify(files: Iterable[Path], allowed: dict[str, Requirement]) -> None:
             raise BadInput(
                 f"{file.name}: its digest is in no lock file. Remove it and build again."
             )
+
+
+def check_digest(path: Path, locked: dict[str, Package]) -> None:
+    """Raise BadInput if a file is in no lock, or differs from it."""
+    pin = locked.get(str(path))
+    if pin is None or pin.sha256 != hash_file(path):
+        raise BadInput(f"{path} is not the file of its lock; review it and correct the lock")

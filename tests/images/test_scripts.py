@@ -53,12 +53,13 @@ class Boot:
 
     def __init__(self, folder: Path) -> None:
         self.cmdline, self.baked, self.run = folder / "cmdline", folder / "etc", folder / "run"
+        self.credential, self.agent = folder / "token.cred", folder / "agent.conf"
         self.baked.mkdir()
 
     def __call__(self, words: str) -> subprocess.CompletedProcess[str]:
         self.cmdline.write_text(f"{BASE} {words}\n")
         return subprocess.run(
-            ["bash", TRUST, self.cmdline, self.baked, self.run],
+            ["bash", TRUST, self.cmdline, self.baked, self.run, self.credential, self.agent],
             capture_output=True,
             text=True,
             check=False,
@@ -129,6 +130,24 @@ def test_without_a_key_nobody_can_log_in(boot):
     assert boot(f"provisioner-ca={base64.b64encode(authority()).decode()}").returncode == 0
 
     assert not (boot.run / "authorized_keys").exists()  # sshd's condition to start
+
+
+@pytest.mark.parametrize(
+    ("text", "is_token"),
+    [("t" * 60 + "....", True), (iso.BOOT_SLOT, False), ("short", False), ("a b" * 30, False)],
+)
+def test_the_token_of_a_signed_image_is_given_to_the_agent_unless_it_is_the_slot(
+    boot, text, is_token
+):
+    boot.credential.write_text(text)
+    boot.agent.write_text("of an earlier run")
+
+    assert boot(f"provisioner-ca={base64.b64encode(authority()).decode()}").returncode == 0
+
+    assert boot.agent.exists() is is_token
+    if is_token:
+        assert boot.agent.read_text() == f"[DEFAULT]\nagent_token = {text}\n"
+        assert boot.agent.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_package_that_is_not_in_the_lock_stops_apt(tmp_path):

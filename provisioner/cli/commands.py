@@ -136,7 +136,9 @@ COMMANDS = {
         "plan",
         "Print the steps to a release with their reasons, or the blockers with their remedies.",
     ),
-    "matrix": Command("offline.matrix", "app", "The pinned matrix: check, show, compare, draw."),
+    "matrix": Command(
+        "offline.matrix", "app", "The pinned matrix: check, show, compare, draw, fill."
+    ),
     "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
     "xid": Command("offline.xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
     "attest": Command(

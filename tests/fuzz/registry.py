@@ -10,6 +10,7 @@ from typing import Any
 
 import feeding
 from feeding import Parser
+from import_readers import IMPORT_READERS
 from pydantic import ValidationError
 
 from provisioner.adapters.power.outlet_tables import TABLES
@@ -156,6 +157,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("planning.intake.inband_facts", (), "read", {"cards": (), "profiles": {}}),
     ("planning.matrix.located_yaml", (InputError,), "load", _FILE),
     ("planning.matrix.matrix_text", (InputError,), "parse", {}),
+    *IMPORT_READERS,
     ("planning.intake.netbox_places", (), "normalize_address", {}),
     ("planning.repair.part_names", (), "pci_of", {}),
     ("planning.repair.part_names", (), "slot_in", {"names": NAMES}),

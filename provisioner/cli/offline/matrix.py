@@ -1,4 +1,4 @@
-"""`provisioner matrix`: check, show, compare and draw the pinned matrix, with no daemon."""
+"""`provisioner matrix`: check, show, compare, draw and fill the pinned matrix; no daemon."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from provisioner.cli.offline import matrix_tables as tables
+from provisioner.cli.offline.matrix_import import import_versions
 from provisioner.cli.options.matrix_files import read_located_matrix, read_matrix
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
@@ -17,7 +18,8 @@ from provisioner.planning.matrix.diff import compare_releases as compare
 from provisioner.planning.matrix.graph_svg import draw_svg
 from provisioner.planning.matrix.review import Weight, judge_readiness, review_matrix
 
-app = typer.Typer(help="The pinned matrix: check, show, compare, draw.", no_args_is_help=True)
+app = typer.Typer(help="The pinned matrix: check, show, compare, draw, fill.", no_args_is_help=True)
+app.command("import")(import_versions)
 
 Files = Annotated[
     list[Path] | None,

@@ -28,5 +28,9 @@ def read_matrix(paths: Sequence[Path]) -> Matrix:
 
 def read_located_matrix(paths: Sequence[Path]) -> tuple[Matrix, Located]:
     """Return the matrix of `read_matrix` with its text, for the lines of remarks."""
-    texts = [(str(path), read_text(path)) for path in paths or [find_shipped(FILE_NAME)]]
-    return parse_located(texts)
+    return parse_located(read_matrix_texts(paths))
+
+
+def read_matrix_texts(paths: Sequence[Path]) -> list[tuple[str, str]]:
+    """Return the files that a command names, or the shipped one, with their texts."""
+    return [(str(path), read_text(path)) for path in paths or [find_shipped(FILE_NAME)]]

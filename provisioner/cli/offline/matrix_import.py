@@ -1,0 +1,168 @@
+"""`provisioner matrix import`: draft an overlay from makers' files, with no daemon."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from provisioner import components
+from provisioner.cli.options.matrix_files import read_located_matrix, read_matrix_texts
+from provisioner.model.input_error import InputError
+from provisioner.planning.matrix.imports.overlay_draft import Draft, Place, Verdict, draft_overlay
+from provisioner.planning.matrix.imports.reading import read_import
+from provisioner.planning.matrix.imports.statements import Import
+from provisioner.planning.matrix.matrix_text import parse_located
+from provisioner.planning.matrix.review import Remark, Weight, review_matrix
+
+FILES_MAX = 64  # a release is some ten files
+BLOCKED = 1  # exit code: drafted, but `matrix check` would block it
+_COLOURS = {
+    Verdict.CLOSES: "green",
+    Verdict.ADDS: "green",
+    Verdict.FILE: "green",
+    Verdict.SAME: "dim",
+    Verdict.DIFFERS: "red",
+    Verdict.CONFLICT: "red",
+    Verdict.UNCLASSIFIED: "yellow",
+    Verdict.UNPLACED: "yellow",
+}
+
+
+def import_versions(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="PLDM package, BFB, Catalog.xml(.gz), CSV or NVIDIA's JSON."),
+    ],
+    matrix: Annotated[
+        list[Path] | None,
+        typer.Option("--matrix", help="Matrix file to compare with; repeat it for overlays."),
+    ] = None,
+    release: Annotated[
+        str, typer.Option("--release", help="Release whose unknown pins may be closed.")
+    ] = "",
+    profile: Annotated[
+        list[str] | None,
+        typer.Option("--profile", help="Profile that the files are for; repeatable."),
+    ] = None,
+    evidence: Annotated[
+        str, typer.Option("--evidence", help="Where the versions were published, and when read.")
+    ] = "",
+    name_map: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="NAME=KIND: the component kind of a file's own name."),
+    ] = None,
+    system: Annotated[
+        list[str] | None,
+        typer.Option("--system", help="Model or system Id in a Dell catalogue; repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the overlay to this new file.")
+    ] = None,
+    *,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object instead.")] = False,
+) -> None:
+    """Draft an overlay from makers' files: a difference to review, never a change of the matrix.
+
+    The overlay goes to stdout or to a new file, the difference to stderr. Exit code 0: it loads and
+    `matrix check` has no new obstacle; 1: it has one; 2: an input is wrong.
+
+    Example: provisioner matrix import nvfw_HGX-H100x8_0002_230517.3.0.fwpkg --out draft.yaml
+    """
+    if len(files) > FILES_MAX:
+        raise InputError("FILE", "", f"more than {FILES_MAX} files", "Import them in parts.")
+    maps = dict(_read_map(text) for text in name_map or [])
+    texts = read_matrix_texts(matrix or [])
+    pinned, located = read_located_matrix(matrix or [])
+    imports = [_read_file(path, maps, tuple(system or ())) for path in files]
+    place = Place(release=release, profiles=tuple(profile or ()))
+    draft = draft_overlay(pinned, located, imports, place, evidence=evidence)
+    result, result_text = parse_located([*texts, ("the draft", draft.text)])
+    known = {(r.where, r.problem) for r in review_matrix(pinned) if r.weight is Weight.BLOCKS}
+    obstacles = [
+        remark
+        for remark in review_matrix(result, located=result_text)
+        if remark.weight is Weight.BLOCKS and (remark.where, remark.problem) not in known
+    ]
+    if out is not None:
+        _write_new(out, draft.text)
+    _show(draft, obstacles, out, as_json=json_)
+    raise typer.Exit(BLOCKED if obstacles else 0)
+
+
+def _read_map(text: str) -> tuple[str, str]:
+    name, _, kind = text.rpartition("=")
+    if not name or kind not in components.ALL:
+        raise InputError("--map", text, "this is no NAME=KIND", "See docs/matrix.md for the kinds.")
+    return name, kind
+
+
+def _read_file(path: Path, maps: dict[str, str], systems: tuple[str, ...]) -> Import:
+    """Read a file through the page cache: a bundle has gigabytes, and a few kilobytes are read."""
+    try:
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                # it has the length and the slices of bytes, and the readers use no more
+                return read_import(
+                    path.name,
+                    cast("bytes", content),
+                    sha256=sha256,
+                    maps=maps,
+                    systems=systems,
+                )
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError(str(path), "", problem, "Check the path and its permissions.") from None
+    except ValueError:
+        raise InputError(str(path), "", "the file is empty", "Fetch it again.") from None
+
+
+def _write_new(out: Path, text: str) -> None:
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        problem = "there is a file of this name, and nothing is written over"
+        raise InputError("--out", str(out), problem, "Name a new file.") from None
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+        raise InputError("--out", str(out), problem, "Choose another path.") from None
+
+
+def _show(draft: Draft, obstacles: Sequence[Remark], out: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        report = draft.model_dump(mode="json")
+        report["obstacles"] = [remark.model_dump(mode="json") for remark in obstacles]
+        typer.echo(json.dumps(report))
+        return
+    console = Console(stderr=True)
+    console.print(_build_table(draft))
+    for note in draft.notes:
+        console.print(f"note: {escape(note)}", highlight=False)
+    for remark in obstacles:
+        console.print(
+            f"[red]`matrix check` would block:[/] {escape(remark.where)}: {escape(remark.problem)}."
+            f" {escape(remark.remedy)}",
+            highlight=False,
+        )
+    typer.echo(f"written: {out}" if out is not None else draft.text, nl=out is not None)
+
+
+def _build_table(draft: Draft) -> Table:
+    table = Table(title="Difference", title_justify="left", header_style="bold")
+    for column in ("verdict", "release", "profile", "component", "before", "after", "reason"):
+        table.add_column(column, overflow="fold")
+    for change in draft.changes:
+        cells = (change.release, change.profile, change.kind, change.before, change.after)
+        verdict = f"[{_COLOURS[change.verdict]}]{change.verdict}[/]"
+        table.add_row(verdict, *map(escape, cells), escape(change.reason))
+    return table

@@ -1,0 +1,196 @@
+"""Read three JSON documents of NVIDIA's tools and releases.
+
+* The firmware object ("ProductName", "Milestones") that rack management takes. Only compute trays
+  and the channel "Prod" are used; recovery images and certificates are no payload.
+  Source: github.com/dsx-ai-factory/nv-rms, firmware sources and manifests.
+* The contents of a package as `fwpkg-unpack --show_pkg_content` prints them.
+  Source: github.com/NVIDIA/fwpkg_unpack, README.
+* `nvfwupd show_version -j`. Only "Pkg Version" is read: "Sys Version" is the node's, and
+  "Up-To-Date" says "No" of equal versions. "N/A" means that the package has no such part.
+  Source: NVIDIA's nvfwupd guide, JSON output options.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provisioner.model.input_error import InputError
+from provisioner.planning.matrix.imports.component_names import HGX_PARTS, find_kind
+from provisioner.planning.matrix.imports.statements import (
+    Contents,
+    Import,
+    Statement,
+    check_count,
+    clean_file,
+    clean_sha256,
+    clean_text,
+    clean_version,
+)
+
+SIZE_MAX = 16 * 1024 * 1024
+PAYLOADS = frozenset({"", "firmware"})
+_REMEDY = "Take the complete document, as the tool or the release process wrote it."
+
+
+def read_document(source: str, content: bytes, *, maps: Mapping[str, str]) -> Import:
+    """Return the versions of one of the three documents. Raises InputError."""
+    if len(content) > SIZE_MAX:
+        raise InputError(source, "", f"it is larger than {SIZE_MAX} bytes", _REMEDY)
+    try:
+        document = json.loads(bytes(content).decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise InputError(source, "", "this is no JSON document", _REMEDY) from None
+    if not isinstance(document, dict):
+        raise InputError(source, "", "this is no JSON object", _REMEDY)
+    if "Milestones" in document:
+        result = _read_firmware_object(source, document, maps)
+    elif "FirmwareDeviceRecords" in document:
+        result = _read_package_listing(source, document, maps)
+    elif "Firmware Devices" in document:
+        result = _read_installed_listing(source, document, maps)
+    else:
+        raise InputError(
+            source,
+            "",
+            "it is no firmware object, package listing or `nvfwupd` output",
+            "It has Milestones, FirmwareDeviceRecords or Firmware Devices.",
+        )
+    check_count(source, result.statements)
+    return result
+
+
+def make_contents(
+    source: str,
+    version: str,
+    named: Sequence[tuple[str, str]],
+    file: tuple[str, str],
+    maps: Mapping[str, str],
+) -> tuple[tuple[Statement, ...], tuple[Contents, ...]]:
+    """Return the parts of a package: of an HGX package its contents, else pins with its file."""
+    name, sha256 = file
+    is_hgx = version.removeprefix("DGX-").startswith("HGX-")
+    parts: list[Statement] = []
+    for part, part_version in dict.fromkeys(named):
+        where = f"component {part[:40]}"
+        clean = clean_version(source, where, part_version)
+        text = clean_text(source, where, part)
+        hgx_kind = HGX_PARTS.get(text.lower(), "") if is_hgx else ""
+        kind = maps.get(text) or hgx_kind or ("" if is_hgx else find_kind(text, clean, maps))
+        if clean:
+            own = ("", "") if is_hgx else (name, sha256)
+            parts.append(Statement(text, clean, kind, *own))
+    if not is_hgx:
+        return tuple(parts), ()
+    whole = Statement(version, version, "hgx.bundle", name, sha256)
+    return (whole,), (Contents("hgx.bundle", version, tuple(parts)),)
+
+
+def _read_firmware_object(source: str, document: dict[str, Any], maps: Mapping[str, str]) -> Import:
+    milestones = _list(source, "Milestones", document.get("Milestones"))
+    if len(milestones) != 1:
+        problem = f"it has {len(milestones)} milestones"
+        raise InputError(source, "Milestones", problem, "Keep the one that is released.")
+    notes: list[str] = []
+    statements: list[Statement] = []
+    for number, sku in enumerate(_list(source, "BoardSKUs", milestones[0].get("BoardSKUs"))):
+        where = f"BoardSKUs[{number}]"
+        sku_type = clean_text(source, where, sku.get("Type") or "")
+        if "compute" not in sku_type.lower():
+            notes.append(f"{where} is a {sku_type or 'board without a type'}: not a compute tray")
+            continue
+        components = sku.get("Components")
+        firmware = components.get("Firmware") if isinstance(components, dict) else None
+        for entry in _list(source, f"{where}.Components.Firmware", firmware):
+            statements += _read_firmware_entry(source, where, entry, maps, notes)
+    return Import(source, "firmware object", tuple(statements), notes=tuple(notes))
+
+
+def _read_firmware_entry(
+    source: str, where: str, entry: dict[str, Any], maps: Mapping[str, str], notes: list[str]
+) -> list[Statement]:
+    name = clean_text(source, where, entry.get("Component") or "")
+    channel = clean_text(source, where, entry.get("Type") or "")
+    if channel.lower() != "prod":
+        notes.append(f"{name}: channel {channel or '(none)'} is not Prod")
+        return []
+    payloads = [
+        location
+        for location in _list(source, f"{where} {name}", entry.get("Locations") or [])
+        if clean_text(source, where, location.get("Type") or "").lower() in PAYLOADS
+    ]
+    file = ""
+    sha256 = ""
+    if len(payloads) == 1:
+        path = payloads[0].get("Location") or payloads[0].get("FileName") or ""
+        file = clean_file(source, where, path)
+        sha256 = clean_sha256(source, where, payloads[0].get("Sha256") or "")
+    elif payloads:
+        notes.append(f"{name}: {len(payloads)} payloads, no file is taken")
+    listed = _list(source, f"{where} {name}", entry.get("SubComponents") or [])
+    versions = [(s.get("Component"), s.get("Version")) for s in listed]
+    versions = versions or [(entry.get("Component"), entry.get("Version"))]
+    statements: list[Statement] = []
+    for part, part_version in versions:
+        part_name = clean_text(source, where, part or "")
+        version = clean_version(source, where, part_version or "")
+        if version:
+            kind = find_kind(part_name, version, maps)
+            statements.append(Statement(part_name, version, kind, file, sha256))
+    return statements
+
+
+def _read_package_listing(source: str, document: dict[str, Any], maps: Mapping[str, str]) -> Import:
+    header = document.get("PackageHeaderInformation")
+    if not isinstance(header, dict):
+        raise InputError(source, "PackageHeaderInformation", "it is missing", _REMEDY)
+    version = clean_version(source, "package", header.get("PackageVersionString") or "")
+    sha256 = clean_sha256(source, "package", header.get("PackageSHA256") or "")
+    named: list[tuple[str, str]] = []
+    for record in _list(source, "FirmwareDeviceRecords", document["FirmwareDeviceRecords"]):
+        set_name = clean_text(source, "record", record.get("ComponentImageSetVersionString") or "")
+        parts = _list(source, "Components", record.get("Components") or [])
+        versions = [
+            clean_version(source, set_name, p.get("ComponentVersionString") or "") for p in parts
+        ]
+        named += zip(name_parts(set_name, len(versions)), versions, strict=True)
+    statements, contents = make_contents(source, version, named, ("", sha256), maps)
+    return Import(source, "package listing", statements, contents)
+
+
+def name_parts(set_name: str, count: int) -> tuple[str, ...]:
+    """Return the names of a record's components: "ERoT,GPU:GH100_0200:" names two of them.
+
+    Components without a name of their own have the record's.
+    """
+    names = tuple(name.strip() for name in set_name.partition(":")[0].split(","))
+    if len(names) == count and all(names):
+        return names
+    return tuple(f"{set_name or 'component'} [{number}]" for number in range(count))
+
+
+def _read_installed_listing(
+    source: str, document: dict[str, Any], maps: Mapping[str, str]
+) -> Import:
+    packages = document.get("Packages")
+    if not isinstance(packages, list) or len(packages) != 1:
+        raise InputError(
+            source, "Packages", "it compares not with exactly one package", "Name one with -p."
+        )
+    statements: list[Statement] = []
+    absent = 0
+    for device in _list(source, "Firmware Devices", document["Firmware Devices"]):
+        name = clean_text(source, "AP Name", device.get("AP Name") or "")
+        version = clean_version(source, name, device.get("Pkg Version") or "")
+        absent += not version
+        if version:
+            statements.append(Statement(name, version, find_kind(name, version, maps)))
+    notes = [f"{absent} parts of the node are not in the package"] if absent else []
+    return Import(source, "nvfwupd output", tuple(statements), notes=tuple(notes))
+
+
+def _list(source: str, where: str, value: object) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise InputError(source, where, "this is no list of objects", _REMEDY)
+    return value

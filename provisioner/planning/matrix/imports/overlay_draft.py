@@ -1,0 +1,269 @@
+"""Draft an overlay from imported versions: a difference for a person to review.
+
+The draft fills file names and digests of pins that have the very version, wherever they are. It
+closes an unknown pin, or adds one, only in the profiles that the person names, because no imported
+file says which nodes it is for. A published version is never replaced: the difference is listed,
+and the person writes `override: true` with a reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from enum import StrEnum
+from typing import Any
+
+import yaml
+
+from provisioner.model.base import Record
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix, Pin
+from provisioner.model.versions import is_same_version
+from provisioner.planning.matrix.imports.statements import Contents, Import, Statement
+from provisioner.planning.matrix.located_yaml import Located
+from provisioner.planning.matrix.review import FILELESS
+from provisioner.planning.path.pins import grammar_of
+
+
+class Verdict(StrEnum):
+    """The effect of one imported version on one pin."""
+
+    CLOSES = "closes"  # an unknown pin has a version now
+    ADDS = "adds"  # the profile had no such pin, or the matrix no such package
+    FILE = "file"  # same version; file name, digest or source are filled
+    SAME = "same"
+    DIFFERS = "differs"  # not written: a published value says otherwise
+    CONFLICT = "conflict"  # not written: the imported files contradict each other
+    UNCLASSIFIED = "unclassified"  # not written: the name fits no component kind
+    UNPLACED = "unplaced"  # not written: no profile was named for it
+
+
+WRITTEN = frozenset({Verdict.CLOSES, Verdict.ADDS, Verdict.FILE})
+
+
+class Change(Record):
+    """One line of the difference."""
+
+    verdict: Verdict
+    kind: str  # component kind, or the name that fits none
+    release: str = ""
+    profile: str = ""
+    before: str = ""
+    after: str = ""
+    source: str = ""  # the imported file
+    reason: str = ""
+
+
+class Draft(Record):
+    """The difference, and the overlay that makes the written part of it."""
+
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...]
+    text: str
+
+
+class Place(Record):
+    """The profiles whose pins a person allows to be closed; none without a release."""
+
+    release: str = ""
+    profiles: tuple[str, ...] = ()
+
+    def includes(self, release: str, profile: str) -> bool:
+        return release == self.release and profile in self.profiles
+
+
+def draft_overlay(
+    matrix: Matrix, located: Located, imports: Sequence[Import], place: Place, *, evidence: str = ""
+) -> Draft:
+    """Return the overlay for imported files. Raises InputError for a profile that is not there."""
+    _check_place(matrix, place)
+    draft = _Draft(matrix, located, place, evidence)
+    stated = [(each.source, s) for each in imports for s in each.statements]
+    for key in dict.fromkeys((s.kind, s.profile) for _, s in stated):
+        draft.add_statements([(source, s) for source, s in stated if (s.kind, s.profile) == key])
+    for each in imports:
+        for contents in each.contents:
+            draft.add_contents(each.source, contents)
+    notes = tuple(f"{each.source}: {note}" for each in imports for note in each.notes)
+    return Draft(changes=tuple(draft.changes), notes=notes, text=draft.write(imports, notes))
+
+
+def _check_place(matrix: Matrix, place: Place) -> None:
+    if bool(place.release) != bool(place.profiles):
+        problem = "a release and its profiles are named together"
+        raise InputError("--release", place.release, problem, "Give --release and --profile.")
+    profiles: Collection[str] = ()
+    if place.release:
+        if place.release not in matrix.releases:
+            remedy = "See `provisioner matrix show`."
+            raise InputError("--release", place.release, "there is no such release", remedy)
+        profiles = matrix.releases[place.release].profiles
+    for name in place.profiles:
+        if name not in profiles:
+            remedy = f"It is one of: {', '.join(profiles)}."
+            raise InputError("--profile", name, f"{place.release} has no such profile", remedy)
+
+
+class _Draft:
+    def __init__(self, matrix: Matrix, located: Located, place: Place, evidence: str) -> None:
+        self.matrix = matrix
+        self.located = located
+        self.place = place
+        self.evidence = evidence
+        self.changes: list[Change] = []
+        self.tree: dict[str, Any] = {"schema": "1"}
+
+    def add_statements(self, stated: Sequence[tuple[str, Statement]]) -> None:
+        """Compare the statements about one component kind with every pin of it."""
+        source, first = stated[0]
+        if not first.kind:
+            for each, statement in stated:
+                remedy = f"give it a component kind: --map '{statement.name}=KIND'"
+                self._note(Verdict.UNCLASSIFIED, statement, each, remedy)
+            return
+        grammar = grammar_of(first.kind)
+        versions = {s.version for _, s in stated}
+        files = {(s.file, s.sha256) for _, s in stated if s.file or s.sha256}
+        if any(not is_same_version(grammar, first.version, version) for version in versions):
+            reason = f"several versions: {', '.join(sorted(versions))}; import the right one alone"
+            self._note(Verdict.CONFLICT, first, source, reason)
+            return
+        if len(files) > 1:
+            names = ", ".join(sorted(file for file, _ in files))
+            self._note(Verdict.CONFLICT, first, source, f"several files bring it: {names}")
+            return
+        name, sha256 = next(iter(files), ("", ""))
+        whole = first._replace(file=name, sha256=sha256)
+        if not self._place(whole, source):
+            reason = "name the nodes that it is for: --release and --profile"
+            self._note(Verdict.UNPLACED, whole, source, reason)
+
+    def _note(self, verdict: Verdict, statement: Statement, source: str, reason: str) -> None:
+        kind = statement.kind or statement.name
+        after = statement.version
+        self.changes.append(
+            Change(verdict=verdict, kind=kind, after=after, source=source, reason=reason)
+        )
+
+    def _place(self, statement: Statement, source: str) -> bool:
+        """Write a statement where it belongs; return whether it concerned any pin."""
+        concerned = False
+        for release, profile, pin in self._list_pins(statement.kind):
+            is_meant = self.place.includes(release, profile) and statement.profile in {"", profile}
+            if pin is None or not pin.known:
+                change = self._close_pin(statement, pin) if is_meant else None
+            elif is_same_version(grammar_of(statement.kind), pin.version, statement.version):
+                change = self._fill_pin(statement, pin, release, profile)
+                concerned = True
+            else:
+                reason = "published: `override: true` and a reason are a person's decision"
+                change = (Verdict.DIFFERS, {}, reason) if is_meant else None
+            if change is not None:
+                concerned = True
+                self._record(statement, source, (release, profile), pin, change)
+        return concerned
+
+    def _list_pins(self, kind: str) -> Iterator[tuple[str, str, Pin | None]]:
+        for release, content in self.matrix.releases.items():
+            for profile, pins in content.profiles.items():
+                yield release, profile, pins.pins.get(kind)
+
+    def _close_pin(
+        self, statement: Statement, pin: Pin | None
+    ) -> tuple[Verdict, dict[str, str], str]:
+        fields = {"version": statement.version, **self._list_extras(statement)}
+        if pin is not None and pin.optional:
+            fields["optional"] = "true"
+        reason = "" if fields.get("evidence") else "without a source: add --evidence"
+        return (Verdict.ADDS if pin is None else Verdict.CLOSES), fields, reason
+
+    def _fill_pin(
+        self, statement: Statement, pin: Pin, release: str, profile: str
+    ) -> tuple[Verdict, dict[str, str], str]:
+        extras = self._list_extras(statement)
+        for key, name in (("artifact", "file"), ("sha256", "digest")):
+            pinned = getattr(pin, key)
+            if extras.get(key) and pinned and pinned != extras[key]:
+                reason = f"another {name} is pinned: {pinned}"
+                return Verdict.DIFFERS, {}, reason
+        fields = {key: value for key, value in extras.items() if not getattr(pin, key)}
+        path = ("releases", release, "profiles", profile)
+        if fields and path in self.located.borrowed and not self._is_own(path, statement.kind):
+            return Verdict.SAME, {}, f"follows {self.located.borrowed[path][-1]}"
+        return (Verdict.FILE if fields else Verdict.SAME), fields, ""
+
+    def _is_own(self, path: tuple[str | int, ...], kind: str) -> bool:
+        """Return whether a profile that is like another one writes this pin itself."""
+        return (*path, "pins", kind) in self.located.places
+
+    def _list_extras(self, statement: Statement) -> dict[str, str]:
+        extras = {"evidence": statement.evidence or self.evidence}
+        if statement.kind not in FILELESS:
+            extras |= {"artifact": statement.file, "sha256": statement.sha256}
+        return {key: value for key, value in extras.items() if value}
+
+    def _record(
+        self,
+        statement: Statement,
+        source: str,
+        where: tuple[str, str],
+        pin: Pin | None,
+        change: tuple[Verdict, dict[str, str], str],
+    ) -> None:
+        verdict, fields, reason = change
+        release, profile = where
+        if fields:
+            pins = self.tree.setdefault("releases", {}).setdefault(release, {})
+            pins = pins.setdefault("profiles", {}).setdefault(profile, {}).setdefault("pins", {})
+            pins[statement.kind] = fields
+        added = ", ".join(f"{key} {value}" for key, value in fields.items() if key != "version")
+        self.changes.append(
+            Change(
+                verdict=verdict,
+                kind=statement.kind,
+                release=release,
+                profile=profile,
+                before=pin.version if pin else "",
+                after=statement.version,
+                source=source,
+                reason=reason or added,
+            )
+        )
+
+    def add_contents(self, source: str, contents: Contents) -> None:
+        """Write the parts of a package, by which a node that runs it is recognised."""
+        whole = Statement(contents.version, contents.version, contents.kind)
+        parts: dict[str, str] = {}
+        for part in contents.parts:
+            if not part.kind:
+                reason = f"its contents are not written: {part.name} fits no component kind"
+                self._note(Verdict.UNCLASSIFIED, whole, source, reason)
+                return
+            if parts.setdefault(part.kind, part.version) != part.version:
+                reason = f"its contents are not written: two versions of {part.kind}"
+                self._note(Verdict.CONFLICT, whole, source, reason)
+                return
+        for version, written in self.matrix.bundles.get(contents.kind, {}).items():
+            if is_same_version(grammar_of(contents.kind), version, contents.version):
+                verdict = Verdict.SAME if written == parts else Verdict.DIFFERS
+                self._note(verdict, whole, source, "contents of the package")
+                return
+        if parts:
+            bundles = self.tree.setdefault("bundles", {}).setdefault(contents.kind, {})
+            bundles[contents.version] = parts
+            self._note(Verdict.ADDS, whole, source, f"contents: {len(parts)} parts")
+
+    def write(self, imports: Sequence[Import], notes: Sequence[str]) -> str:
+        """Return the overlay as YAML, with everything that is not in it as comments."""
+        lines = ["# Drafted by `provisioner matrix import`; review each line before it is used."]
+        lines += [f"# from {each.source}: {each.format}" for each in imports]
+        for change in self.changes:
+            if change.verdict not in WRITTEN | {Verdict.SAME}:
+                place = f"{change.release}/{change.profile} " if change.release else ""
+                lines.append(
+                    f"# not written, {change.verdict}: {place}{change.kind} {change.after}"
+                    f" ({change.source}): {change.reason}"
+                )
+        lines += [f"# note: {note}" for note in notes]
+        comments = "".join(re.sub(r"[^\x20-\x7e]", "?", line) + "\n" for line in lines)
+        return comments + yaml.safe_dump(self.tree, sort_keys=False, width=100)

@@ -1,0 +1,39 @@
+"""Readers of makers' files (`matrix import`), as registry.py lists readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.model.input_error import InputError
+
+_IMPORTS = "planning.matrix.imports"
+IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
+    (f"{_IMPORTS}.boot_streams", (InputError,), "parse_boot_stream", {"source": "a.bfb"}),
+    (f"{_IMPORTS}.boot_streams", (), "is_boot_stream", {}),
+    (f"{_IMPORTS}.pldm_packages", (InputError,), "parse_package", {"source": "a.fwpkg"}),
+    (f"{_IMPORTS}.pldm_packages", (), "is_package", {}),
+    (
+        f"{_IMPORTS}.dell_catalog",
+        (InputError,),
+        "read_catalog",
+        {"source": "Catalog.xml", "systems": ("XE9680",)},
+    ),
+    (f"{_IMPORTS}.version_tables", (InputError,), "read_table", {"source": "a.csv", "maps": {}}),
+    (f"{_IMPORTS}.json_documents", (InputError,), "read_document", {"source": "a", "maps": {}}),
+    (
+        f"{_IMPORTS}.statements",
+        (InputError,),
+        "clean_text clean_version clean_sha256 clean_file",
+        {"source": "a", "where": "b"},
+    ),
+    *(
+        (
+            f"{_IMPORTS}.reading",
+            (InputError,),
+            "read_import",
+            {"source": f"a{suffix}", "sha256": "0" * 64, "maps": {}, "systems": ("x",)},
+        )
+        for suffix in (".xml", ".json", ".csv", "")
+    ),
+)

@@ -31,6 +31,8 @@ _CUMULUS = re.compile(r"(?:Cumulus Linux )?(\d+)\.(\d+)\.(\d+)(?:\.(\d+))?")
 # "42S-2.83" in its inventory is "TGBT42S 2.83 2023-07-05" in its manager; HPE's "2.72 Sep 04 2022"
 # in its inventory is "iLO 5 v2.72" in its manager
 _BOARD_BMC = re.compile(r"([A-Za-z]+[A-Za-z0-9]*)-\d+\.\d+-\d+(?:-rc\d+)?")
+# "GB200Nvl-25.08-B" (DGX GB300 release notes): its place among numbered builds is not published
+_LETTER_BUILD = re.compile(r"[A-Za-z]+[A-Za-z0-9]*-\d+\.\d+-[A-Z]")
 _LENOVO_BMC = re.compile(r"(?:[A-Z]{3}[A-Z0-9])?\d{2}[A-Z][- ](\d+\.\d+)(?: \d{4}-\d\d-\d\d)?")
 _HPE_BMC = re.compile(r"(?:iLO \d+ )?v?(\d+\.\d+)(?: [A-Z][a-z]{2} \d\d \d{4})?")
 _DEBIAN_TAIL = re.compile(r"[-+~].*$")
@@ -114,7 +116,12 @@ def _bfb(text: str) -> Key | None:
 
 
 def _hgx_bmc(text: str) -> Key | None:
-    """Parse an HGX BMC: "HGX-22.10-1-rc57"; a release without "-rc" comes after its candidates."""
+    """Parse an HGX BMC: "HGX-22.10-1-rc57"; a release without "-rc" comes after its candidates.
+
+    A build with a letter, "GB200Nvl-25.08-B", equals itself and has no order.
+    """
+    if _LETTER_BUILD.fullmatch(text):
+        return (text.lower(),)
     match = _HGX_BMC.fullmatch(text)
     if match is None or any(len(g) > _NUMBER_DIGITS_MAX for g in match.groups() if g):
         return None
@@ -127,6 +134,8 @@ def _host_bmc(text: str) -> Key | None:
     """Parse a host's BMC as its maker prints it; the first part is NVIDIA's board, "" for all
     others.
     """
+    if _LETTER_BUILD.fullmatch(text):
+        return (text.lower(),)
     board = _BOARD_BMC.fullmatch(text)
     if board is not None:
         build = _hgx_bmc(text)
@@ -222,6 +231,7 @@ def compare(grammar: str, a: str, b: str) -> int | None:
     key_b = parse_version(grammar, b)
     if key_a is None or key_b is None:
         return None
-    if isinstance(key_a[0], str) and key_a[0] != key_b[0]:
+    named = isinstance(key_a[0], str) or isinstance(key_b[0], str)
+    if named and key_a[0] != key_b[0]:
         return None  # versions of packages for different boards have no order
     return -1 if key_a < key_b else 1

@@ -75,10 +75,10 @@ def test_check_says_of_each_profile_whether_it_is_usable_and_its_gaps(tmp_path: 
     ]
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines()]
     assert [row for row in rows if row][:4] == [
-        ["r", "whole", "yes", ""],
-        ["r", "open", "no", "no published version: host.bios"],
-        ["", "", "", "no file name or no SHA-256: nic.cx7"],
-        ["", "", "", "the pin names no source: nic.cx7"],
+        ["r", "whole", "yes", "1 of 1", ""],
+        ["r", "open", "no", "0 of 2", "no published version: host.bios"],
+        ["", "", "", "", "no file name or no SHA-256: nic.cx7"],
+        ["", "", "", "", "the pin names no source: nic.cx7"],
     ]
 
 

@@ -103,6 +103,21 @@ def test_no_shipped_release_claims_to_be_ready_for_production():
     assert all("host.driver" in s.unknown for s in states if s.profile.startswith("hgx"))
 
 
+def test_the_documents_list_the_evidence_of_every_shipped_profile():
+    page = (SHIPPED.parent / "docs" / "matrix.md").read_text()
+    table = page.partition("<!-- evidence: begin -->")[2].partition("<!-- evidence: end -->")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.strip().splitlines()[2:]]
+
+    assert rows == [
+        [s.release, s.profile, ", ".join(s.published) or "–", ", ".join(s.unknown) or "–"]
+        for s in judge_readiness(shipped())
+    ]
+
+
+def test_every_shipped_version_names_its_source():
+    assert [s for s in judge_readiness(shipped()) if s.no_evidence] == []
+
+
 def test_a_release_with_files_digests_and_sources_is_ready():
     text = """
 releases:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.model.inventory import Component, Device, Inventory
+from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
 from provisioner.model.matrix import Match, Profile, Release
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.matrix.matrix_rules import may_overlap
@@ -93,7 +93,8 @@ def test_globs_of_different_gpus_are_told_apart_without_counts() -> None:
 
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
-SPECTRUM_X = parse([(SHIPPED.name, SHIPPED.read_text())]).releases
+PUBLISHED = parse([(SHIPPED.name, SHIPPED.read_text())]).releases
+SPECTRUM_X = {name: r for name, r in PUBLISHED.items() if name.startswith("spectrum-x")}
 H100_RELEASES = [pytest.param(release, id=name) for name, release in SPECTRUM_X.items()]
 
 
@@ -108,6 +109,51 @@ def firmware(kind: str, slot: str) -> tuple[Component, ...]:
 
 def connectx(count: int) -> tuple[Device, ...]:
     return tuple(Device(kind="nic", slot=f"CX7_{n}", model="ConnectX-7") for n in range(count))
+
+
+@pytest.mark.parametrize(
+    ("release", "gpus", "count", "card", "profile"),
+    [
+        ("doca-3.3.0-cx7", "NVIDIA H100 80GB HBM3", 8, "nic", "hgx-h100-cx7"),
+        ("doca-3.3.0-cx7", "NVIDIA H200", 8, "nic", "hgx-h200-cx7"),
+        ("doca-3.3.0-cx7", "NVIDIA B200", 8, "nic", "hgx-b200-cx7"),
+        ("doca-2.9.3-lts", "NVIDIA H200", 8, "nic", "hgx-h200-cx7"),
+        ("doca-2.9.3-lts", "NVIDIA H200", 8, "dpu", "hgx-h200-bf3"),
+        ("doca-3.2.2-lts", "NVIDIA B200", 8, "nic", "hgx-b200-cx7"),
+        ("doca-3.2.2-lts", "NVIDIA B200", 8, "dpu", "hgx-b200-bf3"),
+        ("dgx-gb200-1.3", "NVIDIA GB200", 4, "dpu", "gb200-tray"),
+        ("dgx-gb300-1.0.6", "NVIDIA GB300", 4, "dpu", "gb300-tray"),
+    ],
+)
+def test_hosts_and_trays_get_the_published_profile_of_their_cards(
+    release: str, gpus: str, count: int, card: str, profile: str
+) -> None:
+    seen = inventory(gpus, count)
+    cards = (Device(kind=DeviceKind(card), slot="CX7_0", model="ConnectX-7"),)
+
+    chosen = choose_profile(
+        seen.model_copy(update={"devices": (*seen.devices, *cards)}), PUBLISHED[release]
+    )
+
+    assert chosen == profile
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "release", "profile"),
+    [
+        ("DGXH100", "NVIDIA H100 80GB HBM3", "dgx-h100-250724.1.0", "dgx-h100"),
+        ("DGXH200", "NVIDIA H200", "dgx-h100-250724.1.0", "dgx-h200"),
+        ("DGXB200", "NVIDIA B200", "dgx-b200-25.06.3", "dgx-b200"),
+    ],
+)
+def test_the_profiles_of_a_dgx_are_for_no_other_makers_host(
+    model: str, gpus: str, release: str, profile: str
+) -> None:
+    seen = inventory(gpus, 8)
+
+    assert choose_profile(seen.model_copy(update={"model": model}), PUBLISHED[release]) == profile
+    other = choose_profile(seen.model_copy(update={"model": "XE9680"}), PUBLISHED[release])
+    assert isinstance(other, Blocker)
 
 
 @pytest.mark.parametrize("pinned", H100_RELEASES)

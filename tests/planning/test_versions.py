@@ -64,6 +64,9 @@ CANNOT_TELL = [
     ("host_bmc", "GH200-24.05-2", "GB200Nvl-24.12-8"),
     ("host_bmc", "GB200Nvl-24.12-8", "24.12.8"),
     ("host_bmc", "BMC", "2.83"),
+    ("host_bmc", "GB200Nvl-25.06-A", "GB200Nvl-25.06-2"),  # published, but not their order
+    ("hgx_bmc", "GB200Nvl-25.06-A", "GB200Nvl-25.08-B"),
+    ("hgx_bmc", "GB200Nvl-25.06-A", "HGX-22.10-1-rc57"),
 ]
 
 

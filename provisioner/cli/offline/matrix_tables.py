@@ -34,11 +34,15 @@ def build_readiness_table(states: Sequence[Readiness]) -> Table:
     table.add_column("release", overflow="fold")
     table.add_column("profile", overflow="fold")
     table.add_column("usable")
+    table.add_column("published")
     table.add_column("missing", overflow="fold")
     for state in states:
         usable = "[green]yes[/]" if state.ready else "[yellow]no[/]"
         missing = "\n".join(f"{gap.problem}: {', '.join(gap.kinds)}" for gap in state.list_gaps())
-        table.add_row(escape(state.release), escape(state.profile), usable, escape(missing))
+        pins = len(state.published) + len(state.no_evidence) + len(state.unknown)
+        published = f"{len(state.published)} of {pins}"
+        cells = (escape(state.release), escape(state.profile), usable, published)
+        table.add_row(*cells, escape(missing))
     return table
 
 

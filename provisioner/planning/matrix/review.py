@@ -66,6 +66,7 @@ class Readiness(Record):
     unknown: tuple[str, ...]  # kinds without a published version
     no_digest: tuple[str, ...]  # kinds whose file or SHA-256 is missing
     no_evidence: tuple[str, ...]  # kinds whose pin names no source
+    published: tuple[str, ...] = ()  # kinds whose version a named source states
 
     @property
     def ready(self) -> bool:
@@ -217,6 +218,7 @@ def judge_readiness(
             unknown=tuple(k for k, p in profile.pins.items() if not p.known),
             no_digest=_find_missing_files(matrix, profile, fileless),
             no_evidence=tuple(k for k, p in profile.pins.items() if p.known and not p.evidence),
+            published=tuple(k for k, p in profile.pins.items() if p.known and p.evidence),
         )
         for release_name, release in matrix.releases.items()
         for name, profile in release.profiles.items()

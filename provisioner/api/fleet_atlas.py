@@ -9,14 +9,39 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pydantic import Field
+
+from provisioner.model.base import Record
+from provisioner.model.node import NodeKind, State
 from provisioner.store.repositories.atlas import FIELDS, Facts
 from provisioner.store.sql_store import SqlStore
 
 READ_AT_ONCE = 1024  # bodies; some 30 ms of the store's thread, so that others get their turn
 _REASON = FIELDS.index("reason")
 _TENANT = FIELDS.index("tenant")
+_KIND, _STATE, _POD, _UNIT, _PORTS = map(FIELDS.index, ("kind", "state", "pod", "su", "ports"))
+
+
+class Room(Record):
+    """Hosts of one place. `free`: certified and without a tenant."""
+
+    place: str = Field(description='"pod 0, unit 3", or the number of a rail.')
+    hosts: int
+    certified: int = Field(description="Certified or released.")
+    free: int
+
+
+class Capacity(Record):
+    """Hosts that are not retired, by scalable unit and by rail."""
+
+    hosts: int
+    certified: int
+    free: int
+    units: tuple[Room, ...]
+    rails: tuple[Room, ...] = Field(description="Hosts that have a cable of each rail.")
 
 
 class Atlas:
@@ -45,6 +70,13 @@ class Atlas:
             self._answers[key] = made
             return made
 
+    async def count_capacity(self, store: SqlStore) -> Capacity:
+        """Return the capacity of the fleet now."""
+        async with self._turn:
+            await self._look(store)
+            counts = Counter(facts for _, facts in self._facts.values())
+        return await asyncio.to_thread(build_capacity, counts)
+
     async def _look(self, store: SqlStore) -> None:
         """Read what changed since the last look."""
         now = dict(await store.atlas.list_generations())
@@ -67,6 +99,39 @@ def select_tenant(rows: Iterable[tuple[str, Facts]], tenant: str) -> list[tuple[
     """Its own only, without what our words say of them."""
     own = [(n, f) for n, f in rows if tenant and f[_TENANT] == (tenant,)]
     return [(n, (*f[:_REASON], (), *f[_REASON + 1 :])) for n, f in own]
+
+
+def build_capacity(counts: Counter[Facts]) -> Capacity:
+    """Return the capacity of nodes that are counted by their facts."""
+    total = [0, 0, 0]
+    units: dict[tuple[int, int], list[int]] = {}
+    rails: dict[int, list[int]] = {}
+    for facts, number in counts.items():
+        state = "".join(facts[_STATE])
+        if facts[_KIND] != (NodeKind.HOST.value,) or state == State.RETIRED:
+            continue
+        tenant = "".join(facts[_TENANT])
+        certified = number if state in (State.CERTIFIED, State.RELEASED) else 0
+        free = number if state == State.CERTIFIED and not tenant else 0
+        unit = int("".join(facts[_POD])), int("".join(facts[_UNIT]))
+        cabled = {int(port.partition(" ")[0]) for port in facts[_PORTS]}
+        rooms = [rails.setdefault(r, [0, 0, 0]) for r in cabled if r >= 0]
+        for room in (total, units.setdefault(unit, [0, 0, 0]), *rooms):
+            for place, more in enumerate((number, certified, free)):
+                room[place] += more
+    return Capacity(
+        hosts=total[0],
+        certified=total[1],
+        free=total[2],
+        units=tuple(
+            _build_room(f"pod {pod}, unit {unit}", units[pod, unit]) for pod, unit in sorted(units)
+        ),
+        rails=tuple(_build_room(str(rail), rails[rail]) for rail in sorted(rails)),
+    )
+
+
+def _build_room(place: str, counts: list[int]) -> Room:
+    return Room(place=place, hosts=counts[0], certified=counts[1], free=counts[2])
 
 
 def format_map(seq: int, rows: Sequence[tuple[str, Facts]]) -> bytes:

@@ -23,6 +23,7 @@ from provisioner.api.routes import (
     credentials,
     events,
     fleet_reports,
+    home,
     intake,
     matters,
     node_console,
@@ -49,6 +50,7 @@ ALL: tuple[Route, ...] = (
     *node_reports.ROUTES,
     *node_console.ROUTES,
     *fleet_reports.ROUTES,
+    *home.ROUTES,
     *intake.ROUTES,
     *tenants.ROUTES,
     *placements.ROUTES,
@@ -76,6 +78,7 @@ ALL: tuple[Route, ...] = (
 
 EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.NODE_RETRY: nodes.change_node,
+    ChangeKind.NODE_RETRY_GROUP: home.change_group,
     ChangeKind.NODE_RECLAIM: nodes.change_node,
     ChangeKind.TENANT_PUT: tenants.change_tenant,
     ChangeKind.TENANT_SHRINK: tenants.change_tenant,
@@ -133,6 +136,7 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
 # the forecasts that a person reads before a change; a kind without one has its route's summary
 FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.NODE_RETRY: nodes.foresee_node,
+    ChangeKind.NODE_RETRY_GROUP: home.foresee_group,
     ChangeKind.NODE_RECLAIM: nodes.foresee_node,
     ChangeKind.NODE_TAKE: intake.foresee_take,
     ChangeKind.CERTIFICATE_REVOKE: certificates.foresee_revocation,

@@ -113,6 +113,7 @@ class ChangeKind(StrEnum):
     """
 
     NODE_RETRY = "node.retry"
+    NODE_RETRY_GROUP = "node.retry_group"
     NODE_RECLAIM = "node.reclaim"
     TENANT_PUT = "tenant.put"
     TENANT_SHRINK = "tenant.shrink"

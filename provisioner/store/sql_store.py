@@ -25,6 +25,7 @@ from provisioner.store.repositories.clock_marks import SqlClockMarkRepository
 from provisioner.store.repositories.cohorts import SqlCohortRepository
 from provisioner.store.repositories.evidence import SqlEvidenceRepository
 from provisioner.store.repositories.fabric import SqlFabricRepository
+from provisioner.store.repositories.home import SqlHomeRepository
 from provisioner.store.repositories.journal import SqlJournalRepository
 from provisioner.store.repositories.journal_archives import SqlArchiveRepository
 from provisioner.store.repositories.nodes import SqlNodeRepository
@@ -55,6 +56,7 @@ class SqlStore(Transactions):
         self.clock_marks = SqlClockMarkRepository(self)
         self.answers = SqlAnswerRepository(self)
         self.atlas = SqlAtlasRepository(self)
+        self.home = SqlHomeRepository(self)
         self.requests = SqlRequestRepository(self)
         self.signing_keys = SqlSigningKeyRepository(self)
         self.tokens = SqlTokenRepository(self)

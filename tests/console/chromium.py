@@ -49,7 +49,7 @@ class Looker:
         self.page.on("console", self._said)
 
     def __enter__(self) -> Looker:
-        self.page.goto(f"{self.url}/console/")
+        self.page.goto(f"{self.url}/console/#/fleet")
         if self._token:
             self.page.locator("#bar").wait_for()  # signed in
             self.settled()

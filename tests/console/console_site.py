@@ -64,6 +64,10 @@ class Site:
             self._failed = error
             self._ready.set()
 
+    def now(self) -> float:
+        """Return the time of the site's clock."""
+        return WallClock().now()
+
     async def _run(self) -> None:
         data, clock = self._folder / "data", WallClock()
         self.store = store = open_store(data / "provisioner.db")

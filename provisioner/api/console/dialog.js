@@ -11,11 +11,12 @@ let count = 0;
 /**
  * A button that asks first. `fields`: [{name, words, kind: "text"|"area"|"check"|"number", required, value}];
  * `body(values)` makes what is sent; `done(operation)` is called when the server said yes. `figures()` asks the server what
- * it would mean, as lines; until they stand there nobody can agree.
+ * it would mean, as lines; until they stand there nobody can agree. `kind: "select"` has `options`: [[value, words]].
+ * `send(values, request)` replaces the one request: request(path, options) sends each of several.
  */
-export function asks({ words, title, says, path, verb = "POST", fields = [], body, match, danger = false, done, figures }) {
-  const button = made("button", { type: "button", class: danger ? "danger" : "" }, words);
-  button.addEventListener("click", () => open({ words, title, says, path, verb, fields, body, match, danger, done, figures, button }));
+export function asks(about) {
+  const button = made("button", { type: "button", class: about.danger ? "danger" : "" }, about.words);
+  button.addEventListener("click", () => open({ verb: "POST", fields: [], ...about, button }));
   return button;
 }
 
@@ -44,7 +45,8 @@ function open(about) {
     yes.disabled = true;
     try {
       const values = Object.fromEntries([...inputs].map(([name, input]) => [name, input.type === "checkbox" ? input.checked : input.value.trim()]));
-      const operation = await ask_proved(about, { verb: about.verb, body: about.body?.(values), match: about.match?.() });
+      const operation = about.send ? await about.send(values, (path, request) => ask_proved({ path }, request), (line) => said.replaceChildren(made("p", {}, line)))
+        : await ask_proved(about, { verb: about.verb, body: about.body?.(values), match: about.match?.() });
       dialog.close();
       tell(`${about.words}: ${operation.state ?? "done"}`);
       about.done?.(operation);
@@ -64,7 +66,7 @@ function open(about) {
   }
   document.body.append(dialog);
   dialog.showModal();
-  (rows[0]?.querySelector("input, textarea") ?? no).focus();
+  (rows[0]?.querySelector("input, textarea, select") ?? no).focus();
 }
 
 async function ask_proved(about, request) {
@@ -117,10 +119,11 @@ function sign_in_again(problem) {
 function row(field, id, inputs) {
   const { name, words, kind = "text", value = "", required } = field;
   const about = { id, name, required: Boolean(required), maxlength: kind === "check" ? null : String(field.most ?? 200) };
-  const input = kind === "area" ? made("textarea", { ...about, rows: "3" })
+  const input = kind === "select" ? made("select", { id, name }, field.options.map(([key, text]) => made("option", { value: key, selected: key === value }, text)))
+    : kind === "area" ? made("textarea", { ...about, rows: "3" })
     : made("input", { ...about, type: kind === "check" ? "checkbox" : kind, autocomplete: "off" });
   if (kind === "check") input.checked = Boolean(value);
-  else input.value = value;
+  else if (kind !== "select") input.value = value;
   inputs.set(name, input);
   const label = made("label", { for: id }, words);
   return made("div", { class: kind === "check" ? "field check" : "field" }, kind === "check" ? [input, label] : [label, input]);

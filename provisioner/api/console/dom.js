@@ -1,7 +1,7 @@
 // Builds pages. Rule: what a device, a person or the server said becomes text, never markup; there
 // is no other way to put words into a page than `made`.
 
-import { moment, when } from "./words.js";
+import { moment, seconds, when } from "./words.js";
 
 const OWN = /^(#|\/(console|v1)\/)/;
 
@@ -50,6 +50,11 @@ export function table(caption, heads, rows) {
       scope: i === 0 ? "row" : null, role: i === 0 ? "rowheader" : "cell", class: [heads[i][1], cell === "—" && "none"].filter(Boolean).join(" ") || null, "data-head": heads[i][0],
     }, made("div", {}, cell),
   ))));
+  return framed(caption, head, body);
+}
+
+/** A table's frame: it scrolls sideways where it has to. */
+export function framed(caption, head, body) {
   return made("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
     made("table", { role: "table" }, made("caption", { class: "visually-hidden" }, caption),
       made("thead", { role: "rowgroup" }, head), made("tbody", { role: "rowgroup" }, body)));
@@ -70,8 +75,8 @@ export function section(title, ...children) {
 }
 
 /** A moment, short; the whole of it when pointed at. */
-export function at(seconds) {
-  return moment(seconds) === "—" ? "—" : made("time", { datetime: new Date(seconds * 1000).toISOString(), title: when(seconds) }, moment(seconds));
+export function at(time) {
+  return moment(time) === "—" ? "—" : made("time", { datetime: new Date(seconds(time) * 1000).toISOString(), title: when(time) }, moment(time));
 }
 
 /** What stands where there is nothing yet, with what to do. */

@@ -13,6 +13,7 @@ const kept = { by: "rack", field: "state", as: "map", where: "" }; // as it was 
 /** The page; `where` is a filter to begin with. */
 export async function page({ query, signal, go }) {
   if (query.has("where")) kept.where = query.get("where");
+  if (["map", "table"].includes(query.get("as"))) kept.as = query.get("as");
   const fleet = new Fleet();
   await fleet.load(signal);
   const view = new View(fleet, go);

@@ -9,6 +9,7 @@ import { sign_in } from "./login.js";
 import { set_clock } from "./words.js";
 
 const PAGES = {
+  home: () => import("./home.js"),
   fleet: () => import("./fleet.js"),
   nodes: () => import("./node.js"),
   campaigns: () => import("./campaigns.js"),
@@ -16,7 +17,9 @@ const PAGES = {
   tenants: () => import("./tenants.js"),
   events: () => import("./events.js"),
 };
-const NAV = [["fleet", "Fleet"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["events", "Events"]];
+const NAV = [["home", "Home"], ["fleet", "Fleet"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["events", "Events"]];
+const MORE = [];
+const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events"]); // the others are the staff's
 const at = (id) => document.getElementById(id);
 const AGAIN_MS = 3000;
 let me = null;
@@ -33,8 +36,10 @@ function address() {
   const parts = path.split("/").filter(Boolean).map((p) => {
     try { return decodeURIComponent(p); } catch { return p; }
   });
-  return { parts: parts.length ? parts : ["fleet"], query: new URLSearchParams(query) };
+  return { parts: parts.length ? parts : [is_staff() ? "home" : "fleet"], query: new URLSearchParams(query) };
 }
+
+const is_staff = () => me?.roles.some((role) => role !== "tenant");
 
 async function show() {
   cut?.abort();
@@ -104,15 +109,28 @@ function bar() {
     dot.dataset.status = event.detail;
     dot.textContent = words_of(event.detail);
   });
-  const nav = made("nav", { "aria-label": "Pages" }, NAV.map(([name, words]) => link([name], words, { "data-page": name })));
+  const links = (pages) => pages.filter(([name]) => is_staff() || OF_TENANTS.has(name)).map(([name, words]) => link([name], words, { "data-page": name }));
+  const nav = made("nav", { "aria-label": "Pages" }, links(NAV), more(links(MORE)));
   const theme = made("button", { type: "button", class: "small ghost", on: { click: turn } }, "");
   at("bar").replaceChildren(
-    made("a", { class: "brand", href: "#/fleet" }, made("span", { class: "brand-sign", "aria-hidden": "true" }), made("span", { class: "brand-words" }, "Provisioner")),
+    made("a", { class: "brand", href: "#/" }, made("span", { class: "brand-sign", "aria-hidden": "true" }), made("span", { class: "brand-words" }, "Provisioner")),
     nav, made("div", { class: "who" }, dot, made("span", { class: "subject" }, `${me.subject} (${me.roles.join(", ")})`), theme,
       made("button", { type: "button", class: "small ghost", on: { click: leave } }, "Sign out")),
   );
   at("bar").hidden = false;
   label();
+}
+
+// The pages that are not for every day, behind a button that shows them.
+function more(links) {
+  if (!links.length) return null;
+  const others = made("span", { class: "others", id: "more-pages", hidden: true }, links);
+  const button = made("button", { type: "button", class: "small ghost", "aria-expanded": "false", "aria-controls": "more-pages" }, "More");
+  button.addEventListener("click", () => {
+    others.hidden = !others.hidden;
+    button.setAttribute("aria-expanded", String(!others.hidden));
+  });
+  return [button, others];
 }
 
 const words_of = (status) => ({ live: "Live", waiting: "Reconnecting", off: "Not live" })[status];

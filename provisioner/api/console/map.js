@@ -93,6 +93,7 @@ export class FleetMap {
   }
 
   #draw() {
+    if (!this.#layout) return; // it was never shown: the page began as a table
     const { box, canvas, view } = this;
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const [w, h] = [box.clientWidth, box.clientHeight];

@@ -8,7 +8,8 @@ const count = new Intl.NumberFormat("en-GB");
 let site = { at: Date.now() / 1000, heard: performance.now() / 1000, speed: 1 };
 
 /** Take the site's clock over: seconds since the epoch now, and how fast it runs. */
-export function set_clock(at, speed) {
+export function set_clock(time, speed) {
+  const at = seconds(time);
   if (Number.isFinite(at)) site = { at, heard: performance.now() / 1000, speed: speed || 1 };
 }
 
@@ -21,14 +22,21 @@ export const number = (n) => count.format(n);
 /** "3 nodes", "1 node" */
 export const many = (n, one, more = `${one}s`) => `${number(n)} ${n === 1 ? one : more}`;
 
-/** Seconds since the epoch as UTC; 0 is not yet. */
-export function when(at) {
+/** A time of the API (RFC 3339, or seconds since the epoch) in seconds; 0 is not yet. */
+export function seconds(at) {
+  if (typeof at === "string") return at ? Date.parse(at) / 1000 || 0 : 0;
+  return at ?? 0;
+}
+
+/** A time of the API as UTC. */
+export function when(time) {
+  const at = seconds(time);
   if (!at || !Number.isFinite(at) || Math.abs(at) > 8e12) return "—";
   return `${day.format(new Date(at * 1000))} UTC`;
 }
 
 /** The same for a column of a table: "21 Nov, 14:22". */
-export const moment = (at) => (when(at) === "—" ? "—" : brief.format(new Date(at * 1000)));
+export const moment = (at) => (when(at) === "—" ? "—" : brief.format(new Date(seconds(at) * 1000)));
 
 /** How long: "2 h 5 min". */
 export function lasts(seconds) {
@@ -40,7 +48,8 @@ export function lasts(seconds) {
 }
 
 /** "5 min ago", or "in 5 min". */
-export function ago(at) {
+export function ago(time) {
+  const at = seconds(time);
   if (!at) return "—";
   const apart = now() - at;
   return apart >= 0 ? `${lasts(apart)} ago` : `in ${lasts(-apart)}`;

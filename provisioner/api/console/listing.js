@@ -1,0 +1,85 @@
+// A table that is filtered, sorted and selected from, with actions on all that is selected. The rows
+// are records of the API; a column says how one shows and by which value it is sorted.
+
+import { asks } from "./dialog.js";
+import { empty, framed, made, tell } from "./dom.js";
+import { matching, sorted } from "./listing_data.js";
+import { many, number } from "./words.js";
+
+const SHOWN_MAX = 300; // rows in the page; the filter finds the others
+
+/**
+ * `columns`: [{head, cell(row), value(row), num}]; `bulk`: [{words, title, says(rows), fields, request(row, values),
+ * fits(row), danger}], each an action on the selected rows that fit; `name(row)` identifies one for a person.
+ */
+export function listing({ caption, columns, rows, bulk = [], name, nothing, again, sort = 0, down = false }) {
+  const state = { sort, down, text: "", picked: new Set() };
+  const said = made("p", { class: "said", role: "status" });
+  const place = made("div");
+  const actions = made("div", { class: "buttons" });
+  const filter = made("input", { type: "search", "aria-label": `Filter: ${caption}`, placeholder: "Filter", spellcheck: "false", autocomplete: "off" });
+
+  const draw = (focus = -1) => {
+    const values = columns.map((c) => c.value ?? ((row) => text_of(c.cell(row))));
+    const fitting = sorted(matching(rows, values, state.text), values[state.sort], state.down);
+    const shown = fitting.slice(0, SHOWN_MAX);
+    const heads = columns.map((c, i) => head(c, i));
+    if (bulk.length) heads.unshift(made("th", { scope: "col", role: "columnheader" }, tick("Select all shown", shown.length > 0 && shown.every((r) => state.picked.has(r)), (on) => {
+      for (const row of shown) if (on) state.picked.add(row); else state.picked.delete(row);
+      draw();
+    })));
+    place.replaceChildren(rows.length ? framed(caption, made("tr", { role: "row" }, heads), shown.map(line)) : nothing ?? empty("There is none.", ""));
+    said.textContent = rows.length ? `${state.text ? `${number(fitting.length)} of ` : ""}${many(rows.length, "row")}${fitting.length > SHOWN_MAX ? `, the first ${SHOWN_MAX} shown` : ""}` : "";
+    if (focus >= 0) place.querySelectorAll("thead button")[focus]?.focus();
+    offer();
+  };
+  const head = (column, i) => {
+    const here = state.sort === i;
+    const button = made("button", { type: "button", class: "sort", on: { click: () => { state.down = here && !state.down; state.sort = i; draw(i); } } }, column.head, here ? (state.down ? " ↓" : " ↑") : "");
+    return made("th", { scope: "col", role: "columnheader", class: column.num ? "num" : null, "aria-sort": here ? (state.down ? "descending" : "ascending") : "none" }, button);
+  };
+  const line = (row) => {
+    const cells = columns.map((c, i) => {
+      const content = c.cell(row);
+      return made(i ? "td" : "th", { scope: i ? null : "row", role: i ? "cell" : "rowheader", "data-head": c.head, class: [c.num && "num", content === "—" && "none"].filter(Boolean).join(" ") || null }, made("div", {}, content));
+    });
+    if (bulk.length) cells.unshift(made("td", { role: "cell", class: "tick" }, tick(`Select ${name(row)}`, state.picked.has(row), (on) => { if (on) state.picked.add(row); else state.picked.delete(row); offer(); })));
+    return made("tr", { role: "row" }, cells);
+  };
+  const offer = () => {
+    const picked = rows.filter((row) => state.picked.has(row));
+    actions.replaceChildren(...(picked.length ? bulk : []).map((action) => act(action, picked.filter((row) => action.fits?.(row) ?? true))).filter(Boolean));
+  };
+  const act = (action, picked) => picked.length > 0 && asks({
+    words: `${action.words} (${number(picked.length)})`, title: action.title ?? action.words, says: action.says(picked), fields: action.fields ?? [], danger: action.danger,
+    send: (values, request, progress) => send_each(picked, (row) => action.request(row, values), request, progress),
+    done: ({ state: sent }) => { tell(sent); again(); },
+  });
+  filter.addEventListener("input", () => { state.text = filter.value; draw(); });
+  draw();
+  return made("div", { class: "listing" }, rows.length ? made("div", { class: "toolbar" }, made("div", { class: "grow" }, filter), actions) : null, said, place);
+}
+
+function tick(label, on, changed) {
+  const box = made("input", { type: "checkbox", "aria-label": label });
+  box.checked = on;
+  box.addEventListener("change", () => changed(box.checked));
+  return box;
+}
+
+async function send_each(rows, make, request, progress) {
+  let done = 0;
+  for (const row of rows) {
+    const { path, verb = "POST", body } = make(row);
+    await request(path, { verb, body });
+    done += 1;
+    progress(`${number(done)} of ${number(rows.length)}`);
+  }
+  return { state: `${number(done)} done` };
+}
+
+/** The words of a cell, for its filter and its order. */
+function text_of(cell) {
+  if (cell instanceof Node) return cell.textContent;
+  return Array.isArray(cell) ? cell.map(text_of).join(" ") : String(cell ?? "");
+}

@@ -1,0 +1,57 @@
+"""Every daily job is done by clicks in a real Chromium, as often as docs/console-jobs.md says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+from chromium import Looker
+from console_jobs import BEGIN, END, PAGE, Job, count_clicks, format_table, list_jobs, replace_table
+from console_site import Site
+from playwright.sync_api import Browser
+
+MEDIAN_MAX = 4
+
+
+@pytest.fixture(scope="module")
+def people(site: Site, browser: Browser) -> Iterator[dict[str, Looker]]:
+    """A person of each role, signed in once for all jobs."""
+    with (
+        Looker(browser, site.url, site.tokens["operator"]) as operator,
+        Looker(browser, site.url, site.tokens["approver"]) as approver,
+    ):
+        yield {"operator": operator, "approver": approver}
+
+
+@pytest.fixture(scope="module")
+def clicks() -> dict[str, int]:
+    """The counts, filled by the tests of the module in their order."""
+    return {}
+
+
+@pytest.mark.parametrize("wanted", list_jobs(), ids=lambda j: j.name.replace(" ", "-"))
+def test_a_job_is_done_with_as_many_clicks_as_the_page_says(
+    wanted: Job, people: dict[str, Looker], site: Site, clicks: dict[str, int]
+) -> None:
+    person = people[wanted.role]
+    clicks[wanted.name] = count_clicks(person, site, wanted)
+
+    row = f"| {wanted.area} | {wanted.name} | {wanted.role} | {clicks[wanted.name]} |"
+    assert os.environ.get("RECORD_GOLDEN") or row in PAGE.read_text(encoding="utf-8"), row
+    assert person.complaints == []
+
+
+def test_the_page_lists_each_job_once_and_the_median_is_small(clicks: dict[str, int]) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("RECORD_GOLDEN"):
+        text = replace_table(text, format_table(clicks))
+        PAGE.write_text(text, encoding="utf-8")
+    table = text.partition(BEGIN)[2].partition(END)[0]
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| \w+ \| \d+ \|$", table, flags=re.MULTILINE)
+    median = re.search(r"the median is ([\d.]+) clicks", table)
+
+    assert rows == [j.name for j in list_jobs()]
+    assert median is not None
+    assert float(median.group(1)) <= MEDIAN_MAX

@@ -212,6 +212,9 @@ WITHOUT_COMMAND = frozenset(
         "show_fleet",
         "show_fleet_map",
         "list_checks",
+        "list_settings",
+        "show_measurements",
+        "verify_audit",
         "seal_bundle",
     }
 )

@@ -90,7 +90,7 @@ def _read_blocked(connection: Connection) -> tuple[BlockedGroup, ...]:
 def list_retryable(connection: Connection, reason: str, unblock: str) -> tuple[str, ...]:
     """Return the nodes of a group that a retry may take out of quarantine, by id."""
     query = select(nodes.c.id).where(
-        _IS_BLOCKED, nodes.c.state.in_(RETRYABLE), reason == _REASON, unblock == _UNBLOCK
+        _IS_BLOCKED, nodes.c.state.in_(RETRYABLE), _REASON.in_([reason]), _UNBLOCK.in_([unblock])
     )
     rows = connection.execute(query.order_by(nodes.c.id).limit(RETRIED_MAX))
     return tuple(r.id for r in rows)

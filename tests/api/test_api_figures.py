@@ -1,0 +1,87 @@
+"""Routes of figures: settings in force, thresholds, measured values, the journal's chain."""
+
+from __future__ import annotations
+
+from served import PROFILE, Served, run
+from sqlalchemy import Connection
+
+from provisioner.checks.threshold_data import THRESHOLDS
+from provisioner.model.cohort import Baseline, Sample
+from provisioner.planning.certification.distribution import BINS, describe_spreads
+from provisioner.settings import Settings
+
+
+def sample(node: str, **measured: float) -> Sample:
+    return Sample(
+        node=node, rack="r", profile=PROFILE, versions="v" * 64, sound=True,
+        measured={name.replace("__", "/"): value for name, value in measured.items()},
+    )  # fmt: skip
+
+
+def test_every_setting_is_listed_and_a_changed_one_is_marked():
+    async def scenario(served: Served) -> None:
+        status, listed = await served.ask("viewer", "GET", "/settings")
+        rows = {row["name"]: row for row in listed["items"]}
+
+        assert status == 200
+        assert set(rows) == set(Settings.model_fields)
+        assert [n for n, row in rows.items() if row["changed"]] == ["ticket_url"]
+        assert rows["ticket_url"]["value"] == "https://tickets.example/new"  # without the login
+        assert all(row["about"] for row in rows.values())
+
+    run(scenario, ticket_url="https://bot:secret@tickets.example/new")
+
+
+def test_a_metric_is_described_over_all_parts_of_all_nodes():
+    floor = Baseline(
+        metric="hbm", profile=PROFILE, versions="v", level=2.0, floor=1.5, anchor=2.0, nodes=2,
+        racks=1, below=0, learned_at=1.0,
+    )  # fmt: skip
+    rows = [sample("n1", hbm__g0=1.0, hbm__g1=2.0), sample("n2", hbm__g0=3.0)]
+
+    (spread,) = describe_spreads(rows, [floor])
+
+    assert (spread.metric, spread.values, spread.nodes, spread.floor) == ("hbm", 3, 2, 1.5)
+    assert (spread.least, spread.median, spread.most) == (1.0, 2.0, 3.0)
+    assert (spread.bins[0], spread.bins[BINS // 2], spread.bins[-1]) == (1, 1, 1)
+
+
+def test_equal_values_fall_into_one_bin():
+    (spread,) = describe_spreads([sample("n1", a__x=5.0, a__y=5.0)], [])
+
+    assert spread.bins == (2, *[0] * (BINS - 1))
+    assert spread.floor is None
+
+
+def test_measurements_name_every_threshold_with_its_source():
+    async def scenario(served: Served) -> None:
+        await served.store.cohorts.put_sample(sample("su0-n01", busbw_gb_s=460.0))
+        status, view = await served.ask("viewer", "GET", "/measurements")
+
+        assert status == 200
+        assert {row["name"] for row in view["thresholds"]} == set(THRESHOLDS)
+        assert all(row["source"] for row in view["thresholds"])
+        assert [s["metric"] for s in view["spreads"]] == ["busbw_gb_s"]
+
+    run(scenario)
+
+
+def change_second_row(connection: Connection) -> None:
+    """Change a row of the journal, as a person with rights on the database may."""
+    triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'journal'"
+    for (name,) in connection.exec_driver_sql(triggers).all():
+        connection.exec_driver_sql(f"DROP TRIGGER {name}")
+    connection.exec_driver_sql("UPDATE journal SET detail = '{}' WHERE seq = 2")
+
+
+def test_the_journals_chain_is_followed_and_a_changed_row_is_named():
+    async def scenario(served: Served) -> None:
+        _, good = await served.ask("viewer", "GET", "/audit/verification")
+        await served.store.write(change_second_row)
+        _, broken = await served.ask("viewer", "GET", "/audit/verification")
+
+        assert good["intact"]
+        assert good["rows"] >= 7
+        assert (broken["intact"], broken["broken_at"]) == (False, 2)
+
+    run(scenario)

@@ -27,6 +27,17 @@ PAGES = {
     "tenants": "Tenants",
     "tenants/red": "red",
     "events": "Events",
+    "alerts": "Alerts",
+    "approvals": "Approvals",
+    "releases": "Releases",
+    "releases/spectrum-x-1.3.0": "spectrum-x-1.3.0",
+    "drift": "Drift and debt",
+    "checks": "Checks",
+    "pins": "Pins",
+    "audit": "Audit",
+    "tokens": "Tokens",
+    "webhooks": "Webhooks",
+    "settings": "Settings",
     "nowhere": "There is no such page",
 }
 # both layouts and both palettes; the second where a page has what others have not

@@ -2,7 +2,8 @@
 
 import { chip, empty, link, made } from "./dom.js";
 import { live } from "./live.js";
-import { lasts, when } from "./words.js";
+import { sentence } from "./sentences.js";
+import { seconds, when } from "./words.js";
 
 const KEPT = 500; // rows on the page
 const BEFORE = 200; // rows that are told again at the beginning
@@ -21,10 +22,17 @@ export async function page({ query }) {
   let frame = 0;
 
   const fits = (row) => row.node.includes(node.value.trim()) && row.kind.includes(kind.value.trim());
+  const lines = new Map(); // number of a row -> its element: what is there is not made again
+  const element = (row) => {
+    if (!lines.has(row.seq)) lines.set(row.seq, line(row));
+    return lines.get(row.seq);
+  };
   const draw = () => {
     frame = 0;
     const shown = rows.filter(fits);
-    list.replaceChildren(...by_day(shown));
+    place(list, by_day(shown, element));
+    const numbers = new Set(rows.map((row) => row.seq));
+    for (const seq of lines.keys()) if (!numbers.has(seq)) lines.delete(seq);
     said.replaceChildren(shown.length ? `${shown.length} events${held ? ", held" : ""}` : rows.length ? "No event is like that." : empty("Nothing happened lately.", "Events show up here by themselves."));
   };
   const soon = () => { if (!held) frame ||= requestAnimationFrame(draw); };
@@ -56,34 +64,31 @@ export async function page({ query }) {
   return { title: "Events", body, shown: draw, end: () => { live.removeEventListener("row", heard); cancelAnimationFrame(frame); } };
 }
 
+/** Put elements into a list in their order; one that stands where it belongs is not touched. */
+function place(list, elements) {
+  const wanted = new Set(elements);
+  for (const old of [...list.children]) if (!wanted.has(old)) old.remove();
+  elements.forEach((element, n) => {
+    if (list.children[n] !== element) list.insertBefore(element, list.children[n] ?? null);
+  });
+}
+
 /** The rows with the day above those of a day. */
-function by_day(rows) {
+function by_day(rows, element) {
   const told = [];
   let last = "";
   for (const row of rows) {
     const day = when(row.at).slice(0, -14);
     if (day !== last) told.push(made("li", { class: "day" }, day));
     last = day;
-    told.push(line(row));
+    told.push(element(row));
   }
   return told;
 }
 
 function line(row) {
-  const { to, why, ...rest } = row.detail;
-  return made("li", {}, made("time", { datetime: new Date(row.at * 1000).toISOString(), title: when(row.at) }, when(row.at).slice(-12, -4)), made("span", { class: "tag" }, row.kind.replaceAll("_", " ")),
+  const to = row.detail.to;
+  return made("li", {}, made("time", { datetime: new Date(seconds(row.at) * 1000).toISOString(), title: when(row.at) }, when(row.at).slice(-12, -4)), made("span", { class: "tag" }, row.kind.replaceAll("_", " ")),
     row.node ? link(["nodes", row.node], row.node) : made("span", { class: "quiet" }, "site"),
-    made("span", { class: "event-words" }, typeof to === "string" ? [chip(to), " "] : null, [why, said(rest)].filter(Boolean).join(" · ").slice(0, WORDS_MAX)));
-}
-
-/** What else a row says: "state started · by ada". */
-function said(detail, depth = 0) {
-  return Object.entries(detail).map(([name, value]) => {
-    if (value === "" || value === null || (Array.isArray(value) && !value.length)) return "";
-    const word = name.replaceAll("_", " ");
-    if (name.endsWith("_at") && typeof value === "number") return `${word.slice(0, -3)} ${when(value)}`;
-    if (name.endsWith("_s") && typeof value === "number") return `${word.slice(0, -2)} ${lasts(value)}`;
-    if (value && typeof value === "object") return depth < 2 && !Array.isArray(value) ? said(value, depth + 1) : `${word} ${JSON.stringify(value)}`;
-    return `${word} ${value}`;
-  }).filter(Boolean).join(" · ");
+    made("span", { class: "event-words" }, typeof to === "string" ? [chip(to), " "] : null, sentence(row).slice(0, WORDS_MAX)));
 }

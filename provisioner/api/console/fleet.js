@@ -51,7 +51,7 @@ class View {
     this.body = made("div", { class: "fleet" },
       made("div", { class: "toolbar" },
         this.#choice("Arrange", "by", [["rack", "Rack"], ["rail", "Rail"]]),
-        this.#choice("Colour", "field", [["state", "State"], ["release", "Release"]]),
+        this.#choice("Colour", "field", [["state", "State"], ["release", "Release"], ["tenant", "Tenant"], ["reason", "Blocked by"]]),
         this.#choice("Show", "as", [["map", "Map"], ["table", "Table"]]),
         zooms,
         made("div", { class: "grow filter" }, made("label", { for: "where", class: "visually-hidden" }, "Filter: an expression over nodes"), this.filter)),

@@ -12,8 +12,8 @@ const SHOWN_MAX = 300; // rows in the page; the filter finds the others
  * `columns`: [{head, cell(row), value(row), num}]; `bulk`: [{words, title, says(rows), fields, request(row, values),
  * fits(row), danger}], each an action on the selected rows that fit; `name(row)` identifies one for a person.
  */
-export function listing({ caption, columns, rows, bulk = [], name, nothing, again, sort = 0, down = false }) {
-  const state = { sort, down, text: "", picked: new Set() };
+export function listing({ caption, columns, rows, bulk = [], name, nothing, again, filter: before = "", sort = 0, down = false }) {
+  const state = { sort, down, text: before, picked: new Set() };
   const said = made("p", { class: "said", role: "status" });
   const place = made("div");
   const actions = made("div", { class: "buttons" });
@@ -56,6 +56,7 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
     done: ({ state: sent }) => { tell(sent); again(); },
   });
   filter.addEventListener("input", () => { state.text = filter.value; draw(); });
+  filter.value = before;
   draw();
   return made("div", { class: "listing" }, rows.length ? made("div", { class: "toolbar" }, made("div", { class: "grow" }, filter), actions) : null, said, place);
 }

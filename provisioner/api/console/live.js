@@ -5,6 +5,7 @@
 import { gone } from "./api.js";
 
 const HIDDEN_MS = 30_000; // a browser has six connections to a server; hidden pages shall not keep them
+const SILENT_MS = 45_000; // the server says that it is alive every 15 s: a longer silence is a dead connection
 const LINE_MAX = 1_000_000; // characters of one event
 
 /** Events "row" (detail: the journal's row) and "status" (detail: live, waiting, off). */
@@ -90,7 +91,7 @@ class Live extends EventTarget {
     let rest = "";
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await within(reader, SILENT_MS);
       if (done) return;
       heard();
       const blocks = (rest + value).split("\n\n");
@@ -117,6 +118,22 @@ class Live extends EventTarget {
       return; // not ours to repair: the next row says more
     }
     this.dispatchEvent(new CustomEvent("row", { detail: row }));
+  }
+}
+
+/** The next part of a stream; a stream that is silent for too long is given up, and fails. */
+export async function within(reader, silent_ms) {
+  let timer = 0;
+  const silence = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Error("the stream is silent")), silent_ms);
+  });
+  try {
+    return await Promise.race([reader.read(), silence]);
+  } catch (error) {
+    reader.cancel().catch(() => {}); // it is gone already
+    throw error;
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -16,9 +16,20 @@ const PAGES = {
   cases: () => import("./cases.js"),
   tenants: () => import("./tenants.js"),
   events: () => import("./events.js"),
+  alerts: () => import("./alerts.js"),
+  approvals: () => import("./approvals.js"),
+  releases: () => import("./releases.js"),
+  drift: () => import("./drift.js"),
+  checks: () => import("./checks.js"),
+  pins: () => import("./pins.js"),
+  audit: () => import("./audit.js"),
+  tokens: () => import("./tokens.js"),
+  webhooks: () => import("./webhooks.js"),
+  settings: () => import("./settings.js"),
 };
-const NAV = [["home", "Home"], ["fleet", "Fleet"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["events", "Events"]];
-const MORE = [];
+const NAV = [["home", "Home"], ["fleet", "Fleet"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["alerts", "Alerts"], ["approvals", "Approvals"], ["events", "Events"]];
+const MORE = [["releases", "Releases"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["audit", "Audit"],
+  ["tokens", "Tokens"], ["webhooks", "Webhooks"], ["settings", "Settings"]];
 const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events"]); // the others are the staff's
 const at = (id) => document.getElementById(id);
 const AGAIN_MS = 3000;

@@ -114,7 +114,7 @@ export class FleetMap {
     if (this.#layout.cell < ROUND_FROM) this.#pixels(g, seen, ratio, index, paint.map(pixel), pixel(off));
     else this.#squares(g, seen, index, paint, off);
     if (this.#layout.cell >= NAMED_FROM * this.#layout.words / 11) this.#names(g, seen, ink, index, paint);
-    else if (this.#layout.cell >= 9) this.#signs(g, seen, ink);
+    else this.#signs(g, seen, ink);
     this.#words(g, box.scrollTop, h, ink);
   }
 
@@ -169,10 +169,10 @@ export class FleetMap {
     const bad = values.findIndex((v) => v[0] === "quarantined");
     if (bad < 0) return;
     g.strokeStyle = ink.getPropertyValue("--cell-sign");
-    g.lineWidth = Math.max(1.5, cell / 12);
+    g.lineWidth = Math.max(1, cell / 12);
     g.lineCap = "round";
     g.beginPath();
-    const r = cell / 5.5;
+    const r = cell < 9 ? cell / 2.5 : cell / 5.5; // a small cross takes the whole square
     for (const [group, x0, y0] of seen) {
       for (let k = 0; k < group.cells.length; k += 1) {
         if (index[group.cells[k]] !== bad || (this.view.picked && !this.view.picked[group.cells[k]])) continue;

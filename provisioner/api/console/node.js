@@ -4,6 +4,7 @@ import { all, ask, maybe } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
+import { parts as phrases } from "./sentences.js";
 import { ago, lasts, many, now, number, short, when } from "./words.js";
 
 const WAY = ["discovered", "intake", "converging", "validating", "certified", "released"];
@@ -129,15 +130,19 @@ function components(seen) {
     const key = JSON.stringify({ ...c, slot: "" });
     alike.set(key, [...(alike.get(key) ?? []), c]);
   }
-  const rows = [...alike.values()].map((same) => [same[0], same.map((c) => c.slot)]).map(([c, slots]) => [
+  const lists = [...alike.values()];
+  const rows = lists.map((same) => [same[0], same.map((c) => c.slot)]).map(([c, slots]) => [
     made("span", {}, c.kind, made("span", { class: "quiet block" }, slots.length > 2 ? `${many(slots.length, "slot")}, ${slots[0]} to ${slots.at(-1)}` : slots.join(", "))), c.target || "—", c.running || "unknown", c.staged || "—", c.background_copied || "—", c.pending ? words(c.pending) : "—", sign(c),
   ]);
+  const heads = [["Component"], ["Target", "num"], ["Running", "num"], ["Staged", "num"], ["Copied"], ["Waits for"], ["Verdict"]];
+  const [differing, met] = split(rows, (_, n) => lists[n][0].met !== true);
   return [
     made("p", { class: "quiet" }, [seen.vendor, seen.model].filter(Boolean).join(" ")),
-    table("Components: what should run, and what does", [["Component"], ["Target", "num"], ["Running", "num"], ["Staged", "num"], ["Copied"], ["Waits for"], ["Verdict"]], rows),
+    differing.length ? table("Components that differ", heads, differing) : rows.length ? empty("Every component runs its target.", "") : null,
+    met.length ? made("details", {}, made("summary", {}, `${many(met.length, "row")} as it should be`), table("Components that run their target", heads, met)) : null,
     seen.devices.length ? made("details", {}, made("summary", {}, many(seen.devices.length, "device")), table("Devices", [["Kind"], ["Slot"], ["Model"], ["Serial", "num"]],
       seen.devices.map((d) => [d.kind, d.slot, d.model ?? "—", d.serial ?? "—"]))) : null,
-    seen.gaps.length ? made("details", {}, made("summary", {}, `${many(seen.gaps.length, "thing")} that could not be seen`), made("ul", {}, seen.gaps.map((g) => made("li", {}, Object.values(g).filter((v) => typeof v === "string").join(" · "))))) : null,
+    seen.gaps.length ? made("details", {}, made("summary", {}, `${many(seen.gaps.length, "thing")} that could not be seen`), made("ul", {}, seen.gaps.map((g) => made("li", {}, phrases(g, 1).join(", "))))) : null,
   ];
 }
 
@@ -146,8 +151,16 @@ function evidence(report) {
   const rows = report.results.map((r) => [r.check, r.gate.toUpperCase(), chip(r.verdict, "fact"),
     r.findings.length ? made("ul", { class: "plain" }, r.findings.map((f) => made("li", {}, made("span", { class: "strong" }, f.part), `: ${f.detail}`, f.measured ? ` (${f.measured}${f.wanted ? `, wanted ${f.wanted}` : ""})` : "", " ", made("span", { class: "tag" }, words(f.severity))))) : "—",
     r.evidence ? made("code", { title: r.evidence }, short(r.evidence)) : "—"]);
+  const heads = [["Check"], ["Gate"], ["Verdict"], ["Findings"], ["Evidence", "num"]];
+  const [differing, passed] = split(rows, (_, n) => report.results[n].verdict !== "pass" || report.results[n].findings.length > 0);
   return [made("p", { class: "quiet" }, `Validated ${when(report.ended_at)}; of the inventory ${short(report.inventory_digest)}.`),
-    rows.length ? table("Results of checks", [["Check"], ["Gate"], ["Verdict"], ["Findings"], ["Evidence", "num"]], rows) : empty("No check was selected.", "")];
+    differing.length ? table("Checks with a finding", heads, differing) : rows.length ? empty("Every check passed.", "") : empty("No check was selected.", ""),
+    passed.length ? made("details", {}, made("summary", {}, `${many(passed.length, "check")} passed`), table("Checks that passed", heads, passed)) : null];
+}
+
+/** [those that are so, the others], each in its order. */
+function split(rows, is_so) {
+  return [rows.filter(is_so), rows.filter((row, n) => !is_so(row, n))];
 }
 
 function certificate(proof) {

@@ -72,7 +72,8 @@ async def list_settings(ask: Ask) -> Reply:
     defaults = type(settings)()
     items = []
     for name, field in sorted(type(settings).model_fields.items()):
-        value, default = getattr(settings, name), getattr(defaults, name)
+        value = getattr(settings, name)
+        default = getattr(defaults, name)
         items.append(
             SettingView(
                 name=name,

@@ -48,7 +48,8 @@ def describe_spreads(
 def _describe(
     key: tuple[str, str], ordered: list[float], nodes: int, floor: float | None
 ) -> Spread:
-    least, most = ordered[0], ordered[-1]
+    least = ordered[0]
+    most = ordered[-1]
     bins = [0] * BINS
     width = (most - least) / BINS
     for value in ordered:

@@ -1,7 +1,7 @@
 // Alerts that are active: suspended for a time or cleared by hand, several at once.
 
 import { all } from "./api.js";
-import { at, empty, link } from "./dom.js";
+import { at, empty, link, made } from "./dom.js";
 import { listing } from "./listing.js";
 import { follow } from "./live.js";
 import { ago, now, number, seconds } from "./words.js";
@@ -10,7 +10,7 @@ export async function page({ signal, me, query, again }) {
   const rows = (await all("/alerts", 5000, { signal })).filter((row) => row.active);
   const path = (row, verb) => `/nodes/${encodeURIComponent(row.node)}/alerts/${verb}`;
   const why = { name: "why", words: "Why", required: true };
-  const body = listing({
+  const table = listing({
     caption: "Active alerts", rows, again, filter: query.get("filter") ?? "", sort: 5, down: true, name: (row) => `${row.id} of ${row.node}`,
     nothing: empty("No alert is active.", "Alerts of nodes in service show up here by themselves."),
     columns: [
@@ -31,5 +31,5 @@ export async function page({ signal, me, query, again }) {
         request: (row, values) => ({ path: path(row, "clear"), body: { id: row.id, target: row.target || "*", why: values.why } }) },
     ] : [],
   });
-  return { title: "Alerts", body, end: follow((row) => row.kind.startsWith("alert"), () => again(), 3000) };
+  return { title: "Alerts", body: made("div", { class: "card" }, table), end: follow((row) => row.kind.startsWith("alert"), () => again(), 3000) };
 }

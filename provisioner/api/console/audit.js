@@ -17,7 +17,7 @@ export async function page({ signal, query, again }) {
     next = older.next;
   };
   await load();
-  const place = made("div");
+  const place = made("div", { class: "card" });
   const said = made("p", { class: "said", role: "status" });
   const older = made("button", { type: "button", on: { click: async () => { await load(); draw(); } } }, "Read older rows");
   const draw = () => {

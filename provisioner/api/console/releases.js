@@ -14,7 +14,7 @@ async function list({ signal, again }) {
   const [releases, summary] = await Promise.all([ask("/releases", { signal }), ask("/summary", { signal })]);
   const nodes = new Map();
   for (const c of summary.counts) nodes.set(c.release, (nodes.get(c.release) ?? 0) + c.nodes);
-  const body = made("div", { class: "stack" }, listing({
+  const body = made("div", { class: "card" }, listing({
     caption: "Releases", rows: releases.items, again, name: (row) => row.name, sort: 0,
     columns: [
       { head: "Release", cell: (row) => link(["releases", row.name], row.name), value: (row) => row.name },

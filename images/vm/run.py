@@ -106,6 +106,7 @@ def _run_inside(options: argparse.Namespace) -> int:
 
     from images.vm import journey
     from images.vm.lab import AGENT_PORT, GATEWAY, Lab
+    from provisioner.ports import PortError
 
     built = manifest.read(options.image)
     with tempfile.TemporaryDirectory(prefix="vm-test-", dir=options.image.parent) as scratch:
@@ -129,7 +130,7 @@ def _run_inside(options: argparse.Namespace) -> int:
             login = lab.start()
             stages = journey.run(lab, login, site_iso, site, key, folder / "data", times)
             asyncio.run(stages)
-        except (journey.StageFailed, BadInput) as error:
+        except (journey.StageFailed, BadInput, PortError) as error:
             failure = str(error)
             sys.stderr.write(f"failed: {error}\n")
         finally:

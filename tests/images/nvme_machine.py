@@ -28,6 +28,7 @@ class Machine:
         self.asked: list[tuple[str, ...]] = []
         self.namespaces = {1: (TOTAL, True)}
         self.total = TOTAL
+        self.discovery = Output(1, "", "NVMe status: Invalid Command Opcode")
         self.unmanaged = False  # a controller that lists no namespaces
         self.readings: list[Samples] = []  # what the samples are, one after the other
 
@@ -55,6 +56,8 @@ class Machine:
         if words[1] == "id-ctrl":
             size = {"tnvmcap": self.total, "unvmcap": self.unallocated, "cntlid": 5}
             return Output(0, json.dumps({"sn": SERIAL, **size, **self.capabilities}))
+        if words[1] == "security-recv":
+            return self.discovery
         if words[1] == "list-ns":
             if self.unmanaged:
                 return Output(1, "", "NVMe status: Invalid Field in Command")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 
 import pytest
 from nvme_machine import SERIAL, TOTAL, Generic, Machine, erase, layout
@@ -129,6 +130,34 @@ def test_a_drive_that_cannot_be_read_back_is_not_done():
     machine.readings = [Samples(frozenset({b"tenant"}), 9), Samples(frozenset(), 8, unreadable=1)]
 
     assert erase(machine, "nvme_sanitize_crypto")["result"] == "not_done"
+
+
+def discovery(locking: int) -> Output:
+    """Level 0 Discovery with the TPer and the locking feature."""
+    features = bytes([0, 1, 0x10, 12, 0x11]) + bytes(11) + bytes([0, 2, 0x10, 12, locking])
+    page = struct.pack(">I", 44 + len(features) + 11) + bytes(44) + features + bytes(11)
+    return Output(0, page.decode("utf-8", "surrogateescape"))
+
+
+@pytest.mark.parametrize(("locking", "is_locked"), [(0b1111, True), (0b1011, False)])
+def test_a_drive_that_a_key_locks_is_named_with_its_remedy(locking, is_locked):
+    machine = Machine()
+    machine.discovery = discovery(locking)
+    machine.failing["sanitize"] = "NVMe status: Access Denied(0x4286)"
+
+    record = erase(machine, "nvme_sanitize_crypto")
+
+    assert disks.list_disks(machine.run)[0]["nvme"]["locked"] is is_locked
+    assert record["result"] == "not_done"
+    assert ("PSID of its label" in record["detail"]) is is_locked
+
+
+@pytest.mark.parametrize("text", ["", "\0\0\0", "\0" * 60, "\x00\x00\x00\x7f" + "\0" * 48])
+def test_a_discovery_that_cannot_be_read_says_nothing_of_a_lock(text):
+    machine = Machine()
+    machine.discovery = Output(0, text)
+
+    assert disks.list_disks(machine.run)[0]["nvme"]["locked"] is None
 
 
 def test_an_overwrite_of_a_divided_drive_is_refused():

@@ -68,6 +68,7 @@ def test_a_disk_is_described_as_the_daemon_reads_it():
                 "capacity": 1600321314816,
                 "unallocated": 0,
                 "controller_id": 0,
+                "locked": None,
                 "namespaces": None,
                 "attached": None,
             },

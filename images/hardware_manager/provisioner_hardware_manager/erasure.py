@@ -24,6 +24,7 @@ from provisioner_hardware_manager.samples import Samples
 ATA = ("ata_enhanced_secure_erase", "ata_secure_erase")
 OVERWRITE = "overwrite"
 METHODS = (*nvme_erasure.METHODS, *scsi_drives.SANITIZE, *ATA, OVERWRITE)
+LOCKED = "a former owner's key locks the drive (TCG): revert it with the PSID of its label"
 Sampler = Callable[[list[str], str], Samples]  # (block devices, seed)
 
 SAMPLE_BYTES = 1 << 20
@@ -96,7 +97,8 @@ def _erase(
     before = sampler(disk["names"], seed)
     result, detail = _act(disk, method, agent, run, sleep)
     if result != DONE:
-        return result, detail
+        is_locked = bool(disk["nvme"] and disk["nvme"]["locked"])
+        return result, f"{LOCKED}; {detail}" if is_locked else detail
     is_erased, evidence = True, "no namespace was there to read"
     if disk["names"]:
         is_erased, evidence = samples.compare_samples(before, sampler(disk["names"], seed))

@@ -12,14 +12,17 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from provisioner_hardware_manager.commands import Output, Run
+from provisioner_hardware_manager.commands import Output, Run, encode_raw
 
+OACS_SECURITY = 1 << 0  # Security Send and Receive
 OACS_FORMAT = 1 << 1
 OACS_NAMESPACES = 1 << 3  # Namespace Management and Attachment
 FNA_FORMAT_ALL = 1 << 0  # a format of one namespace is one of all
 FNA_ERASE_ALL = 1 << 1  # a secure erase of one namespace is one of all
 FNA_CRYPTO = 1 << 2
 NAMESPACES_MAX = 1024
+DISCOVERY_BYTES = 2048
+LOCKING_FEATURE = 2
 ALL_NAMESPACES = "0xffffffff"
 _CREATED = re.compile(r"created nsid:\s*(\d+)")
 MANAGEMENT_S = 120.0
@@ -44,6 +47,7 @@ def read_drive(controller: str, serial: str, run: Run) -> dict[str, Any] | None:
         "capacity": parse_whole(fields.get("tnvmcap")),
         "unallocated": parse_whole(fields.get("unvmcap")),
         "controller_id": parse_whole(fields.get("cntlid")),
+        "locked": _read_lock(controller, run) if oacs & OACS_SECURITY else None,
         "namespaces": None if every is None else sorted({*every, *(attached or ())}),
         "attached": attached,
     }
@@ -129,6 +133,26 @@ def _read_block_format(controller: str, attached: Sequence[int], run: Run) -> tu
         if 9 <= shift <= 16:
             return index, 1 << shift
     return 0, 512
+
+
+def _read_lock(controller: str, run: Run) -> bool | None:
+    """Return whether a key locks a range of a self-encrypting drive; None if it does not say.
+
+    TCG Storage Architecture Core Specification 2.01, 3.3.6 "Level 0 Discovery": after 48 bytes come
+    descriptors of code (2 bytes), version, length, data; code 0002h is the locking feature, and bit
+    2 of its first byte says that a range is locked.
+    """
+    options = ("--secp=1", "--spsp=1", f"--size={DISCOVERY_BYTES}", f"--al={DISCOVERY_BYTES}")
+    answer = run("nvme", "security-recv", controller, *options, "--raw-binary")
+    page = encode_raw(answer.text) if answer.ok else b""
+    end = min(len(page), 4 + int.from_bytes(page[:4], "big"))
+    place = 48
+    while place + 4 < end:
+        code = int.from_bytes(page[place : place + 2], "big")
+        if code == LOCKING_FEATURE:
+            return bool(page[place + 4] & 0b100)
+        place += 4 + page[place + 3]
+    return None
 
 
 def _list_namespaces(controller: str, run: Run, *options: str) -> list[int] | None:

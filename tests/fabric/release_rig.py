@@ -192,6 +192,21 @@ class Bench:
 
         hosts.run = running  # type: ignore[method-assign]
 
+    def when_reached(self, act: Callable[[], Any]) -> None:
+        """Do something when the node has sent its first packets."""
+        hosts = self.rig.hosts
+        run = hosts.run
+        self.awaited.add("a host sends packets")
+
+        async def running(*given: Any) -> Any:
+            answers = await run(*given)
+            if any(c.name.startswith("reaches ") for c in given[2]) and self.awaited:
+                self.awaited.discard("a host sends packets")
+                act()
+            return answers
+
+        hosts.run = running  # type: ignore[method-assign]
+
     async def release(self) -> ReleaseOutcome:
         """The node into RED."""
         return await self.releases.release(self.node(), "RED")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from provisioner.checks.readers.gid_index import FIND_GID
 from provisioner.execution.actions.work import Site
-from provisioner.model.release import GateCheck, GateRow
+from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.planning.release.release_probes import Errand, Ping, judge
 from provisioner.ports import PortError, ShellCommand
 
@@ -28,8 +28,26 @@ Answers = dict[tuple[str, Ping], int | None]
 
 
 async def run_probes(site: Site, errands: Sequence[Errand]) -> tuple[GateRow, ...]:
-    """Carry out every probe and return the gate's rows. RDMA comes last: alone on the wire."""
-    return judge(errands, await answers_of(site, errands), site.settings.release_rdma)
+    """Carry out every probe and return the gate's rows. RDMA comes last: alone on the wire.
+
+    An address that must answer is probed again for as long as routes may take to follow: the way
+    back, from a storage VRF to the tenant's, is often complete after the tenant's own routes. A
+    packet that arrives where it must not ends the probes at once.
+    """
+    clock = site.clock
+    settings = site.settings
+    until = clock.now() + settings.release_settle_s
+    while True:
+        rows = judge(errands, await answers_of(site, errands), settings.release_rdma)
+        if not _may_still_answer(rows) or clock.now() >= until:
+            return rows
+        await clock.sleep(settings.switch_poll_s)
+
+
+def _may_still_answer(rows: Sequence[GateRow]) -> bool:
+    """Return whether silence is all that failed."""
+    failed = {r.check for r in rows if r.verdict is RowVerdict.FAIL}
+    return GateCheck.REACHES in failed and failed <= {GateCheck.REACHES, GateCheck.RDMA}
 
 
 async def answers_of(site: Site, errands: Sequence[Errand]) -> Answers:

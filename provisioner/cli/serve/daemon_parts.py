@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.adapters.consoles.ssh_consoles import SshConsoles
@@ -13,58 +14,78 @@ from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.factory_password import SshPasswords
 from provisioner.adapters.switches.https_wire import SwitchHttps
-from provisioner.daemon.agents import (
-    ServedAgents,
-)
+from provisioner.checks.threshold_data import Limits
+from provisioner.control.engine.cluster import Cluster
+from provisioner.control.engine.engine_shared import WorkQueue
+from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.watch.watcher import WatchParts
+from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.daemon import Parts
 from provisioner.daemon.data import Data, read_thresholds
 from provisioner.daemon.hosts import Hosts
 from provisioner.daemon.power import build_pdus
-from provisioner.execution.actions.host_keys import login_of
+from provisioner.execution.actions.host_keys import HostLogin, login_of
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.model.matrix import Matrix
-from provisioner.ports import Clock
+from provisioner.ports import Clock, SwitchPasswords
+from provisioner.ports.consoles import ConsoleBook, Consoles
 from provisioner.ports.telemetry import Telemetry
+from provisioner.ports.tickets import TicketSystem
+from provisioner.ports.webhooks import WebhookPosts
 from provisioner.settings import Settings
 
 SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
 
 
-def list_site_parts(
+@dataclass(frozen=True)
+class SiteParts:
+    """The parts that a site's options decide, each with the meaning that it has in `Parts`."""
+
+    login: HostLogin | None
+    passwords: SwitchPasswords | None
+    thresholds: Mapping[str, Limits]
+    consoles: tuple[Consoles, ConsoleBook] | None
+
+
+@dataclass(frozen=True)
+class Receivers:
+    """The sources and receivers beside the devices, with the meaning that each has in `Parts`."""
+
+    watch: WatchParts
+    webhooks: WebhookPosts
+    tickets: TicketSystem | None
+    shared: tuple[Cluster, WorkQueue] | None
+    fabrics: Fabrics | None
+
+
+def build_site_parts(
     site: SimulatedRunner | None,
     data: Path,
     chosen: Settings,
     user: str,
     key: Path | None,
     thresholds: Path | None,
-) -> dict[str, Any]:
+) -> SiteParts:
     """Return the login on new hosts, the changer of switches' passwords, thresholds, consoles."""
     passwords = None if site else SshPasswords(data / SWITCH_KEYS)
-    limits = read_thresholds(thresholds)
     consoles = None
     if site is None and chosen.consoles == "ssh":
-        book = ConsoleFiles(data, chosen.console_bytes_max)
-        consoles = (SshConsoles(data / "console-keys"), book)
-    return {
-        "login": login_of(user, key),
-        "passwords": passwords,
-        "thresholds": limits,
-        "consoles": consoles,
-    }
+        files = ConsoleFiles(data, chosen.console_bytes_max)
+        consoles = (SshConsoles(data / "console-keys"), files)
+    return SiteParts(login_of(user, key), passwords, read_thresholds(thresholds), consoles)
 
 
 def build_parts(
     kept: tuple[Data, Clock, Settings, Matrix, Telemetry],
     reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
     wires: tuple[RedfishTransport, SwitchHttps],
-    told: tuple[Any, ...],  # the receivers and sources: watch, webhooks, tickets, peers, fabrics
-    **more: Any,
+    receivers: Receivers,
+    site: SiteParts,
 ) -> Parts:
-    """Return the parts of a daemon: the store's, the access to hosts, and the rest by name."""
+    """Return the parts of a daemon: the store's, the access to hosts, the site's and the rest."""
     opened, clock, chosen, pinned, telemetry = kept
     hosts, served, files = reached
     transport, switches = wires
-    watch, posts, tickets, shared, fabrics = told
     return Parts(
         store=opened.store,
         credentials=opened.vault,
@@ -72,11 +93,11 @@ def build_parts(
         settings=chosen,
         transport=transport,
         switches=make_switches(switches, hosts.shell),
-        watch=watch,
-        webhooks=(opened.store.webhooks, posts),
-        tickets=tickets,
-        shared=shared,
-        fabrics=fabrics,
+        watch=receivers.watch,
+        webhooks=(opened.store.webhooks, receivers.webhooks),
+        tickets=receivers.tickets,
+        shared=receivers.shared,
+        fabrics=receivers.fabrics,
         runner=hosts.runner,
         shell=hosts.shell,
         agents=served.agents,
@@ -89,5 +110,8 @@ def build_parts(
         recovery=opened.store.recovery,
         telemetry=telemetry,
         pdus=build_pdus(chosen.pdus, transport, os.environ),
-        **more,
+        login=site.login,
+        passwords=site.passwords,
+        thresholds=site.thresholds,
+        consoles=site.consoles,
     )

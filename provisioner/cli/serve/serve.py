@@ -29,7 +29,9 @@ from provisioner.cli.options.fabric_options import (
 )
 from provisioner.cli.serve.alert_sources import read_senders
 from provisioner.cli.serve.api_serving import served_api
-from provisioner.cli.serve.daemon_parts import build_parts, list_site_parts
+from provisioner.cli.serve.daemon_parts import Receivers, build_parts, build_site_parts
+from provisioner.control.engine.cluster import Cluster
+from provisioner.control.engine.engine_shared import WorkQueue
 from provisioner.control.watch.port_epochs import find_lost_moves
 from provisioner.control.watch.recovery import Recovery
 from provisioner.control.watch.unowned_ports import UnownedPorts
@@ -136,8 +138,8 @@ def serve(
                 (opened, clock, chosen, pinned, measured.telemetry),
                 (hosts, served, files),
                 (transport, switches),
-                (watch, posts, tickets, shared, fabrics),
-                **list_site_parts(site, data, chosen, ssh_user, ssh_key, thresholds),
+                Receivers(watch, posts, tickets, shared, fabrics),
+                build_site_parts(site, data, chosen, ssh_user, ssh_key, thresholds),
             )
             await _until_stopped(parts, data, opened, (access, files), measured, counted)
 
@@ -178,7 +180,7 @@ async def _seated(
     clock: WallClock,
     works: WorksBy,
     restored: bool,
-) -> AsyncIterator[tuple[CountedWrites, Any]]:
+) -> AsyncIterator[tuple[CountedWrites, tuple[Cluster, WorkQueue] | None]]:
     """Judge the database, count our writes, and take our place among peers, if there are any."""
     data, database = where
     store = opened.store

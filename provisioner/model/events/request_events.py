@@ -105,13 +105,9 @@ class RequestCarriedOut(Event):
     by: str = ""
     id: int | str = Field(0, description="Number of the change, or the alert's id.")
     approved: str = Field("", description="Who approved it.")
-    accepted: str = Field("", description="The consequence that was accepted.")
     why: str = ""
     reason: str = ""
-    node: str = ""
     target: str = ""
-    made_at: float = 0.0
-    until: float = 0.0
     case: str = ""
     certificate: str = ""
     key: str = ""

@@ -62,8 +62,9 @@ class Atlas:
             kept = self._answers.get(key)
             if kept is not None and kept[0] == tag:
                 return kept
+            change = await store.atlas.get_newest_change()  # before the rows: they are not older
             await self._look(store)
-            raw = await asyncio.to_thread(format_map, seq, self._rows(tenant))
+            raw = await asyncio.to_thread(format_map, seq, self._rows(tenant), change)
             made = tag, raw, await asyncio.to_thread(gzip.compress, raw, 5)
             if key not in self._answers and len(self._answers) >= 64:
                 self._answers.clear()
@@ -134,11 +135,12 @@ def _build_room(place: str, counts: list[int]) -> Room:
     return Room(place=place, hosts=counts[0], certified=counts[1], free=counts[2])
 
 
-def format_map(seq: int, rows: Sequence[tuple[str, Facts]]) -> bytes:
+def format_map(seq: int, rows: Sequence[tuple[str, Facts]], change: int = 0) -> bytes:
     fields = {}
     for number, name in enumerate(FIELDS):
         places: dict[tuple[str, ...], int] = {}
         index = [places.setdefault(f[number], len(places)) for _, f in rows]
         fields[name] = {"values": list(places), "index": index}
-    told = {"seq": seq, "nodes": [name for name, _ in rows], "fields": fields}
-    return json.dumps(told, separators=(",", ":")).encode()
+    names = [name for name, _ in rows]
+    view = {"seq": seq, "change": change, "nodes": names, "fields": fields}
+    return json.dumps(view, separators=(",", ":")).encode()

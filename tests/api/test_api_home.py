@@ -175,3 +175,22 @@ def test_a_case_waits_for_the_party_whose_turn_it_is():
 
     assert {party: find_party(c, now=50.0) for party, c in cases.items()} == {p: p for p in cases}
     assert find_party(cases[Party.TENANT], now=200.0) is None  # the notice has run out
+
+
+def test_the_map_gives_the_nodes_that_changed_since_a_look_and_no_others():
+    async def scenario(served: Served) -> None:
+        _, before = await served.ask("viewer", "GET", "/fleet/map")
+        _, none = await served.ask("viewer", "GET", f"/fleet/map?since={before['change']}")
+        row = await served.store.nodes.get("su0-n03")
+        assert row is not None
+        await served.store.nodes.save(row.model_copy(update={"note": "looked at"}))
+        _, some = await served.ask("viewer", "GET", f"/fleet/map?since={before['change']}")
+        _, of_red = await served.ask("red", "GET", f"/fleet/map?since={before['change']}")
+
+        assert len(before["nodes"]) == 7
+        assert (none["nodes"], none["change"]) == ([], before["change"])
+        assert some["nodes"] == ["su0-n03"]
+        assert some["change"] > before["change"]
+        assert of_red["nodes"] == []
+
+    run(scenario)

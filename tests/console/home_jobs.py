@@ -55,7 +55,23 @@ def open_case(looker: Looker, _site: Site) -> None:
 def list_blocked(looker: Looker, _site: Site) -> None:
     row = looker.page.get_by_role("row").filter(has_text="Reseat GPU 5, then try it again.")
     row.get_by_role("link").click()
-    looker.get(".rows-room .row").first.wait_for()
+    looker.page.get_by_role("heading", level=1, name="Nodes").wait_for()
+    looker.get("tbody tr").first.wait_for()
+
+
+@job(AREA, "Retry some nodes that are chosen from a list")
+def retry_chosen(looker: Looker, site: Site) -> None:
+    names = [put_blocked(site, n, "Wait for the switch.") for n in (94, 95)]
+    looker.to("fleet", "Fleet")
+    looker.to("home", "Home")
+    row = looker.page.get_by_role("row").filter(has_text="Wait for the switch.")
+    row.get_by_role("link").click()
+    looker.page.get_by_role("checkbox", name="Select all shown").check()
+    looker.page.get_by_role("button", name="Retry (2)").click()
+    looker.page.get_by_role("dialog").get_by_role("button", name="Retry (2)").click()
+    looker.page.get_by_role("dialog").wait_for(state="detached")
+    states = [site.do(site.store.nodes.get(name)).state for name in names]
+    assert State.QUARANTINED not in states
 
 
 @job(AREA, "See free nodes by unit and by rail")

@@ -30,6 +30,7 @@ class View {
       type: "search", id: "where", value: kept.where, placeholder: "state=released and rack=su0-*", spellcheck: "false",
       autocomplete: "off", autocapitalize: "off", "aria-describedby": "where-said", maxlength: "2000",
     });
+    this.acting = made("a", { href: "#/nodes" }, "Act on these nodes");
     this.said = made("p", { id: "where-said", class: "said", role: "status" });
     this.bar = made("div", { class: "stackbar", role: "img" });
     this.legend = made("ul", { class: "legend", "aria-label": "Legend: choose one to see only these" });
@@ -55,7 +56,7 @@ class View {
         this.#choice("Show", "as", [["map", "Map"], ["table", "Table"]]),
         zooms,
         made("div", { class: "grow filter" }, made("label", { for: "where", class: "visually-hidden" }, "Filter: an expression over nodes"), this.filter)),
-      this.said, this.bar, this.legend, this.box, this.rows.body, this.pointed);
+      made("div", { class: "toolbar" }, made("div", { class: "grow" }, this.said), this.acting), this.bar, this.legend, this.box, this.rows.body, this.pointed);
     this.filter.addEventListener("input", () => {
       clearTimeout(this.#timer);
       this.#timer = setTimeout(() => this.update(), 150);
@@ -89,6 +90,7 @@ class View {
 
   update() {
     kept.where = this.filter.value;
+    this.acting.setAttribute("href", `#/nodes${kept.where.trim() ? `?where=${encodeURIComponent(kept.where.trim())}` : ""}`);
     try {
       this.#picked = this.fleet.pick(kept.where);
       this.said.classList.remove("bad");

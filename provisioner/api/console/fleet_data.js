@@ -6,7 +6,7 @@ import { matches, parse } from "./expression.js";
 import { live } from "./live.js";
 
 const FIELDS = ["node", "kind", "state", "profile", "release", "tenant", "vrf", "placement", "site", "pod", "su", "rack", "leaf", "rail", "reason"];
-const ONE_BY_ONE_MAX = 200; // changed nodes; more are read as the whole fleet, which costs less
+const CHANGED_MAX = 5000; // nodes of one answer; the rest is in the next
 
 /** Events: "changed" (some nodes are otherwise), "placed" (they stand otherwise, or are others). */
 export class Fleet extends EventTarget {
@@ -18,6 +18,7 @@ export class Fleet extends EventTarget {
   #timer = 0;
   #ended = false;
   #whole = false;
+  #change = 0; // number of the newest change that is known
   #heard = null;
 
   async load(signal) {
@@ -36,6 +37,7 @@ export class Fleet extends EventTarget {
   #take(told) {
     this.nodes = told.nodes;
     this.seq = told.seq;
+    this.#change = told.change;
     this.#at = new Map(told.nodes.map((name, i) => [name, i]));
     this.#columns.clear();
     for (const [field, { values, index }] of Object.entries(told.fields)) {
@@ -128,11 +130,15 @@ export class Fleet extends EventTarget {
     const names = [...this.#dirty];
     this.#dirty.clear();
     try {
-      if (this.#whole || names.length > ONE_BY_ONE_MAX) {
+      for (let more = names.length > 0; more && !this.#ended;) {
+        const told = await ask(`/fleet/map?since=${this.#change}`);
+        more = told.change > this.#change && told.nodes.length === CHANGED_MAX;
+        this.#merge(told);
+        this.#change = told.change;
+      }
+      if (this.#whole && !this.#ended) {
         this.#whole = false;
         this.#take(await ask("/fleet/map"));
-      } else if (names.length && !this.#ended) {
-        this.#merge(await ask(`/fleet/map?nodes=${names.map(encodeURIComponent).join(",")}`));
       }
     } catch {
       for (const name of names) this.#dirty.add(name); // the next row tries again
@@ -142,9 +148,9 @@ export class Fleet extends EventTarget {
   }
 
   #merge(told) {
+    if (!told.nodes.length) return;
     if (told.nodes.some((name) => !this.#at.has(name))) {
       this.#whole = true; // there are new ones
-      told.nodes.forEach((name) => this.#dirty.add(name));
       return;
     }
     let placed = false;

@@ -43,8 +43,8 @@ function blocked(groups, may, done) {
   return section(`Blocked: ${many(total, "node")}`, table("Blocked nodes by reason", [["Reason"], ["To unblock"], ["Nodes", "num"], ["Retry"]], rows));
 }
 
-// one node is shown itself, several as the fleet's table of that reason
-const where_of = (g) => (g.nodes === 1 ? `#/nodes/${encodeURIComponent(g.example)}` : `#/fleet?as=table&where=${encodeURIComponent(`reason=${g.reason}`)}`);
+// one node is shown itself, several as a table of that reason
+const where_of = (g) => (g.nodes === 1 ? `#/nodes/${encodeURIComponent(g.example)}` : `#/nodes?where=${encodeURIComponent(`reason=${g.reason}`)}`);
 
 function approvals(rows, may, done) {
   if (!rows.length) return null;

@@ -4,17 +4,15 @@ import { all, ask, maybe } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
+import { page as list } from "./nodes_list.js";
 import { parts as phrases } from "./sentences.js";
 import { ago, lasts, many, now, number, short, when } from "./words.js";
 
 const WAY = ["discovered", "intake", "converging", "validating", "certified", "released"];
 
-export async function page({ parts, signal, me, go, again }) {
+export async function page({ parts, query, signal, me, go, again }) {
   const name = parts[1];
-  if (!name) {
-    go(["fleet"]);
-    return { title: "Fleet", body: made("div") };
-  }
+  if (!name) return list({ query, signal, me, go, again });
   const path = `/nodes/${encodeURIComponent(name)}`;
   const node = await ask(path, { signal });
   const staff = !me.roles.includes("tenant");

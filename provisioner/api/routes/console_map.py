@@ -16,6 +16,7 @@ from provisioner.api.route import ANYBODY, Nothing, Route
 from provisioner.model.base import Record
 
 NAMES_MAX = 200
+CHANGED_MAX = 5000
 
 
 class MapColumn(Record):
@@ -31,6 +32,7 @@ class FleetMap(Record):
     seq: int = Field(
         description="Number of the journal's row that this is valid for; continue there."
     )
+    change: int = Field(0, description="Number of the newest change of a node; see `since`.")
     nodes: tuple[str, ...]
     fields: dict[str, MapColumn]
 
@@ -41,6 +43,13 @@ class MapQuery(Nothing):
     nodes: str = Field(
         "", max_length=16_000, description="These only, by comma; at most 200. Without: all."
     )
+    since: int = Field(
+        -1,
+        ge=-1,
+        le=2**53,
+        description="Only nodes that changed after this number (`change` of an earlier answer), at "
+        "most 5,000: ask again from the new one until there is none. -1: all.",
+    )
 
 
 async def show(ask: Ask) -> web.Response:
@@ -49,6 +58,9 @@ async def show(ask: Ask) -> web.Response:
     tenant = None if ask.caller.staff else ask.caller.tenant
     names = [n for n in ask.query.nodes.split(",") if n][:NAMES_MAX]
     headers = {"Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
+    if ask.query.since >= 0:
+        raw = await _format_changed(ask, tenant)
+        return web.Response(body=raw, content_type="application/json", headers=headers)
     if names:
         seq = (await store.journal.get_head())[0]
         rows = [(n, f) for n, _, f in await store.atlas.list_facts(names)]
@@ -60,6 +72,16 @@ async def show(ask: Ask) -> web.Response:
         raw = packed
         headers["Content-Encoding"] = "gzip"
     return web.Response(body=raw, content_type="application/json", headers=headers)
+
+
+async def _format_changed(ask: Ask, tenant: str | None) -> bytes:
+    """Return the nodes that changed since the caller's last look, and where to go on."""
+    store = ask.parts.store
+    seq = (await store.journal.get_head())[0]
+    changed = await store.atlas.list_changed(ask.query.since, CHANGED_MAX)
+    rows = [(n, f) for n, _, f in await store.atlas.list_facts([name for name, _ in changed])]
+    newest = changed[-1][1] if changed else ask.query.since
+    return format_map(seq, rows if tenant is None else select_tenant(rows, tenant), newest)
 
 
 ROUTES = (

@@ -47,6 +47,14 @@ class SqlAtlasRepository:
         """Return (name, generation) of every node."""
         return await self._transactions.read(_generations)
 
+    async def get_newest_change(self) -> int:
+        """Return the number of the newest change of any node; 0 without nodes."""
+        return await self._transactions.read(_newest_change)
+
+    async def list_changed(self, after: int, limit: int) -> Sequence[tuple[str, int]]:
+        """Return (name, number of its newest change) of nodes that changed later, oldest first."""
+        return await self._transactions.read(partial(_changed, after=after, limit=limit))
+
     async def list_facts(self, names: Sequence[str]) -> Sequence[tuple[str, int, Facts]]:
         """Return (name, generation, facts) of the existing nodes among these names."""
         return await self._transactions.read(partial(read_facts, names=names))
@@ -60,6 +68,16 @@ def _sum(connection: Connection) -> str:
 
 def _generations(connection: Connection) -> list[tuple[str, int]]:
     return [(r[0], r[1]) for r in connection.execute(select(nodes.c.id, nodes.c.generation))]
+
+
+def _newest_change(connection: Connection) -> int:
+    return int(connection.scalar(select(func.max(nodes.c.changed))) or 0)
+
+
+def _changed(connection: Connection, after: int, limit: int) -> list[tuple[str, int]]:
+    query = select(nodes.c.id, nodes.c.changed).where(nodes.c.changed > after)
+    rows = connection.execute(query.order_by(nodes.c.changed, nodes.c.id).limit(limit))
+    return [(r[0], r[1]) for r in rows]
 
 
 def read_facts(connection: Connection, names: Sequence[str]) -> list[tuple[str, int, Facts]]:

@@ -56,7 +56,7 @@ class View {
         this.#choice("Show", "as", [["map", "Map"], ["table", "Table"]]),
         zooms,
         made("div", { class: "grow filter" }, made("label", { for: "where", class: "visually-hidden" }, "Filter: an expression over nodes"), this.filter)),
-      made("div", { class: "toolbar" }, made("div", { class: "grow" }, this.said), this.acting), this.bar, this.legend, this.box, this.rows.body, this.pointed);
+      this.said, this.bar, this.legend, this.box, this.rows.body, this.pointed, made("p", {}, this.acting));
     this.filter.addEventListener("input", () => {
       clearTimeout(this.#timer);
       this.#timer = setTimeout(() => this.update(), 150);

@@ -14,6 +14,7 @@ from provisioner.components import (
     hgx,
     host,
     host_os,
+    host_settings,
     host_software,
     nic,
     switch_os,
@@ -22,7 +23,17 @@ from provisioner.components.kind import UNCLASSIFIED, ComponentKind, Item, Rule,
 
 ALL: dict[str, ComponentKind] = {
     kind.name: kind
-    for family in (copies, bluefield, hgx, nic, host, host_os, host_software, switch_os)
+    for family in (
+        copies,
+        bluefield,
+        hgx,
+        nic,
+        host,
+        host_os,
+        host_settings,
+        host_software,
+        switch_os,
+    )
     for kind in family.KINDS
 }
 

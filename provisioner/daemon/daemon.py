@@ -55,6 +55,7 @@ from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.execution.validate.validator import Validator
 from provisioner.model.matrix import MAINTENANCE, Matrix
+from provisioner.planning.certification.host_settings import select_sets
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.ports import (
     Agents,
@@ -135,13 +136,14 @@ class Daemon:
         self.context = context = Context(parts.store, parts.clock, parts.settings, parts.telemetry)
         self.site = _site(parts, reach)
         profiles = parts.matrix.nic_profiles
-        collector = Collector(self.site, profiles)
+        host_sets = select_sets(parts.matrix)
+        collector = Collector(self.site, profiles, host_sets)
         self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
         self.keeper = keeper_of(self.site, parts.store, parts.fabrics)
         self.observer = Observer(
             context, collector, self.tenancy, parts.matrix, parts.alerts, parts.cases
         )
-        executor = Executor(self.site, profiles, parts.telemetry)
+        executor = Executor(self.site, profiles, parts.telemetry, host_sets)
         validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
         self.shop = _shop(
             context,

@@ -28,6 +28,7 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step, StepKind
+from provisioner.planning.certification.host_settings import NO_SETS, HostSets
 from provisioner.planning.path.history import read_slots, read_step
 from provisioner.planning.path.hops import NO_FILE
 from provisioner.ports.telemetry import SILENCE, Telemetry
@@ -35,15 +36,17 @@ from provisioner.runtime.log_context import set_log_context
 
 
 class Executor:
-    """`nic_profiles` are the matrix's: parameters by profile name."""
+    """`nic_profiles` and `host_sets` are the matrix's, by the names that profiles pin."""
 
     def __init__(
         self,
         site: Site,
         nic_profiles: Mapping[str, Mapping[str, str]],
         telemetry: Telemetry = SILENCE,
+        host_sets: HostSets = NO_SETS,
     ) -> None:
         self._site = site
+        self._host_sets = host_sets
         self._nic_profiles = nic_profiles
         self._telemetry = telemetry
 
@@ -134,6 +137,12 @@ class Executor:
             case "playbook_nic_config":
                 parameters = self._nic_profiles.get(step.to_version, {})
                 return methods_inband.nic_config(site, node, step, inventory, parameters)
+            case "playbook_host_baseline":
+                settings = self._host_sets.get(step.component, {}).get(step.to_version, {})
+                return methods_inband.set_baseline(site, node, step, inventory, settings)
+            case "playbook_check_tools":
+                settings = self._host_sets.get(step.component, {}).get(step.to_version, {})
+                return methods_inband.install_check_tools(site, node, step, settings)
             case "nvue_image":
                 return await methods_switch.install_image(site, node, step)
             case "sonic_installer":

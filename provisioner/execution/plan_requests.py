@@ -41,6 +41,8 @@ _METHODS: dict[str, tuple[Means, str]] = {
     "playbook_host_software": ("ansible", "play host_software"),
     "playbook_nic_firmware": ("ansible", "play nic_firmware"),
     "playbook_nic_config": ("ansible", "play nic_config"),
+    "playbook_host_baseline": ("ansible", "play host_baseline"),
+    "playbook_check_tools": ("ansible", "play check_tools"),
     "nvue_image": ("switch", "image of Cumulus Linux through NVUE"),
     "sonic_installer": ("switch", "image of SONiC through sonic-installer"),
 }

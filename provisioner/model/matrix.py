@@ -146,6 +146,9 @@ class Matrix(Record):
     nic_profiles: dict[str, dict[str, str]] = Field(default_factory=dict)
     # settings that every boot loses, by the same names: path of DOCA's management service -> value
     nic_runtime: dict[str, dict[str, str]] = Field(default_factory=dict)
+    # settings, packages and services of a host by the name that `host.baseline` or
+    # `host.check_tools` pins
+    host_settings: dict[str, dict[str, str]] = Field(default_factory=dict)
     # maintenance images by name: MAINTENANCE is the bootable image with the agent
     images: dict[str, Pin] = Field(default_factory=dict)
 

@@ -18,7 +18,10 @@ from hosts import Host
 
 ANSIBLE = Path(__file__).parents[2] / "ansible"
 STANDINS = Path(__file__).parent / "standins"
-BINARIES = "flint mlxconfig mlxfwreset mlxreg mlnx_qos bfb-install dpu-release nvidia-smi systemctl"
+BINARIES = (
+    "flint mlxconfig mlxfwreset mlxreg mlnx_qos bfb-install dpu-release nvidia-smi systemctl"
+    " setpci lspci netplan update-grub"
+)
 PLACES = {
     **{f"/usr/local/bin/{n}": n for n in BINARIES.split()},
     "/usr/local/bin/ofed_info": "ofed_info",
@@ -75,6 +78,13 @@ def fresh_state() -> dict[str, Any]:
             DPU: _card("MT_0000000884", 2, "B3220 P-Series FHHL DPU; 200GbE"),
         },
         "driver_loaded": "535.129.03",
+        "fabric_state": "Completed",
+        "bridges": ["0000:00:01.0", "0000:00:02.0"],  # the second has no ACS
+        "registers": {
+            NIC_A: {"CAP_EXP+8.w": "2936"},
+            NIC_B: {"CAP_EXP+8.w": "2926"},
+            "0000:00:01.0": {"ECAP_ACS+6.w": "001d"},
+        },
         "persistence": False,
         "modules": [],
         "ofed": "",

@@ -18,6 +18,8 @@ METHODS = {
     "playbook_host_software",
     "playbook_nic_firmware",
     "playbook_nic_config",
+    "playbook_host_baseline",
+    "playbook_check_tools",
     "nvue_image",
     "deploy_image",
     "with_bundle",

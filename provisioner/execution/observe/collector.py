@@ -13,10 +13,13 @@ from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.observe.switch_api import ask, open_switch
+from provisioner.model.health import Evidence
 from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
+from provisioner.model.location import list_rail_paths
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
-from provisioner.planning.intake import inband_facts
+from provisioner.planning.certification.host_settings import NO_SETS, HostSets
+from provisioner.planning.intake import host_look, inband_facts
 from provisioner.planning.intake.inband_facts import InbandFacts
 from provisioner.ports import PortError
 
@@ -58,10 +61,16 @@ _SILENT = frozenset(
 
 
 class Collector:
-    """`nic_profiles` are the matrix's: in-band configuration is named by the profile it equals."""
+    """`nic_profiles`, `host_sets` are the matrix's: configuration is named by what it equals."""
 
-    def __init__(self, site: Site, nic_profiles: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        site: Site,
+        nic_profiles: Mapping[str, Mapping[str, str]],
+        host_sets: HostSets = NO_SETS,
+    ) -> None:
         self._site = site
+        self._host_sets = host_sets
         self._nic_profiles = nic_profiles
         self._seen: dict[tuple[str, str], tuple[float, Inventory]] = {}  # (node, BMC) -> when, what
 
@@ -106,12 +115,12 @@ class Collector:
         inventories = [(b, r) for b, r in by_bmc if isinstance(r, Inventory)]
         if not any(bmc.kind == "host" for bmc, _ in inventories):
             return None
-        outputs = await run_commands(self._site, node, inband_facts.COMMANDS)
+        outputs = await run_commands(self._site, node, self._list_commands(node))
         silent = [r for r in (*results, outputs) if isinstance(r, Blocker)]
         gaps = tuple(Gap(reason=b.reason, source=b.subject, detail=b.detail) for b in silent)
         facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
         if not isinstance(outputs, Blocker):
-            facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
+            facts = self._read_host(node, outputs)
         heard = node.model_copy(update={"bmcs": tuple(bmc for bmc, _ in inventories)})
         merged = merge(heard, [inventory for _, inventory in inventories], facts, None)
         return merged.model_copy(update={"gaps": (*merged.gaps, *gaps)})
@@ -136,14 +145,30 @@ class Collector:
         results = await asyncio.gather(
             *(self._fresh(node, bmc, last, fresh_s) for bmc in node.bmcs)
         )
-        outputs = await run_commands(self._site, node, inband_facts.COMMANDS)
+        outputs = await run_commands(self._site, node, self._list_commands(node))
         problems = [r for r in (*results, outputs) if isinstance(r, Blocker)]
         if problems:
             return None, tuple(problems)
         inventories = [r for r in results if isinstance(r, Inventory)]
         assert not isinstance(outputs, Blocker)
-        facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
+        facts = self._read_host(node, outputs)
         return merge(node, inventories, facts, last), ()
+
+    def _list_commands(self, node: Node) -> Sequence[tuple[str, str, float]]:
+        to_other_leaf = self._site.settings.rail_proof == "other_leaf"
+        rails = list_rail_paths(node.ports, to_other_leaf=to_other_leaf)
+        look = host_look.build_look(self._host_sets, rails)
+        return inband_facts.COMMANDS if look is None else (*inband_facts.COMMANDS, look)
+
+    def _read_host(self, node: Node, outputs: Mapping[str, Evidence]) -> InbandFacts:
+        facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
+        if host_look.LOOK not in outputs:
+            return facts
+        slots = {p.nic_slot for p in node.ports if p.rail >= 0}
+        cards = [d.pci for d in facts.devices if d.slot in slots and d.pci]
+        mtu = self._site.settings.rail_mtu
+        sets = host_look.read_sets(outputs[host_look.LOOK], self._host_sets, cards, mtu)
+        return facts.model_copy(update={"components": (*facts.components, *sets)})
 
     async def _fresh(
         self, node: Node, bmc: BmcRef, last: Inventory | None, fresh_s: float

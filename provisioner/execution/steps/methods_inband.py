@@ -7,17 +7,26 @@ of it, then the host whether anything is still at work in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.work import Site, Work
-from provisioner.execution.observe.inband import until_quiet
+from provisioner.execution.observe.inband import run_commands, until_quiet
 from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.location import list_rail_paths
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
+from provisioner.planning.certification.host_settings import (
+    find_differences,
+    list_packages,
+    list_services,
+)
+from provisioner.planning.certification.rail_links import list_rail_links, write_netplan
+from provisioner.planning.intake.host_look import LOOK, build_look, read_facts
 from provisioner.ports import PlaybookCall, PlaybookResult, Unreachable
 
 _STATUS = {
@@ -91,6 +100,90 @@ def nic_config(
     return _work(site, node, step, "nic_config", variables, "next_boot", profiles)
 
 
+def set_baseline(
+    site: Site, node: Node, step: Step, inventory: Inventory, settings: Mapping[str, str]
+) -> Work | Blocker:
+    """Set a host's baseline: its rails, RoCE, PCIe, kernel arguments, packages and services."""
+    slots = {p.nic_slot for p in node.ports if p.rail >= 0}
+    pci = {d.slot: d.pci for d in inventory.devices if d.slot in slots and d.pci}
+    if unknown := sorted(slots - set(pci)):
+        return _unpaired(node.id, unknown[0])
+    links = list_rail_links(node, inventory, site.settings) if "rails" in settings else ()
+    rails = sorted(p.rail for p in node.ports if p.rail >= 0)
+    if "rails" in settings and len(links) < len(rails):
+        return Blocker(
+            reason=Reason.PAIRING_FAILED,
+            subject=f"{node.id}/{step.component}",
+            detail=f"of its rails {rails}, {len(links)} have a planned address and a known card",
+            unblock="Correct the ports' addresses, or take the node in again.",
+        )
+    variables = {
+        "settings": dict(settings),
+        "packages": list_packages(settings),
+        "devices": sorted(str(address) for address in pci.values()),
+        "rails": [link.model_dump(mode="json") for link in links],
+        "netplan": write_netplan(links),
+    }
+    work = _work(site, node, step, "host_baseline", variables, "settings", dict(settings))
+    devices = [str(address) for address in pci.values()]
+    return replace(work, finish=_read_again(site, node, step, settings, devices))
+
+
+def install_check_tools(
+    site: Site, node: Node, step: Step, settings: Mapping[str, str]
+) -> Work | Blocker:
+    """Install the pinned tools that the checks run, and start their services."""
+    packages = list_packages(settings)
+    variables = {
+        "packages": packages,
+        "services": list(list_services(settings)),
+        "persistence": False,
+    }
+    work = _work(site, node, step, "check_tools", variables, "installed", packages)
+    return replace(work, finish=_read_again(site, node, step, settings, ()))
+
+
+def _read_again(
+    site: Site, node: Node, step: Step, settings: Mapping[str, str], devices: Sequence[str]
+) -> Callable[[LedgerEntry], Awaitable[Blocker | None]]:
+    """Return the reading after a play: what the host itself shows, by other tools than the play's.
+
+    Without it a play that claims more than it did would be planned and run again without end.
+    Kernel arguments are in force after the next boot, and read then.
+    """
+    now = {name: value for name, value in settings.items() if name != "kernel_arguments"}
+    to_other_leaf = site.settings.rail_proof == "other_leaf"
+    rails = list_rail_paths(node.ports, to_other_leaf=to_other_leaf)
+    look = build_look({step.component: {step.to_version: settings}}, rails)
+
+    async def finish(_entry: LedgerEntry) -> Blocker | None:
+        outputs = await run_commands(site, node, [look]) if look is not None else {}
+        if isinstance(outputs, Blocker):
+            return outputs
+        text = outputs[LOOK].text if LOOK in outputs else ""
+        differing = find_differences(now, read_facts(text, devices, site.settings.rail_mtu))
+        if not differing:
+            return None
+        shown = ", ".join(f"{k} is {v or 'not read'}" for k, v in sorted(differing.items())[:4])
+        return Blocker(
+            reason=Reason.UPDATE_FAILED,
+            subject=f"{node.id}/{step.component}",
+            detail=f"the play ended well, but in the host {shown}",
+            unblock="Look at the host: something else holds or changes these settings.",
+        )
+
+    return finish
+
+
+def _unpaired(component: str, slot: str) -> Blocker:
+    return Blocker(
+        reason=Reason.PAIRING_FAILED,
+        subject=f"{component}/{slot}",
+        detail="its PCI address is not known",
+        unblock="Take the node in again, with the host's operating system up.",
+    )
+
+
 def _pci(inventory: Inventory, step: Step) -> tuple[str, ...] | Blocker:
     """Return the PCI addresses of the step's slots, in slot order."""
     cards = {
@@ -100,12 +193,7 @@ def _pci(inventory: Inventory, step: Step) -> tuple[str, ...] | Blocker:
     }
     missing = [slot for slot in step.slots if slot not in cards]
     if missing:
-        return Blocker(
-            reason=Reason.PAIRING_FAILED,
-            subject=f"{step.component}/{missing[0]}",
-            detail="its PCI address is not known",
-            unblock="Take the node in again, with the host's operating system up.",
-        )
+        return _unpaired(step.component, missing[0])
     return tuple(str(cards[slot]) for slot in step.slots)
 
 

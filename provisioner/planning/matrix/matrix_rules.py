@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from provisioner import components
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile, Release
-from provisioner.planning.certification import runtime
+from provisioner.planning.certification import host_settings, runtime
 from provisioner.planning.matrix.located_yaml import Located, Path
 from provisioner.planning.matrix.spellings import check_spellings
 from provisioner.planning.path.conditions import parse_terms
@@ -105,6 +105,13 @@ class _Rules:
                     raise self.located.build_error(
                         ("nic_runtime", name, place), wrong, "Correct it."
                     )
+        for name, values in self.matrix.host_settings.items():
+            self._check_name(("host_settings", name), name)
+            for setting, value in values.items():
+                if (wrong := host_settings.find_setting_fault(setting, value)) is not None:
+                    raise self.located.build_error(
+                        ("host_settings", name, setting), wrong, "Correct it."
+                    )
         for name, image in self.matrix.images.items():
             self._check_name(("images", name), name)
             self._check_version(("images", name, "version"), image.version)
@@ -165,6 +172,16 @@ class _Rules:
                     (*at, "version"),
                     f"there is no NV-config profile '{pin.version}'",
                     "Add it under nic_profiles.",
+                )
+            if (
+                pin.known
+                and kind in host_settings.KINDS
+                and pin.version not in self.matrix.host_settings
+            ):
+                raise self.located.build_error(
+                    (*at, "version"),
+                    f"there are no host settings '{pin.version}'",
+                    "Add them under host_settings.",
                 )
 
     def _check_disjoint(self, path: Path, profiles: Mapping[str, Profile]) -> None:

@@ -20,7 +20,15 @@ from provisioner.model.plan import Disruption
 from provisioner.planning.path.switch_upgrades import ASKS_LEAVE, PACKAGES
 
 # methods that install from a package repository or set parameters
-NO_FILE = frozenset({"playbook_host_software", "playbook_nic_config", PACKAGES})
+NO_FILE = frozenset(
+    {
+        "playbook_host_software",
+        "playbook_nic_config",
+        "playbook_host_baseline",
+        "playbook_check_tools",
+        PACKAGES,
+    }
+)
 NEVER_ALONE = frozenset({"with_bundle", "none"})
 ANY = "*"
 

@@ -162,5 +162,6 @@ class Host:
     standby: bool = True
     indicator: str = "Off"
     packages: dict[str, str] = field(default_factory=dict)  # installed: name -> version
+    settings: dict[str, str] = field(default_factory=dict)  # of its baseline and check tools
     system: str = ""  # the stamp of its image that the system on its disk reports
     loaded: dict[str, str] = field(default_factory=dict)  # in effect since the last boot

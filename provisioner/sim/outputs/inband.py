@@ -8,10 +8,12 @@ interrupted write has no effect.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.outputs import (
+    outputs_baseline,
     outputs_burn,
     outputs_fabric,
     outputs_gpu,
@@ -88,6 +90,8 @@ class Inband:
             "nic_firmware": self._nic_firmware,
             "nic_config": self._nic_config,
             "bluefield_runtime": self._runtime,
+            "host_baseline": partial(self._host_sets, outputs_baseline.apply_baseline),
+            "check_tools": partial(self._host_sets, outputs_baseline.apply_tools),
             "nic_reset": self._nic_reset,
         }
 
@@ -224,6 +228,21 @@ class Inband:
         if view.machine.host.boot_id != boot:
             return _unreachable("the connection was closed by the host")
         return _ok(outputs_runtime.apply_settings(view, variables, cards))
+
+    async def _host_sets(
+        self,
+        apply: Callable[[HostView, Mapping[str, Any]], dict[str, Any]],
+        view: HostView,
+        variables: Mapping[str, Any],
+    ) -> Result:
+        """One of the plays that set what a profile pins by name."""
+        facts: dict[str, Any] = {}
+
+        def finish(_key: str, _now: float) -> None:
+            facts.update(apply(view, variables))
+
+        outcome = await self._write(view, [("host/settings", INSTALL_S, "settings")], finish)
+        return outcome if outcome is not None else _ok(facts)
 
     async def _nic_reset(self, view: HostView, variables: Mapping[str, Any]) -> Result:
         cards = self._cards(view, variables)

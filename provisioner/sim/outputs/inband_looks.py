@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from provisioner.sim.outputs import (
+    outputs_baseline,
     outputs_link,
     outputs_nic,
     outputs_reach,
@@ -36,6 +37,7 @@ LOOKS: tuple[tuple[str, Tool, float], ...] = (
     ("for i in /sys/class/infiniband/*/device/net/*", outputs_link.print_ethtool, 0.5),
     ("for t in ", outputs_reach.print_ping, 2.0),
     ("for rail in ", outputs_reach.print_rail_routes, 1.0),
+    ("( for d in /sys/class/infiniband/*", outputs_baseline.print_host_settings, 1.0),
     ("set -- $(ip -o -4 addr show to ", outputs_reach.print_from_interface, 1.0),
     ("lscpu -J", outputs_server.print_lscpu, 0.1),
     ("cat /proc/meminfo ", outputs_server.print_memory, 0.1),

@@ -25,6 +25,7 @@ def nvidia_smi(words):
             fail(f"Invalid combination of input arguments: {words}", 2)
         values = {
             "driver_version": driver,
+            "fabric.state": content["fabric_state"],
             "persistence_mode": "Enabled" if content["persistence"] else "Disabled",
         }
         fields = words[0].partition("=")[2].split(",")
@@ -55,6 +56,12 @@ def systemctl(words):
             raise SystemExit(0 if all(u in running for u in units) else 3)
         elif verb == "enable":
             enabled += [u for u in units if u not in enabled]
+            if "--now" in words:
+                running += [u for u in units if u not in running]
+        elif verb == "disable":
+            content["units_enabled"] = [u for u in enabled if u not in units]
+            if "--now" in words:
+                content["units_running"] = [u for u in running if u not in units]
         elif verb in ("start", "restart"):
             running += [u for u in units if u not in running]
         else:

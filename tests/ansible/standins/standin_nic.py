@@ -139,9 +139,15 @@ def mlxreg(words):
 
 
 def mlnx_qos(words):
-    """`-i INTERFACE`."""
+    """`-i INTERFACE`, and `--trust=MODE` or `--pfc=0,0,0,1,0,0,0,0`."""
     name = words[words.index("-i") + 1]
     with state() as content:
+        for one in (c["runtime"] for c in content["cards"].values() if c["net"] == name):
+            for word in words:
+                option, _, value = word.partition("=")
+                if option in ("--trust", "--pfc") and not content["faults"].get("qos_forgets"):
+                    path = {"--trust": "/qos/trust-mode", "--pfc": "/qos/pfc"}[option]
+                    one[path] = value.replace(",", "")
         runtimes = [c["runtime"] for c in content["cards"].values() if c["net"] == name]
     if not runtimes:
         fail(f"Interface {name} does not exist")
@@ -150,6 +156,31 @@ def mlnx_qos(words):
     print("Priority trust state:", found.get("trust-mode", "pcp"))
     print("PFC configuration:\n\tpriority    0   1   2   3   4   5   6   7")
     print("\tenabled     " + "   ".join(found.get("pfc", "00000000")))
+
+
+def setpci(words):
+    """`-s ADDRESS REGISTER` and `-s ADDRESS REGISTER=VALUE[:MASK]`."""
+    address, change = words[words.index("-s") + 1], words[-1]
+    register, _, value = change.partition("=")
+    with state() as content:
+        registers = content["registers"].get(address, {})
+        if register not in registers:
+            fail(f"setpci: {address}: Instance #0 of Extended Capability 000d not found", 1)
+        if not value:
+            print(registers[register])
+            return
+        bits, _, mask = value.partition(":")
+        keep = int(registers[register], 16) & ~int(mask or "ffff", 16)
+        registers[register] = f"{keep | int(bits, 16):04x}"
+
+
+def lspci(words):
+    """`-Dn -d ::0604`: the bridges."""
+    if words != ["-Dn", "-d", "::0604"]:
+        fail(f"lspci: invalid option {words}")
+    with state() as content:
+        for address in content["bridges"]:
+            print(f"{address} 0604: 1000:c030 (rev b0)")
 
 
 def bfb_install(words):

@@ -1,0 +1,170 @@
+"""One look at the settings, packages and services of a host's sets, and the set that is in force.
+
+The line is built from the pinned sets, so that a site without them asks nothing. Its output is
+untrusted: a line that does not fit is left out, and a setting without a reading is not in force.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from provisioner.checks.readers.tool_output import END, END_WORDS, normalize_pci
+from provisioner.model.health import Evidence
+from provisioner.model.inventory import Component
+from provisioner.planning.certification.host_settings import (
+    SERVICE,
+    HostSets,
+    find_differences,
+    list_packages,
+    list_services,
+)
+
+LOOK = "host_settings"
+LIMIT_S = 120.0
+NONE = "none"
+_ROWS_MAX = 20_000
+_CARD = (
+    "for d in /sys/class/infiniband/*; do p=$(basename $(readlink $d/device)); echo card $p;"
+    " echo roce_cma_tos $(cat /sys/kernel/config/rdma_cm/${d##*/}/ports/1/default_roce_tos);"
+    " echo devctl $(setpci -s $p CAP_EXP+8.w); for n in $d/device/net/*; do n=${n##*/};"
+    " mlnx_qos -i $n;"
+    " for e in np rp; do echo ecn_$e $(cat /sys/class/net/$n/ecn/roce_$e/enable/[0-7]); done;"
+    " done; done; echo card none; "
+)
+# lspci prints bridges of class 0604; a bridge without the capability gives setpci an error
+_HOST = (
+    "echo kernel_arguments $(cat /proc/cmdline); echo hugepages_2m $(cat"
+    " /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages);"
+    " echo fabric $(nvidia-smi --query-gpu=fabric.state --format=csv,noheader | head -n 1);"
+    " echo fabric_manager $(systemctl is-active nvidia-fabricmanager);"
+    " for b in $(lspci -Dn -d ::0604 | cut -d ' ' -f 1);"
+    " do echo acs $b $(setpci -s $b ECAP_ACS+6.w); done; "
+)
+_TRUST = re.compile(r"Priority trust state:\s*(\w{1,16})")
+_PFC = re.compile(r"enabled((?:\s+[01]){8})")
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+_RELAXED = 0x0010  # PCIe Device Control, Enable Relaxed Ordering (PCI_EXP_DEVCTL_RELAX_EN)
+_RAIL = re.compile(r"rail \S{2,45} own ([\w.-]{1,16}) route ([\w.-]{1,16}) mtu (\d{0,5})")
+_PLAIN = re.compile(r"(kernel_arguments|hugepages_2m|service:\S{1,64}) ?(.{0,4096})")
+_PACKAGE = re.compile(r"(package:\S{1,64}) (\S{1,120}) .i ")  # installed, also where it is held
+
+
+def build_look(sets: HostSets, rails: Iterable[tuple[str, str]]) -> tuple[str, str, float] | None:
+    """Return (name, command, limit in seconds); None where no set is pinned.
+
+    `rails`: (own address, target) of each rail, as the check `rail_routes` has them.
+    """
+    settings = [s for named in sets.values() for s in named.values()]
+    if not settings:
+        return None
+    packages = sorted({p for s in settings for p in list_packages(s)})
+    services = sorted({p for s in settings for p in list_services(s)})
+    line = _CARD + _HOST
+    line += "".join(f"echo {SERVICE}{s} $(systemctl is-active {s}); " for s in services)
+    if packages:
+        shown = "package:${Package} ${Version} ${db:Status-Abbrev}\\n"
+        line += f"dpkg-query -W -f '{shown}' {' '.join(packages)}; "
+    for own, target in rails:
+        line += (
+            f"i=$(ip -o address show to {own} | awk 'NR==1{{print $2}}'); i=${{i%@*}};"
+            f" r=$(ip -o route get {target} from {own} | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p');"
+            f' echo "rail {own} own ${{i:--}} route ${{r:--}} mtu $(ip -o link show $i | sed -n '
+            "'s/.* mtu \\([0-9]*\\).*/\\1/p')\"; "
+        )
+    return LOOK, f"( {line}) 2>/dev/null; {END}", LIMIT_S
+
+
+def read_facts(text: str, rail_cards: Iterable[str], rail_mtu: int) -> dict[str, str]:
+    """Return setting -> value. A value that the rails' cards do not share is all of them."""
+    cards = {normalize_pci(card) for card in rail_cards}
+    facts: dict[str, str] = {}
+    shared: dict[str, set[str]] = {}
+    rails: list[bool] = []
+    card = ""
+    for line in (row.strip() for row in text.split("\n")[:_ROWS_MAX]):
+        name, _, value = line.partition(" ")
+        if name == "card":
+            card = normalize_pci(value)
+        elif card in cards and (read := _read_card(line)) is not None:
+            shared.setdefault(read[0], set()).add(read[1])
+        elif match := _RAIL.fullmatch(line):
+            rails.append(match[1] == match[2] != "-" and match[3] == str(rail_mtu))
+        elif match := _PLAIN.fullmatch(line):
+            is_unit = match[1].startswith(SERVICE)
+            facts[match[1]] = {"active": "on"}.get(match[2], match[2]) if is_unit else match[2]
+        elif match := _PACKAGE.match(f"{line} "):
+            facts[match[1]] = match[2]
+        elif name in ("fabric", "fabric_manager", "acs"):
+            shared.setdefault(name, set()).add(value)
+    facts |= {n: "|".join(sorted(v)) for n, v in shared.items() if n not in _DERIVED}
+    facts["roce_ecn"] = _join_ends(shared)
+    facts["acs"] = "off" if all(_is_clear(v) for v in shared.get("acs", ())) else "on"
+    facts["fabric_manager"] = _judge_fabric_manager(shared)
+    facts["rails"] = "on" if rails and all(rails) else "off"
+    return facts
+
+
+_DERIVED = ("acs", "fabric", "fabric_manager", "ecn_np", "ecn_rp")
+
+
+def _read_card(line: str) -> tuple[str, str] | None:
+    name, _, value = line.partition(" ")
+    if name == "roce_cma_tos" and value.isdecimal():
+        return name, value
+    if name == "devctl" and _HEX.fullmatch(value):
+        return "relaxed_ordering", "on" if int(value, 16) & _RELAXED else "off"
+    if name in ("ecn_np", "ecn_rp") and re.fullmatch("[01]( [01]){7}", value):
+        return name, "".join(str(n) for n, on in enumerate(value.split()) if on == "1")
+    if match := _TRUST.fullmatch(line):
+        return "roce_trust", match[1]
+    if match := _PFC.match(line):
+        return "roce_pfc", "".join(match[1].split())
+    return None
+
+
+def _join_ends(shared: Mapping[str, set[str]]) -> str:
+    """Return the priorities with ECN where both ends have the same, on every card."""
+    ends = shared.get("ecn_np", set()) | shared.get("ecn_rp", set())
+    both = "ecn_np" in shared and "ecn_rp" in shared
+    return "|".join(sorted(ends)) if both else ""
+
+
+def _is_clear(bridge: str) -> bool:
+    """Return whether a bridge has no ACS control set; without the capability it prints none."""
+    _, _, value = bridge.partition(" ")
+    return not value or (bool(_HEX.fullmatch(value)) and int(value, 16) == 0)
+
+
+def _judge_fabric_manager(shared: Mapping[str, set[str]]) -> str:
+    """Return "nvswitch" where Fabric Manager runs exactly if the GPUs are on NVSwitches.
+
+    A GPU that is on none reports its fabric state as N/A (nvidia-smi, fabric.state).
+    """
+    fabric = next(iter(shared.get("fabric", ())), "")
+    is_active = shared.get("fabric_manager") == {"active"}
+    if not fabric:
+        return ""
+    return "nvswitch" if is_active == ("N/A" not in fabric) else "off" if not is_active else "on"
+
+
+def read_sets(
+    evidence: Evidence, sets: HostSets, rail_cards: Iterable[str], rail_mtu: int
+) -> tuple[Component, ...]:
+    """Return a component for each kind that has sets: the set that is in force, or "none"."""
+    whole = evidence.exit_code == 0 and not evidence.truncated and END_WORDS in evidence.text
+    facts = read_facts(evidence.text, rail_cards, rail_mtu) if whole else {}
+    components = []
+    for kind, named in sorted(sets.items()):
+        fitting = [n for n, s in named.items() if whole and s and not find_differences(s, facts)]
+        version = max(fitting, key=lambda n: (len(named[n]), n), default=NONE)
+        components.append(
+            Component(
+                kind=kind,
+                slot="host",
+                version=version if whole else None,
+                source=evidence.source[:200],
+                updateable=True,
+            )
+        )
+    return tuple(components)

@@ -6,13 +6,14 @@ remove the blockers sees its parts. Such an inventory is always returned with th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.bmc_times import set_times
 from provisioner.execution.observe.collector import Collector
+from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.observe.rotation import rotate
 from provisioner.execution.observe.switch_password import take_over
 from provisioner.model.events.node_events import CredentialReplaced, NodeIdentified
@@ -21,6 +22,7 @@ from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.drives import record_drives
+from provisioner.planning.intake import host_tools
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.path.profiles import choose_profile
 from provisioner.ports import BmcAddress, PortError
@@ -76,7 +78,11 @@ class Identifier:
         inventory, problems = await self._collector.collect(node)
         if inventory is None or problems:
             return await self._survey(node, problems)
-        return self._judge(node, inventory)
+        identified = self._judge(node, inventory)
+        if identified.event is None or node.kind is not NodeKind.HOST:
+            return identified
+        lacks = await self._find_lacks(node)
+        return replace(identified, event=identified.event.model_copy(update={"lacks": lacks}))
 
     async def _survey(self, node: Node, blockers: tuple[Blocker, ...]) -> Identified:
         """Return the partial inventory of a node that was not taken over, with all further
@@ -122,6 +128,14 @@ class Identifier:
             inventory=inventory,
             event=NodeIdentified(profile=profile, serial=inventory.system_serial or ""),
         )
+
+    async def _find_lacks(self, node: Node) -> tuple[str, ...]:
+        """Return the tools that the host's checks lack; a host that is not reached says so."""
+        look = ("tools", host_tools.LOOK, host_tools.LIMIT_S)
+        outputs = await run_commands(self._site, node, [look])
+        if isinstance(outputs, Blocker):
+            return (f"its tools could not be listed: {outputs.detail}",)
+        return host_tools.find_lacks(outputs["tools"])
 
     async def _take_over(self, node: Node, bmc: BmcRef) -> BmcRef | Blocker:
         """Pin the certificate, then make the credential ours and unique."""

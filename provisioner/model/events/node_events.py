@@ -40,6 +40,9 @@ class NodeIdentified(Event):
     KIND: ClassVar = EventKind.IDENTIFIED
     profile: str
     serial: str
+    lacks: tuple[str, ...] = Field(
+        (), description="Tools that the host lacks, each with the checks that need it."
+    )
 
 
 class StateChanged(Event):

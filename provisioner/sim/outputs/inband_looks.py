@@ -14,6 +14,7 @@ from provisioner.sim.outputs import (
     outputs_reach,
     outputs_runtime,
     outputs_server,
+    outputs_system,
 )
 from provisioner.sim.outputs.host import HostView, Output
 
@@ -36,6 +37,7 @@ LOOKS: tuple[tuple[str, Tool, float], ...] = (
     ("for d in /sys/class/infiniband/*/device; do echo card ", outputs_link.print_devlink, 0.5),
     ("for i in /sys/class/infiniband/*/device/net/*", outputs_link.print_ethtool, 0.5),
     ("for t in ", outputs_reach.print_ping, 2.0),
+    ("for tool in ", outputs_system.print_tools, 0.2),
     ("for rail in ", outputs_reach.print_rail_routes, 1.0),
     ("( for d in /sys/class/infiniband/*", outputs_baseline.print_host_settings, 1.0),
     ("set -- $(ip -o -4 addr show to ", outputs_reach.print_from_interface, 1.0),

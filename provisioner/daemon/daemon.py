@@ -136,14 +136,13 @@ class Daemon:
         self.context = context = Context(parts.store, parts.clock, parts.settings, parts.telemetry)
         self.site = _site(parts, reach)
         profiles = parts.matrix.nic_profiles
-        host_sets = select_sets(parts.matrix)
-        collector = Collector(self.site, profiles, host_sets)
+        collector = Collector(self.site, profiles, select_sets(parts.matrix))
         self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
         self.keeper = keeper_of(self.site, parts.store, parts.fabrics)
         self.observer = Observer(
             context, collector, self.tenancy, parts.matrix, parts.alerts, parts.cases
         )
-        executor = Executor(self.site, profiles, parts.telemetry, host_sets)
+        executor = Executor(self.site, profiles, parts.telemetry, select_sets(parts.matrix))
         validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
         self.shop = _shop(
             context,

@@ -39,6 +39,7 @@ NAMES = {"gpu0": "gpu0", "GPU_SXM_1": "gpu0", "0000:1b:00": "gpu1"}
 NETWORKS = NetworkChange(vrfs={"RED": VrfNetwork()}, policies={"x": RoutePolicy(("::/0",))})
 _NETWORK_TREE = "adapters.switches.cumulus.network_tree"
 _FILE = {"source": "own.yaml"}
+LOOKED = {"rail_cards": (), "rail_mtu": 9216}
 _CHECKS = (Unreadable,)
 # module, what may leave its functions, the functions, and those of their parameters that are ours
 _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
@@ -154,13 +155,8 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("planning.lifecycle.explain_words", (), "clean_text", {}),
     ("planning.intake.expected_text", (InputError,), "parse", _FILE),
-    ("planning.intake.host_look", (), "read_facts", {"rail_cards": (), "rail_mtu": 9216}),
-    (
-        "planning.intake.host_look",
-        (),
-        "read_sets",
-        {"sets": {"k": {"n": {"acs": "off"}}}, "rail_cards": (), "rail_mtu": 9216},
-    ),
+    ("planning.intake.host_look", (), "read_facts", LOOKED),
+    ("planning.intake.host_look", (), "read_sets", LOOKED | {"sets": {"k": {"n": {}}}}),
     ("planning.intake.host_tools", (), "find_lacks", {}),
     ("planning.intake.inband_facts", (), "read", {"cards": (), "profiles": {}}),
     ("planning.matrix.located_yaml", (InputError,), "load", _FILE),

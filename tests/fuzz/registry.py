@@ -39,7 +39,7 @@ NAMES = {"gpu0": "gpu0", "GPU_SXM_1": "gpu0", "0000:1b:00": "gpu1"}
 NETWORKS = NetworkChange(vrfs={"RED": VrfNetwork()}, policies={"x": RoutePolicy(("::/0",))})
 _NETWORK_TREE = "adapters.switches.cumulus.network_tree"
 _FILE = {"source": "own.yaml"}
-LOOKED = {"rail_cards": (), "rail_mtu": 9216}
+HOST_SETS = {"sets": {"k": {"n": {}}}, "rail_cards": (), "rail_mtu": 9216}
 _CHECKS = (Unreadable,)
 # module, what may leave its functions, the functions, and those of their parameters that are ours
 _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
@@ -61,8 +61,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.readers.dcgm_document", _CHECKS, "read_tests read_multi_node_tests", {}),
     ("checks.readers.gpu_burn_output", _CHECKS, "read", {}),
     ("checks.readers.gid_index", (ValueError,), "read_gid", {}),
-    ("checks.readers.json_in_text", _CHECKS, "find_documents", {"subject": "x"}),
-    ("checks.readers.json_in_text", _CHECKS, "find_document", {"subject": "x"}),
+    ("checks.readers.json_in_text", _CHECKS, "find_documents find_document", {"subject": "x"}),
     ("planning.watch.console_text", (), "clean_line", {}),
     ("checks.readers.kernel_faults", _CHECKS, "find_faults is_fault_line", {}),
     (
@@ -155,8 +154,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("planning.lifecycle.explain_words", (), "clean_text", {}),
     ("planning.intake.expected_text", (InputError,), "parse", _FILE),
-    ("planning.intake.host_look", (), "read_facts", LOOKED),
-    ("planning.intake.host_look", (), "read_sets", LOOKED | {"sets": {"k": {"n": {}}}}),
+    ("planning.intake.host_look", (), "read_sets", HOST_SETS),
     ("planning.intake.host_tools", (), "find_lacks", {}),
     ("planning.intake.inband_facts", (), "read", {"cards": (), "profiles": {}}),
     ("planning.matrix.located_yaml", (InputError,), "load", _FILE),
@@ -304,6 +302,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "checks.readers.smi_table:read_table": _JUDGES,
     "control.engine.overload:measured": _OURS,
     "daemon.events:sign_request": _OURS,
+    "planning.intake.host_look:read_facts": "attempted through host_look:read_sets",
     "execution.artifacts.bundles:unpack": "it believes what `verify` reads, which is attempted",
     "planning.repair.evidence_bundle:digest": _OURS,
     "planning.repair.evidence_bundle:pack_bundle": _OURS,

@@ -130,7 +130,11 @@ class Works:
             state="dry_run",
             asked_by=request.asked_by,
             opened_at=ask.now,
-            result={"lines": list(forecast.lines), **forecast.result},
+            result={
+                "lines": list(forecast.lines),
+                "approval": needs_approval(kind, ask.parts.settings.api_four_eyes),
+                **forecast.result,
+            },
             blockers=forecast.blockers,
         )
         return Reply(shown, etag=ask.tag)

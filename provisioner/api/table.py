@@ -142,6 +142,7 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.NODE_RECLAIM: nodes.foresee_node,
     ChangeKind.NODE_TAKE: intake.foresee_take,
     ChangeKind.CERTIFICATE_REVOKE: certificates.foresee_revocation,
+    ChangeKind.CAMPAIGN_CREATE: campaigns.foresee_draft,
     ChangeKind.CAMPAIGN_START: campaigns.foresee_campaign,
     ChangeKind.CAMPAIGN_ROLLBACK: campaigns.foresee_campaign,
     ChangeKind.CASE_OPEN_RACK: cases.foresee_rack,

@@ -55,6 +55,7 @@ class Tenant(Record):
     number: int | None = None  # basis of VNI and route target (`planning/places/addressing.py`)
     pkey: int = 0  # of its InfiniBand partition; 0: none
     units: tuple[tuple[int, int], ...] = ()  # (pod, scalable unit) of its nodes; (): anywhere
+    picked: tuple[str, ...] = ()  # nodes that a person chose for it: it gets them before others
     spread: bool = False  # its nodes are spread over units and racks, not kept together
     outside: tuple[Outside, ...] = ()
     storage: tuple[str, ...] = ()  # VRFs from which it imports routes, and no others

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from console_fleet import fill_console
+from console_leaves import PaperLeaves, paper_plan
 from console_release import console_matrix
 from large_fleet import put_fleet
 from served import no_leaves
@@ -32,8 +33,10 @@ from provisioner.store.sql_store import SqlStore, open_store
 class Site:
     """The URL, a token by role, and a way to do something in its loop."""
 
-    def __init__(self, folder: Path, fleet: int = 0, *, liar: bool = True) -> None:
-        self._folder, self._fleet, self._liar = folder, fleet, liar
+    def __init__(
+        self, folder: Path, fleet: int = 0, *, liar: bool = True, leaves: bool = False
+    ) -> None:
+        self._folder, self._fleet, self._liar, self._leaves = folder, fleet, liar, leaves
         self._loop = asyncio.new_event_loop()
         self._ready, self._stop = threading.Event(), asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name="console site", daemon=True)
@@ -82,6 +85,8 @@ class Site:
                 await store.write(partial(token_rows.add_token, token=record, now=clock.now()))
                 self.tokens[role.value] = token
             keeper = TenantKeeper(store, clock, [], no_leaves)
+            if self._leaves:
+                keeper = TenantKeeper(store, clock, [PaperLeaves()], paper_plan)
             settings = Settings(api_port=0)
             parts = api_parts(
                 store, keeper, console_matrix(), self._folder, Context(store, clock, settings)

@@ -15,8 +15,8 @@ def host(index: int, state: State = State.CERTIFIED, tenant: str = "") -> Node:
     return Node(id=f"n{index}", kind=NodeKind.HOST, state=state, tenant=tenant, location=place)
 
 
-def tenant(name: str, wanted: int) -> Tenant:
-    return Tenant(name=name, vrf=name.upper(), nodes_wanted=wanted)
+def tenant(name: str, wanted: int, *picked: str) -> Tenant:
+    return Tenant(name=name, vrf=name.upper(), nodes_wanted=wanted, picked=picked)
 
 
 SWITCH = Node(id="leaf", kind=NodeKind.SWITCH, state=State.CERTIFIED)
@@ -58,6 +58,26 @@ CASES: dict[str, tuple[list[Node], list[Tenant], list[tuple[str, str]]]] = {
         [host(i) for i in range(4)],
         [tenant("big", 100), tenant("tiny", 1)],
         [("n0", "big"), ("n1", "big"), ("n2", "big"), ("n3", "tiny")],
+    ),
+    "a picked node goes to its tenant before all others": (
+        [host(i) for i in range(3)],
+        [RED, tenant("blue", 1, "n1")],
+        [("n1", "blue")],
+    ),
+    "a picked node that is not certified yet keeps its place, and no other one fills it": (
+        [host(0), host(1, State.CONVERGING)],
+        [tenant("blue", 1, "n1")],
+        [],
+    ),
+    "a node that is picked for one tenant is given to no other": (
+        [host(0)],
+        [tenant("red", 1), tenant("blue", 0, "n0")],
+        [],
+    ),
+    "a picked node that is retired is replaced by another one": (
+        [host(0), host(1, State.RETIRED)],
+        [tenant("blue", 1, "n1")],
+        [("n0", "blue")],
     ),
     "equal wishes are placed together": (
         [host(i) for i in range(4)],

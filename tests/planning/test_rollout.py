@@ -322,6 +322,7 @@ def test_a_preview_tells_waves_cost_blast_radius_and_every_refusal() -> None:
     assert sum(len(w.nodes) for w in seen.waves) == 10
     assert all(w.begins_s >= 0 for w in seen.waves)
     assert seen.lasts_s > 2 * 3600
+    assert " is back last: it waits (" in seen.bound_by
 
 
 def test_one_way_steps_are_previewed_as_if_they_were_confirmed_and_do_not_start_alone() -> None:

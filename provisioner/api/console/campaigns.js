@@ -4,22 +4,19 @@ import { all, ask, maybe } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
-import { lasts, many, number, when } from "./words.js";
+import { proposes } from "./proposal.js";
+import { lasts, many, now, number, when } from "./words.js";
 
 const STATES = ["done", "soaking", "admitted", "failed", "notified", "deferred", "skipped", "pending"];
 const SHOWN_MAX = 200; // nodes in the table of one campaign
 
-export async function page({ parts, signal, me, go, again }) {
-  return parts[1] ? one(parts[1], { signal, me, again }) : list({ signal, me, go, again });
+export async function page({ parts, signal, me, again }) {
+  return parts[1] ? one(parts[1], { signal, me, again }) : list({ signal, me, again });
 }
 
-async function list({ signal, me, go, again }) {
+async function list({ signal, me, again }) {
   const rows = (await all("/campaigns", 2000, { signal })).reverse();
-  const make = me.roles.includes("operator") ? asks({
-    words: "New campaign", title: "Draft a campaign", says: "A draft touches nothing: look at its preview, then start it.", path: "/campaigns",
-    fields: [{ name: "release", words: "Release to bring the nodes to", required: true, most: 128 }, { name: "select", words: "Which nodes, such as rack=su0-* and kind=host", required: true, most: 2000 }],
-    body: (values) => values, done: (operation) => (operation.result?.campaign ? go(["campaigns", operation.result.campaign]) : again()),
-  }) : null;
+  const make = me.roles.includes("operator") ? made("a", { class: "button", href: "#/draft" }, "New campaign") : null;
   const body = rows.length
     ? section("All campaigns", table("Campaigns, the newest first", [["Campaign"], ["State"], ["Release"], ["Nodes"], ["By"], ["Made", "num"]],
       rows.map((c) => [link(["campaigns", c.id], c.id), made("span", {}, chip(c.state, "campaign"), c.reason ? made("span", { class: "quiet block" }, c.reason) : null), c.release, made("code", {}, c.select), c.created_by, at(c.created_at)])))
@@ -33,7 +30,8 @@ async function one(id, { signal, me, again }) {
   const draft = told.campaign.state === "draft";
   // what would happen costs the server a forecast: it is asked for where nothing has happened yet
   const seen = draft ? await maybe(`${path}/preview`, { signal }).catch(() => null) : null;
-  const view = { told };
+  const view = { told, report: draft ? null : await maybe(`${path}/report`, { signal }) };
+  const rehearsal = made("div", {});
   const progress = made("div", { class: "stack" });
   const beside = made("div", { class: "buttons" });
   const head = made("span", {});
@@ -41,9 +39,9 @@ async function one(id, { signal, me, again }) {
     const { campaign } = view.told;
     head.replaceChildren(id, " ", chip(campaign.state, "campaign"));
     const focused = beside.contains(document.activeElement);
-    beside.replaceChildren(...verbs(view, me, path, seen, again));
+    beside.replaceChildren(...verbs(view, me, path, seen, again), ...(draft && me.roles.includes("operator") ? [rehearse(path, rehearsal)] : []));
     if (focused) beside.querySelector("button")?.focus();
-    progress.replaceChildren(...[about(campaign), draft ? null : budget(view.told), draft ? forecast(seen) : waves(view.told), draft ? null : nodes(view.told)].filter(Boolean));
+    progress.replaceChildren(...[about(campaign), draft ? null : budget(view.told), draft ? forecast(seen) : waves(view.told), draft ? null : nodes(view.told, me, path, again), draft ? null : measures(view, me, path, again)].filter(Boolean));
   };
   draw();
   const look = async () => {
@@ -55,7 +53,7 @@ async function one(id, { signal, me, again }) {
     } catch { /* the next row tries again */ }
   };
   const end = follow((row) => row.kind.startsWith("campaign") && (row.detail.campaign === id || !row.detail.campaign), look);
-  return { title: `Campaign ${id}`, heading: head, beside, body: progress, end };
+  return { title: `Campaign ${id}`, heading: head, beside, body: made("div", { class: "stack" }, rehearsal, progress), end };
 }
 
 function verbs(view, me, path, seen, again) {
@@ -146,19 +144,66 @@ function waves({ campaign, nodes: rows }) {
   return section("Waves", made("ol", { class: "waves", "aria-live": "off" }, items));
 }
 
-function nodes({ nodes: rows }) {
+function nodes({ campaign, nodes: rows }, me, path, again) {
+  const may = me.roles.includes("operator") && ["started", "paused", "stopped", "rolling_back"].includes(campaign.state);
   const rank = { failed: 0, admitted: 1, soaking: 2, deferred: 3, notified: 4, pending: 5, skipped: 6, done: 7 };
   const first = [...rows].sort((a, b) => rank[a.state] - rank[b.state] || a.wave - b.wave || a.node.localeCompare(b.node, "en", { numeric: true })).slice(0, SHOWN_MAX);
   return section("Nodes", rows.length > first.length ? made("p", { class: "quiet" }, `The first ${number(first.length)} of ${number(rows.length)}: what needs you comes first.`) : null,
-    table("Nodes of the campaign", [["Node"], ["Progress"], ["Wave", "num"], ["Admitted", "num"], ["Finished", "num"], ["Reason"]],
-      first.map((n) => [link(["nodes", n.node], n.node), chip(n.state, "progress"), String(n.wave), at(n.admitted_at), at(n.finished_at), n.reason || (n.deferred_until ? `put off until ${when(n.deferred_until)}` : n.earliest_at ? `not before ${when(n.earliest_at)}` : "—")])));
+    table("Nodes of the campaign", [["Node"], ["Progress"], ["Wave", "num"], ["Admitted", "num"], ["Finished", "num"], ["Reason"], ...(may ? [["Requests"]] : [])],
+      first.map((n) => [link(["nodes", n.node], n.node), chip(n.state, "progress"), String(n.wave), at(n.admitted_at), at(n.finished_at), n.reason || (n.deferred_until ? `put off until ${when(n.deferred_until)}` : n.earliest_at ? `not before ${when(n.earliest_at)}` : "—"), ...(may ? [made("div", { class: "buttons" }, of_node(n, path, again))] : [])])));
 }
 
-function forecast(seen) {
+function of_node(n, campaign_path, again) {
+  const path = `${campaign_path}/nodes/${encodeURIComponent(n.node)}`;
+  const done = (operation) => { tell(operation_words(operation)); again(); };
+  const made_of = {
+    again: () => proposes({ words: "Again", title: `Try ${n.node} again`, path: `${path}/again`, done }),
+    skip: () => proposes({ words: "Skip", title: `Leave ${n.node} out`, path: `${path}/skip`, done, fields: [{ name: "reason", words: "Why" }], body: (values) => values }),
+    defer: () => proposes({ words: "Defer", title: `Defer ${n.node}`, path: `${path}/defer`, done, says: "For its tenant, within the policy's limit.", fields: [{ name: "hours", words: "For how many hours", kind: "number", value: "24", required: true }], body: ({ hours }) => ({ until: now() + Number(hours) * 3600 }) }),
+  };
+  const may = { failed: ["again"], skipped: ["again"], pending: ["skip"], notified: ["skip", "defer"], deferred: ["skip", "defer"] };
+  return (may[n.state] ?? []).map((verb) => made_of[verb]());
+}
+
+/** Measurements before and after, with a button to accept one that got worse; and the rehearsal. */
+function measures(view, me, path, again) {
+  const { campaign } = view.told;
+  const rows = view.report?.comparisons ?? [];
+  if (!rows.length) return null;
+  const may = me.roles.includes("operator");
+  const done = (operation) => { tell(operation_words(operation)); again(); };
+  return section("Measured before and after", table("Measurements", [["Metric"], ["Effect"], ["Change", "num"], ["Nodes", "num"], ["Request"]], rows.map((c) => [c.metric, chip(c.effect, "outcome"), `${(c.change * 100).toFixed(1)} %`, number(c.nodes),
+    may && c.effect === "worse" && !campaign.accepted.includes(c.metric) ? proposes({ words: "Accept", title: `Go on although ${c.metric} got worse`, path: `${path}/accept`, body: () => ({ metric: c.metric }), done }) : campaign.accepted.includes(c.metric) ? "accepted" : "—"])));
+}
+
+const FOLLOW_MS = 2000;
+
+/** A button that runs the campaign on a twin; its result replaces the note in `place` once it is over. */
+function rehearse(path, place) {
+  const show = (...children) => place.replaceChildren(section("Rehearsal", ...children));
+  const done = async (operation) => {
+    show(made("p", { role: "status" }, "It is rehearsed on a twin. That takes some seconds a host."));
+    let now_ = operation;
+    while (["running", "waiting"].includes(now_.state) && place.isConnected) {
+      await new Promise((go_on) => { setTimeout(go_on, FOLLOW_MS); });
+      now_ = await ask(`/operations/${encodeURIComponent(operation.id)}`).catch(() => now_);
+    }
+    const { result } = now_;
+    if (!result?.report) show(now_.blockers?.length ? blockers(now_.blockers) : made("p", {}, operation_words(now_)));
+    else {
+      show(facts([["Ended as", chip(result.report.state, "campaign")], ["Nodes", Object.entries(result.report.states).map(([state, n]) => `${number(n)} ${state}`).join(", ")], ["Minutes a node", number(Math.round(result.report.minutes_median))], ["Took", result.report.ended_at ? lasts(result.report.ended_at - result.report.began_at) : ""]]),
+        result.report.left.length ? table("Left behind", [["Node"], ["Progress"], ["Reason"]], result.report.left.map((n) => [n.node, chip(n.state, "progress"), n.reason || "—"])) : null, result.blockers.length ? blockers(result.blockers) : null);
+    }
+  };
+  return proposes({ words: "Rehearse", title: "Rehearse on a twin", says: "No device is touched: recorded nodes run it in virtual time.", path: `${path}/rehearse`, fields: [{ name: "nodes", words: "Hosts of the twin", kind: "number", value: "8", required: true }], body: ({ nodes: hosts }) => ({ nodes: Number(hosts) }), done });
+}
+
+/** The preview of a campaign, as sections. */
+export function forecast(seen) {
   if (!seen) return section("Preview", empty("The preview cannot be made now.", "Ask again in a minute."));
   const refused = Object.values(seen.refused);
   return made("div", { class: "stack" }, section("Preview",
-    facts([["Lasts", seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "it never ends"], ["Steps", number(seen.steps)], ["Resets", number(seen.resets)], ["Out of service, together", `${number(seen.minutes)} min`],
+    facts([["Lasts", seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "it never ends"], ["Bounded by", seen.bound_by], ["Steps", number(seen.steps)], ["Resets", number(seen.resets)], ["Out of service, together", `${number(seen.minutes)} min`],
       ["At most at once", `${many(seen.at_once.hosts, "host")}, ${many(seen.at_once.switches, "switch", "switches")}, ${many(seen.at_once.gpus, "GPU")}`], ["Tenants that feel it", seen.blast.tenants.join(", ") || "none"], ["Already there", many(seen.unchanged.length, "node")]]),
     seen.to_confirm.length ? [made("p", { class: "strong" }, "To be agreed to before it starts; nothing undoes it:"),
       made("ul", {}, seen.to_confirm.map((step) => made("li", {}, `${step}, on ${many(seen.one_way[step].length, "node")}`)))] : null,

@@ -1,18 +1,23 @@
 // Cases: the list, and one repair from the fault to the node's return.
 
 import { ask } from "./api.js";
-import { at, chip, empty, facts, link, made, section, table } from "./dom.js";
+import { operation_words } from "./dialog.js";
+import { at, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
-import { ago, lasts, when } from "./words.js";
+import { proposes } from "./proposal.js";
+import { ago, lasts, now, when } from "./words.js";
 
 const WAY = ["opened", "evidence", "diagnosis", "remedy", "measuring", "hardware", "returning", "closed"];
 const words = (word) => word.replaceAll("_", " ");
 
-export async function page({ parts, query, signal, again }) {
-  return parts[1] ? one(parts[1], { signal, again }) : list({ query, signal, again });
+const DAY_S = 86_400;
+const KINDS = ["gpu", "dpu", "nic", "nvswitch", "memory", "cpu", "storage", "psu", "baseboard", "bmc", "system"]; // DeviceKind
+
+export async function page({ parts, query, signal, me, again }) {
+  return parts[1] ? one(parts[1], { signal, me, again }) : list({ query, signal, me, again });
 }
 
-async function list({ query, signal, again }) {
+async function list({ query, signal, me, again }) {
   const all = query.get("all") === "1";
   const { items } = await ask("/cases?limit=500", { signal });
   const rows = items.filter((c) => all || c.stage !== "closed");
@@ -21,11 +26,12 @@ async function list({ query, signal, again }) {
     ? section(all ? "All cases" : "Open cases", table("Cases, the newest first", [["Case"], ["Node"], ["Stage"], ["Tenant"], ["Service"], ["Reason"], ["Opened", "num"]],
       rows.map((c) => [link(["cases", c.id], c.id), link(["nodes", c.node], c.node), chip(c.stage, "stage"), c.tenant || "—", words(c.service), c.reason || "—", at(c.opened_at)])))
     : empty(all ? "There was never a case." : "No case is open.", "A case opens by itself when a check or a device reports a fault. To report one, go to its node.");
-  return { title: "Cases", beside: made("p", { class: "buttons" }, other), body, end: follow((row) => row.kind.includes("case"), () => again()) };
+  const work = me.roles.includes("tenant") ? null : made("a", { href: "#/technician" }, "For technicians");
+  return { title: "Cases", beside: made("p", { class: "buttons" }, work, " ", other), body, end: follow((row) => row.kind.includes("case"), () => again()) };
 }
 
-async function one(id, { signal, again }) {
-  const { line, case: full } = await ask(`/cases/${encodeURIComponent(id)}`, { signal });
+async function one(id, { signal, me, again }) {
+  const { line, case: full, next_step, due } = await ask(`/cases/${encodeURIComponent(id)}`, { signal });
   const about = section("Case", facts([
       ["Node", link(["nodes", line.node], line.node)], ["Tenant", line.tenant ? link(["tenants", line.tenant], line.tenant) : "nobody's"], ["Service", words(line.service)],
       ["Opened", `${when(line.opened_at)} (${ago(line.opened_at)})`], ["Taken from its tenant", line.drain_at ? when(line.drain_at) : ""], ["Closed", line.closed_at ? `${when(line.closed_at)}${full?.ending ? `: ${words(full.ending)}` : ""}` : ""],
@@ -33,11 +39,56 @@ async function one(id, { signal, again }) {
     ], "narrow"));
   const body = made("div", { class: "stack" },
     made("p", { class: "lead" }, line.reason || "Its reason is not told."),
+    next_step ? made("p", { class: "notice" }, made("span", { class: "strong" }, "What happens next: "), next_step) : null,
     full ? section("Stages", stages(full)) : null,
     full ? made("div", { class: "duo" }, made("div", { class: "stack" }, details(full)), made("div", { class: "stack" }, about, section("Parts and ticket", parts(full))))
       : [about, made("p", { class: "quiet" }, "More is told to the staff.")]);
   const end = follow((row) => row.node === line.node, () => again());
-  return { title: `Case ${id}`, heading: [id, " ", chip(line.stage, "stage")], body, end };
+  const beside = made("div", { class: "buttons" }, verbs(line, full, due, me, again));
+  return { title: `Case ${id}`, heading: [id, " ", chip(line.stage, "stage")], beside, body, end };
+}
+
+/** A button for each request that is due and that this person may make, and the evidence archive. */
+export function verbs(line, full, due, me, again, only = null) {
+  const may = me.roles.includes("operator") || me.roles.includes("tenant");
+  const path = `/cases/${encodeURIComponent(line.id)}`;
+  const done = (operation) => { tell(operation_words(operation)); again(); };
+  const match = () => (full ? `"g${full.generation}"` : "*");
+  const shown = may ? due.filter((verb) => !only || only.includes(verb)).map((verb) => proposes({ path: `${path}/${verb}`, done, match, ...request(verb, line, full) })) : [];
+  if (full && !only && (full.ticket || Object.keys(full.evidence).length)) shown.push(made("a", { class: "button", href: `/v1${path}/bundle`, download: `${line.id}.tar.gz` }, "Evidence archive"));
+  return shown;
+}
+
+function request(verb, line, full) {
+  const suspect = full?.suspects[0];
+  const why = (text) => ({ name: "why", words: text, required: true, most: 300 });
+  const about = {
+    accept: { words: "Accept", title: `Accept the repair of ${line.node}`, says: "As its tenant: the node is taken back now, and returns once it is repaired." },
+    defer: {
+      words: "Defer", title: `Defer the repair of ${line.node}`, says: "As its tenant: the node stays in service for now.",
+      fields: [{ name: "days", words: "For how many days", kind: "number", value: "3", required: true }], body: ({ days }) => ({ until: now() + Number(days) * DAY_S }),
+    },
+    returned: {
+      words: "Returned", title: `${line.node}: the work is done`, primary: true, says: "The node is taken in as unknown hardware, compared with the parts before, and certified anew.",
+      fields: [{ name: "work", words: "What was done", value: full?.ticket?.work ?? "", required: true, most: 500 }, { name: "serial", words: "Serial of the new part (scan or type it)", most: 100 },
+        { name: "cards", words: "BMCs of exchanged cards, such as DPU_1" }],
+      body: ({ work, serial, cards }) => ({ work: serial ? `${work} (new serial ${serial})` : work, cards: cards.split(/[\s,]+/).filter(Boolean) }),
+    },
+    spare: {
+      words: "Spare", title: `A spare part for ${line.node}`, says: "It is recorded with the case and its ticket.",
+      fields: [{ name: "kind", words: "Kind of part", kind: "select", options: KINDS.map((k) => [k, k.toUpperCase()]), value: KINDS.includes(suspect?.kind) ? suspect.kind : KINDS[0] }, { name: "serial", words: "Its serial (scan or type it)", most: 100 },
+        { name: "part_number", words: "Its part number", value: suspect?.part_number ?? "", most: 100 }], body: (values) => values,
+    },
+    rma: { words: "RMA", title: "The vendor's return number", says: "It goes into the case and its ticket.", fields: [{ name: "number", words: "Return number", required: true, most: 100, value: full?.ticket?.rma ?? "" }], body: (values) => values },
+    tell: { words: "Update ticket", title: "Send the ticket again", says: full?.ticket?.problem ?? "" },
+    replace: { words: "Replace host", title: `Another host stands in the place of ${line.node}`, danger: true, fields: [why("Why")], body: (values) => values },
+    retire: {
+      words: "Retire", title: `Retire ${line.node}`, danger: true, fields: [why("Why (its tenant reads it)"), { name: "days", words: "Days of notice", kind: "number", value: "14", required: true }, { name: "disks", words: "Who destroyed its disks, and how (then it is not erased)", most: 300 }],
+      body: ({ why: reason, days, disks }) => ({ why: reason, days: Number(days), disks }),
+    },
+    close: { words: "Close", title: `Close ${line.id}`, says: "The node stays where it is: nothing proves that it is well.", fields: [why("Why")], body: (values) => values },
+  };
+  return about[verb];
 }
 
 function details(c) {

@@ -69,7 +69,8 @@ function open(about) {
   (rows[0]?.querySelector("input, textarea, select") ?? no).focus();
 }
 
-async function ask_proved(about, request) {
+/** Ask; where the server wants a fresh sign-in first, ask for the token and send the same again. */
+export async function ask_proved(about, request) {
   try {
     return await ask(about.path, request);
   } catch (problem) {
@@ -116,7 +117,8 @@ function sign_in_again(problem) {
   });
 }
 
-function row(field, id, inputs) {
+/** One field with its label; its input goes into `inputs` by name. */
+export function row(field, id, inputs) {
   const { name, words, kind = "text", value = "", required } = field;
   const about = { id, name, required: Boolean(required), maxlength: kind === "check" ? null : String(field.most ?? 200) };
   const input = kind === "select" ? made("select", { id, name }, field.options.map(([key, text]) => made("option", { value: key, selected: key === value }, text)))

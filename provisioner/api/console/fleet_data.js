@@ -82,6 +82,11 @@ export class Fleet extends EventTarget {
     return this.#columns.get(field);
   }
 
+  /** A column of one's own, for painting. */
+  set_column(field, values, index) {
+    this.#columns.set(field, { values, keys: new Map(values.map((v, i) => [v.join("\n"), i])), index });
+  }
+
   /** How many of the picked nodes have each value of a field. */
   counts(field, picked) {
     const { values, index } = this.#columns.get(field);

@@ -15,6 +15,9 @@ const PAGES = {
   campaigns: () => import("./campaigns.js"),
   cases: () => import("./cases.js"),
   tenants: () => import("./tenants.js"),
+  technician: () => import("./technician.js"),
+  onboard: () => import("./onboard.js"),
+  draft: () => import("./draft.js"),
   events: () => import("./events.js"),
   alerts: () => import("./alerts.js"),
   approvals: () => import("./approvals.js"),
@@ -31,6 +34,7 @@ const NAV = [["home", "Home"], ["fleet", "Fleet"], ["campaigns", "Campaigns"], [
 const MORE = [["releases", "Releases"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["audit", "Audit"],
   ["tokens", "Tokens"], ["webhooks", "Webhooks"], ["settings", "Settings"]];
 const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events"]); // the others are the staff's
+const PARENTS = { nodes: "fleet", technician: "cases", onboard: "tenants", draft: "campaigns" };
 const at = (id) => document.getElementById(id);
 const AGAIN_MS = 3000;
 let me = null;
@@ -108,7 +112,7 @@ function waiting(problem, again) {
 
 function mark(name) {
   for (const a of at("bar").querySelectorAll("nav a")) {
-    const mine = a.dataset.page === name || (name === "nodes" && a.dataset.page === "fleet");
+    const mine = a.dataset.page === name || a.dataset.page === PARENTS[name];
     if (mine) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
   }

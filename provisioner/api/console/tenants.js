@@ -1,15 +1,19 @@
 // Tenants: the list, and one of them with what it has of what it may have.
 
 import { all, ask } from "./api.js";
-import { chip, empty, facts, link, made, section, table } from "./dom.js";
+import { operation_words } from "./dialog.js";
+import { chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
-import { number } from "./words.js";
+import { shown } from "./onboard.js";
+import { proposes } from "./proposal.js";
+import { many, number } from "./words.js";
 
-export async function page({ parts, signal, again }) {
-  return parts[1] ? one(parts[1], { signal, again }) : list({ signal, again });
+export async function page({ parts, signal, me, again, go }) {
+  if (me.roles.includes("tenant") && !parts[1]) return one(me.tenant, { signal, me, again, go });
+  return parts[1] ? one(parts[1], { signal, me, again, go }) : list({ signal, me, again });
 }
 
-async function list({ signal, again }) {
+async function list({ signal, me, again }) {
   const [rows, summary] = await Promise.all([all("/tenants", 5000, { signal }), ask("/summary", { signal })]);
   const held = new Map();
   for (const c of summary.counts) held.set(c.tenant, (held.get(c.tenant) ?? 0) + c.nodes);
@@ -17,11 +21,13 @@ async function list({ signal, again }) {
     ? section("All tenants", table("Tenants", [["Tenant"], ["Network"], ["VRF"], ["Nodes", "num"], ["Wanted", "num"]],
       rows.map((t) => [link(["tenants", t.name], t.name), chip(t.phase, "phase"), t.vrf || "—", number(held.get(t.name) ?? 0), number(t.nodes_wanted)])))
     : empty("There is no tenant yet.", "Make one: `provisioner tenant apply NAME --nodes 4`, or PUT /v1/tenants/NAME.");
-  return { title: "Tenants", body, end: follow((row) => ["tenant", "allocated"].includes(row.kind), () => again()) };
+  const make = me.roles.includes("operator") ? made("p", { class: "buttons" }, made("a", { class: "button", href: "#/onboard" }, "New tenant")) : null;
+  return { title: "Tenants", beside: make, body, end: follow((row) => ["tenant", "allocated"].includes(row.kind), () => again()) };
 }
 
-async function one(name, { signal, again }) {
-  const [{ tenant, usage }, summary] = await Promise.all([ask(`/tenants/${encodeURIComponent(name)}`, { signal }), ask("/summary", { signal })]);
+async function one(name, { signal, me, again, go }) {
+  const [{ tenant, usage }, summary, rows, notices] = await Promise.all([ask(`/tenants/${encodeURIComponent(name)}`, { signal }), ask("/summary", { signal }),
+    all(`/nodes?where=${encodeURIComponent(`tenant="${name}"`)}`, 500, { signal }), me.roles.includes("tenant") ? ask("/notices?limit=20", { signal }) : null]);
   const states = new Map();
   for (const c of summary.counts) if (c.tenant === name) states.set(c.state, (states.get(c.state) ?? 0) + c.nodes);
   const quota = tenant.quota;
@@ -35,9 +41,38 @@ async function one(name, { signal, again }) {
     section("Nodes", states.size ? [made("ul", { class: "legend" }, [...states].map(([state, n]) => made("li", {}, chip(state), " ", number(n)))),
       made("p", {}, made("a", { href: `#/fleet?where=${encodeURIComponent(`tenant="${name}"`)}` }, "Show them on the map"))]
       : empty("It has no node yet.", tenant.nodes_wanted ? "Certified nodes follow by themselves; see which are certified on the map." : "Say how many it is to have: `provisioner tenant apply NAME --nodes 4`.")),
+    rows.length ? section("Progress", made("p", { class: "quiet" }, progress_words(usage, rows)), table("Its nodes, those on their way first", [["Node"], ["State"], ["Now"]],
+      [...rows].sort((a, b) => (a.state === "released") - (b.state === "released") || a.id.localeCompare(b.id, "en", { numeric: true })).slice(0, 200).map((n) => [link(["nodes", n.id], n.id), chip(n.state), n.note || "—"]))) : null,
+    notices ? section("Notices", notices.items.length ? made("ul", { class: "plain" }, notices.items.map((n) => made("li", {}, n.text))) : empty("There is none.", "")) : null,
     section("Sessions to the outside", tenant.outside.length ? table("Sessions", [["Leaf"], ["Peer", "num"], ["AS", "num"], ["Takes"], ["Sends"]],
       tenant.outside.map((o) => [link(["nodes", o.switch], o.switch), o.peer, String(o.remote_as), o.accepts.join(", ") || "nothing", o.sends.join(", ") || "nothing"])) : empty("It has none.", "Nothing of it is exchanged with the outside.")));
-  return { title: `Tenant ${name}`, heading: [name, " ", chip(tenant.phase, "phase")], body, end: follow((row) => ["tenant", "allocated", "state"].includes(row.kind), () => again(), 2000) };
+  return { title: `Tenant ${name}`, heading: [name, " ", chip(tenant.phase, "phase")], beside: made("div", { class: "buttons" }, verbs(tenant, usage, me, again, go)), body, end: follow((row) => ["tenant", "allocated", "state"].includes(row.kind), () => again(), 2000) };
+}
+
+function progress_words(usage, rows) {
+  const served = rows.filter((n) => n.state === "released").length;
+  return `${many(served, "node")} of ${number(usage.wanted)} in service, ${number(rows.length - served)} on their way.`;
+}
+
+function verbs(tenant, usage, me, again, go) {
+  if (!me.roles.includes("operator") || tenant.phase === "leaving") return [];
+  const path = `/tenants/${encodeURIComponent(tenant.name)}`;
+  const match = () => `"g${tenant.generation}-n${usage.nodes}"`;
+  const done = (operation) => { tell(operation_words(operation)); again(); };
+  const names = (text) => text.split(/[\s,]+/).filter(Boolean);
+  const about = { match, done, show: shown };
+  return [
+    proposes({ ...about, words: "Grow", title: `More nodes for ${tenant.name}`, says: "Certified nodes follow by themselves.", path, verb: "PUT",
+      fields: [{ name: "nodes", words: "Nodes in all", kind: "number", required: true, value: String(tenant.nodes_wanted + 1) }, { name: "picked", words: "These first (names, or empty)", most: 2000 }],
+      body: ({ nodes, picked }) => ({ nodes: Number(nodes), ...(picked ? { picked: [...new Set([...(tenant.picked ?? []), ...names(picked)])] } : {}) }) }),
+    proposes({ ...about, words: "Shrink", danger: true, title: `Fewer nodes for ${tenant.name}`, path: `${path}/shrink`,
+      fields: [{ name: "to", words: "Nodes that stay", kind: "number", required: true, value: String(Math.max(0, tenant.nodes_wanted - 1)) }, { name: "nodes", words: "Nodes that leave (names, or empty: proposed below)", most: 2000 },
+        { name: "accept", words: "Also nodes that could not serve again afterwards", kind: "check" }],
+      body: ({ to, nodes, accept }) => ({ to: Number(to), nodes: names(nodes), ...(accept ? { accept_no_return: true } : {}) }) }),
+    tenant.phase === "making" ? proposes({ ...about, words: "Settle", title: `Go on with the network of ${tenant.name}`, path: `${path}/settle`, show: undefined }) : null,
+    proposes({ ...about, words: "Delete", danger: true, title: `Delete ${tenant.name}`, says: "Its network goes from every device, then its record.", path, verb: "DELETE",
+      done: (operation) => { tell(operation_words(operation)); if (operation.state === "done") go(["tenants"]); else again(); } }),
+  ].filter(Boolean);
 }
 
 function tile(title, value, most, words) {

@@ -196,6 +196,19 @@ async def foresee_campaign(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     return Forecast((first, "`provisioner campaign preview` shows waves and refusals."))
 
 
+async def foresee_draft(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the preview of a campaign before it is drafted."""
+    draft = Draft.model_validate(asked.arguments, strict=False)
+    try:
+        preview = await requests_of(parts).preview_draft(draft.release, draft.select, draft.policy)
+    except InputError as error:
+        no = build_objection(draft.release, error.problem, error.remedy)
+        return Forecast(blockers=no.blockers)
+    if isinstance(preview, tuple):
+        return Forecast(blockers=preview)
+    return Forecast(result={"preview": preview.model_dump(mode="json")})
+
+
 async def _do(requests: CampaignRequests, asked: ChangeRequest) -> Answer:
     name = asked.subject
     by = asked.asked_by

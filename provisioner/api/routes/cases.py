@@ -26,9 +26,15 @@ from provisioner.api.route import (
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.case import Case, Origin, Service
+from provisioner.model.case import Case, Origin, Service, Stage
 from provisioner.model.node import Node
 from provisioner.planning.repair.case_policy import PlannedWork
+from provisioner.planning.repair.case_steps import (
+    Verb,
+    describe_next_step,
+    list_due_verbs,
+    list_serials,
+)
 
 TAG = "cases"
 
@@ -63,6 +69,8 @@ class CaseView(Record):
 
     line: CaseLine
     case: Case | None = None
+    next_step: str = Field("", description="Event that moves the case on, in one sentence.")
+    due: tuple[Verb, ...] = Field((), description="Requests that the case accepts now.")
 
 
 class CaseQuery(Paging):
@@ -70,6 +78,9 @@ class CaseQuery(Paging):
 
     node: str = Field("", max_length=128, description="Select this node.")
     open: Literal["true", "false"] = Field("false", description="Select open cases.")
+    serial: str = Field(
+        "", max_length=100, description="Select cases with this serial of a part; for the staff."
+    )
 
 
 class FaultReport(Record):
@@ -117,8 +128,13 @@ async def list_all(ask: Ask) -> Reply:
         tenant=None if ask.caller.staff else ask.caller.tenant,
         open_only=ask.query.open == "true",
     )
-    items = tuple(_line(case, staff=ask.caller.staff) for case in rows[:limit])
-    last = items[-1] if len(rows) > limit else None
+    serial = ask.query.serial.casefold()
+    items = tuple(
+        _line(case, staff=ask.caller.staff)
+        for case in rows[:limit]
+        if not serial or (ask.caller.staff and _has_serial(case, serial))
+    )
+    last = rows[limit - 1] if len(rows) > limit else None
     following = "" if last is None else encode_cursor(last.opened_at, last.id)
     return Reply(CasePage(items=items, next=following))
 
@@ -134,9 +150,20 @@ async def read_case(ask: Ask) -> Case:
 async def show(ask: Ask) -> Reply:
     """Return one case."""
     case = await read_case(ask)
-    line = _line(case, staff=ask.caller.staff)
-    view = CaseView(line=line, case=case if ask.caller.staff else None)
+    staff = ask.caller.staff
+    node = await ask.parts.store.nodes.get(case.node)
+    view = CaseView(
+        line=_line(case, staff=staff),
+        case=case if staff else None,
+        next_step=describe_next_step(case) if staff or case.stage is Stage.OPENED else "",
+        due=list_due_verbs(case, node, staff=staff),
+    )
     return Reply(view, etag=format_etag(case.generation))
+
+
+def _has_serial(case: Case, serial: str) -> bool:
+    """Return whether a part of the case has this serial, in any case of letters."""
+    return serial in {s.casefold() for s in list_serials(case)}
 
 
 def _may_see(ask: Ask, case: Case) -> bool:

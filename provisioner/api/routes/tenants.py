@@ -8,13 +8,13 @@ request continues it.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from provisioner.api.changes import Outcome, build_failure
 from provisioner.api.cursor import decode_cursor, encode_cursor
-from provisioner.api.operations import OperationView
+from provisioner.api.operations import OperationView, needs_approval
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_blocked
 from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, VIEWERS, Paging, Route
@@ -38,6 +38,11 @@ class Wanted(Record):
     vrf: str | None = Field(default=None, max_length=64)
     nodes: int | None = Field(default=None, ge=0, le=1_000_000)
     units: tuple[tuple[int, int], ...] | None = None
+    picked: tuple[Annotated[str, Field(max_length=128)], ...] | None = Field(
+        default=None,
+        max_length=10_000,
+        description="Nodes chosen by a person: the tenant gets these before others.",
+    )
     spread: bool | None = Field(
         default=None,
         description="Spread its nodes over units and racks; without, keep them close.",
@@ -164,7 +169,8 @@ async def _change(ask: Ask, kind: ChangeKind, arguments: dict[str, Any]) -> Repl
         request = ChangeRequest(
             kind=kind, subject=name, arguments=arguments, asked_by="", asked_at=ask.now
         )
-        return _dry(request, await _do(ask.parts, request, dry_run=True), tag)
+        waits = needs_approval(kind, ask.parts.settings.api_four_eyes)
+        return _dry(request, await _do(ask.parts, request, dry_run=True), tag, waits=waits)
     return await ask.parts.works.submit_change(ask, kind, name, name, arguments)
 
 
@@ -173,7 +179,7 @@ def _tag(row: Tenant, used: Usage) -> str:
     return f'"g{row.generation}-n{used.nodes}"'
 
 
-def _dry(asked: ChangeRequest, answer: Answer, tag: str) -> Reply:
+def _dry(asked: ChangeRequest, answer: Answer, tag: str, *, waits: bool) -> Reply:
     if answer.blockers:
         raise refuse_blocked(answer.blockers)
     shown = OperationView(
@@ -182,7 +188,7 @@ def _dry(asked: ChangeRequest, answer: Answer, tag: str) -> Reply:
         subject=asked.subject,
         state="dry_run",
         opened_at=asked.asked_at,
-        result=write_answer(answer),
+        result={**write_answer(answer), "approval": waits},
     )
     return Reply(shown, etag=tag, location=f"{PREFIX}{PATH}/{asked.subject}")
 

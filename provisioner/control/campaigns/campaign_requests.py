@@ -101,6 +101,22 @@ class CampaignRequests:
         """Return a draft. Raises InputError for a release that is not there, or a bad
         expression.
         """
+        drafted = await self._draft(release, expression, policy, by)
+        if isinstance(drafted, tuple):
+            return Answer(blockers=drafted)
+        for _ in range(TRIES_MAX):
+            number = len(await self._book.list()) + 1
+            made = drafted.model_copy(update={"id": f"c{number:04d}"})
+            try:
+                return Answer(await self._book.add(made, by, made.created_at))
+            except StaleWrite:
+                continue  # another request took that number
+        raise StaleWrite("campaigns are made faster than they can be numbered")
+
+    async def _draft(
+        self, release: str, expression: str, policy: Policy | None, by: str
+    ) -> Campaign | tuple[Blocker, ...]:
+        """Return a draft without a number, or why there is none."""
         if release not in self._matrix.releases:
             releases = ", ".join(sorted(self._matrix.releases))
             raise InputError(
@@ -111,25 +127,28 @@ class CampaignRequests:
         nodes = picked(expression, await self._store.nodes.list())
         blockers = refuse_selection(nodes, release, chosen)
         if blockers:
-            return Answer(blockers=blockers)
+            return blockers
         sources = {n.release for n in nodes if n.release != release}
-        for _ in range(TRIES_MAX):
-            number = len(await self._book.list()) + 1
-            made = Campaign(
-                id=f"c{number:04d}",
-                release=release,
-                select=expression,
-                policy=chosen,
-                baseline=next(iter(sources), release),
-                created_by=by,
-                created_at=now,
-                zone_data=DATA_VERSION if chosen.names_zones else "",
-            )
-            try:
-                return Answer(await self._book.add(made, by, now))
-            except StaleWrite:
-                continue  # another request took that number
-        raise StaleWrite("campaigns are made faster than they can be numbered")
+        return Campaign(
+            id="draft",
+            release=release,
+            select=expression,
+            policy=chosen,
+            baseline=next(iter(sources), release),
+            created_by=by,
+            created_at=now,
+            zone_data=DATA_VERSION if chosen.names_zones else "",
+        )
+
+    async def preview_draft(
+        self, release: str, expression: str, policy: Policy | None = None
+    ) -> Preview | tuple[Blocker, ...]:
+        """Return the preview of a campaign that is not written, or why there can be none.
+
+        Raises InputError as `create` does.
+        """
+        drafted = await self._draft(release, expression, policy, "")
+        return drafted if isinstance(drafted, tuple) else await self._preview(drafted)
 
     async def survey(self, campaign: Campaign) -> Surveyed:
         """Return the campaign's present effects; touches nothing."""
@@ -142,7 +161,9 @@ class CampaignRequests:
         """Return waves, steps, minutes, blast radius and refusals of a start now; touches
         nothing.
         """
-        campaign = await self.known(campaign_id)
+        return await self._preview(await self.known(campaign_id))
+
+    async def _preview(self, campaign: Campaign) -> Preview:
         surveyed = await self.survey(campaign)
         preview = preview_campaign(campaign, surveyed.facts, self._clock.now())
         unchanged = tuple(sorted({*preview.unchanged, *surveyed.already}))

@@ -12,14 +12,14 @@ from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.execution.steps.farewell import CARDS, FACTORY
 from provisioner.model.case import Case, Ending
 from provisioner.model.events.case_events import HostReplaced
-from provisioner.model.node import Node, State
+from provisioner.model.node import Node
 from provisioner.planning.certification import part_changes as parts
+from provisioner.planning.repair.case_steps import OUT_OF_SERVICE
 from provisioner.ports import Clock, Credentials, Secret, StaleWrite, Store
 
 SAVES_MAX = 5  # a case that the daemon writes at the same moment
 Login = tuple[str, Secret]
 Factory = Callable[[str], Awaitable[Login | None]]  # vendor -> its factory login
-OUT_OF_SERVICE = frozenset({State.REPAIRING, State.QUARANTINED, State.DISCOVERED})
 
 
 def kept_factory(credentials: Credentials) -> Factory:

@@ -31,6 +31,7 @@ class Forecast:
     stuck: dict[str, Hold] = field(default_factory=dict)  # held until an operator acts
     skipped: dict[str, str] = field(default_factory=dict)
     held: dict[str, Hold] = field(default_factory=dict)  # in the last turn before the end
+    waited: dict[str, Hold] = field(default_factory=dict)  # by node: the last hold before it began
     stopped: tuple[Blocker, ...] = ()
     displaced: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by leaf
     waves: dict[str, int] = field(default_factory=dict)
@@ -67,6 +68,8 @@ def forecast_campaign(
         rows |= apply_decision(decision, rows, now)
         for admit in decision.admit:
             result.began[admit.node] = now
+            if (hold := result.held.get(admit.node)) is not None:
+                result.waited[admit.node] = hold
             result.displaced[admit.node] = admit.displaces
             heapq.heappush(ends, (now + lasts_s(nodes[admit.node]), admit.node))
         result.skipped |= decision.skip

@@ -66,6 +66,7 @@ class Preview(Record):
     refused: Mapping[str, Blocker]  # every node that would not be upgraded, and why
     one_way: Mapping[str, tuple[str, ...]]  # "component version" -> nodes
     to_confirm: tuple[str, ...] = ()  # steps of `one_way` that are not confirmed yet
+    bound_by: str = ""  # why it does not end earlier: the course of the node that is back last
     stopped: tuple[Blocker, ...] = ()  # causes that would stop it without any failure
 
 
@@ -115,8 +116,26 @@ def preview_campaign(campaign: Campaign, facts: Sequence[CampaignNode], now: flo
         refused=dict(sorted(no.items())),
         one_way={step: tuple(sorted(names)) for step, names in sorted(one_way.items())},
         to_confirm=to_confirm,
+        bound_by=_describe_bound(course, by_name),
         stopped=course.stopped,
     )
+
+
+def _describe_bound(course: Forecast, by_name: Mapping[str, CampaignNode]) -> str:
+    """Return in one sentence why the node that is back last is not back earlier."""
+    if not course.back:
+        never = course.stuck or course.held
+        if not never:
+            return "No node begins."
+        name = min(never)
+        return f"{name} never begins: {never[name].why.rstrip('.')}."
+    last = max(course.back, key=lambda name: (course.back[name], name))
+    minutes = by_name[last].minutes
+    hold = course.waited.get(last)
+    if hold is None:
+        return f"{last} begins at once, and its own steps take {minutes} minutes."
+    why = hold.why.rstrip(".")
+    return f"{last} is back last: it waits ({why}), then its steps take {minutes} minutes."
 
 
 def find_refusals(

@@ -40,7 +40,12 @@ def allocate_nodes(
     """
     hosts = sorted((n for n in nodes if n.kind is NodeKind.HOST), key=sort_by_place)
     ready = [n for n in hosts if n.state is State.CERTIFIED and not n.tenant]
+    if by_hand := _give_picked(hosts, ready, tenants):
+        return by_hand  # the next call assigns the others, and sees these as assigned
     wishes = list_wishes(hosts, tenants)
+    taken = {name for t in tenants for name in t.picked}
+    ready = [n for n in ready if n.id not in taken]
+    hosts = [n for n in hosts if n.tenant or n.id not in taken]
     if not any(wish.may_use(find_area(node)) for wish in wishes for node in ready):
         return ()
     site = build_site(hosts, [n for n in hosts if is_coming(n, now)])
@@ -57,6 +62,25 @@ def allocate_nodes(
             pairs += [(racked.pop(), wish.tenant) for _ in range(min(count, len(racked)))]
     order = {n.id: number for number, n in enumerate(ready)}
     return tuple(sorted(pairs, key=lambda pair: order[pair[0]]))
+
+
+def _give_picked(
+    hosts: Iterable[Node], ready: Iterable[Node], tenants: Sequence[Tenant]
+) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of certified nodes and the tenants for which a person picked them."""
+    held = Counter(n.tenant for n in hosts)
+    lacks = {t.name: t.nodes_wanted - held[t.name] for t in tenants if t.phase is Phase.READY}
+    owners = {name: t for t in tenants for name in t.picked if t.name in lacks}
+    pairs = []
+    for node in ready:
+        owner = owners.get(node.id)
+        place = node.location
+        if owner is None or not owner.may_have(place.pod, place.scalable_unit):
+            continue
+        if lacks[owner.name] > 0:
+            lacks[owner.name] -= 1
+            pairs.append((node.id, owner.name))
+    return tuple(pairs)
 
 
 def find_area(node: Node) -> Area:
@@ -83,21 +107,28 @@ def is_coming(node: Node, now: float) -> bool:
     )
 
 
-def list_wishes(hosts: Iterable[Node], tenants: Iterable[Tenant]) -> list[Wish]:
-    """Return the nodes that tenants with a ready network lack, with the places that they have."""
+def list_wishes(hosts: Iterable[Node], tenants: Sequence[Tenant]) -> list[Wish]:
+    """Return the nodes that tenants with a ready network lack, with the places that they have.
+
+    A node that a person picked for a tenant, and that is not its own yet, counts as on its way.
+    """
     held: dict[str, Places] = defaultdict(Places)
+    owners = {name: t.name for t in tenants for name in t.picked}
+    coming: Counter[str] = Counter()
     for node in hosts:
         held[node.tenant][find_area(node)] += 1
+        if not node.tenant and node.state is not State.RETIRED and node.id in owners:
+            coming[owners[node.id]] += 1
     return [
         Wish(
             tenant=t.name,
-            count=t.nodes_wanted - held[t.name].total(),
+            count=t.nodes_wanted - held[t.name].total() - coming[t.name],
             held=held[t.name],
             units=frozenset(t.units),
             is_spread=t.spread,
         )
         for t in tenants
-        if t.phase is Phase.READY and t.nodes_wanted > held[t.name].total()
+        if t.phase is Phase.READY and t.nodes_wanted > held[t.name].total() + coming[t.name]
     ]
 
 

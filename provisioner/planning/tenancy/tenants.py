@@ -42,6 +42,7 @@ class Request(Record):
     vrf: str | None = None
     nodes: int | None = None
     units: tuple[tuple[int, int], ...] | None = None
+    picked: tuple[str, ...] | None = None
     spread: bool | None = None
     outside: tuple[Outside, ...] | None = None
     storage: tuple[str, ...] | None = None
@@ -60,6 +61,7 @@ def create(
         vrf=asked.vrf or asked.name.upper(),
         nodes_wanted=asked.nodes or 0,
         units=tuple(sorted(set(asked.units or ()))),
+        picked=tuple(sorted(set(asked.picked or ()))),
         spread=bool(asked.spread),
         outside=asked.outside or (),
         storage=tuple(sorted(set(asked.storage or ()))),
@@ -67,7 +69,7 @@ def create(
         phase=Phase.MAKING,
     )
     if existing is not None:
-        same = ("vrf", "nodes_wanted", "units", "spread", "outside", "storage", "quota")
+        same = ("vrf", "nodes_wanted", "units", "picked", "spread", "outside", "storage", "quota")
         if (
             all(getattr(existing, f) == getattr(made, f) for f in same)
             and existing.number is not None
@@ -86,6 +88,7 @@ def create(
         }
     )
     problems = [*_misnamed(made, tenants, fabric), *_unsound(made, tenants, fabric)]
+    problems += _find_bad_picks(made, tenants, nodes)
     return tuple(problems) or _within_quota(made, nodes)
 
 
@@ -110,6 +113,7 @@ def change_tenant(
     fields = {
         "nodes_wanted": wished,
         "units": existing.units if asked.units is None else tuple(sorted(set(asked.units))),
+        "picked": existing.picked if asked.picked is None else tuple(sorted(set(asked.picked))),
         "spread": existing.spread if asked.spread is None else asked.spread,
         "outside": existing.outside if asked.outside is None else asked.outside,
         "storage": existing.storage if asked.storage is None else tuple(sorted(set(asked.storage))),
@@ -120,7 +124,10 @@ def change_tenant(
         return existing
     if any(getattr(changed, f) != getattr(existing, f) for f in ("units", "outside", "storage")):
         changed = changed.model_copy(update={"phase": Phase.MAKING})
-    problems = _unsound(changed, [t for t in tenants if t.name != existing.name], fabric)
+    others = [t for t in tenants if t.name != existing.name]
+    problems = _unsound(changed, others, fabric)
+    if asked.picked is not None:
+        problems += _find_bad_picks(changed, others, nodes)
     stranded = sorted(
         n.id
         for n in nodes
@@ -184,7 +191,8 @@ def shrink_tenant(
             )
     if problems:
         return tuple(problems)
-    smaller = existing.model_copy(update={"nodes_wanted": to})
+    staying_picks = tuple(name for name in existing.picked if name not in chosen)
+    smaller = existing.model_copy(update={"nodes_wanted": to, "picked": staying_picks})
     return Shrunk(tenant=smaller, nodes=tuple(moved))
 
 
@@ -265,6 +273,32 @@ def _misnamed(made: Tenant, tenants: Sequence[Tenant], fabric: FabricPlan) -> li
     if any(t.vrf.lower() == made.vrf.lower() for t in tenants):
         detail = f"VRF {made.vrf} is another tenant's"
         blockers.append(_no(Reason.DUPLICATE, made.name, detail, "Name another VRF."))
+    return blockers
+
+
+def _find_bad_picks(
+    tenant: Tenant, others: Sequence[Tenant], nodes: Sequence[Node]
+) -> list[Blocker]:
+    """Return why the tenant cannot get the nodes that a person picked for it."""
+    by_name = {n.id: n for n in nodes if n.kind is NodeKind.HOST and n.state is not State.RETIRED}
+    elsewhere = {name: t.name for t in others for name in t.picked}
+    blockers = []
+    for name in tenant.picked:
+        node = by_name.get(name)
+        if node is None:
+            problem = "there is no such host"
+        elif node.tenant not in ("", tenant.name):
+            problem = f"tenant {node.tenant} has it"
+        elif name in elsewhere:
+            problem = f"it is picked for tenant {elsewhere[name]}"
+        elif not tenant.may_have(node.location.pod, node.location.scalable_unit):
+            problem = "it stands outside of the tenant's units"
+        else:
+            continue
+        blockers.append(_no(Reason.PRECONDITION, name[:120], problem, "Pick another node."))
+    if len(tenant.picked) > tenant.nodes_wanted:
+        detail = f"{len(tenant.picked)} picked nodes are more than {tenant.nodes_wanted}"
+        blockers.append(_no(Reason.QUOTA, tenant.name, detail, "Ask for as many, or pick fewer."))
     return blockers
 
 

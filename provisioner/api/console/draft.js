@@ -1,0 +1,115 @@
+// Drafts a campaign: a release from the list with its difference from what runs, the picked nodes
+// as a live picture, the policy as a form, and the preview as if every one-way step were agreed to.
+
+import { ask, maybe } from "./api.js";
+import { forecast } from "./campaigns.js";
+import { ask_proved, operation_words, row } from "./dialog.js";
+import { blockers, chip, empty, made, section, table, tell } from "./dom.js";
+import { NodePicker } from "./node_picker.js";
+import { append_blockers } from "./problem_words.js";
+import { approval_words, read_values, watch_dry } from "./proposal.js";
+import { many, number } from "./words.js";
+
+const DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+const COMPARED_MAX = 4; // releases that run on the picked nodes, each compared with the new one
+const SHARE = { kind: "number", most: 6 };
+const POLICY = [
+  { name: "canaries", words: "Canaries", kind: "number", value: "5" },
+  { name: "canary_soak", words: "Their soak, minutes", kind: "number", value: "60" },
+  { name: "first", words: "First wave up to, percent", kind: "number", value: "10" },
+  { name: "wave_soak", words: "Its soak, minutes", kind: "number", value: "30" },
+  { name: "rack", words: "At once of a rack, percent", ...SHARE, value: "50" },
+  { name: "scalable_unit", words: "At once of a unit, percent", ...SHARE, value: "25" },
+  { name: "tenant", words: "At once of a tenant, percent", ...SHARE, value: "10" },
+  { name: "total", words: "At once of all, percent", ...SHARE, value: "10" },
+  { name: "notice", words: "Notice to tenants, hours", kind: "number", value: "24" },
+  { name: "budget", words: "Stops above failed nodes, percent", ...SHARE, value: "2" },
+  { name: "same_reason", words: "Stops at failures of one reason", kind: "number", value: "2" },
+  { name: "days", words: "Window: days (such as Mon Tue; empty: always)" },
+  { name: "begins", words: "Window begins", kind: "time", value: "22:00" },
+  { name: "minutes", words: "Window lasts, minutes", kind: "number", value: "360" },
+  { name: "zone", words: "Its time zone (such as Europe/Berlin; empty: UTC)", most: 64 },
+  { name: "irreversible", words: "Also nodes that could not be rolled back", kind: "check" },
+];
+
+export async function page({ query, signal, me, go }) {
+  if (!me.roles.includes("operator")) return { title: "New campaign", body: made("p", {}, "An operator drafts campaigns.") };
+  const { items } = await ask("/releases", { signal });
+  const newest = [...items].reverse();
+  const fields = [{ name: "release", words: "Release", kind: "select", options: newest.map((r) => [r.name, `${r.name}${r.ready ? "" : " (not ready for production)"}`]), value: query.get("release") ?? newest[0]?.name },
+    { name: "select", words: "Which nodes, such as rack=su0-* and kind=host", required: true, most: 2000, value: query.get("where") ?? "kind=host" }, ...POLICY];
+  const inputs = new Map();
+  const rows = new Map(fields.map((f) => [f.name, row(f, `draft-${f.name}`, inputs)]));
+  const plan = made("div", { class: "plan", role: "status", "aria-label": "Dry run" });
+  const changes = made("div", {});
+  const said = made("div", { role: "alert" });
+  const yes = made("button", { type: "submit", class: "primary", disabled: true }, "Draft");
+  const picture = new NodePicker();
+  const about = { verb: "POST", path: "/campaigns", fields, show: shown, body: (v) => ({ release: v.release, select: v.select, policy: read_policy(v) }) };
+  const policy = made("details", {}, made("summary", {}, "Canaries, waves, limits, windows, notice, stops"), made("div", { class: "form-grid" }, POLICY.map((f) => rows.get(f.name))));
+  const form = made("form", { novalidate: true, class: "stack" },
+    section("Release and nodes", rows.get("release"), rows.get("select"), picture.body), section("Difference from what runs", changes), section("Policy", policy),
+    section("Preview", plan, said, made("div", { class: "buttons end" }, yes)));
+  const watch = watch_dry(form, about, inputs, plan, (good) => { yes.disabled = !good; });
+  const look = async () => {
+    try {
+      picture.show(inputs.get("select").value);
+    } catch (wrong) {
+      picture.said.textContent = wrong.message;
+      return;
+    }
+    changes.replaceChildren(...await differences(picture, inputs.get("release").value, signal));
+  };
+  for (const name of ["release", "select"]) inputs.get(name).addEventListener("input", look);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    yes.disabled = true;
+    try {
+      const operation = await ask_proved(about, { verb: "POST", body: about.body(read_values(inputs)) });
+      tell(operation_words(operation));
+      if (operation.result?.campaign) go(["campaigns", operation.result.campaign]);
+      else said.replaceChildren(made("p", { class: "notice" }, operation_words(operation)));
+    } catch (problem) {
+      said.replaceChildren();
+      append_blockers(said, problem);
+      yes.disabled = false;
+    }
+  });
+  await picture.load(signal);
+  await look();
+  watch.look();
+  return { title: "New campaign", body: form, shown: () => picture.draw(), end: () => { watch.end(); picture.end(); } };
+}
+
+function shown(result) {
+  return [result.preview ? forecast(result.preview) : made("p", {}, "A draft touches nothing."), approval_words(result)];
+}
+
+/** What would change on the picked nodes: one table for each release that runs on them. */
+async function differences(picture, newer, signal) {
+  const counts = [...picture.fleet.counts("release", picture.fleet.pick(picture.where))].filter(([name]) => name && name !== newer).sort((a, b) => b[1] - a[1]);
+  if (!counts.length) return [empty("Every picked node runs that release, or none is picked.", "")];
+  return Promise.all(counts.slice(0, COMPARED_MAX).map(async ([older, nodes]) => {
+    const moves = await maybe(`/releases/${encodeURIComponent(older)}/moves/${encodeURIComponent(newer)}`, { signal });
+    return made("details", { open: counts.length === 1 }, made("summary", {}, `${many(nodes, "node")} on ${older}`), moves?.profiles.length ? moves.profiles.map(move) : empty("The two releases have no profile in common.", ""));
+  }));
+}
+
+function move(m) {
+  return [made("p", { class: "strong" }, m.profile, " ", chip(m.blockers.length ? "not met" : "met", "fact")), made("p", { class: "quiet" }, `${many(m.steps.length, "step")}, ${many(m.resets, "reset")}, about ${number(m.minutes)} min a node`),
+    table(`Versions of ${m.profile}`, [["Component"], ["Runs", "num"], ["Then", "num"]], m.changes.map((c) => [c.kind, c.before || "—", c.after || "—"])), m.blockers.length ? blockers(m.blockers) : null];
+}
+
+function read_policy(v) {
+  const share = (name) => ({ percent: Number(v[name]) });
+  const [hour, minute] = (v.begins || "0:0").split(":").map(Number);
+  const days = v.days.split(/[\s,]+/).filter(Boolean).map((day) => DAYS.findIndex((d) => day.toLowerCase().startsWith(d.toLowerCase())));
+  const first = Number(v.first);
+  return {
+    canary: { size: Number(v.canaries), soak_s: Number(v.canary_soak) * 60 },
+    waves: [...(first > 0 && first < 100 ? [{ upto: { percent: first }, soak_s: Number(v.wave_soak) * 60 }] : []), { upto: { percent: 100 }, soak_s: 0 }],
+    limits: Object.fromEntries(["rack", "scalable_unit", "tenant", "total"].map((domain) => [domain, share(domain)])),
+    failure_budget: share("budget"), breaker: { same_reason: Number(v.same_reason) }, tenants: { notice_s: Number(v.notice) * 3600 }, allow_irreversible: v.irreversible,
+    windows: days.length ? [{ days, start_min: hour * 60 + minute, minutes: Number(v.minutes), zone: v.zone }] : [],
+  };
+}

@@ -1,0 +1,103 @@
+// Picks nodes on the map: a click or Enter takes a square in or out, and a rule picks as many as
+// are asked for. Also the picture of nodes that an expression picks, where nothing is clicked.
+
+import { made } from "./dom.js";
+import { Fleet } from "./fleet_data.js";
+import { FleetMap } from "./map.js";
+import { many } from "./words.js";
+
+export const RULES = [["near", "Close together, by the allocator"], ["unit", "The same unit"], ["rails", "Whole rails: all on the same leaves"], ["map", "Picked on the map"]];
+const CHOICES = [["not free"], ["free"], ["picked"]];
+
+/** The free nodes that a rule picks: of the unit, or of the leaves, that has the fewest free ones that suffice. */
+export function choose(fleet, rule, count) {
+  if (rule === "near" || rule === "map" || count < 1) return [];
+  const groups = new Map();
+  for (let i = 0; i < fleet.size; i += 1) {
+    if (!is_free(fleet, i)) continue;
+    const leaves = fleet.ports(i).filter(([rail]) => rail >= 0).map(([, leaf]) => leaf).sort();
+    const key = rule === "unit" ? `${fleet.word("pod", i)}/${fleet.word("su", i)}` : leaves.join(" ");
+    groups.set(key, [...(groups.get(key) ?? []), fleet.nodes[i]]);
+  }
+  const enough = [...groups.values()].filter((names) => names.length >= count).sort((a, b) => a.length - b.length);
+  return enough.length ? enough[0].slice(0, count) : [];
+}
+
+const is_free = (fleet, i) => fleet.word("kind", i) === "host" && fleet.word("state", i) === "certified" && !fleet.word("tenant", i);
+
+/** A small map. `changed(names)` hears of each pick; without it nothing can be picked, and `show(where)` gives the picture. */
+export class NodePicker {
+  picks = new Set();
+
+  constructor(changed = null) {
+    this.fleet = new Fleet();
+    this.changed = changed;
+    this.said = made("p", { class: "quiet", role: "status" });
+    this.pointed = made("p", { class: "pointed", "aria-live": "polite" });
+    this.box = made("div", { class: "map small-map", tabindex: "0", role: "application", "aria-roledescription": "map of nodes", "aria-label": changed ? "Free nodes. Arrow keys move, Enter picks one or gives it back." : "The nodes that it picks." },
+      made("div", { class: "map-stick" }, made("canvas", { "aria-hidden": "true" })), made("div", { class: "map-room" }), made("div", { class: "map-mark", hidden: true }));
+    this.body = made("div", {}, this.said, this.box, this.pointed);
+    this.where = "";
+    this.redraw = () => this.draw();
+  }
+
+  async load(signal) {
+    await this.fleet.load(signal);
+    this.map = new FleetMap(this.box, {
+      opened: (name) => this.toggle(name),
+      pointed: (i) => this.pointed.replaceChildren(i < 0 ? "" : `${this.fleet.nodes[i]} · ${this.#word(i)}`),
+    });
+    this.fleet.addEventListener("changed", this.redraw);
+    this.fleet.addEventListener("placed", this.redraw);
+  }
+
+  end() {
+    this.fleet.end();
+    this.map?.end();
+  }
+
+  toggle(name) {
+    const i = this.fleet.place(name);
+    if (!this.changed || (!this.picks.has(name) && !is_free(this.fleet, i))) return;
+    if (!this.picks.delete(name)) this.picks.add(name);
+    this.draw();
+    this.map.repoint();
+    this.changed([...this.picks]);
+  }
+
+  set(names) {
+    this.picks = new Set(names);
+    this.draw();
+  }
+
+  /** Show the nodes of an expression; how many. Throws Unreadable. */
+  show(where) {
+    this.fleet.pick(where);
+    this.where = where;
+    return this.draw();
+  }
+
+  #word(i) {
+    return this.picks.has(this.fleet.nodes[i]) ? "picked" : this.changed && is_free(this.fleet, i) ? "free" : this.fleet.word("tenant", i) ? `tenant ${this.fleet.word("tenant", i)}` : this.fleet.word("state", i);
+  }
+
+  draw() {
+    const { fleet } = this;
+    const index = new Uint32Array(fleet.size);
+    const picked = this.changed ? null : fleet.pick(this.where || "node=*");
+    let free = 0;
+    let count = 0;
+    for (let i = 0; i < fleet.size; i += 1) {
+      const mine = this.changed ? this.picks.has(fleet.nodes[i]) : picked[i] === 1;
+      if (is_free(fleet, i)) free += 1;
+      count += mine ? 1 : 0;
+      index[i] = mine ? 2 : this.changed && is_free(fleet, i) ? 1 : 0;
+    }
+    fleet.set_column("choice", CHOICES, index);
+    this.said.textContent = this.changed ? `${many(count, "node")} picked, ${many(free, "node")} free` : many(count, "node");
+    const ink = getComputedStyle(document.documentElement);
+    const colour = (word) => ink.getPropertyValue({ free: "--s-certified", picked: "--s-converging" }[word] ?? "--cell-off").trim();
+    if (this.box.clientWidth) this.map?.show({ fleet, by: "rack", field: "choice", picked: null, colour });
+    return count;
+  }
+}

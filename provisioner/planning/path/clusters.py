@@ -7,7 +7,8 @@ so that a cluster computes each of its reactions once, however many cards and no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from provisioner.model.inventory import Activation
 from provisioner.planning.path import conditions
@@ -51,6 +52,9 @@ class Trail:
 # outages, seconds, lateness, trail: of two ways of equal cost, the one that pushes earlier is taken
 Way = tuple[int, int, int, Trail | None]
 Frontier = dict[State, Way]
+Place = TypeVar("Place")  # a state of a cluster, or a spot of a part
+# the pushes from a place: the event of the trail, the hop, and the place that it leads to
+ListPushes = Callable[[Place], Iterator[tuple[object, Hop, Place]]]
 
 
 class OutOfEffortError(Exception):
@@ -73,6 +77,30 @@ class Effort:
 def is_better(new: Way, old: Way | None) -> bool:
     """Return whether a way is to be preferred to another one into the same state."""
     return old is None or new[:3] < old[:3]
+
+
+def spread_pushes(
+    first: Mapping[Place, Way],
+    list_next: ListPushes[Place],
+    late: int,
+    effort: Effort,
+) -> dict[Place, Way]:
+    """Return every place that pushes lead to, with its cheapest way."""
+    best = dict(first)
+    todo = list(first)
+    position = 0
+    while position < len(todo):
+        place = todo[position]
+        position += 1
+        effort.spend()
+        way = best[place]
+        for event, hop, after in list_next(place):
+            outages, seconds = cost_of_push(hop)
+            cost = (way[0] + outages, way[1] + seconds, way[2] + late)
+            if after not in best or cost < best[after][:3]:
+                best[after] = (*cost, Trail(way[3], event))
+                todo.append(after)
+    return best
 
 
 class Cluster:
@@ -146,21 +174,12 @@ class Cluster:
         self, frontier: Frontier, outside: Outside, late: int, effort: Effort
     ) -> Frontier:
         """Return the states of `close` with their trails."""
-        best = dict(frontier)
-        todo = list(frontier)
-        position = 0
-        while position < len(todo):
-            state = todo[position]
-            position += 1
-            effort.spend()
-            way = best[state]
+
+        def list_next(state: State) -> Iterator[tuple[object, Hop, State]]:
             for index, hop, after in self.list_pushes(outside, state):
-                outages, seconds = cost_of_push(hop)
-                cost = (way[0] + outages, way[1] + seconds, way[2] + late)
-                if after not in best or cost < best[after][:3]:
-                    best[after] = (*cost, Trail(way[3], (index, hop)))
-                    todo.append(after)
-        return best
+                yield (index, hop), hop, after
+
+        return spread_pushes(frontier, list_next, late, effort)
 
     def list_pushes(self, outside: Outside, state: State) -> list[tuple[int, Hop, State]]:
         """Return every push that is possible now and does not lead away from the pins for good."""

@@ -7,6 +7,7 @@ each with one frontier of each leaf, instead of every combination of all cards.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,12 +22,12 @@ from provisioner.planning.path.clusters import (
     Trail,
     Way,
     is_better,
+    spread_pushes,
 )
 from provisioner.planning.path.distances import RemainingCost, join_bounds, least_of
 from provisioner.planning.path.hops import Hop
 from provisioner.planning.path.search import (
     State,
-    cost_of_push,
     initial_state,
     is_goal,
     waits_exactly,
@@ -205,26 +206,15 @@ class Part:
 
     def _close(self, spots: Spots, late: int, effort: Effort) -> Spots:
         """Add every spot that pushes of the hub lead to; leaves close whenever the hub changes."""
-        best = dict(spots)
-        todo = list(spots)
-        position = 0
-        while position < len(todo):
-            spot = todo[position]
-            position += 1
-            effort.spend()
-            way = best[spot]
+
+        def list_next(spot: Spot) -> Iterator[tuple[object, Hop, Spot]]:
             for index, hop, after in self.hub.list_pushes((), spot.hub):
                 leaves = self._follow(spot, after.running, effort)
-                if leaves is None:
-                    continue
-                outages, seconds = cost_of_push(hop)
-                cost = (way[0] + outages, way[1] + seconds, way[2] + late)
-                event = _HubPush(index, hop, spot.hub.running, after.running)
-                new = Spot(after, leaves)
-                if new not in best or cost < best[new][:3]:
-                    best[new] = (*cost, Trail(way[3], event))
-                    todo.append(new)
-        return best
+                if leaves is not None:
+                    event = _HubPush(index, hop, spot.hub.running, after.running)
+                    yield event, hop, Spot(after, leaves)
+
+        return spread_pushes(spots, list_next, late, effort)
 
     def _follow(self, spot: Spot, running: Running, effort: Effort) -> tuple[int, ...] | None:
         """Return the leaves' frontiers after a push of the hub, or None if one is left empty."""

@@ -24,14 +24,6 @@ ANY = (None, "", "ANY", "any", "0.0.0.0/0")
 Tree = dict[str, Any]
 
 
-def encode_filter(rules: HostFilter) -> Tree:
-    """Return the whole filter as NVUE's tree."""
-    return {
-        "type": FAMILY,
-        "rule": {str(number): _encode_rule(rule) for number, rule in sorted(rules.items())},
-    }
-
-
 def encode_missing_rules(held: SeenFilter | None, wanted: HostFilter, *, with_doors: bool) -> Tree:
     """Return the merge that makes the desired filter of the held one; None takes a rule away.
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from release_rig import CANARY, LEAF, NODE, Bench, play, trees
 
-from provisioner.adapters.switches.cumulus.filter_words import NAME
+from provisioner.adapters.switches.cumulus.host_filter import NAME
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.release_sequence import ReleaseOutcome
 from provisioner.model.release import GateCheck, RowVerdict

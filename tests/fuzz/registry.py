@@ -14,8 +14,8 @@ from import_readers import IMPORT_READERS
 from pydantic import ValidationError
 
 from provisioner.adapters.power.outlet_tables import TABLES
-from provisioner.adapters.switches.cumulus import state_words as cumulus_state
-from provisioner.adapters.switches.sonic.config_words import Configuration
+from provisioner.adapters.switches.cumulus import switch_state as cumulus_state
+from provisioner.adapters.switches.sonic.config_db import Configuration
 from provisioner.api.problem import Refused
 from provisioner.checks.check import CheckContext, Unreadable
 from provisioner.checks.fabric import fabric_workloads
@@ -194,7 +194,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("adapters.redfish.tasks", (), "of_task of_hpe", {}),
     ("adapters.redfish.tasks", (), "view", {"path": "/redfish/v1/TaskService/Tasks/1"}),
     (
-        "adapters.switches.cumulus.nvue_words",
+        "adapters.switches.cumulus.nvue_calls",
         (),
         (
             "read_revision_id read_revision read_revisions read_vrf read_denied read_apart "
@@ -203,15 +203,15 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         ),
         {},
     ),
-    ("adapters.switches.cumulus.filter_words", (), "read_filter", {}),
+    ("adapters.switches.cumulus.host_filter", (), "read_filter", {}),
     (_NETWORK_TREE, (PortError,), "read_networks", {}),
     (_NETWORK_TREE, (PortError,), "read_vnis", {"vrf": "RED"}),
     (_NETWORK_TREE, (), "read_subtree", {"path": ("router", "bgp")}),
     (_NETWORK_TREE, (), "find_missing_tree", {"desired": {"router": {"bgp": {"x": "on"}}}}),
     (_NETWORK_TREE, (), "encode_change", {"change": NETWORKS, "version": "5.12.1.100"}),
-    ("adapters.switches.cumulus.routing_words", (), "read_states read_targets", {}),
+    ("adapters.switches.cumulus.tenant_routing", (), "read_states read_targets", {}),
     (
-        "adapters.switches.cumulus.drain_words",
+        "adapters.switches.cumulus.bgp_drain",
         (),
         (
             "read_drained read_ports read_bytes read_counters read_sessions read_vnis read_health "
@@ -220,7 +220,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {},
     ),
     (
-        "adapters.switches.cumulus.state_words",
+        "adapters.switches.cumulus.switch_state",
         (cumulus_state.Unreadable,),
         (
             "at read_routes read_peers read_imports read_targets read_neighbours read_macs "
@@ -228,31 +228,31 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         ),
         {},
     ),
-    ("adapters.switches.cumulus.state_words", (), "digest", {}),
+    ("adapters.switches.cumulus.switch_state", (), "digest", {}),
     (
-        "adapters.switches.cumulus.state_words",
+        "adapters.switches.cumulus.switch_state",
         (cumulus_state.Unreadable,),
         "unsaved",
         {"startup": {"interface": {"swp1": {}}}},
     ),
     (
-        "adapters.switches.cumulus.state_words",
+        "adapters.switches.cumulus.switch_state",
         (cumulus_state.Unreadable,),
         "read_port",
         {"neighbours": frozenset(), "meant": ({}, {})},
     ),
     ("adapters.switches.cumulus.dialect", (), "decode_document", {"path": ("qos", "roce")}),
-    ("adapters.switches.sonic.config_words", (), "read_configuration read_images", {}),
+    ("adapters.switches.sonic.config_db", (), "read_configuration read_images", {}),
     (
-        "adapters.switches.sonic.config_words",
+        "adapters.switches.sonic.config_db",
         (),
         "read_kernel",
         {"applied": Configuration(frozenset(), {}, {})},
     ),
-    ("adapters.switches.sonic.config_words", (), "read_platform", {"serial": "S1"}),
-    ("adapters.switches.sonic.acl_words", (ValueError,), "read_active", {"configured": None}),
+    ("adapters.switches.sonic.config_db", (), "read_platform", {"serial": "S1"}),
+    ("adapters.switches.sonic.acl_rows", (ValueError,), "read_active", {"configured": None}),
     (
-        "adapters.switches.sonic.state_words",
+        "adapters.switches.sonic.switch_state",
         (),
         (
             "read_drained read_health read_neighbours read_routes read_peers read_leaks read_vnis "
@@ -261,7 +261,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {},
     ),
     ("telemetry.logs", (), "scrub", {}),
-    ("adapters.switches.sonic.state_words", (), "read_lldp read_port_id", {"port": "Ethernet0"}),
+    ("adapters.switches.sonic.switch_state", (), "read_lldp read_port_id", {"port": "Ethernet0"}),
 )
 _OURS = "it takes what we made ourselves"
 _READ = "it takes what was read, and bounded, before"
@@ -289,8 +289,8 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.watch.membership:digest_text": _OURS,
     "model.port_label:may_overwrite": _READ,
     "model.port_label:read_label": _READ,
-    "adapters.switches.cumulus.nvue_words:read_addresses": _READ,
-    "adapters.switches.cumulus.nvue_words:read_sent": _READ,
+    "adapters.switches.cumulus.nvue_calls:read_addresses": _READ,
+    "adapters.switches.cumulus.nvue_calls:read_sent": _READ,
     "checks.readers.kernel_lines:is_harmless": _JUDGES,
     "checks.readers.link_listing:judge_links": _JUDGES,
     "checks.readers.mlxlink_ports:read_ports": _JUDGES,
@@ -311,9 +311,9 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.certification.attestation:write_envelope": _OURS,
     "planning.repair.case_policy:make_notice": _OURS,
     "planning.erasure.deployment:write_command": _OURS,
-    "adapters.switches.cumulus.nvue_words:move_ports": _OURS,
+    "adapters.switches.cumulus.nvue_calls:move_ports": _OURS,
     "planning.release.hosts_apart:find_gaps": (
-        "attempted through adapters.switches.cumulus.filter_words:read_filter"
+        "attempted through adapters.switches.cumulus.host_filter:read_filter"
     ),
     "planning.release.hosts_apart:judge_probes": _READ,
     "planning.release.port_isolation:make_leak_blocker": _READ,
@@ -335,16 +335,16 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.tenancy.vrf_obstacles:list_obstacles": _READ,
     "adapters.playbooks.events:redacted": "attempted through playbooks.events:Events",
     "adapters.switches.cumulus.dialect:encode_body": "it is given bodies of our own",
-    "adapters.switches.sonic.acl_words:list_bound_ports": (
+    "adapters.switches.sonic.acl_rows:list_bound_ports": (
         "attempted in tests/switches/test_sonic.py"
     ),
-    "adapters.switches.sonic.acl_words:list_ports": "attempted in tests/switches/test_sonic.py",
-    "adapters.switches.sonic.acl_words:pick_tables": _READ,
-    "adapters.switches.sonic.acl_words:plan_steps": _READ,
-    "adapters.switches.sonic.acl_words:read_filter": "attempted in tests/switches/test_sonic.py",
-    "adapters.switches.sonic.config_words:apply_patch": _OURS,
-    "adapters.switches.sonic.config_words:name_patch": _OURS,
-    "adapters.switches.sonic.config_words:plan_patch": _READ,
+    "adapters.switches.sonic.acl_rows:list_ports": "attempted in tests/switches/test_sonic.py",
+    "adapters.switches.sonic.acl_rows:pick_tables": _READ,
+    "adapters.switches.sonic.acl_rows:plan_steps": _READ,
+    "adapters.switches.sonic.acl_rows:read_filter": "attempted in tests/switches/test_sonic.py",
+    "adapters.switches.sonic.config_db:apply_patch": _OURS,
+    "adapters.switches.sonic.config_db:name_patch": _OURS,
+    "adapters.switches.sonic.config_db:plan_patch": _READ,
 }
 # modules that decode without a reader of their own: what they decode comes from us, or goes there
 DECODE_FOR: Mapping[str, str] = {
@@ -361,7 +361,7 @@ DECODE_FOR: Mapping[str, str] = {
     "control.node.observer": _OURS,
     "daemon.events": "planning.watch.pushed_alerts:parse_push",
     "ports.wire": "adapters.redfish.messages:body_of",
-    "adapters.switches.shell_line": ("adapters.switches.sonic.config_words:read_configuration"),
+    "adapters.switches.shell_line": ("adapters.switches.sonic.config_db:read_configuration"),
     "execution.steps.erasure": _OURS,
     "execution.validate.fabric_tests": _OURS,
     "execution.artifacts.image_conversion": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.adapters.switches.cumulus.drain_words import wrong_firmware
+from provisioner.adapters.switches.cumulus.bgp_drain import wrong_firmware
 from provisioner.model.switch import Wellness
 from provisioner.planning.lifecycle.switch_drain import (
     find_carrying_ports,

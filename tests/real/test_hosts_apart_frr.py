@@ -12,8 +12,8 @@ from frr_probes import connects, listening, pings
 from frr_site import DAEMON, IN_BAND, IN_BAND_PORTS, FrrSite, frr_site
 from frr_world import World, opened
 
-from provisioner.adapters.switches.cumulus import nvue_words as cumulus
-from provisioner.adapters.switches.cumulus.filter_words import NAME
+from provisioner.adapters.switches.cumulus import nvue_calls as cumulus
+from provisioner.adapters.switches.cumulus.host_filter import NAME
 from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.model.fabric_session import FabricMember, FabricSession

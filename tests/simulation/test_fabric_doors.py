@@ -11,7 +11,7 @@ import virtual_time
 from rig import World
 from test_fabric_sessions import HOUR_S, Place
 
-from provisioner.adapters.switches.cumulus.filter_words import NAME
+from provisioner.adapters.switches.cumulus.host_filter import NAME
 from provisioner.control.context import Context
 from provisioner.control.fabric.fabric import FabricSessions
 from provisioner.execution.tenancy.hosts_apart import HostsApart

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 from leaf_rig import Rig
 
-from provisioner.adapters.switches.cumulus import dialect, drain_words, network_tree
+from provisioner.adapters.switches.cumulus import bgp_drain, dialect, network_tree
 from provisioner.execution.actions.once import Sent
 from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.execution.steps.switch_drain import Drain
@@ -144,7 +144,7 @@ def test_the_stand_in_refuses_the_other_dialect(version: str, body: dict[str, An
 def test_every_body_of_a_drain_is_taken_by_its_release(version: str, on: bool) -> None:
     release = tuple(int(n) for n in version.split("."))
 
-    body = drain_words.change_drain("7", release, on=on).body
+    body = bgp_drain.change_drain("7", release, on=on).body
 
     assert find_violation(version, (), body) == ""
 

@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.sonic import acl_words
-from provisioner.adapters.switches.sonic import config_words as sonic
-from provisioner.adapters.switches.sonic import state_words as sonic_state
+from provisioner.adapters.switches.sonic import acl_rows
+from provisioner.adapters.switches.sonic import config_db as sonic
+from provisioner.adapters.switches.sonic import switch_state as sonic_state
 from provisioner.ports import ShellCommand, ShellOutput
 
 OLD, NEW = "SONiC-OS-202311.1", "SONiC-OS-202311.2"
@@ -79,7 +79,7 @@ class SonicSwitch:
             sonic.IMAGES: lambda: (
                 f"Current: {self.current}\nNext: {self.next}\nAvailable:\n{listed}"
             ),
-            acl_words.STATUS: self._acl_status,
+            acl_rows.STATUS: self._acl_status,
             sonic_state.HEALTH: self._health,
             sonic_state.NEIGHBOURS: list,
             sonic_state.VNIS: dict,

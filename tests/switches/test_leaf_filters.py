@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, RED, SmallSite, described, ok, play
 
-from provisioner.adapters.switches.cumulus.filter_words import NAME
+from provisioner.adapters.switches.cumulus.host_filter import NAME
 from provisioner.model.outcome import Reason
 from provisioner.model.port_label import DatabaseMark, PortLabel, write_label
 from provisioner.model.switch import Move

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.sonic import acl_words
-from provisioner.adapters.switches.sonic import config_words as sonic
-from provisioner.adapters.switches.sonic import state_words as sonic_state
+from provisioner.adapters.switches.sonic import acl_rows
+from provisioner.adapters.switches.sonic import config_db as sonic
+from provisioner.adapters.switches.sonic import switch_state as sonic_state
 from provisioner.execution.actions.switch_source import SwitchSource
 from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.model.outcome import Blocker, Reason
@@ -238,12 +238,12 @@ def test_no_answer_raises(answer: Any) -> None:
 @given(table=JSON, rule=JSON, ports=JSON)
 def test_no_filter_of_a_configuration_raises(table: Any, rule: Any, ports: Any) -> None:
     fields = {"PRIORITY": rule, "PACKET_ACTION": "DROP", "DST_IP": rule}
-    rows = {f"{acl_words.NAME}|RULE_1": rule, f"{acl_words.NAME}|RULE_2": fields}
+    rows = {f"{acl_rows.NAME}|RULE_1": rule, f"{acl_rows.NAME}|RULE_2": fields}
     for entry in (table, {"type": "L3", "ports": ports}):
-        tables = {"ACL_TABLE": {acl_words.NAME: entry}, "ACL_RULE": rows}
-        acl_words.list_ports(tables)
-        acl_words.list_bound_ports(entry)
-        assert acl_words.read_filter(tables) is not None
+        tables = {"ACL_TABLE": {acl_rows.NAME: entry}, "ACL_RULE": rows}
+        acl_rows.list_ports(tables)
+        acl_rows.list_bound_ports(entry)
+        assert acl_rows.read_filter(tables) is not None
 
 
 WORDS = st.sampled_from(

@@ -12,7 +12,7 @@ from leaf_rig import Rig
 from sonic_standin import NEW, OLD, SonicSwitch
 
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.sonic.acl_words import NAME
+from provisioner.adapters.switches.sonic.acl_rows import NAME
 from provisioner.execution.actions.once import Sent
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site, Work

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from worlds import World, run
 
-from provisioner.adapters.switches.cumulus.routing_words import read_states, read_targets
+from provisioner.adapters.switches.cumulus.tenant_routing import read_states, read_targets
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation

@@ -10,7 +10,7 @@ import pytest
 from leaf_bench import A, Bench
 from leaf_rig import Rig
 
-from provisioner.adapters.switches.cumulus.filter_words import NAME
+from provisioner.adapters.switches.cumulus.host_filter import NAME
 from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.model.fabric_session import FabricMember, FabricSession

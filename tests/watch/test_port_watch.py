@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.adapters.switches.cumulus.drain_words import read_counters
+from provisioner.adapters.switches.cumulus.bgp_drain import read_counters
 from provisioner.control.watch.port_watch import PortReport, PortWatch
 from provisioner.planning.watch.watch_rules import Counters
 

@@ -8,17 +8,17 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from provisioner.adapters.switches.cumulus import (
-    drain_words,
-    nvue_words,
+    bgp_drain,
+    nvue_calls,
     port_reading,
-    state_words,
+    switch_state,
 )
+from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, Ask
 from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
-from provisioner.adapters.switches.cumulus.nvue_words import PREFIX, Ask
 from provisioner.adapters.switches.cumulus.revisions import Revisions
-from provisioner.adapters.switches.cumulus.routing_words import read_states, read_targets
 from provisioner.adapters.switches.cumulus.state_look import StateLook
 from provisioner.adapters.switches.cumulus.tenant_networks import TenantNetworks
+from provisioner.adapters.switches.cumulus.tenant_routing import read_states, read_targets
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.leaf_state import LeafState
 from provisioner.model.outcome import Reason
@@ -81,7 +81,7 @@ class CumulusSwitch:
 
     async def read_images(self) -> Images:
         """Return the images of both partitions."""
-        images = nvue_words.read_images(await self._line.get(nvue_words.IMAGES_PATH))
+        images = nvue_calls.read_images(await self._line.get(nvue_calls.IMAGES_PATH))
         if isinstance(images, str):
             raise SwitchRefused(Reason.MALFORMED, images)
         return images
@@ -99,17 +99,17 @@ class CumulusSwitch:
 
     async def install_image(self, url: str, file_name: str, turn: Turn, limit_s: float) -> None:
         """Fetch an image, then install it into the partition that does not run."""
-        await self._act(nvue_words.fetch_image(url), turn, limit_s)
-        await self._act(nvue_words.install_image(file_name), turn, limit_s)
+        await self._act(nvue_calls.fetch_image(url), turn, limit_s)
+        await self._act(nvue_calls.install_image(file_name), turn, limit_s)
 
     async def choose_other_image(self, turn: Turn, limit_s: float) -> None:
         """Make the other partition the next one."""
-        await self._act(nvue_words.boot_next(), turn, limit_s)
+        await self._act(nvue_calls.boot_next(), turn, limit_s)
 
     async def reboot(self, turn: Turn) -> None:
         """Start the reboot."""
         async with turn():
-            await self._line.ask(nvue_words.reboot())
+            await self._line.ask(nvue_calls.reboot())
 
     async def _act(self, ask: Ask, turn: Turn, limit_s: float) -> None:
         """Start an action in the switch's turn, and await its job outside of it.
@@ -119,17 +119,17 @@ class CumulusSwitch:
         """
         async with turn():
             answer = await self._line.ask(ask)
-        job = nvue_words.read_job_id(answer)
+        job = nvue_calls.read_job_id(answer)
         if job is None:
             raise SwitchRefused(Reason.MALFORMED, f"{ask.path}: an answer without a job")
-        look = Ask("GET", f"{nvue_words.JOBS_PATH}/{quote(job, safe='')}")
+        look = Ask("GET", f"{nvue_calls.JOBS_PATH}/{quote(job, safe='')}")
         until = self._clock.now() + limit_s
         while self._clock.now() < until:
             try:
                 reply = await self._line.send(look)
                 if reply.status == GONE:
                     return
-                state = nvue_words.read_job(reply.json()) if reply.status < 300 else None
+                state = nvue_calls.read_job(reply.json()) if reply.status < 300 else None
             except PortError:
                 state = None  # silence while waiting is no failure
             if state is not None and state.done:
@@ -154,19 +154,19 @@ class CumulusSwitch:
     async def read_descriptions(self) -> Mapping[str, str]:
         """Return the applied descriptions."""
         entries = await port_reading.read_interfaces(self._line, "applied")
-        return {name: nvue_words.read_description(entry) for name, entry in entries.items()}
+        return {name: nvue_calls.read_description(entry) for name, entry in entries.items()}
 
     async def read_routes(self) -> Mapping[str, tuple[str, ...]]:
         """Return the routes of every VRF."""
-        names = nvue_words.read_names(await self._line.get(nvue_words.VRFS_PATH))
+        names = nvue_calls.read_names(await self._line.get(nvue_calls.VRFS_PATH))
         if not names:
             raise SwitchRefused(Reason.MALFORMED, "no readable list of VRFs")
         answers = await asyncio.gather(
-            *(self._line.get(nvue_words.routes_path(name)) for name in names)
+            *(self._line.get(nvue_calls.routes_path(name)) for name in names)
         )
         tables = {}
         for name, answer in zip(names, answers, strict=True):
-            routes = nvue_words.read_routes(answer)
+            routes = nvue_calls.read_routes(answer)
             if routes is None:
                 raise SwitchRefused(Reason.MALFORMED, f"VRF {name[:20]}: no readable routes")
             tables[name] = routes
@@ -182,7 +182,7 @@ class CumulusSwitch:
 
     async def apply_change(self, change: PortChange) -> str:
         """Apply moves as one revision."""
-        return await self._revisions.apply(lambda name: [nvue_words.move_ports(name, change)])
+        return await self._revisions.apply(lambda name: [nvue_calls.move_ports(name, change)])
 
     async def is_saved(self) -> bool:
         """Return whether the startup configuration equals the applied one."""
@@ -206,31 +206,31 @@ class CumulusSwitch:
 
     async def is_drained(self) -> bool:
         """Return whether BGP's graceful shutdown is applied."""
-        drained = drain_words.read_drained(await self._line.get(drain_words.BGP_PATH))
-        return self._checked(drained, drain_words.BGP_PATH)
+        drained = bgp_drain.read_drained(await self._line.get(bgp_drain.BGP_PATH))
+        return self._checked(drained, bgp_drain.BGP_PATH)
 
     async def set_drain(self, *, on: bool) -> str:
         """Send the revision of a drain, in the form of the running release."""
         release = parse_version(GRAMMAR, (await self.read_images()).running) or ()
 
         def fill(revision: str) -> Iterable[Ask]:
-            return [drain_words.change_drain(revision, release, on=on)]
+            return [bgp_drain.change_drain(revision, release, on=on)]
 
         return await self._revisions.send(fill)
 
     async def read_wellness(self) -> Wellness:
         """Return health, BGP sessions, VNIs and ports with carrier."""
-        health = drain_words.read_health(await self._line.get(drain_words.HEALTH_PATH))
-        health = self._checked(health, drain_words.HEALTH_PATH)
+        health = bgp_drain.read_health(await self._line.get(bgp_drain.HEALTH_PATH))
+        health = self._checked(health, bgp_drain.HEALTH_PATH)
         sessions = await self.read_sessions()
-        vnis = drain_words.read_vnis(await self._line.get(drain_words.VNIS_PATH))
-        vnis = self._checked(vnis, drain_words.VNIS_PATH)
+        vnis = bgp_drain.read_vnis(await self._line.get(bgp_drain.VNIS_PATH))
+        vnis = self._checked(vnis, bgp_drain.VNIS_PATH)
         return Wellness(health, sessions, vnis, frozenset(await self.read_carriers()))
 
     async def read_sessions(self) -> frozenset[str]:
         """Return the established BGP neighbours of the default VRF."""
-        path = drain_words.SESSIONS_PATH
-        return self._checked(drain_words.read_sessions(await self._line.get(path)), path)
+        path = bgp_drain.SESSIONS_PATH
+        return self._checked(bgp_drain.read_sessions(await self._line.get(path)), path)
 
     async def read_health_report(self, limit_s: float, size_max_bytes: int) -> tuple[str, int, str]:
         """Return the health report as it is."""
@@ -240,13 +240,13 @@ class CumulusSwitch:
 
     async def read_carriers(self) -> tuple[str, ...]:
         """Return the front-panel ports with carrier."""
-        path = nvue_words.INTERFACES_PATH
-        return self._checked(drain_words.read_ports(await self._line.get(path)), path)
+        path = nvue_calls.INTERFACES_PATH
+        return self._checked(bgp_drain.read_ports(await self._line.get(path)), path)
 
     async def read_counters(self, interface: str) -> PortCounters:
         """Return the counters of one port."""
-        answer = await self._line.find(drain_words.counters_path(interface))
-        return drain_words.read_counters(answer)
+        answer = await self._line.find(bgp_drain.counters_path(interface))
+        return bgp_drain.read_counters(answer)
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return the devices that one port hears by LLDP."""
@@ -255,10 +255,10 @@ class CumulusSwitch:
     async def find_wrong_firmware(self, version: str) -> str:
         """Compare the ASIC's firmware with the published one of this image."""
         try:
-            asic = drain_words.read_asic(await self._line.get(drain_words.FIRMWARE_PATH))
+            asic = bgp_drain.read_asic(await self._line.get(bgp_drain.FIRMWARE_PATH))
         except SwitchRefused:
             asic = None
-        return drain_words.wrong_firmware(version, asic)
+        return bgp_drain.wrong_firmware(version, asic)
 
     async def read_state(self, interfaces: Sequence[str]) -> LeafState:
         """Return all that the release gate judges."""
@@ -266,8 +266,8 @@ class CumulusSwitch:
 
     async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting:
         """Return a VNI's route targets (`bgp-info`) and the sessions of its VRF."""
-        targets = await self._line.find(state_words.targets_path(vni))
-        sessions = await self._line.find(state_words.peers_path(vrf))
+        targets = await self._line.find(switch_state.targets_path(vni))
+        sessions = await self._line.find(switch_state.peers_path(vrf))
         return TenantRouting(
             read_targets(targets), read_states({} if sessions is None else sessions)
         )

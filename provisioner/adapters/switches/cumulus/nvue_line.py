@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner.adapters.switches.cumulus.nvue_words import Ask
+from provisioner.adapters.switches.cumulus.nvue_calls import Ask
 from provisioner.model.outcome import Reason
 from provisioner.ports import Call, Reply, SwitchAddress, SwitchTransport
 from provisioner.ports.reply_words import status_words

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.cumulus import filter_words, nvue_words
+from provisioner.adapters.switches.cumulus import host_filter, nvue_calls
 from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.outcome import Reason
@@ -28,7 +28,7 @@ TREES = ("applied", "startup", "operational")
 
 async def read_coming(line: NvueLine) -> list[str]:
     """Return the revisions that are being applied."""
-    listed = nvue_words.read_revisions(await line.get(nvue_words.REVISIONS_PATH))
+    listed = nvue_calls.read_revisions(await line.get(nvue_calls.REVISIONS_PATH))
     if listed is None:
         raise SwitchRefused(Reason.MALFORMED, "no readable list of revisions")
     return sorted(name for name, state in listed.items() if state.sent)
@@ -55,12 +55,12 @@ async def read_tenant_ports(line: NvueLine, site_vrfs: Collection[str]) -> dict[
     ports: dict[str, TenantPort] = {}
     for tree in (*await read_coming(line), *TREES):
         for name, entry in (await read_interfaces(line, tree)).items():
-            vrf = nvue_words.read_vrf(entry)
+            vrf = nvue_calls.read_vrf(entry)
             if vrf is None:
                 raise SwitchRefused(Reason.MALFORMED, f"{name[:40]}: no readable state ({tree})")
             if vrf not in site_vrfs:
                 before = ports.get(name, TenantPort(frozenset(), ()))
-                addresses = nvue_words.read_addresses(entry)
+                addresses = nvue_calls.read_addresses(entry)
                 ports[name] = TenantPort(
                     before.vrfs | {vrf},
                     addresses or before.addresses,
@@ -71,7 +71,7 @@ async def read_tenant_ports(line: NvueLine, site_vrfs: Collection[str]) -> dict[
 
 async def read_interfaces(line: NvueLine, tree: str) -> dict[str, Any]:
     """Return all interfaces of one tree."""
-    answer = await line.get(nvue_words.interfaces_path(tree))
+    answer = await line.get(nvue_calls.interfaces_path(tree))
     if not isinstance(answer, dict) or len(answer) > INTERFACES_MAX:
         raise SwitchRefused(Reason.MALFORMED, f"no readable interfaces ({tree})")
     return answer
@@ -79,9 +79,9 @@ async def read_interfaces(line: NvueLine, tree: str) -> dict[str, Any]:
 
 async def read_filter(line: NvueLine, tree: str) -> SeenFilter | None:
     """Return the filter between hosts as one tree has it; None if it has none."""
-    answer = await line.find(nvue_words.acls_path(tree))
-    entry = answer.get(filter_words.NAME) if isinstance(answer, dict) else None
-    return None if entry is None else filter_words.read_filter(entry)
+    answer = await line.find(nvue_calls.acls_path(tree))
+    entry = answer.get(host_filter.NAME) if isinstance(answer, dict) else None
+    return None if entry is None else host_filter.read_filter(entry)
 
 
 async def read_filter_state(line: NvueLine) -> FilterState:
@@ -94,25 +94,25 @@ async def read_filter_state(line: NvueLine) -> FilterState:
 async def _read_filtered(line: NvueLine, tree: str) -> dict[str, tuple[str, bool]]:
     ports = {}
     for name, entry in (await read_interfaces(line, tree)).items():
-        vrf = nvue_words.read_vrf(entry)
+        vrf = nvue_calls.read_vrf(entry)
         if vrf is None:
             raise SwitchRefused(Reason.MALFORMED, f"{name[:40]}: no readable state ({tree})")
-        ports[name] = (vrf or DEFAULT_VRF, nvue_words.read_apart(entry))
+        ports[name] = (vrf or DEFAULT_VRF, nvue_calls.read_apart(entry))
     return ports
 
 
 async def _read_tree(line: NvueLine, interfaces: Sequence[str], tree: str) -> dict[str, Place]:
     if len(interfaces) <= ONE_BY_ONE:
-        answers = {i: await line.get(nvue_words.interface_path(i, tree)) for i in interfaces}
+        answers = {i: await line.get(nvue_calls.interface_path(i, tree)) for i in interfaces}
     else:
-        listed = await line.get(nvue_words.interfaces_path(tree))
+        listed = await line.get(nvue_calls.interfaces_path(tree))
         answers = listed if isinstance(listed, dict) else {}
     places = {}
     for interface in interfaces:
-        vrf = nvue_words.read_vrf(answers.get(interface))
+        vrf = nvue_calls.read_vrf(answers.get(interface))
         if vrf is None:
             raise SwitchRefused(Reason.MALFORMED, f"{interface}: no readable state ({tree})")
-        denied = nvue_words.read_denied(answers.get(interface))
-        apart = nvue_words.read_apart(answers.get(interface))
+        denied = nvue_calls.read_denied(answers.get(interface))
+        apart = nvue_calls.read_apart(answers.get(interface))
         places[interface] = Place(vrf or DEFAULT_VRF, denied, apart)
     return places

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from provisioner.adapters.switches.cumulus import nvue_words
+from provisioner.adapters.switches.cumulus import nvue_calls
+from provisioner.adapters.switches.cumulus.nvue_calls import Ask, RevisionState
 from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
-from provisioner.adapters.switches.cumulus.nvue_words import Ask, RevisionState
 from provisioner.model.outcome import Reason
 from provisioner.ports import Clock, Malformed
 from provisioner.ports.switch import SwitchRefused
@@ -33,12 +33,12 @@ class Revisions:
     async def send(self, fill: Callable[[str], Iterable[Ask]]) -> str:
         """Open a revision, fill it, and begin to apply it; return its name."""
         await self._await_others()
-        revision = nvue_words.read_revision_id(await self._line.ask(nvue_words.new_revision()))
+        revision = nvue_calls.read_revision_id(await self._line.ask(nvue_calls.new_revision()))
         if revision is None:
             raise Malformed("a new revision without a name")
         for ask in fill(revision):
             await self._line.ask(ask)
-        await self._line.ask(nvue_words.apply(revision))
+        await self._line.ask(nvue_calls.apply(revision))
         return revision
 
     async def apply(self, fill: Callable[[str], Iterable[Ask]]) -> str:
@@ -47,8 +47,8 @@ class Revisions:
         states: list[RevisionState] = []
 
         async def has_ended() -> bool:
-            path = nvue_words.revision_path(revision)
-            state = nvue_words.read_revision(await self._line.get(path))
+            path = nvue_calls.revision_path(revision)
+            state = nvue_calls.read_revision(await self._line.get(path))
             states[:] = [state] if state is not None else []
             return state is not None and not state.under_way
 
@@ -63,13 +63,13 @@ class Revisions:
     async def is_saved(self) -> bool:
         """Return whether the switch would start with the applied configuration."""
         applied, startup = await asyncio.gather(
-            *(self._line.get(nvue_words.tree_path(tree)) for tree in ("applied", "startup"))
+            *(self._line.get(nvue_calls.tree_path(tree)) for tree in ("applied", "startup"))
         )
         return bool(applied == startup)
 
     async def save(self) -> None:
         """Make the applied configuration that of the next start."""
-        await self._line.ask(nvue_words.save())
+        await self._line.ask(nvue_calls.save())
 
     async def _await_others(self) -> None:
         """Wait for a revision of a writer that died, at most for `switch_apply_limit_s`.
@@ -77,7 +77,7 @@ class Revisions:
         A switch that is stuck gets the change all the same.
         """
         until = self._clock.now() + self._limits.switch_apply_limit_s
-        while nvue_words.read_sent(await self._line.get(nvue_words.REVISIONS_PATH)):
+        while nvue_calls.read_sent(await self._line.get(nvue_calls.REVISIONS_PATH)):
             if self._clock.now() >= until:
                 return
             await self._clock.sleep(self._limits.switch_poll_s / 5)

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.cumulus import nvue_words
-from provisioner.adapters.switches.cumulus import state_words as words
+from provisioner.adapters.switches.cumulus import nvue_calls
+from provisioner.adapters.switches.cumulus import switch_state as words
 from provisioner.adapters.switches.cumulus.dialect import decode_document
 from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
 from provisioner.model.leaf_state import LeafState, PortState, VniState, VrfState
@@ -51,24 +51,24 @@ class StateLook:
     async def _read(self, interfaces: Sequence[str]) -> LeafState:
         line = self._line
         # before the trees: a revision that ends in between shows in the tree that is read after it
-        listed = nvue_words.read_revisions(await self._ask(line.get, nvue_words.REVISIONS_PATH))
+        listed = nvue_calls.read_revisions(await self._ask(line.get, nvue_calls.REVISIONS_PATH))
         if listed is None:
             raise words.Unreadable("no readable list of revisions")
         on_the_way = sorted(name for name, state in listed.items() if state.sent)
         trees, told, ports, coming = await asyncio.gather(
             self._all(
-                [nvue_words.tree_path("applied"), nvue_words.tree_path("startup"), *_TREES],
+                [nvue_calls.tree_path("applied"), nvue_calls.tree_path("startup"), *_TREES],
                 line.get,
             ),
             self._all(_OPTIONAL, line.find),
             self._all([p(i) for i in interfaces for p in _OF_PORT], line.find),
-            self._all([nvue_words.interfaces_path(name) for name in on_the_way], line.get),
+            self._all([nvue_calls.interfaces_path(name) for name in on_the_way], line.get),
         )
         applied, startup, entries, names = trees
         neighbours, bridges, qos, adaptive, acls, health = told
         if neighbours is None or health is None:
             raise words.Unreadable("it reports neither neighbours nor health")
-        vrfs = await self._vrfs(nvue_words.read_names(names))
+        vrfs = await self._vrfs(nvue_calls.read_names(names))
         bridged = [words.macs_path(name) for name in words.at(bridges or {})]
         macs: dict[str, str] = {}
         for table in await self._all(bridged, line.find):
@@ -141,7 +141,7 @@ class StateLook:
         raise AssertionError("unreachable")
 
 
-_TREES = (nvue_words.INTERFACES_PATH, nvue_words.VRFS_PATH)
+_TREES = (nvue_calls.INTERFACES_PATH, nvue_calls.VRFS_PATH)
 _OPTIONAL = (
     words.NEIGHBOURS_PATH,
     words.BRIDGES_PATH,

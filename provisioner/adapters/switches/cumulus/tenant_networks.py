@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus import nvue_words
+from provisioner.adapters.switches.cumulus import nvue_calls
 from provisioner.adapters.switches.cumulus.network_tree import (
     Path,
     encode_change,
     read_networks,
     read_vnis,
 )
+from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, Ask
 from provisioner.adapters.switches.cumulus.nvue_line import CONFIGURATION_S, NvueLine
-from provisioner.adapters.switches.cumulus.nvue_words import PREFIX, Ask
 from provisioner.adapters.switches.cumulus.revisions import Revisions
 from provisioner.model.tenant_network import NetworkChange, NetworkState
 from provisioner.ports import Malformed
@@ -29,16 +29,16 @@ class TenantNetworks:
     async def read(self, vrfs: Collection[str]) -> NetworkState:
         """Return the applied configuration, the VRFs and ports in force, and VNIs of `vrfs`."""
         applied, startup = [
-            await self._line.get(nvue_words.tree_path(tree), CONFIGURATION_S)
+            await self._line.get(nvue_calls.tree_path(tree), CONFIGURATION_S)
             for tree in ("applied", "startup")
         ]
-        names = nvue_words.read_names(await self._line.get(nvue_words.VRFS_PATH))
-        listed = await self._line.get(nvue_words.INTERFACES_PATH)
+        names = nvue_calls.read_names(await self._line.get(nvue_calls.VRFS_PATH))
+        listed = await self._line.get(nvue_calls.INTERFACES_PATH)
         if not isinstance(applied, dict) or not names or not isinstance(listed, dict):
             raise Malformed("no readable configuration, VRFs or interfaces")
         ports = {}
         for name, entry in listed.items():
-            vrf = nvue_words.read_vrf(entry)
+            vrf = nvue_calls.read_vrf(entry)
             if vrf is None:
                 raise Malformed(f"{name[:20]}: no readable operational state")
             ports[name] = vrf
@@ -59,10 +59,10 @@ class TenantNetworks:
 
     async def apply(self, change: NetworkChange) -> str:
         """Apply removals, then the merge, as one revision."""
-        images = nvue_words.read_images(await self._line.get(nvue_words.IMAGES_PATH))
+        images = nvue_calls.read_images(await self._line.get(nvue_calls.IMAGES_PATH))
         if isinstance(images, str):
             raise Malformed(images)
-        applied = await self._line.get(nvue_words.tree_path("applied"), CONFIGURATION_S)
+        applied = await self._line.get(nvue_calls.tree_path("applied"), CONFIGURATION_S)
         encoded = encode_change(change, applied, images.running)
 
         def fill(revision: str) -> Iterable[Ask]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provisioner.adapters.switches.shell_line import ShellLine
-from provisioner.adapters.switches.sonic import acl_words, config_words, state_words
-from provisioner.adapters.switches.sonic.config_words import Configuration, Kernel
+from provisioner.adapters.switches.sonic import acl_rows, config_db, switch_state
+from provisioner.adapters.switches.sonic.config_db import Configuration, Kernel
 from provisioner.model.leaf_state import LeafState, PortState, RouteState, VniState, VrfState
 from provisioner.model.switch import PortCounters
 from provisioner.ports import Clock, Malformed
@@ -22,24 +22,24 @@ FAMILIES = ("ipv4", "ipv6")
 
 async def read_configuration(line: ShellLine, source: str = "applied") -> Configuration:
     """Return CONFIG_DB ("applied") or the file of the next start ("startup")."""
-    command = config_words.STARTUP if source == "startup" else config_words.CONFIGURATION
-    read = config_words.read_configuration(await line.read_json(command))
+    command = config_db.STARTUP if source == "startup" else config_db.CONFIGURATION
+    read = config_db.read_configuration(await line.read_json(command))
     return line.check(read, command)
 
 
 async def read_kernel(line: ShellLine, applied: Configuration) -> Kernel:
     """Return the kernel's VRFs and ports."""
-    kernel = config_words.read_kernel(await line.read_json(config_words.LINKS), applied)
-    return line.check(kernel, config_words.LINKS)
+    kernel = config_db.read_kernel(await line.read_json(config_db.LINKS), applied)
+    return line.check(kernel, config_db.LINKS)
 
 
 async def read_counts(line: ShellLine, interface: str) -> tuple[int, int, int] | None:
     """Return bytes in, bytes out and damaged frames of one port; None if it has no counters."""
-    oid = state_words.read_port_id(await line.read_text(state_words.PORT_IDS), interface)
+    oid = switch_state.read_port_id(await line.read_text(switch_state.PORT_IDS), interface)
     if oid is None:
         return None
-    command = state_words.counters(oid)
-    return line.check(state_words.read_counters(await line.read_text(command)), command)
+    command = switch_state.counters(oid)
+    return line.check(switch_state.read_counters(await line.read_text(command)), command)
 
 
 async def read_port_counters(line: ShellLine, interface: str) -> PortCounters:
@@ -52,8 +52,8 @@ async def read_port_counters(line: ShellLine, interface: str) -> PortCounters:
 
 async def read_neighbours(line: ShellLine, interface: str) -> frozenset[tuple[str, str]]:
     """Return the devices that one port hears by LLDP."""
-    answer = await line.read_json(state_words.LLDP)
-    return line.check(state_words.read_lldp(answer, interface), state_words.LLDP)
+    answer = await line.read_json(switch_state.LLDP)
+    return line.check(switch_state.read_lldp(answer, interface), switch_state.LLDP)
 
 
 async def read_state(line: ShellLine, clock: Clock, interfaces: Sequence[str]) -> LeafState:
@@ -61,20 +61,20 @@ async def read_state(line: ShellLine, clock: Clock, interfaces: Sequence[str]) -
     applied = await read_configuration(line)
     startup = await read_configuration(line, "startup")
     kernel = await read_kernel(line, applied)
-    health = state_words.read_health(await line.read_text(state_words.HEALTH))
-    listed = state_words.read_neighbours(await line.read_json(state_words.NEIGHBOURS))
-    lldp = await line.read_json(state_words.LLDP)
+    health = switch_state.read_health(await line.read_text(switch_state.HEALTH))
+    listed = switch_state.read_neighbours(await line.read_json(switch_state.NEIGHBOURS))
+    lldp = await line.read_json(switch_state.LLDP)
     ports = {}
     for name in interfaces:
-        heard = line.check(state_words.read_lldp(lldp, name), state_words.LLDP)
+        heard = line.check(switch_state.read_lldp(lldp, name), switch_state.LLDP)
         ports[name] = await _read_port(line, name, applied, kernel, heard)
     return LeafState(
         switch=line.name,
         at=clock.now(),
         applied=_digest([sorted(applied.vrfs), repr(sorted(applied.ports.items()))]),
-        unsaved=config_words.list_unsaved_ports(applied, startup),
+        unsaved=config_db.list_unsaved_ports(applied, startup),
         on_the_way=(),
-        issues=line.check(health, state_words.HEALTH),
+        issues=line.check(health, switch_state.HEALTH),
         qos="",
         adaptive_routing="",
         acls={
@@ -87,7 +87,7 @@ async def read_state(line: ShellLine, clock: Clock, interfaces: Sequence[str]) -
         applied_targets={},
         applied_peers={vrf: frozenset() for vrf in applied.vrfs},
         listens=frozenset(),
-        neighbours=line.check(listed, state_words.NEIGHBOURS),
+        neighbours=line.check(listed, switch_state.NEIGHBOURS),
     )
 
 
@@ -122,19 +122,19 @@ async def _read_vrf(line: ShellLine, vrf: str) -> VrfState:
     routes: list[RouteState] = []
     imports: frozenset[str] = frozenset()
     for family in FAMILIES:
-        command = state_words.routes(vrf, family)
-        read = state_words.read_routes(await line.read_json(command))
+        command = switch_state.routes(vrf, family)
+        read = switch_state.read_routes(await line.read_json(command))
         routes += line.check(read, command)
-        command = state_words.leaks(vrf, family)
-        imports |= line.check(state_words.read_leaks(await line.read_json(command)), command)
-    command = state_words.peers(vrf)
-    peers = line.check(state_words.read_peers(await line.read_json(command)), command)
-    owners = state_words.read_vnis(await line.read_json(state_words.VNIS))
+        command = switch_state.leaks(vrf, family)
+        imports |= line.check(switch_state.read_leaks(await line.read_json(command)), command)
+    command = switch_state.peers(vrf)
+    peers = line.check(switch_state.read_peers(await line.read_json(command)), command)
+    owners = switch_state.read_vnis(await line.read_json(switch_state.VNIS))
     vnis: dict[str, VniState] = {}
-    for vni, owner in line.check(owners, state_words.VNIS).items():
+    for vni, owner in line.check(owners, switch_state.VNIS).items():
         if owner == vrf and vni.isascii() and vni.isdigit():
-            command = state_words.targets(vni)
-            read_vni = state_words.read_targets(await line.read_json(command))
+            command = switch_state.targets(vni)
+            read_vni = switch_state.read_targets(await line.read_json(command))
             vnis[vni] = line.check(read_vni, command)
     return VrfState(routes=tuple(routes), peers=peers, imports=imports, vnis=vnis)
 
@@ -143,8 +143,8 @@ def _list_acls(tables: Mapping[str, Any], port: str) -> list[tuple[str, str]]:
     """Return (name, direction) of each ACL that is bound to a port."""
     bound = []
     for name, row in tables.get("ACL_TABLE", {}).items():
-        if port in acl_words.list_bound_ports(row):
-            egress = str(row.get("stage", acl_words.STAGE)).lower() == "egress"
+        if port in acl_rows.list_bound_ports(row):
+            egress = str(row.get("stage", acl_rows.STAGE)).lower() == "egress"
             bound.append((name, "outbound" if egress else "inbound"))
     return bound
 

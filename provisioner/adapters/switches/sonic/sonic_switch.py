@@ -1,8 +1,8 @@
 """SONiC behind the `Switch` port: commands over SSH, and patches of CONFIG_DB.
 
 A change is a JSON patch that `config apply-patch` checks as a whole and applies or refuses, and two
-for a change of VRF; it is in force when the kernel shows it. Sources: `config_words`, `acl_words`,
-`state_words`.
+for a change of VRF; it is in force when the kernel shows it. Sources: `config_db`, `acl_rows`,
+`switch_state`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.adapters.switches.shell_line import ShellLine
 from provisioner.adapters.switches.sonic import (
-    acl_words,
-    config_words,
+    acl_rows,
+    config_db,
     sonic_look,
-    state_words,
+    switch_state,
 )
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.leaf_state import LeafState
@@ -63,14 +63,14 @@ class SonicSwitch:
 
     async def read_images(self) -> Images:
         """Return the images of `sonic-installer list`."""
-        images = config_words.read_images(await self._line.read_text(config_words.IMAGES))
-        return self._line.check(images, config_words.IMAGES)
+        images = config_db.read_images(await self._line.read_text(config_db.IMAGES))
+        return self._line.check(images, config_db.IMAGES)
 
     async def read_platform(self) -> Platform:
         """Return SKU and serial."""
-        config = await self._line.read_json(config_words.CONFIGURATION)
-        serial = await self._line.read_text(state_words.SERIAL)
-        return self._line.check(config_words.read_platform(config, serial), state_words.SERIAL)
+        config = await self._line.read_json(config_db.CONFIGURATION)
+        serial = await self._line.read_text(switch_state.SERIAL)
+        return self._line.check(config_db.read_platform(config, serial), switch_state.SERIAL)
 
     async def install_image(self, url: str, file_name: str, turn: Turn, limit_s: float) -> None:
         """Refuse: the role `switch_sonic` installs images, by the method `sonic_installer`."""
@@ -79,16 +79,16 @@ class SonicSwitch:
 
     async def choose_other_image(self, turn: Turn, limit_s: float) -> None:
         """Make the image beside the running one the default."""
-        other = config_words.find_other_image(await self.read_images())
+        other = config_db.find_other_image(await self.read_images())
         if not other:
             raise SwitchRefused(Reason.SWITCH_REFUSED, "there is no image beside the running one")
         async with turn():
-            await self._line.write(state_words.set_default(other))
+            await self._line.write(switch_state.set_default(other))
 
     async def reboot(self, turn: Turn) -> None:
         """Start the reboot, so that the command itself still ends."""
         async with turn():
-            await self._line.write(state_words.REBOOT)
+            await self._line.write(switch_state.REBOOT)
 
     # --- ports
 
@@ -107,7 +107,7 @@ class SonicSwitch:
             if name not in kernel.ports or any(name not in s.ports for s in sources):
                 raise SwitchRefused(Reason.MALFORMED, f"{name}: no readable state")
             by_config = {
-                Place(s.ports[name].vrf, denied=False, apart=name in acl_words.list_ports(s.tables))
+                Place(s.ports[name].vrf, denied=False, apart=name in acl_rows.list_ports(s.tables))
                 for s in sources
             }
             in_force = Place(kernel.ports[name].vrf, denied=False, apart=name in active)
@@ -139,9 +139,9 @@ class SonicSwitch:
         kernel = await sonic_look.read_kernel(self._line, applied)
         tables = {}
         for vrf in sorted(kernel.vrfs):
-            command = state_words.routes(vrf, "ipv4")
+            command = switch_state.routes(vrf, "ipv4")
             answer = await self._line.read_json(command)
-            if not isinstance(answer, dict) or len(answer) > state_words.ENTRIES_MAX:
+            if not isinstance(answer, dict) or len(answer) > switch_state.ENTRIES_MAX:
                 raise Malformed(f"{self._line.url}: {command}: an answer that cannot be read")
             try:
                 tables[vrf] = tuple(str(ipaddress.ip_network(p, strict=False)) for p in answer)
@@ -155,7 +155,7 @@ class SonicSwitch:
         config = await sonic_look.read_configuration(
             self._line, "startup" if source == "startup" else "applied"
         )
-        configured = acl_words.read_filter(config.tables)
+        configured = acl_rows.read_filter(config.tables)
         if source != "operational":
             return configured
         return await self._read_active(configured)
@@ -165,15 +165,15 @@ class SonicSwitch:
         applied = await sonic_look.read_configuration(self._line)
         startup = await sonic_look.read_configuration(self._line, "startup")
         kernel = await sonic_look.read_kernel(self._line, applied)
-        configured = acl_words.read_filter(applied.tables)
+        configured = acl_rows.read_filter(applied.tables)
         active = await self._read_active(configured)
-        bound = acl_words.list_ports(applied.tables)
+        bound = acl_rows.list_ports(applied.tables)
         in_force = bound if active is not None else frozenset()
-        later = acl_words.list_ports(startup.tables)
+        later = acl_rows.list_ports(startup.tables)
         return FilterState(
             filters={
                 "applied": configured,
-                "startup": acl_words.read_filter(startup.tables),
+                "startup": acl_rows.read_filter(startup.tables),
                 "operational": active,
             },
             ports={
@@ -189,23 +189,23 @@ class SonicSwitch:
         In between it has no address and no VRF, and routes nothing. Filters are bound before that.
         """
         applied = await sonic_look.read_configuration(self._line)
-        steps = config_words.plan_patch(applied, change)
+        steps = config_db.plan_patch(applied, change)
         if not steps:
             return ""  # CONFIG_DB asks for it already, and the kernel is to follow
-        leaving = config_words.list_vrf_changes(applied, change)
+        leaving = config_db.list_vrf_changes(applied, change)
         if leaving:
-            filters = acl_words.plan_steps(applied.tables, change)
-            first = [*filters, *config_words.plan_removal(applied, leaving)]
-            await self._line.write(config_words.apply_patch(first))
+            filters = acl_rows.plan_steps(applied.tables, change)
+            first = [*filters, *config_db.plan_removal(applied, leaving)]
+            await self._line.write(config_db.apply_patch(first))
             await self._await_removal(leaving)
-            bare = config_words.without_rows(applied, leaving)
-            steps = config_words.plan_rows(bare, change, applied)
-        await self._line.write(config_words.apply_patch(steps))
-        return config_words.name_patch(steps)
+            bare = config_db.without_rows(applied, leaving)
+            steps = config_db.plan_rows(bare, change, applied)
+        await self._line.write(config_db.apply_patch(steps))
+        return config_db.name_patch(steps)
 
     async def _await_removal(self, ports: Collection[str]) -> None:
         """Wait until intfmgrd has given up the ports; it ignores a row that comes before that."""
-        command = config_words.find_held_ports(ports)
+        command = config_db.find_held_ports(ports)
         until = self._clock.now() + REMOVAL_LIMIT_S
         while True:
             *held, mark = (await self._line.read_text(command)).split() or [""]
@@ -220,31 +220,31 @@ class SonicSwitch:
         """Return whether the startup file agrees with CONFIG_DB about ports, VRFs and filters."""
         applied = await sonic_look.read_configuration(self._line)
         startup = await sonic_look.read_configuration(self._line, "startup")
-        return not config_words.list_unsaved_ports(applied, startup)
+        return not config_db.list_unsaved_ports(applied, startup)
 
     async def save_configuration(self) -> None:
         """Write CONFIG_DB into the startup file."""
-        await self._line.write(config_words.SAVE)
+        await self._line.write(config_db.SAVE)
 
     async def _read_active(self, configured: SeenFilter | None) -> SeenFilter | None:
         if configured is None:
             return None
         try:
-            text = await self._line.read_text(acl_words.STATUS)
-            return acl_words.read_active(text, configured)
+            text = await self._line.read_text(acl_rows.STATUS)
+            return acl_rows.read_active(text, configured)
         except ValueError as error:
             raise Malformed(f"{self._line.url}: {error}") from None
 
-    async def _read_active_ports(self, applied: config_words.Configuration) -> frozenset[str]:
-        active = await self._read_active(acl_words.read_filter(applied.tables))
-        return frozenset() if active is None else acl_words.list_ports(applied.tables)
+    async def _read_active_ports(self, applied: config_db.Configuration) -> frozenset[str]:
+        active = await self._read_active(acl_rows.read_filter(applied.tables))
+        return frozenset() if active is None else acl_rows.list_ports(applied.tables)
 
     # --- watch and drain
 
     async def check_login(self) -> LoginCheck:
         """Run a command that reads; SSH has no factory password to change here."""
         try:
-            await self._line.read_text(config_words.IMAGES)
+            await self._line.read_text(config_db.IMAGES)
         except PortError as error:
             if error.reason is not Reason.LOGIN_REFUSED:
                 raise
@@ -253,30 +253,30 @@ class SonicSwitch:
 
     async def is_drained(self) -> bool:
         """Return whether traffic is shifted away."""
-        text = await self._line.read_text(state_words.MODE)
-        return self._line.check(state_words.read_drained(text), state_words.MODE)
+        text = await self._line.read_text(switch_state.MODE)
+        return self._line.check(switch_state.read_drained(text), switch_state.MODE)
 
     async def set_drain(self, *, on: bool) -> str:
         """Shift traffic away, or back."""
-        command = state_words.isolate(on=on)
+        command = switch_state.isolate(on=on)
         await self._line.write(command)
         return command
 
     async def read_wellness(self) -> Wellness:
         """Return health, BGP sessions, VNIs and ports with carrier."""
         issues = await self._read_health()
-        vnis = state_words.read_vnis(await self._line.read_json(state_words.VNIS))
+        vnis = switch_state.read_vnis(await self._line.read_json(switch_state.VNIS))
         return Wellness(
             health="OK" if not issues else f"Not OK: {', '.join(sorted(issues))}"[:200],
             established=await self.read_sessions(),
-            vnis=frozenset(self._line.check(vnis, state_words.VNIS)),
+            vnis=frozenset(self._line.check(vnis, switch_state.VNIS)),
             ports=frozenset(await self.read_carriers()),
         )
 
     async def read_sessions(self) -> frozenset[str]:
         """Return the established BGP neighbours of the default VRF."""
-        command = state_words.peers("default")
-        peers = state_words.read_peers(await self._line.read_json(command))
+        command = switch_state.peers("default")
+        peers = switch_state.read_peers(await self._line.read_json(command))
         listed = self._line.check(peers, command)
         return frozenset(name for name, peer in listed.items() if peer.state == "established")
 
@@ -285,7 +285,7 @@ class SonicSwitch:
         issues = await self._read_health()
         status = "Not OK" if issues else "OK"
         report = {"status": status, "issues": {line: {"issue": "not OK"} for line in issues}}
-        return state_words.HEALTH, 0, json.dumps(report)
+        return switch_state.HEALTH, 0, json.dumps(report)
 
     async def read_carriers(self) -> tuple[str, ...]:
         """Return the ports of the table PORT, which are those of the front panel, with carrier."""
@@ -311,18 +311,18 @@ class SonicSwitch:
 
     async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting:
         """Return the route targets of a VNI and the sessions of its VRF, by FRR."""
-        command = state_words.peers(vrf)
-        peers = state_words.read_peers(await self._line.read_json(command))
+        command = switch_state.peers(vrf)
+        peers = switch_state.read_peers(await self._line.read_json(command))
         targets = None
         if vni.isascii() and vni.isdigit():
-            read = state_words.read_targets(await self._line.read_json(state_words.targets(vni)))
+            read = switch_state.read_targets(await self._line.read_json(switch_state.targets(vni)))
             targets = None if read is None else (read.imports, read.exports)
         listed = None if peers is None else {name: peer.state for name, peer in peers.items()}
         return TenantRouting(targets, listed)
 
     async def _read_health(self) -> tuple[str, ...]:
-        issues = state_words.read_health(await self._line.read_text(state_words.HEALTH))
-        return self._line.check(issues, state_words.HEALTH)
+        issues = switch_state.read_health(await self._line.read_text(switch_state.HEALTH))
+        return self._line.check(issues, switch_state.HEALTH)
 
     # --- tenants' networks
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from provisioner.adapters.switches.cumulus.dialect import encode_body
-from provisioner.adapters.switches.cumulus.nvue_words import PREFIX, Ask
+from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, Ask
 from provisioner.model.switch import PortCounters
 
 BGP_PATH = f"{PREFIX}/router/bgp?rev=applied"

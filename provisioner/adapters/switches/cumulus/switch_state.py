@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus.nvue_words import PREFIX, ROUTES_MAX
+from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, ROUTES_MAX
 from provisioner.model.leaf_state import (
     NeighbourState,
     PeerState,

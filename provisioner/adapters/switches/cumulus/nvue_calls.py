@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus import filter_words
+from provisioner.adapters.switches.cumulus import host_filter
 from provisioner.model.switch import Images, PortChange
 
 PREFIX = "/nvue_v1"
@@ -110,9 +110,9 @@ def move_ports(revision: str, change: PortChange) -> Ask:
         if move.vrf and move.interface in denied:
             bound = dict.fromkeys(DENY)
         if move.apart:
-            bound[filter_words.NAME] = {"inbound": {}}
+            bound[host_filter.NAME] = {"inbound": {}}
         elif move.apart is False and move.interface in apart:
-            bound[filter_words.NAME] = None
+            bound[host_filter.NAME] = None
         interfaces[move.interface] = entry | ({"acl": bound} if bound else {})
     body: dict[str, Any] = {"interface": interfaces}
     if not all(move.stays for move in moves):
@@ -121,10 +121,10 @@ def move_ports(revision: str, change: PortChange) -> Ask:
     if any(move.denied for move in moves):
         filters = {name: _deny_all(family) for name, family in DENY.items()}
     if any(move.apart for move in moves):
-        rules = filter_words.encode_missing_rules(
+        rules = host_filter.encode_missing_rules(
             change.held, change.host_filter or {}, with_doors=change.with_doors
         )
-        filters[filter_words.NAME] = {"type": filter_words.FAMILY, "rule": rules}
+        filters[host_filter.NAME] = {"type": host_filter.FAMILY, "rule": rules}
     if filters:
         body["acl"] = filters
     return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
@@ -276,7 +276,7 @@ def read_denied(interface: Any) -> bool:
 def read_apart(interface: Any) -> bool:
     """Return whether the filter between hosts is bound to this port, inbound."""
     bound = interface.get("acl") if isinstance(interface, dict) else None
-    ways = bound.get(filter_words.NAME) if isinstance(bound, dict) else None
+    ways = bound.get(host_filter.NAME) if isinstance(bound, dict) else None
     return isinstance(ways, dict) and "inbound" in ways
 
 

@@ -13,7 +13,7 @@ import re
 import shlex
 from typing import Any
 
-from provisioner.adapters.switches.sonic.config_words import own_vrf, sonic_vrf
+from provisioner.adapters.switches.sonic.config_db import own_vrf, sonic_vrf
 from provisioner.model.leaf_state import NeighbourState, PeerState, RouteState, VniState
 from provisioner.model.switch import DEFAULT_VRF
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from provisioner.adapters.switches.sonic import acl_words
+from provisioner.adapters.switches.sonic import acl_rows
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import DEFAULT_VRF, Images, Move, Platform, PortChange
 from provisioner.ports.switch import SwitchRefused
@@ -126,7 +126,7 @@ def list_unsaved_ports(applied: Configuration, startup: Configuration) -> frozen
     """Return the ports whose configurations differ; "" for VRFs or filters that differ."""
     names = {*applied.ports} | {*startup.ports}
     ports = {n for n in names if applied.ports.get(n) != startup.ports.get(n)}
-    rest = [(c.vrfs, acl_words.pick_tables(c.tables)) for c in (applied, startup)]
+    rest = [(c.vrfs, acl_rows.pick_tables(c.tables)) for c in (applied, startup)]
     return frozenset(ports if rest[0] == rest[1] else {*ports, ""})
 
 
@@ -211,7 +211,7 @@ def plan_removal(applied: Configuration, ports: Collection[str]) -> list[Tree]:
     if len(gone) == len(rows):
         return [{"op": "remove", "path": "/INTERFACE"}] if gone else []
     ordered = sorted(gone, key=lambda key: ("|" not in key, key))
-    return [{"op": "remove", "path": f"/INTERFACE/{acl_words.escape(key)}"} for key in ordered]
+    return [{"op": "remove", "path": f"/INTERFACE/{acl_rows.escape(key)}"} for key in ordered]
 
 
 def without_rows(applied: Configuration, ports: Collection[str]) -> Configuration:
@@ -233,7 +233,7 @@ def plan_patch(applied: Configuration, change: PortChange) -> list[Tree]:
 
     Raises `SwitchRefused` for a move that SONiC does not get here.
     """
-    return plan_rows(applied, change, applied) + acl_words.plan_steps(applied.tables, change)
+    return plan_rows(applied, change, applied) + acl_rows.plan_steps(applied.tables, change)
 
 
 def plan_rows(applied: Configuration, change: PortChange, before: Configuration) -> list[Tree]:
@@ -290,7 +290,7 @@ def _list_descriptions(port: str, held: str, text: str) -> list[Tree]:
     """Return the step that writes the field `description` of a row of PORT, if it is needed."""
     if not 0 < len(text) <= DESCRIPTION_MAX or text == held:
         return []
-    return [{"op": "add", "path": f"/PORT/{acl_words.escape(port)}/description", "value": text}]
+    return [{"op": "add", "path": f"/PORT/{acl_rows.escape(port)}/description", "value": text}]
 
 
 def _list_missing(tables: Mapping[str, Tree], table: str, rows: Tree) -> list[Tree]:
@@ -300,7 +300,7 @@ def _list_missing(tables: Mapping[str, Tree], table: str, rows: Tree) -> list[Tr
     if not have:
         return [{"op": "add", "path": f"/{table}", "value": rows}]
     return [
-        {"op": "add", "path": f"/{table}/{acl_words.escape(key)}", "value": row}
+        {"op": "add", "path": f"/{table}/{acl_rows.escape(key)}", "value": row}
         for key, row in rows.items()
         if have.get(key) != row
     ]

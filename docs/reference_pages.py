@@ -6,10 +6,10 @@ generated each time cannot be out of date. By hand: `python docs/reference_pages
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -257,4 +257,6 @@ def write(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Write the generated pages of docs/.")
+    parser.add_argument("folder", type=Path)
+    write(parser.parse_args().folder)

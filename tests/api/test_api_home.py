@@ -173,8 +173,11 @@ def test_a_case_waits_for_the_party_whose_turn_it_is():
         None: case(Stage.MEASURING, suspects=(sure,), ticket=ticket),
     }
 
-    assert {party: find_party(c, now=50.0) for party, c in cases.items()} == {p: p for p in cases}
-    assert find_party(cases[Party.TENANT], now=200.0) is None  # the notice has run out
+    assert {party: find_party(c, 50.0, 0.4) for party, c in cases.items()} == {p: p for p in cases}
+    assert find_party(cases[Party.TENANT], 200.0, 0.4) is None  # the notice has run out
+    assert (
+        find_party(cases[Party.TECHNICIAN], 50.0, 1.1) is Party.PERSON
+    )  # a site that wants more confidence
 
 
 def test_the_map_gives_the_nodes_that_changed_since_a_look_and_no_others():

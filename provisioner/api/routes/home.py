@@ -161,7 +161,7 @@ async def show_home(ask: Ask) -> Reply:
 async def _list_cases(ask: Ask) -> tuple[WaitingCase, ...]:
     rows = []
     for case in await ask.parts.store.cases.list_open():
-        party = find_party(case, ask.now)
+        party = find_party(case, ask.now, ask.parts.settings.repair_confidence_min)
         if party is not None:
             line = describe_wait(case)
             rows.append(WaitingCase(case=case.id, node=case.node, party=party, work=line))

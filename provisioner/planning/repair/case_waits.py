@@ -6,8 +6,6 @@ from enum import StrEnum
 
 from provisioner.model.case import Case, Service, Stage
 
-CERTAIN_FROM = 0.4  # confidence; below it a person diagnoses before a part is replaced
-
 
 class Party(StrEnum):
     """The party whose turn it is."""
@@ -17,11 +15,14 @@ class Party(StrEnum):
     PERSON = "person"  # decides where no rule does
 
 
-def find_party(case: Case, now: float) -> Party | None:
-    """Return the party that a case waits for, or None while it goes on by itself."""
+def find_party(case: Case, now: float, confidence_min: float) -> Party | None:
+    """Return the party that a case waits for, or None while it goes on by itself.
+
+    `confidence_min`: the site's; below it a person diagnoses before a part is replaced.
+    """
     if case.stage is Stage.HARDWARE:
         suspect = case.suspect
-        clear = suspect is not None and suspect.confidence >= CERTAIN_FROM
+        clear = suspect is not None and suspect.confidence >= confidence_min
         return Party.TECHNICIAN if clear and case.ticket is not None else Party.PERSON
     if case.stage is Stage.OPENED and case.service is Service.DRAIN and case.drain_at > now:
         return Party.TENANT

@@ -42,8 +42,7 @@ class _Row:
 
 
 def _build_command(rails: str) -> Command:
-    line = _LINE.replace("RAILS", rails) + END if rails else END
-    return Command(name="rail_routes", line=line, limit_s=60.0)
+    return Command(name="rail_routes", line=_LINE.replace("RAILS", rails) + END, limit_s=60.0)
 
 
 def _build_commands(context: CheckContext) -> tuple[Command, ...]:

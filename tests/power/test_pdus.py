@@ -140,7 +140,7 @@ def asked(
         def make(secret: str = agent.AUTH, user: str = agent.USER, **more: Any) -> SnmpPdu:
             privacy = Secret(more.get("privacy", agent.PRIVACY)) if user else None
             address = SnmpAddress("127.0.0.1", port, Secret(secret), user, "sha256", privacy)
-            return SnmpPdu(address, TABLES[table], timeout_s=0.1)
+            return SnmpPdu(address, TABLES[table], timeout_s=0.5)
 
         try:
             return await story(outlets, make)

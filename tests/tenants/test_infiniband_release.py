@@ -49,6 +49,9 @@ async def until(world: World, state: State) -> Node:
 
 async def with_guids(world: World) -> None:
     """The host's east-west ports are InfiniBand's; the site's own tenants want nothing."""
+    for machine in world.site.machines.values():
+        for device in machine.devices.values():
+            device.traits["link_layer"] = "InfiniBand"
     for node in await world.store.nodes.list():
         if node.kind is NodeKind.HOST:
             ports = [p.model_copy(update={"guid": guid(i)}) for i, p in enumerate(node.ports)]
@@ -77,7 +80,7 @@ async def lived(world: World, ufm: Ufm) -> dict[str, object]:
         "ports": len(released.ports),
     }
     proof = await world.store.evidence.get_proof(released.id)
-    assert proof is not None
+    assert proof is not None, [(b.subject, b.detail[:200]) for b in released.blockers]
     seen["gate"] = {str(r.check) for r in proof.gate if r.subject == guid(0)}
     await keeper.shrink("green", 0)
     back = await until(world, State.CERTIFIED)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.adapters.consoles.ssh_consoles import SshConsoles
@@ -15,7 +16,6 @@ from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.factory_password import SshPasswords
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.checks.threshold_data import Limits
-from provisioner.control.engine.cluster import Cluster
 from provisioner.control.engine.engine_shared import WorkQueue
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.watch.watcher import WatchParts
@@ -33,6 +33,9 @@ from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
 from provisioner.settings import Settings
+
+if TYPE_CHECKING:
+    from provisioner.control.engine.cluster import Cluster  # only with the extra "postgresql"
 
 SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
 

@@ -9,7 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.governor import LoginGovernor
@@ -30,7 +30,6 @@ from provisioner.cli.options.fabric_options import (
 from provisioner.cli.serve.alert_sources import read_senders
 from provisioner.cli.serve.api_serving import served_api
 from provisioner.cli.serve.daemon_parts import Receivers, build_parts, build_site_parts
-from provisioner.control.engine.cluster import Cluster
 from provisioner.control.engine.engine_shared import WorkQueue
 from provisioner.control.watch.port_epochs import find_lost_moves
 from provisioner.control.watch.recovery import Recovery
@@ -70,6 +69,9 @@ from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
+
+if TYPE_CHECKING:
+    from provisioner.control.engine.cluster import Cluster  # only with the extra "postgresql"
 
 log = logging.getLogger(__name__)
 

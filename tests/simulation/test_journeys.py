@@ -21,7 +21,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.sim.site import fault_presets
 
 HOUR_S = 3600.0
-IN_CI = (4,)  # seeds; each takes some seconds of a core
+IN_CI = (2,)  # seeds; each takes some seconds of a core
 ENDS = (State.RELEASED, State.CERTIFIED, State.QUARANTINED, State.REPAIRING, State.RETIRED)
 
 # what a daemon must outlast: each of them passes by itself, or hides nothing that is needed

@@ -164,13 +164,24 @@ class Drain:
             if not ports and await self._switch.read_sessions():
                 return self._no(Reason.MALFORMED, "BGP sessions, and no port with carrier")
             for port in ports:
-                count = (count_of or _get_bytes)(await self._switch.read_counters(port))
+                count = (count_of or _get_bytes)(await self._read(port))
                 if count is None:
                     return self._no(Reason.MALFORMED, f"the counters of {port}: not readable")
                 counts[port] = count
         except SwitchRefused as refused:
             return self._no(refused.reason, str(refused))
         return counts
+
+    async def _read(self, port: str) -> PortCounters:
+        """Return a port's counters. A lost answer is asked for once more: among the reads of a
+        hundred ports, one that is lost tells nothing about the switch.
+        """
+        try:
+            return await self._switch.read_counters(port)
+        except SwitchRefused:
+            raise
+        except PortError:
+            return await self._switch.read_counters(port)
 
     def _no(self, reason: Reason, detail: str, unblock: str = "Look at the switch.") -> Blocker:
         return Blocker(

@@ -170,7 +170,9 @@ class Daemon:
         )
         self.time = TimeStanding(parts.store, parts.clock)
         deciding = context.with_clock(DecidingClock(parts.clock, self.time))
-        self.reconciler = Reconciler(deciding, self.observer, self.performer, self.time.sure)
+        self.reconciler = Reconciler(
+            deciding, self.observer, self.performer, self.time.wait_until_sure
+        )
         self.engine = _engine(parts, self.reconciler)
         self.reconciler.leaves = self.engine.leaves
         self.overload = Overload(parts.store, parts.clock)
@@ -180,7 +182,7 @@ class Daemon:
         self.scheduler = Scheduler(
             deciding,
             self.engine.submit,
-            None if self.watcher is None else self.watcher.keeper.held,
+            None if self.watcher is None else self.watcher.keeper.list_held_nodes,
             self.overload.may_begin,
         )
         self.release_watch = ReleaseWatch(
@@ -216,7 +218,7 @@ class Daemon:
 
     async def _when_sure(self) -> None:
         """Resume operations as soon as the time can be trusted."""
-        await self.time.sure()
+        await self.time.wait_until_sure()
         self._ticking.clear()
         await self._take_up()
 
@@ -231,7 +233,7 @@ class Daemon:
     async def _when_leading(self) -> None:
         """Do the work of the leading daemon from when this one leads, which then lasts."""
         assert self.parts.shared is not None
-        await self.parts.shared[0].leading()
+        await self.parts.shared[0].wait_for_lead()
         self._lead()
         await asyncio.gather(*self._ticking[1:])
 
@@ -251,7 +253,7 @@ class Daemon:
         if self.campaigns is not None:
             self._begin(self.campaigns.run, "campaigns")
         if self.shop is not None:
-            for name, loop in self.shop.loops(self.engine.submit).items():
+            for name, loop in self.shop.list_loops(self.engine.submit).items():
                 self._begin(loop, name)
         if self.keeper is not None:
             self._begin(partial(self.keeper.run, self.parts.settings.tenant_settle_s), "tenants")

@@ -117,7 +117,7 @@ class Intake:
             return web.Response(status=400)
         if self._watcher is None:
             return web.Response(status=503)
-        status = await self._watcher.feeds.delivered(request.match_info["id"], document)
+        status = await self._watcher.feeds.take_delivery(request.match_info["id"], document)
         return web.Response(status=status)
 
     async def _webhook(self, request: web.Request) -> web.Response:

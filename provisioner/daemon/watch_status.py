@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from provisioner.control.watch.watch_standing import about, nodes
+from provisioner.control.watch.watch_standing import iterate_nodes, read_summary
 from provisioner.control.watch.watcher import Watcher
 from provisioner.model.input_error import InputError
 from provisioner.model.watch import WatchedNode, WatchStatus
@@ -61,11 +61,11 @@ def _ended(task: asyncio.Task[None]) -> None:
 
 async def _write_for_ever(file: Path, watcher: Watcher, clock: Clock) -> None:
     while True:
-        bmcs = sum(len(node.bmcs) for node, _ in watcher.watched())
+        bmcs = sum(len(node.bmcs) for node, _ in watcher.list_watched())
         every_s = max(EVERY_S, bmcs / BMCS_PER_S)
         try:
-            status = about(watcher, clock.now()).model_copy(update={"every_s": every_s})
-            await write_status(file, status, nodes(watcher))
+            status = read_summary(watcher, clock.now()).model_copy(update={"every_s": every_s})
+            await write_status(file, status, iterate_nodes(watcher))
         except OSError as error:  # a full disk does not stop the watch
             log.warning("%s: it cannot be written: %s", file, error)
         await asyncio.sleep(every_s)

@@ -143,7 +143,7 @@ class NodeBmcs:
             )
         username, secret = login
         address = BmcAddress(url=bmc.url, username=username, secret=secret, pin=bmc.pin)
-        root = await Walk(self.transport, address, quirks.UNKNOWN).root()
+        root = await Walk(self.transport, address, quirks.UNKNOWN).read_root()
         if not root:
             return Blocker(
                 reason=Reason.UNREACHABLE,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from provisioner.adapters.simulated.simulated_runner import asked, outputs
+from provisioner.adapters.simulated.simulated_runner import name_commands, read_outputs
 from provisioner.ports import PlaybookCall, PlaybookResult, ShellCommand, ShellOutput
 from provisioner.runtime import permit
 from provisioner.sim.site.site import Site
@@ -66,7 +66,9 @@ class MemoryShell:
     async def run(
         self, host: str, address: str, commands: Sequence[ShellCommand]
     ) -> Sequence[ShellOutput]:
-        return outputs(await self._runner.ask("run_commands", host, asked(commands)), commands)
+        return read_outputs(
+            await self._runner.ask("run_commands", host, name_commands(commands)), commands
+        )
 
     async def forget(self, host: str, known: str = "") -> None:
         return None

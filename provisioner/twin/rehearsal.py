@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
-from provisioner.control.campaigns.campaign_survey import picked
+from provisioner.control.campaigns.campaign_survey import find_selected
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.matrix import Matrix
@@ -55,7 +55,7 @@ async def read_fleet(
 ) -> tuple[RecordedFleet, int]:
     """Read at most `most` of the campaign's hosts, their leaves, and how many hosts it selects."""
     nodes = await store.nodes.list()
-    selected = [n for n in picked(campaign.select, nodes) if n.kind is NodeKind.HOST]
+    selected = [n for n in find_selected(campaign.select, nodes) if n.kind is NodeKind.HOST]
     order = {name: number for number, name in enumerate(facts)}
     hosts = sorted(selected, key=lambda n: (order.get(n.id, len(order)), n.id))[:most]
     leaves = {p.switch for n in hosts for p in n.ports}
@@ -122,14 +122,14 @@ async def _run_campaign(
         started_at = twin.clock.now()
         while not start.blockers and twin.clock.now() - started_at < LIMIT_S:
             await twin.clock.sleep(LOOK_S)
-            now = await requests.known(draft.campaign.id)
+            now = await requests.find_campaign(draft.campaign.id)
             on_progress(
                 twin.clock.now() - started_at,
                 build_report(now, await twin.book.list_rows(draft.campaign.id)),
             )
             if now.state is not CampaignState.STARTED:
                 break
-        ended = await requests.known(draft.campaign.id)
+        ended = await requests.find_campaign(draft.campaign.id)
         rows = await twin.book.list_rows(draft.campaign.id)
         final = build_report(ended.model_copy(update={"id": campaign.id}), rows)
         state = collect_truth(twin.site)
@@ -143,7 +143,7 @@ async def _run_campaign(
 
 def _select_twins(campaign: Campaign, twin: Twin) -> str:
     """Return a selector of the campaign's nodes by the names of their twins."""
-    mine = {n.id for n in picked(campaign.select, twin.recorded.nodes)}
+    mine = {n.id for n in find_selected(campaign.select, twin.recorded.nodes)}
     twins = [twin.names.twin[n] for n in sorted(mine) if n in twin.names.twin]
     return f"node={','.join(twins)}"
 

@@ -10,9 +10,9 @@ import pytest
 from provisioner.adapters.agent.answers import (
     ERROR_MAX,
     digest_of,
-    fault,
     parse_command,
     parse_commands,
+    read_fault,
 )
 from provisioner.ports import Malformed, Reply
 
@@ -107,7 +107,7 @@ def test_a_name_is_read_with_and_without_its_extension() -> None:
     ],
 )
 def test_a_fault_is_told_in_a_line(body: Any, text: str) -> None:
-    assert fault(reply(body, 404), TOKEN) == text
+    assert read_fault(reply(body, 404), TOKEN) == text
 
 
 def test_a_command_is_told_apart_by_its_parameters() -> None:

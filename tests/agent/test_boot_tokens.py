@@ -138,7 +138,7 @@ def test_a_lookup_gives_the_token_of_a_boot_to_no_one(tmp_path: Path, shared: bo
                 answer = await service.handle("GET", "/v1/lookup", query, b"", peer)
                 assert answer.status == 200
                 assert answer.body["config"]["agent_token"] == HIDDEN
-            session = await sessions.of("n1")
+            session = await sessions.find_session("n1")
             assert session is not None
             assert await sessions.token(session) == token
             assert session.peer == "198.51.100.9"
@@ -164,7 +164,7 @@ def test_a_boot_without_a_token_gives_one_to_a_lookup_only_where_the_site_says_s
             await sessions.begin("n1", [MAC], clock.now(), clock.now() + 60)
             query = {"addresses": MAC}
             answer = await service.handle("GET", "/v1/lookup", query, b"", "198.51.100.9")
-            session = await sessions.of("n1")
+            session = await sessions.find_session("n1")
             assert session is not None
             kinds = [str(row["kind"]) for row in await store.journal.list()]
             return answer.status, bool(session.handed_at), kinds

@@ -289,7 +289,7 @@ def test_health_says_that_the_time_is_in_doubt_and_what_ends_that():
         said = []
         for step_s in (0.0, 7200.0, 0.0):
             set_forward_s[0] = step_s
-            await standing.look()
+            await standing.compare_clocks()
             said.append((await served.ask("viewer", "GET", "/health"))[1])
         process_scope.get_scope().notices.pop("time")
 

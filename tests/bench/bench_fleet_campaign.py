@@ -179,7 +179,7 @@ async def _ended(
     """Looks until it is over; a line each virtual hour."""
     for look in range(int(HOURS_MAX * 3600 / LOOK_S)):
         await asyncio.sleep(LOOK_S)
-        found = await requests.known(campaign.id)
+        found = await requests.find_campaign(campaign.id)
         if look % 6 == 5:
             sys.stderr.write(
                 f"{count} nodes: {(look + 1) * LOOK_S / 3600:.0f} h, {len(truth.began)} begun, at "

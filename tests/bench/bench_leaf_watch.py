@@ -121,19 +121,19 @@ async def cost(nodes: int, folder: Path) -> dict[str, Any]:
     context = Context(store, fleet.clock, Settings())
     watch = LeafWatch(context, tenancy, Trespasses(store, fleet.clock), nobody)
     began = time.process_time()
-    await watch.round()
+    await watch.run_round()
     first_s = time.process_time() - began
     await watch.close()
     began = time.process_time()
     for _ in range(20):
-        await watch.round()
+        await watch.run_round()
         await watch.close()
     round_s = (time.process_time() - began) / 20
     names = random.Random("leaf watch").sample(sorted(watch._due), min(LOOKS, len(watch._due)))
     fleet.spent_s, fleet.requests = 0.0, 0
     began = time.process_time()
     for name in names:
-        await watch.look(name)
+        await watch.check_leaf(name)
     look_s = (time.process_time() - began - fleet.spent_s) / len(names)
     assert len(watch.read) >= len(names)
     assert fleet.requests == 4 * len(names)  # nothing was suspected

@@ -133,15 +133,15 @@ async def _control(data: Data) -> dict[str, float]:
     reach = Reach(None, None, data.vault)  # type: ignore[arg-type]  # nobody is asked
     context = Context(store, clock, settings)
     watcher = Blind(context, WatchParts(store.alerts, lambda: "s"), reach, nobody)
-    scheduler = Scheduler(context, nobody, watcher.keeper.held)
-    await watcher.round()
+    scheduler = Scheduler(context, nobody, watcher.keeper.list_held_nodes)
+    await watcher.run_round()
     await scheduler.tick()
     rounds, ticks = [], []
     for turn in range(5):
         for node in (await store.nodes.list())[turn : turn + 5]:
             await store.nodes.save(node.model_copy(update={"note": f"{turn}"}))
         await clock.sleep(ROUND_S)
-        rounds.append(await cpu_ms(watcher.round))
+        rounds.append(await cpu_ms(watcher.run_round))
         ticks.append(await cpu_ms(scheduler.tick))
     await watcher.close()
     return {"watch_round_ms": statistics.median(rounds), "tick_ms": statistics.median(ticks)}

@@ -116,11 +116,11 @@ async def looks(data: Data, served: Served, rounds: int, listener: str) -> dict[
 
 async def _hear(watcher: Watcher, node: str, bmc: str, times: int) -> None:
     """Events as the listener hands them over, parsed from their JSON."""
-    from provisioner.adapters.redfish.eventing.events import pushed
+    from provisioner.adapters.redfish.eventing.events import read_document
 
     text = json.dumps(EVENT)
     for _ in range(times):
-        await watcher.receive(node, bmc, pushed(json.loads(text)))
+        await watcher.receive(node, bmc, read_document(json.loads(text)))
 
 
 class Blind(Watcher):
@@ -169,8 +169,8 @@ async def bookkeeping(data: Data, count: int) -> dict[str, float]:
     reach = Reach(None, None, data.vault)  # type: ignore[arg-type]  # nobody is asked
     context = Context(data.store, clock, settings)
     watcher = Blind(context, WatchParts(data.store.alerts, lambda: "s"), reach, nobody)
-    scheduler = Scheduler(context, nobody, watcher.keeper.held)
-    first = 1000 * await cpu_of(watcher.round)
+    scheduler = Scheduler(context, nobody, watcher.keeper.list_held_nodes)
+    first = 1000 * await cpu_of(watcher.run_round)
     rounds, ticks = [], []
     for turn in range(8):
         changed = (await data.store.nodes.list())[turn * CHANGES : (turn + 1) * CHANGES]
@@ -178,7 +178,7 @@ async def bookkeeping(data: Data, count: int) -> dict[str, float]:
             *(data.store.nodes.save(n.model_copy(update={"note": f"{turn}"})) for n in changed)
         )
         await clock.sleep(ROUND_S)
-        rounds.append(1000 * await cpu_of(watcher.round))
+        rounds.append(1000 * await cpu_of(watcher.run_round))
         ticks.append(1000 * await cpu_of(scheduler.tick))
     await watcher.close()
     return {

@@ -36,7 +36,7 @@ from bench_watch import EVENTS_A_DAY, LOOK_S, MUST, NODES, nobody, rounded
 from watched_fleet import LISTENER, Fleet, Kind, posting, told
 
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.eventing.subscriptions import Offer, offer
+from provisioner.adapters.redfish.eventing.subscriptions import Offer, read_offer
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.line import Line
 from provisioner.adapters.redfish.session import SESSIONS, Login
@@ -82,7 +82,7 @@ class Ours:
         reach = Reach(self.transport, None, data.vault)  # type: ignore[arg-type]  # hosts only
         context = Context(data.store, data.clock, self.settings)
         self.watcher = Watcher(context, parts, reach, nobody)
-        held = self.watcher.keeper.held
+        held = self.watcher.keeper.list_held_nodes
         self.scheduler = Scheduler(context, nobody, held)
         self.ways: dict[str, tuple[Redfish, Offer]] = {}
 
@@ -98,15 +98,15 @@ class Ours:
             address = BmcAddress(url, username, Secret(password), pin)
             quirk = await self.watcher.eyes.reach.quirk(address)
             client = Redfish(self.transport, address, quirk)
-            assert await client.service.system() is not None
-            self.ways[name] = client, await offer(client.service)
+            assert await client.service.read_system() is not None
+            self.ways[name] = client, await read_offer(client.service)
             await self.transport.forget(address)
         return list(found.values())
 
     async def after_a_day(self, kinds: list[list[Kind]]) -> None:
         """What a daemon knows that has asked every BMC once, and was told by it since."""
         self.watcher.may_watch = lambda: False
-        await self.watcher.round()
+        await self.watcher.run_round()
         self.watcher.may_watch = lambda: True
         dice, now = random.Random(3), self.data.clock.now()
         for number, node in enumerate(self.watcher._nodes.values()):

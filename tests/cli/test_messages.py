@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from program import run
 
-from provisioner.adapters.redfish.messages import refusal
+from provisioner.adapters.redfish.messages import read_refusal
 from provisioner.cli.client.output import show_problem
 from provisioner.daemon.data import open_data
 from provisioner.ports import Reply
@@ -77,7 +77,7 @@ def test_what_a_device_says_in_plain_text_or_html_is_said() -> None:
     html = Reply(403, {}, b"<html><head><title>x</title></head><body><h1>Forbidden</h1></body>")
     silent = Reply(403, {}, b"")
 
-    assert refusal(text, "s", "u").detail == "HTTP status 400: Image is too old"
+    assert read_refusal(text, "s", "u").detail == "HTTP status 400: Image is too old"
     assert plain_text(html) == "Forbidden"
     assert status_words(silent) == "status 403"
-    assert refusal(silent, "s", "u").detail == "HTTP status 403: no message"
+    assert read_refusal(silent, "s", "u").detail == "HTTP status 403: no message"

@@ -12,7 +12,7 @@ import pytest
 from devices import Bmc, Broken, run
 
 from provisioner.adapters.redfish.discovery import Probe, probe, probe_all, scan
-from provisioner.adapters.redfish.ssdp import origins, ssdp
+from provisioner.adapters.redfish.ssdp import discover_services, read_origins
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Gap, Reason
@@ -143,13 +143,16 @@ def test_ssdp_answers_are_believed_as_addresses_only() -> None:
         "7": "https://10.0.0.9/other",
     }
 
-    assert origins(json.dumps(claims).encode()) == ["http://[fe80::1]:8000", "https://10.0.0.9"]
+    assert read_origins(json.dumps(claims).encode()) == [
+        "http://[fe80::1]:8000",
+        "https://10.0.0.9",
+    ]
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff"])
 def test_ssdp_answers_that_are_no_object_are_malformed(text) -> None:
     with pytest.raises(Malformed):
-        origins(text)
+        read_origins(text)
 
 
 SSDP_ANSWERS = (
@@ -184,7 +187,7 @@ def test_ssdp_asks_in_a_process_of_its_own_and_survives_malformed_answers() -> N
         thread.start()
         before = socket.getdefaulttimeout()
         try:
-            found = run(ssdp(port=listener.getsockname()[1], response_s=1))
+            found = run(discover_services(port=listener.getsockname()[1], response_s=1))
         except Unreachable as error:
             pytest.skip(f"no multicast on this machine: {error}")
         finally:

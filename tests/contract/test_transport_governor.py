@@ -37,7 +37,7 @@ def admitted(governor: LoginGovernor, what: tuple[str, Secret]) -> bool:
 def test_a_refused_credential_rests_and_another_may_try() -> None:
     clock = Time()
     governor = LoginGovernor(clock=clock)
-    governor.failed(URL, credential("wrong"))
+    governor.note_failure(URL, credential("wrong"))
 
     assert not admitted(governor, credential("wrong"))
     assert admitted(governor, credential("other"))
@@ -48,9 +48,9 @@ def test_a_refused_credential_rests_and_another_may_try() -> None:
 def test_after_two_failures_the_wait_is_the_rest_of_the_window() -> None:
     clock = Time()
     governor = LoginGovernor(clock=clock)
-    governor.failed(URL, credential("one"))
+    governor.note_failure(URL, credential("one"))
     clock.now += 100
-    governor.failed(URL, credential("two"))
+    governor.note_failure(URL, credential("two"))
     with pytest.raises(AccountLocked) as caught:
         governor.admit(URL, credential("three"))
 
@@ -60,21 +60,21 @@ def test_after_two_failures_the_wait_is_the_rest_of_the_window() -> None:
 
 def test_a_credential_that_was_good_is_admitted_until_it_is_refused() -> None:
     governor = LoginGovernor(clock=Time())
-    governor.succeeded(URL, credential("good", "us"))
-    governor.failed(URL, credential("bad", "factory"))
-    governor.failed(URL, credential("worse", "factory"))
+    governor.note_success(URL, credential("good", "us"))
+    governor.note_failure(URL, credential("bad", "factory"))
+    governor.note_failure(URL, credential("worse", "factory"))
 
     assert admitted(governor, credential("good", "us"))
-    governor.unanswered(URL, credential("good", "us"))
+    governor.note_silence(URL, credential("good", "us"))
     assert admitted(governor, credential("good", "us"))
-    governor.failed(URL, credential("good", "us"))
+    governor.note_failure(URL, credential("good", "us"))
     assert not admitted(governor, credential("good", "us"))
 
 
 def test_silence_counts_as_a_failure_of_an_unproved_credential() -> None:
     governor = LoginGovernor(clock=Time())
     for word in ("one", "two"):
-        governor.unanswered(URL, credential(word))
+        governor.note_silence(URL, credential(word))
 
     assert not admitted(governor, credential("three"))
 
@@ -93,7 +93,7 @@ def test_a_restart_forgets_no_failure_and_keeps_no_secret(tmp_path) -> None:
     clock, memory = Time(), tmp_path / "logins"
     governor = LoginGovernor(clock=clock, memory=memory)
     for word in ("one", "two"):
-        governor.failed(URL, credential(word))
+        governor.note_failure(URL, credential(word))
     again = LoginGovernor(clock=clock, memory=memory)
 
     assert not admitted(again, credential("three"))
@@ -123,7 +123,7 @@ def test_no_window_ever_holds_more_failures_than_allowed(tries) -> None:
     for word, pause_s, silent in tries:
         clock.now += pause_s
         if admitted(governor, credential(word)):
-            (governor.unanswered if silent else governor.failed)(URL, credential(word))
+            (governor.note_silence if silent else governor.note_failure)(URL, credential(word))
             failures.append(clock.now)
 
     for start in failures:

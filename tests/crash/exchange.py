@@ -55,7 +55,7 @@ async def over(world: World) -> str | None:
             another_card(world, CARD, FILES)
             for item, version in DELIVERED.items():
                 world.site.machines[HOST].firmware[CARD, item].running = version
-        told = await exchanges(world, book).returned(case, "ada", f"{GPU}, {CARD} new", [CARD])
+        told = await exchanges(world, book).record_return(case, "ada", f"{GPU}, {CARD} new", [CARD])
         assert isinstance(told, Case), told
         return None
     if case.stage is Stage.HARDWARE:

@@ -80,7 +80,7 @@ async def end_hands(world: HurtWorld) -> str | None:
         if world.step >= 2 + ANSWERS_MAX:
             return f"people were asked again and again: {case.note}"
         work = exchanges(world, world.store.cases)
-        answer = await work.returned(case, "ada", "the cabling plan was wrong", [])
+        answer = await work.record_return(case, "ada", "the cabling plan was wrong", [])
         assert isinstance(answer, Case), answer
         world.step += 1
     elif world.step < 3 and node.state is State.CERTIFIED:

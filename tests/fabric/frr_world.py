@@ -102,10 +102,10 @@ class StoredParts:
     def __init__(self, store: Any) -> None:
         self._store = store
 
-    async def objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
+    async def find_objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
         return ()
 
-    async def standing(self, node: Node, vrf: str) -> ReleaseConditions:
+    async def read_standing(self, node: Node, vrf: str) -> ReleaseConditions:
         inventory = await self._store.evidence.get_inventory(node.id)
         assert isinstance(inventory, Inventory)
         return handover.standing_of(node, inventory, vrf)

@@ -211,7 +211,7 @@ async def _watched(bench: Bench, act: Any) -> tuple[Node, list[str], list[bool]]
     act(bench)
     taken = []
     for _ in range(2):
-        await watch.look(await store.nodes.get(node.id))
+        await watch.check_ports(await store.nodes.get(node.id))
         taken.append((await store.nodes.get(node.id)).state is State.DRAINING)
         if taken[-1]:
             break

@@ -12,7 +12,7 @@ import virtual_time
 from drill import Drill
 
 from provisioner.control.context import Context
-from provisioner.control.engine.overload import CALM_SAMPLES, Overload, measured
+from provisioner.control.engine.overload import CALM_SAMPLES, Overload, measure_load
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.lifecycle.overload import Level, Load, find_strains, highest_level
@@ -126,7 +126,7 @@ def few_descriptors() -> Iterator[None]:
 
 @pytest.mark.usefixtures("few_descriptors")
 def test_a_process_without_file_descriptors_knows_it() -> None:
-    found = find_strains(measured(object(), 0.0))
+    found = find_strains(measure_load(object(), 0.0))
 
     assert [(s.by, s.level) for s in found] == [("descriptors", Level.SEVERE)]
     assert "512 of 512" in found[0].detail

@@ -73,7 +73,7 @@ def test_nothing_is_decided_during_a_step_and_the_journal_says_why() -> None:
         decides = []
         for wrong_s in (0.0, HOUR_S, HOUR_S + 1.0, 0.0):
             machine.wrong_s = wrong_s
-            await standing.look()
+            await standing.compare_clocks()
             decides.append(await goes_on(DecidingClock(machine.clock, standing)))
         rows = await store.journal.list()
         return decides, [str(r["kind"]) for r in rows]
@@ -100,11 +100,11 @@ def test_a_persons_word_is_asked_for_each_step() -> None:
         whys = []
         for wrong_s in (HOUR_S, 5 * HOUR_S):
             machine.wrong_s = wrong_s
-            await standing.look()
+            await standing.compare_clocks()
             whys.append(standing.why)
             at = machine.tell()
             await store.write(lambda c, at=at: clock_rows.put_mark(c, clock_rows.ACCEPTED, at))
-            await standing.look()
+            await standing.compare_clocks()
             assert standing.why == ""
             assert machine.clock.now() == machine.tell()
         return whys
@@ -151,7 +151,7 @@ def test_a_clock_that_is_set_right_after_a_bad_start_needs_no_word() -> None:
         await standing.begin()
         at_start = bool(standing.why)
         machine.wrong_s = 20.0
-        await standing.look()
+        await standing.compare_clocks()
         return at_start, bool(standing.why), machine.clock.now() - machine.tell()
 
     assert with_store(story) == (True, False, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.control.campaigns.campaign_facts import fleet, planes_of
+from provisioner.control.campaigns.campaign_facts import planes_of, read_fleet
 from provisioner.model.campaign import Campaign
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.places.address_plan import AddressPlan, Names
@@ -41,6 +41,6 @@ def test_a_campaign_sees_the_planes_of_all_switches_also_of_those_it_is_not_abou
     nodes = [switch("spine-p0-0"), switch("spine-p1-0"), Node(id="n", kind=NodeKind.HOST)]
     campaign = Campaign(id="c0001", release="r", select="all", baseline="r", created_at=0.0)
 
-    facts = fleet(nodes, campaign, (), (), 0.0, TWO)
+    facts = read_fleet(nodes, campaign, (), (), 0.0, TWO)
 
     assert {f.name: f.planes for f in facts} == {"spine-p0-0": (0,), "spine-p1-0": (1,), "n": ()}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.adapters.playbooks.events import DETAIL_MAX, LINE_MAX, Events, readable
+from provisioner.adapters.playbooks.events import DETAIL_MAX, LINE_MAX, Events, make_readable
 from provisioner.ports import PlaybookResult
 
 GOOD = {"event": "result", "host": "a", "fact": {"v": "1"}}
@@ -21,7 +21,7 @@ def lines(*events: object) -> bytes:
 
 def verdicts(*events: object, hosts: str = "a", output: str | None = None) -> dict[str, str]:
     told = Events(hosts)
-    found = told.feed(lines(*events)) + told.over(output)
+    found = told.feed(lines(*events)) + told.end_run(output)
     return {host: f"{r.status}: {r.detail}" for host, r in found}
 
 
@@ -88,7 +88,7 @@ def test_a_result_is_final_and_what_comes_after_it_changes_nothing() -> None:
 
     assert told.feed(lines(GOOD)) == [("a", PlaybookResult("ok", {"v": "1"}))]
     assert told.feed(lines(failed("late", final=True), GOOD)) == []
-    assert told.over(None) == []
+    assert told.end_run(None) == []
 
 
 def test_a_host_that_no_task_touched_failed_for_what_ansible_printed() -> None:
@@ -123,7 +123,7 @@ def test_no_bytes_make_a_verdict_of_success_or_an_error(
     parts: list[bytes], data: st.DataObject
 ) -> None:
     told = Events("ab")
-    found = [v for part in parts for v in told.feed(part)] + told.over(None)
+    found = [v for part in parts for v in told.feed(part)] + told.end_run(None)
 
     assert {host for host, _ in found} == {"a", "b"}
     assert {r.status for _, r in found} <= {"unknown", "failed", "unreachable"}
@@ -141,7 +141,7 @@ def test_how_the_bytes_are_cut_does_not_matter(stream: bytes, data: st.DataObjec
 
 @given(st.text())
 def test_what_a_person_reads_moves_no_cursor_and_is_short(text: str) -> None:
-    shown = readable(text)
+    shown = make_readable(text)
 
     assert shown.isprintable()
     assert len(shown) <= DETAIL_MAX

@@ -20,7 +20,7 @@ from hosts import Host, hosts, why_not
 from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 
 from provisioner.adapters.playbooks import AnsibleRunner
-from provisioner.adapters.playbooks.processes import marked
+from provisioner.adapters.playbooks.processes import find_marked
 from provisioner.ports import PlaybookResult, Run
 from provisioner.store.repositories.runs import SqlRunRepository
 
@@ -152,7 +152,7 @@ def test_a_run_that_died_is_unknown_and_nothing_of_it_lives(tmp_path: Path, play
     asked = call("n1", "burn", file=str(file), version="2", burn_s=60)
     begin(plays, data, asked, Path(f"{file}.burns").exists)
     (run,) = left_rows(data, plays)
-    for pid in marked(run.id):
+    for pid in find_marked(run.id):
         if b"ansible_runner" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)  # the wrapper's shell too: it has the command in its own
 
@@ -160,7 +160,7 @@ def test_a_run_that_died_is_unknown_and_nothing_of_it_lives(tmp_path: Path, play
 
     assert result.status == "unknown"
     assert "Burn once" in result.detail
-    assert marked(run.id) == []
+    assert find_marked(run.id) == []
     assert left_rows(data, plays) == []
 
 
@@ -199,7 +199,7 @@ def test_a_cancelled_run_leaves_no_process_and_no_verdict(tmp_path: Path, plays:
 
     assert result is not None
     assert result.status == "unknown"
-    assert marked(run.id) == []
+    assert find_marked(run.id) == []
     assert processes_of(str(file)) == []
     assert left_rows(data, plays) == []
 
@@ -270,4 +270,4 @@ def test_killed_at_random_moments_every_node_recovers_and_nothing_is_burned_twic
         )
     assert version > 1
     assert left_rows(tmp_path / "data", plays) == []
-    assert [pid for run in runs for pid in marked(run, f"provisioner-run-{run}")] == []
+    assert [pid for run in runs for pid in find_marked(run, f"provisioner-run-{run}")] == []

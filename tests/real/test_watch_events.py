@@ -109,7 +109,7 @@ def test_a_bmc_without_streams_posts_to_us_and_nobody_else_can(tmp_path: Path) -
             keys = await r.received(1)
             (made,) = await r.feeds._book.list_subscriptions()
             forged = {"Context": "guessed", "Events": [{"MessageId": "X.1.0.Y"}]}
-            return keys, await r.feeds.delivered(made.id, forged)
+            return keys, await r.feeds.take_delivery(made.id, forged)
 
     assert run(scenario()) == (["ReadingAboveUpperCriticalThreshold"], 404)
 
@@ -122,13 +122,13 @@ def test_a_subscription_counts_once_something_came_through(tmp_path: Path) -> No
             deliver = r.events.deliver
             r.events.deliver = lambda _url, _document: None  # certificate verify failed
             await r.feeds.attend(r.node, r.bmc)
-            refused = r.feeds.way(r.node.id, r.bmc.name)
-            told_by_itself = r.feeds.tells(r.node.id, r.bmc.name)
+            refused = r.feeds.find_way(r.node.id, r.bmc.name)
+            told_by_itself = r.feeds.is_reporting(r.node.id, r.bmc.name)
             r.events.deliver = deliver
             r.emit()
             proved = await r.until(Way.SUBSCRIPTION)
             await r.feeds.restore()  # as after a restart of the daemon
-            return refused, told_by_itself, proved, r.feeds.way(r.node.id, r.bmc.name)
+            return refused, told_by_itself, proved, r.feeds.find_way(r.node.id, r.bmc.name)
 
     assert run(scenario()) == (Way.UNPROVED, False, True, Way.SUBSCRIPTION)
 
@@ -205,7 +205,7 @@ def test_sushy_tools_offers_no_events_and_that_is_no_failure(emulator: str) -> N
                     break
                 await asyncio.sleep(0.2)
             bmc = BmcAddress(emulator, "admin", Secret(PASSWORD), pin=pin)
-            return await subscriptions.offer(Redfish(transport, bmc, UNKNOWN).service)
+            return await subscriptions.read_offer(Redfish(transport, bmc, UNKNOWN).service)
         finally:
             await transport.close()
 

@@ -101,7 +101,7 @@ class Subscribed(Room):
     async def until(self, way: Way) -> bool:
         """Wait until the BMC's events come in this way; whether they do."""
         for _ in range(200):
-            if self.feeds.way("su0-n00", "host") is way:
+            if self.feeds.find_way("su0-n00", "host") is way:
                 return True
             await asyncio.sleep(0.05)
         return False

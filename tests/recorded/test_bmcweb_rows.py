@@ -31,7 +31,7 @@ def whole(case: str, path: str) -> dict[str, Any]:
 
 def firmware_of(answers: dict[str, Reply]) -> Inventory:
     _, client = bmc_of("tiny_dgx", answers)
-    found: Inventory = run(client.firmware("n", "host"))
+    found: Inventory = run(client.read_firmware("n", "host"))
     return found
 
 
@@ -66,7 +66,7 @@ def test_row_7_the_manager_of_a_baseboard_is_no_host_bmc() -> None:
         "tiny_dgx", {}, Managers=managers, Systems=systems, UpdateService__FirmwareInventory=items
     )
 
-    found: Inventory = run(client.firmware("n", "host"))
+    found: Inventory = run(client.read_firmware("n", "host"))
 
     assert not found.of_kind("host.bmc")
     assert len(found.of_kind("hgx.bmc")) == 1

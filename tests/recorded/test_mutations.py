@@ -93,14 +93,14 @@ def test_the_verbs_of_a_broken_bmc_answer_with_values_or_a_port_error(tree: dict
         answers: list[object] = []
         for verb in (
             lambda: client.power(),
-            lambda: client.identity(),
+            lambda: client.read_identity(),
             lambda: client.reset_system("On"),
             lambda: client.reset_bmc(),
             lambda: client.ac_cycle(),
             lambda: client.boot_override("Pxe"),
             lambda: client.insert_media("https://images.example/ipa.iso"),
             lambda: client.simple_update("http://images.example/a.bfb", "bluefield.bundle"),
-            lambda: client.tasks(),
+            lambda: client.read_tasks(),
             lambda: client.subscribe("https://provisioner.example/events", "c"),
         ):
             try:

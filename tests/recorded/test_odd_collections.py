@@ -88,7 +88,7 @@ def test_members_that_an_expanded_answer_loses_are_read_without_expanding() -> N
                 self.tree = plain
 
     client = Redfish(Losing(found), ADDRESS, Quirk(name="x", title="x"))
-    seen = asyncio.run(client.firmware("node", "host"))
+    seen = asyncio.run(client.read_firmware("node", "host"))
 
     assert [(c.kind, c.version) for c in seen.components] == [("host.bios", "1"), ("host.bmc", "2")]
 

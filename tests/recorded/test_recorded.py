@@ -43,7 +43,7 @@ def test_a_refresh_shows_the_same_components_as_a_full_collection(case: str) -> 
     client = Redfish(TreeTransport(tree), ADDRESS, quirk)
 
     async def both() -> tuple[Inventory, Inventory]:
-        return await client.collect("node", "x"), await client.firmware("node", "x")
+        return await client.collect("node", "x"), await client.read_firmware("node", "x")
 
     full, narrow = asyncio.run(both())
 

@@ -229,6 +229,6 @@ def test_the_job_of_a_task_that_is_gone_is_asked_for() -> None:
         },
     )
 
-    view = run(client.task(TaskRef(path=task)))
+    view = run(client.read_task(TaskRef(path=task)))
 
     assert (view.state, view.done, view.failed) == ("Completed", True, None)

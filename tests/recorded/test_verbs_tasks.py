@@ -72,7 +72,7 @@ ENDS: dict[str, tuple[Reply, bool, bool]] = {  # answer, done, failed
 def test_a_task_that(answer: Reply, *, done: bool, failed: bool) -> None:
     _, client = bmc_of("tiny_dgx", {f"GET {TASK}": answer})
 
-    view = run(client.task(TaskRef(path=TASK)))
+    view = run(client.read_task(TaskRef(path=TASK)))
 
     assert (view.done, view.failed is not None, view.vanished) == (done, failed, False)
 
@@ -80,7 +80,7 @@ def test_a_task_that(answer: Reply, *, done: bool, failed: bool) -> None:
 def test_a_task_that_is_gone_is_vanished_and_neither_done_nor_failed() -> None:
     _, client = bmc_of("tiny_dgx", {f"GET {TASK}": reply(404)})
 
-    assert run(client.task(TaskRef(path=TASK))) == TaskView(state="vanished", vanished=True)
+    assert run(client.read_task(TaskRef(path=TASK))) == TaskView(state="vanished", vanished=True)
 
 
 def test_a_task_names_the_activation_that_its_components_wait_for() -> None:
@@ -95,7 +95,7 @@ def test_a_task_names_the_activation_that_its_components_wait_for() -> None:
         "tiny_dgx", {f"GET {TASK}": reply(200, {"TaskState": "Completed", "Messages": messages})}
     )
 
-    assert run(client.task(TaskRef(path=TASK))).awaits is Activation.AC_CYCLE
+    assert run(client.read_task(TaskRef(path=TASK))).awaits is Activation.AC_CYCLE
 
 
 def test_running_tasks_are_listed_dangling_ones_are_not_and_silence_is_no_empty_list() -> None:
@@ -111,9 +111,9 @@ def test_running_tasks_are_listed_dangling_ones_are_not_and_silence_is_no_empty_
     _, client = bmc_of("tiny_dgx", {f"GET {tasks}/3": reply(500)}, **tree)
     _, silent = bmc_of("tiny_dgx", {f"GET {tasks}": reply(503)}, **tree)
 
-    assert run(client.tasks()) == (f"{tasks}/1", f"{tasks}/3")
+    assert run(client.read_tasks()) == (f"{tasks}/1", f"{tasks}/3")
     with pytest.raises(Unreachable):
-        run(silent.tasks())
+        run(silent.read_tasks())
 
 
 @pytest.mark.parametrize(

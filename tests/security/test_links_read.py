@@ -64,7 +64,7 @@ def test_a_task_is_at_a_path_of_the_same_service(link: str):
 @settings(max_examples=60)
 @given(any_link)
 def test_what_announces_itself_is_an_address_and_nothing_more(link: str):
-    for origin in ssdp.origins(json.dumps({"uuid": link}).encode()):
+    for origin in ssdp.read_origins(json.dumps({"uuid": link}).encode()):
         parts = urlsplit(origin)
         assert parts.scheme in ("http", "https")
         assert (parts.path, parts.query, parts.fragment, parts.username) == ("", "", "", None)

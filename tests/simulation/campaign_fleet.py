@@ -163,7 +163,7 @@ class Fleet:
         return begun.campaign
 
     async def now(self, campaign: Campaign) -> Campaign:
-        return await self.requests.known(campaign.id)
+        return await self.requests.find_campaign(campaign.id)
 
     async def states(self, campaign: Campaign) -> Counter[str]:
         """How many of its nodes are in each state of progress."""

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from memory_hosts import MemoryRunner
 
-from provisioner.adapters.simulated.simulated_runner import asked, outputs
+from provisioner.adapters.simulated.simulated_runner import name_commands, read_outputs
 from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
@@ -147,8 +147,8 @@ class InMemoryHosts:
         self, host: str, address: str, commands: Sequence[ShellCommand]
     ) -> Sequence[ShellOutput]:
         self.calls.append([c.name for c in commands])
-        told = await self.site.inband.run("run_commands", host, asked(commands))
-        return outputs(PlaybookResult(**told), commands)
+        told = await self.site.inband.run("run_commands", host, name_commands(commands))
+        return read_outputs(PlaybookResult(**told), commands)
 
     async def close(self) -> None:
         pass

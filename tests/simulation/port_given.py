@@ -70,8 +70,8 @@ class Hosts:
         self._soak, self._tenancy = soak, tenancy
         given: Any = (GivenParts(soak), tenancy, NoMatrix())
         self._observer = Observer(Context(soak.store, soak.clock, soak.settings), *given)
-        self.objections = self._observer.objections
-        self.standing = self._observer.standing
+        self.find_objections = self._observer.find_objections
+        self.read_standing = self._observer.read_standing
 
     async def observe(self, node: Node, operation: str) -> View:
         """As the daemon's observer does: ports are read anew, and never in `released`."""
@@ -102,7 +102,7 @@ class Hosts:
         told = {"certificate": certificate, "certificate_blockers": problems}
         return view.model_copy(update={**told, "tenant_vrf": TENANTS.get(node.tenant, "")})
 
-    async def bare(self, node: Node) -> tuple[Inventory, tuple[Blocker, ...]]:
+    async def read_bmcs(self, node: Node) -> tuple[Inventory, tuple[Blocker, ...]]:
         """The parts without the host's system."""
         return self._soak.inventory(node.id), ()
 

@@ -56,7 +56,7 @@ async def lived(folder: Path) -> tuple[Campaign, Node, list[str], list[str]]:
     ended = begun.campaign
     for _ in range(100):
         await world.clock.sleep(600.0)
-        ended = await requests.known(made.campaign.id)
+        ended = await requests.find_campaign(made.campaign.id)
         if ended.state is not CampaignState.STARTED:
             break
     assert ended is not None

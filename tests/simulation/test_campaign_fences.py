@@ -33,7 +33,7 @@ def test_a_turn_that_was_overtaken_by_a_pause_admits_nobody() -> None:
 
         with pytest.raises(StaleWrite):
             await fleet.book.put_rows(campaign, (), fleet.clock.at)
-        await fleet.campaigns.turn(campaign)
+        await fleet.campaigns.run_turn(campaign)
 
         assert await fleet.states(campaign) == {"pending": 8}
         assert await fleet.releases() == {"base": 12}
@@ -46,7 +46,7 @@ def test_a_daemon_that_stood_still_in_a_turn_writes_nothing_once_another_has_tak
         fleet = Fleet(hosts=8, units=1, idle=8)
         await fleet.build()
         before = await fleet.start(HOSTS, **POLICY)
-        await fleet.campaigns.turn(before)
+        await fleet.campaigns.run_turn(before)
         rows = await fleet.book.list_rows(before.id)
 
         other = fleet.daemon()
@@ -54,8 +54,8 @@ def test_a_daemon_that_stood_still_in_a_turn_writes_nothing_once_another_has_tak
         with pytest.raises(StaleWrite):
             await fleet.book.put_rows(before, rows, fleet.clock.at)
         now = await fleet.now(before)
-        await other.turn(now)
-        told = await fleet.campaigns.turn(await fleet.now(before))  # it reads everything anew
+        await other.run_turn(now)
+        told = await fleet.campaigns.run_turn(await fleet.now(before))  # it reads everything anew
 
         assert told is not None
         assert not told.admit

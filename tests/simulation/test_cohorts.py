@@ -62,7 +62,7 @@ async def scenario(directory: Path) -> None:
         await world.store.cohorts.put_sample(taken(node, 400.0, 1.0))
 
     async def unlike() -> dict[str, int]:
-        found = await asyncio.gather(*(cohorts.unlike(n, NOTHING) for n in nodes))
+        found = await asyncio.gather(*(cohorts.find_differences(n, NOTHING) for n in nodes))
         return {n.id: len(worst) for n, worst in zip(nodes, found, strict=True) if worst}
 
     assert await unlike() == {}

@@ -73,7 +73,7 @@ def watch_no_leaf(world: PortWorld) -> None:
     async def look(_leaf: str) -> None:
         return None
 
-    world.leaf_watch.look = look
+    world.leaf_watch.check_leaf = look
 
 
 def owe_no_erasure(world: PortWorld) -> None:
@@ -99,7 +99,8 @@ def ask_no_standing(world: PortWorld) -> None:
     async def record(operation: object, **given: object) -> object:
         return await stored(operation, **{**given, "standing": None})
 
-    world.given.objections, world.given.standing = objections, standing
+    world.given.find_objections = objections
+    world.given.read_standing = standing
     world.store.operations.record = record
 
 

@@ -98,7 +98,7 @@ def test_another_card_is_taken_over_and_proved(tmp_path: Path) -> None:
         _, case = await shop.ended()
         another_gpu(world, "GPU_SXM_5")  # `dead_gpu` takes the fifth
         serial = another_card(world, "DPU_0")
-        told = await exchanges(shop.world, shop.book).returned(
+        told = await exchanges(shop.world, shop.book).record_return(
             case, "ada", "DPU_0 replaced", ["DPU_0"]
         )
         assert isinstance(told, Case), told
@@ -129,13 +129,15 @@ def test_a_card_that_the_matrix_has_no_way_from_waits_for_people_and_not_for_rem
         too_new = "bf-bundle-9.9.0-1_30.01_ubuntu-22.04_prod"
         world.site.machines[HOST].firmware["DPU_0", "DPU_OS"].running = too_new
         people = exchanges(world, shop.book)
-        told = await people.returned(case, "ada", "DPU_0 replaced", ["DPU_0"])
+        told = await people.record_return(case, "ada", "DPU_0 replaced", ["DPU_0"])
         assert isinstance(told, Case), told
         await certified(shop)
         await world.clock.sleep(6 * HOUR_S)
         waits, waiting = await shop.node(), await shop.newest()
         serial = another_card(world, "DPU_0", seed=98)
-        told = await people.returned(waiting, "ada", "DPU_0 replaced by an older one", ["DPU_0"])
+        told = await people.record_return(
+            waiting, "ada", "DPU_0 replaced by an older one", ["DPU_0"]
+        )
         assert isinstance(told, Case), told
         after = await certified(shop)
         await world.clock.sleep(120.0)  # the loop that closes cases comes after the certificate

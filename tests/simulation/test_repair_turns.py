@@ -44,7 +44,7 @@ def test_a_word_of_people_is_not_taken_for_a_failure(sentence: str) -> None:
         for event in order:
             await clock.sleep(1.0)
             if event == SAID:
-                answer = await desk.returned(case, "technician", "done")
+                answer = await desk.record_return(case, "technician", "done")
                 assert isinstance(answer, Case)
             else:
                 node = await store.nodes.save(in_state(node, State.QUARANTINED, clock.now()))

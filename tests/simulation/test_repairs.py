@@ -121,7 +121,7 @@ def test_a_tenant_is_told_agrees_and_gets_its_node_back(tmp_path: Path) -> None:
 async def say_returned(shop: Shop, case: Case) -> None:
     current = await shop.book.get(case.id)
     assert current is not None
-    answer = await shop.desk.returned(current, "technician", "done")
+    answer = await shop.desk.record_return(current, "technician", "done")
     assert isinstance(answer, Case), answer
     await shop.world.clock.sleep(HOUR_S / 60)
 

@@ -12,7 +12,7 @@ import virtual_time
 from rig import MATRIX, World
 
 from provisioner import components
-from provisioner.control.node.explaining import situation
+from provisioner.control.node.explaining import read_situation
 from provisioner.daemon.data import read_matrix
 from provisioner.model.outcome import Reason
 from provisioner.planning.lifecycle.explain import Explanation, explain
@@ -48,7 +48,7 @@ async def wait_for_an_hour(directory: Path, *, fits: bool) -> tuple[World, Expla
         plans = PlanCache(
             read_matrix([MATRIX, world.files.overlay]), components.ALL, production=False
         )
-        return world, explain(await situation(world.store, node, plans, world.clock.now()))
+        return world, explain(await read_situation(world.store, node, plans, world.clock.now()))
     finally:
         await world.crash()
 

@@ -65,7 +65,7 @@ def test_a_lock_on_a_table_that_outlasts_the_lease_ends_no_daemon(database, tabl
             waiting = [
                 asyncio.ensure_future(ask())
                 for d in daemons
-                for ask in (d.cluster.dead, d.cluster.living, d.cluster.active)
+                for ask in (d.cluster.find_dead, d.cluster.find_living, d.cluster.count_active)
             ]
             while read_boot_clock() < began + 2 * LEASE_S:
                 await asyncio.sleep(0.1)
@@ -96,7 +96,7 @@ def test_a_turn_whose_waiter_was_cancelled_is_given_back(database):
                     await waiter
             for cluster in (peer.cluster, ours.cluster):
                 await asyncio.wait_for(cluster.take("leaf"), LIMIT_S)
-                await cluster.give("leaf")
+                await cluster.give_back("leaf")
             return [d.ends for d in daemons]
 
     assert asyncio.run(scenario()) == [[], []]
@@ -150,7 +150,7 @@ def test_a_daemon_with_another_matrix_is_refused_and_its_peers_stay(database):
         try:
             with pytest.raises(InputError, match=r"another matrix than a.*--change-until"):
                 await second.cluster.start()
-            return [m.id for m in read_members(database)], sorted(await first.cluster.living())
+            return [m.id for m in read_members(database)], sorted(await first.cluster.find_living())
         finally:
             await first.cluster.stop()
 
@@ -165,12 +165,12 @@ def test_a_declared_change_rolls_through_and_at_its_end_the_old_daemon_ends(data
         new = Daemon(database, "new", works=until)
         await old.cluster.start()
         await new.cluster.start()
-        await old.cluster.living()
+        await old.cluster.find_living()
         told = old.cluster.mixed
         await asyncio.sleep(until.change_until - time.time() + 0.5)
         with pytest.raises(SystemExit):
-            await old.cluster.living()
-        await new.cluster.living()
+            await old.cluster.find_living()
+        await new.cluster.find_living()
         await new.cluster.stop()
         await old.cluster.stop()
         return told, old.ends, new.ends

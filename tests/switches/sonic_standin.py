@@ -89,14 +89,14 @@ class SonicSwitch:
             sonic_state.PORT_IDS: lambda: str(oids),
         }
         for vrf in ("default", "mgmt", *(sonic.own_vrf(v) for v in self.config["VRF"])):
-            answers[sonic_state.peers(vrf)] = lambda v=vrf: self._peers(v)
+            answers[sonic_state.build_peers_query(vrf)] = lambda v=vrf: self._peers(v)
             for family in ("ipv4", "ipv6"):
-                answers[sonic_state.leaks(vrf, family)] = dict
-                answers[sonic_state.routes(vrf, family)] = lambda v=vrf, f=family: self._routes(
-                    v, f
+                answers[sonic_state.build_leaks_query(vrf, family)] = dict
+                answers[sonic_state.build_routes_query(vrf, family)] = lambda v=vrf, f=family: (
+                    self._routes(v, f)
                 )
         for oid in oids.values():
-            answers[sonic_state.counters(oid)] = self._counters
+            answers[sonic_state.build_counters_query(oid)] = self._counters
         return answers
 
     def _writes(self, line: str) -> ShellOutput:

@@ -56,7 +56,7 @@ class Bench:
         """One look at the leaf, by rows as they are."""
         self.watch._owners.take(await self.store.nodes.list())
         self.watch._due[self.leaf.name] = 0.0
-        await self.watch.look(self.leaf.name)
+        await self.watch.check_leaf(self.leaf.name)
         self.rig.site.advance()
 
     def vrf(self, interface: str = "") -> str:

@@ -13,7 +13,7 @@ import pytest
 from serving import HOST, Serving
 from test_replayed_events import XID_79, lived, requests_after
 
-from provisioner.adapters.redfish.eventing.events import pushed
+from provisioner.adapters.redfish.eventing.events import read_document
 
 RECONNECTS = 20
 LOGINS = 100
@@ -38,7 +38,7 @@ def test_row_1_one_fault_and_twenty_reconnects_give_exactly_one_alert(tmp_path: 
             serving.streams.break_off(url)
             await serving.world.clock.sleep(120)
             for _, old in list(serving.events().kept):
-                await serving.watcher.receive(HOST, "host", pushed(old))
+                await serving.watcher.receive(HOST, "host", read_document(old))
         rows = await serving.world.store.journal.list()
         raised = [r for r in rows if "'id': 'Xid79'" in str(r) or '"id":"Xid79"' in str(r)]
         alerts = [a.count for a in await serving.book.list(HOST) if a.id == "Xid79"]
@@ -79,6 +79,6 @@ def test_row_2_a_document_without_a_context_is_read(context: str | None) -> None
     """source: bmcweb.md 2: event documents have no top-level Context."""
     document = {"Events": [XID_79], **({"Context": context} if context else {})}
 
-    read = pushed(document)
+    read = read_document(document)
 
     assert (len(read.events), read.context) == (1, context or "")

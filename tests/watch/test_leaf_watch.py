@@ -168,7 +168,7 @@ def test_a_release_that_begins_while_the_leaf_is_read_is_left_alone():
         )
         bench.put("RED")
         bench.watch._due[bench.leaf.name] = 0.0
-        await bench.watch.look(bench.leaf.name)
+        await bench.watch.check_leaf(bench.leaf.name)
         return bench.vrf(), await bench.rows()
 
     assert play(scenario) == ("RED", [])
@@ -289,9 +289,9 @@ def test_ports_that_a_damaged_row_may_entitle_are_listed_and_not_moved(body):
         values = {"body": body or kept, "id": A}
         await bench.store.write(lambda c: c.execute(written, values))
         bench.put("RED")
-        await bench.watch.round()
+        await bench.watch.run_round()
         bench.watch._due[bench.leaf.name] = 0.0
-        await bench.watch.look(bench.leaf.name)
+        await bench.watch.check_leaf(bench.leaf.name)
         bench.rig.site.advance()
         return bench.vrf(), bench.watch.listed
 

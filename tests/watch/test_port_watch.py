@@ -22,7 +22,7 @@ def told(*looks: PortReport, later_s: float = 0) -> list[str]:
     watch = PortWatch()
     for one in looks:
         watch.take(one)
-    return [f.id for f in watch.standing(looks[-1].at + later_s).get("n1", [])]
+    return [f.id for f in watch.list_standing(looks[-1].at + later_s).get("n1", [])]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_happened_between_two_tenants_is_forgotten():
     watch.forget("n1")
     watch.take(look(1, 40))  # the leaf was upgraded, the node restarted
 
-    assert watch.standing(AT + 1000) == {"n1": []}
+    assert watch.list_standing(AT + 1000) == {"n1": []}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from provisioner.adapters.redfish.eventing.event_identity import (
     order_by_time,
     resume_point,
 )
-from provisioner.adapters.redfish.eventing.events import Pushed, pushed
+from provisioner.adapters.redfish.eventing.events import Pushed, read_document
 from provisioner.control.watch.event_feeds import BACKOFF_FIRST_S
 from provisioner.control.watch.event_memory import EVENTS_KEPT, EventMemory
 from provisioner.model.node import Node, NodeKind
@@ -37,7 +37,7 @@ XID_79 = {
 
 
 def document(*changes: dict[str, Any], **change: Any) -> Pushed:
-    return pushed({"Events": [{**XID_79, **each, **change} for each in changes or ({},)]})
+    return read_document({"Events": [{**XID_79, **each, **change} for each in changes or ({},)]})
 
 
 def lived(folder: Path, story: Callable[[Serving], Awaitable[Result]], **settings: float) -> Result:
@@ -101,7 +101,7 @@ def test_a_stream_that_is_opened_again_replays_nothing_that_was_cured(tmp_path: 
         serving.streams.break_off(url)
         await serving.world.clock.sleep(120)
         for _, old in kept:  # a service that sends all again
-            await serving.watcher.receive(HOST, "host", pushed(old))
+            await serving.watcher.receive(HOST, "host", read_document(old))
         return await serving.standing(), [i for u, i in serving.streams.opened if u == url]
 
     standing, last_ids = lived(tmp_path, story)

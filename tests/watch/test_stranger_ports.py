@@ -91,13 +91,13 @@ def test_an_adopted_port_stays_until_it_leaves_its_network() -> None:
         await settle(bench, found, Settlement.ADOPT)
         again = await survey(bench)
         await finish(bench)
-        await bench.watch.round()
+        await bench.watch.run_round()
         await bench.look()
         stayed, listed = bench.vrf(SPARE), dict(bench.watch.listed)
         bench.put("MAINT", SPARE)
         await bench.look()
         bench.put("RED", SPARE)
-        await bench.watch.round()
+        await bench.watch.run_round()
         await bench.look()
         return again, stayed, listed, bench.vrf(SPARE), found.subject
 
@@ -116,7 +116,7 @@ def test_an_adopted_port_of_a_retired_node_stays() -> None:
         (found,) = await survey(bench)
         await settle(bench, found, Settlement.ADOPT)
         await finish(bench)
-        await bench.watch.round()
+        await bench.watch.run_round()
         await bench.look()
         return bench.vrf(), await bench.rows()
 
@@ -132,7 +132,7 @@ def test_a_port_that_nobody_adopts_is_fenced_once_the_daemon_acts(trees: tuple[s
         (found,) = await survey(bench)
         await settle(bench, found, Settlement.KEEP)
         await finish(bench)
-        await bench.watch.round()
+        await bench.watch.run_round()
         await bench.look()
         return bench.vrf(SPARE), await bench.recovery_book.list_differences()
 
@@ -185,7 +185,7 @@ def test_a_silent_leaf_waits_for_a_word_of_its_own() -> None:
         await settle(bench, found, Settlement.KEEP)
         await finish(bench)
         bench.rig.site.nvue[bench.leaf.name].reachable = lambda: True
-        await bench.watch.round()
+        await bench.watch.run_round()
         await bench.look()
         return found, bench.leaf.name, bench.vrf(SPARE)
 

@@ -23,7 +23,7 @@ def event(ident: str, *args: str, **changes: Any) -> dict[str, Any]:
 
 
 def told(document: object) -> list[tuple[str, str, bool, set[C]]]:
-    found = events.signals(events.pushed(document), "n1", "host", NOW)
+    found = events.find_signals(events.read_document(document), "n1", "host", NOW)
     return [(s.id, s.target, s.active, set(s.classifications)) for s in found]
 
 
@@ -100,8 +100,8 @@ def test_the_worst_reading_and_the_normal_one_are_one_alert():
     ],
 )  # fmt: skip
 def test_a_systems_own_status_is_an_event_that_stands(status, wanted):
-    found = events.conditions({"@odata.id": "/redfish/v1/Systems/1", "Status": status})
-    signals = events.signals(events.Pushed(events=found), "n1", "host", NOW)
+    found = events.read_conditions({"@odata.id": "/redfish/v1/Systems/1", "Status": status})
+    signals = events.find_signals(events.Pushed(events=found), "n1", "host", NOW)
 
     assert [(s.id, s.active) for s in signals] == wanted
 
@@ -113,20 +113,20 @@ def test_a_metric_report_is_numbers_by_property():
         {"MetricProperty": "/a#/C", "MetricValue": "nan"},
         {"MetricProperty": 7},
     ]
-    found = events.pushed({"MetricValues": values})
+    found = events.read_document({"MetricValues": values})
 
     assert [(m.name, m.value) for m in found.metrics] == [("/a#/B", 4.0), ("x", 1.5)]
 
 
 def test_parts_that_come_and_go_ask_for_a_look():
-    assert events.pushed(event("ResourceEvent.1.0.ResourceRemoved")).asks_for_a_look
-    assert not events.pushed(event("ResourceEvent.1.0.ResourceChanged")).asks_for_a_look
+    assert events.read_document(event("ResourceEvent.1.0.ResourceRemoved")).asks_for_a_look
+    assert not events.read_document(event("ResourceEvent.1.0.ResourceChanged")).asks_for_a_look
 
 
 def test_a_document_of_thousands_of_events_is_cut():
     many = {"Events": event("IDRAC.2.8.X1", Severity="Critical")["Events"] * 10_000}
 
-    assert len(events.pushed(many).events) == events.EVENTS_MAX
+    assert len(events.read_document(many).events) == events.EVENTS_MAX
 
 
 json_values = st.recursive(
@@ -148,9 +148,9 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_no_document_raises(document):
-    events.signals(events.pushed(document), "n1", "host", NOW)
+    events.find_signals(events.read_document(document), "n1", "host", NOW)
     resource = document if isinstance(document, dict) else {}
-    events.conditions({"Status": {"Conditions": document, "Health": document}, **resource})
+    events.read_conditions({"Status": {"Conditions": document, "Health": document}, **resource})
 
 
 def frames(text: bytes, size: int) -> list[sse.Frame]:

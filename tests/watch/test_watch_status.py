@@ -15,7 +15,7 @@ from program import run
 from serving import HOST, Serving, world
 
 from provisioner.control.watch.port_watch import PortReport
-from provisioner.control.watch.watch_standing import standing
+from provisioner.control.watch.watch_standing import read_standing
 from provisioner.daemon.data import open_data
 from provisioner.daemon.watch_status import STATUS_FILE, kept_status, read_status, write_status
 from provisioner.model.node import State
@@ -39,7 +39,7 @@ def looks(tmp_path_factory: pytest.TempPathFactory) -> list[WatchStatus]:
         clock = serving.world.clock
         try:
             await serving.start()
-            begun = standing(serving.watcher, clock.now())
+            begun = read_standing(serving.watcher, clock.now())
             async with kept_status(folder, clock) as begin:
                 begin(serving.watcher)
                 await clock.sleep(700.0)
@@ -52,7 +52,7 @@ def looks(tmp_path_factory: pytest.TempPathFactory) -> list[WatchStatus]:
             host.gone_until = clock.now() + 60  # a stream that lived is opened again at once
             serving.streams.break_off(serving.url())
             await clock.sleep(1.0)
-            return [begun, well, standing(serving.watcher, clock.now())]
+            return [begun, well, read_standing(serving.watcher, clock.now())]
         finally:
             await serving.stop()
             await serving.world.store.close()
@@ -154,7 +154,7 @@ def test_the_watch_of_leaves_tells_which_ports_it_lists(tmp_path: Path) -> None:
         try:
             await serving.start()
             await serving.world.clock.sleep(200.0)
-            return standing(serving.watcher, serving.world.clock.now())
+            return read_standing(serving.watcher, serving.world.clock.now())
         finally:
             await serving.stop()
             await serving.world.store.close()

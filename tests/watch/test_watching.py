@@ -185,7 +185,7 @@ def test_a_node_that_serves_no_more_is_let_alone(tmp_path: Path) -> None:
         )
         await serving.world.clock.sleep(60)
         watcher = serving.watcher
-        return flat, watcher.feeds.followed, watcher.ports.nodes(), await serving.standing()
+        return flat, watcher.feeds.followed, watcher.ports.list_nodes(), await serving.standing()
 
     assert lived(tmp_path, story) == (True, 0, frozenset(), {})
 
@@ -204,7 +204,7 @@ def test_a_wet_host_is_alerted_at_the_next_glance_and_only_a_person_ends_it(tmp_
         came = await serving.until(lambda s: key in s, 120)
         machine.leak_detectors["manifold"] = "OK"
         await serving.world.clock.sleep(600)
-        return came, key in await serving.standing(), await serving.watcher.keeper.held()
+        return came, key in await serving.standing(), await serving.watcher.keeper.list_held_nodes()
 
     came, stands, held = lived(tmp_path, story)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.adapters.agent.protocol import printable
+from provisioner.adapters.agent.protocol import make_printable
 from provisioner.ports import AgentResult, Malformed, Reply
 
 RUNNING = "RUNNING"
@@ -37,13 +37,13 @@ class Command:
     error: str
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether the command has ended."""
         return self.status in ENDED
 
     def outcome(self) -> AgentResult:
         """Return the command's result."""
-        assert self.ended
+        assert self.has_ended
         return AgentResult(self.status, self.result, self.error)
 
 
@@ -72,7 +72,7 @@ def parse_commands(reply: Reply, token: str) -> Sequence[Command]:
     return tuple(_command(entry, token) for entry in listed)
 
 
-def fault(reply: Reply, token: str) -> str:
+def read_fault(reply: Reply, token: str) -> str:
     """Return why a request was refused, in the agent's words."""
     try:
         document = reply.json()
@@ -96,13 +96,13 @@ def _command(given: Any, token: str) -> Command:
     if not isinstance(name, str) or not isinstance(status, str):
         raise Malformed("a command without a name or a status")
     if status != RUNNING and status not in ENDED:
-        raise Malformed(f"a command in the status {printable(status, 40)!r}")
+        raise Malformed(f"a command in the status {make_printable(status, 40)!r}")
     error = given.get("command_error")
     text = ""
     if error is not None or status not in (RUNNING, "SUCCEEDED"):
         text = _error_text(error, token) or "no reason was given"
     result = _Cleaner(token).clean(given.get("command_result"), 0)
-    return Command(identifier, short_name(printable(name, 100)), status, result, text)
+    return Command(identifier, short_name(make_printable(name, 100)), status, result, text)
 
 
 def _error_text(error: Any, token: str) -> str:
@@ -114,7 +114,7 @@ def _error_text(error: Any, token: str) -> str:
 
 
 def _words(text: str, token: str) -> str:
-    return printable(_hidden(text, token), ERROR_MAX)
+    return make_printable(_hidden(text, token), ERROR_MAX)
 
 
 def _hidden(text: str, token: str) -> str:

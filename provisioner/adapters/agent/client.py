@@ -141,7 +141,7 @@ class AgentClient:
                 continue
             if reply.status == 200:
                 return answers.parse_command(reply, agent.token.reveal())
-            why = answers.fault(reply, agent.token.reveal())
+            why = answers.read_fault(reply, agent.token.reveal())
             if reply.status == 409:  # AgentIsBusy: nothing was accepted
                 sends = 0
                 if self._clock.now() + wait_s >= ends:
@@ -175,7 +175,7 @@ class AgentClient:
         """Wait for the command's end; silence of the agent is not an end."""
         wait_s = POLL_S
         silent = ""
-        while not command.ended:
+        while not command.has_ended:
             if self._clock.now() >= ends:
                 message = f"{command.name} has not ended in time{silent}"
                 raise Unreachable(message, maybe_executed=True)
@@ -196,14 +196,14 @@ class AgentClient:
             elif reply.status == 404:
                 raise Unreachable(f"the agent forgot {command.name}", maybe_executed=True)
             else:
-                silent = f"; {answers.fault(reply, agent.token.reveal())}"
+                silent = f"; {answers.read_fault(reply, agent.token.reveal())}"
         return command
 
     async def _list(self, agent: AgentAddress) -> Sequence[Command]:
         """Return the commands of this boot, oldest first."""
         reply = await self._request(agent, "GET", COMMANDS, None)
         if reply.status != 200:
-            why = answers.fault(reply, agent.token.reveal())
+            why = answers.read_fault(reply, agent.token.reveal())
             raise Unreachable(f"no list of commands: {why}", maybe_executed=False)
         return answers.parse_commands(reply, agent.token.reveal())
 

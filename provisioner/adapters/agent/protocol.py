@@ -75,7 +75,7 @@ def node_uuid(node: str) -> str:
     return str(uuid.uuid5(NAMESPACE, node))
 
 
-def printable(text: object, limit: int = TEXT_MAX) -> str:
+def make_printable(text: object, limit: int = TEXT_MAX) -> str:
     """Return a foreign text as one short line, without control characters."""
     line = " ".join(str(text)[: 4 * limit].split())
     return "".join(c for c in line if c.isprintable())[:limit]
@@ -176,7 +176,7 @@ def parse_heartbeat(body: bytes) -> Heartbeat | Refusal:
     matched = VERSION.fullmatch(version) if isinstance(version, str) else None
     if matched is None or (int(matched[1]), int(matched[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        detail = f"agent version {printable(version, 40)!r}; {oldest} or newer is wanted"
+        detail = f"agent version {make_printable(version, 40)!r}; {oldest} or newer is wanted"
         return Refusal(400, Reason.NOT_OFFERED, detail)
     place = _place(document.get("callback_url"))
     if isinstance(place, Refusal):
@@ -190,7 +190,7 @@ def parse_heartbeat(body: bytes) -> Heartbeat | Refusal:
 
 def _place(given: object) -> tuple[str, IPv4Address | IPv6Address] | Refusal:
     """Return the https URL of an address and a port, and nothing more."""
-    wrong = Refusal(400, Reason.MALFORMED, f"callback_url {printable(given, 80)!r}")
+    wrong = Refusal(400, Reason.MALFORMED, f"callback_url {make_printable(given, 80)!r}")
     if not isinstance(given, str) or len(given) > 128:
         return wrong
     try:
@@ -247,7 +247,7 @@ def decide_heartbeat(
     except ValueError:
         from_itself = False
     if not from_itself:
-        detail = f"{printable(peer, 60)} says that its agent listens at {heartbeat.host}"
+        detail = f"{make_printable(peer, 60)} says that its agent listens at {heartbeat.host}"
         return Refusal(400, Reason.FOREIGN_AGENT, detail, node)
     first = not session.seen_at
     if not first and (heartbeat.url, heartbeat.certificate) != (session.url, session.certificate):

@@ -49,7 +49,7 @@ class AgentRegistry:
         return Secret(token) if token else None
 
     async def present(self, node: str) -> AgentAddress | None:
-        session = await self._sessions.of(node)
+        session = await self._sessions.find_session(node)
         if session is None or not self._fresh(session):
             return None
         token = await self._sessions.token(session)
@@ -72,7 +72,7 @@ class AgentRegistry:
         return agent
 
     async def dismiss(self, node: str) -> None:
-        session = await self._sessions.of(node)
+        session = await self._sessions.find_session(node)
         if session is not None and not session.dismissed:
             await self._sessions.end(session)
 
@@ -80,12 +80,12 @@ class AgentRegistry:
         self, agent: AgentAddress, name: str, parameters: Mapping[str, Any], timeout_s: float
     ) -> AgentResult:
         async with self._turns.setdefault(agent.node, asyncio.Lock()):
-            session = await self._sessions.of(agent.node)
+            session = await self._sessions.find_session(agent.node)
             if session is None or not self._is(session, agent):
                 raise Unreachable(f"{agent.node}: that agent is gone", maybe_executed=False)
 
             async def note(request: AgentRequest | None) -> None:
-                now = await self._sessions.of(agent.node)
+                now = await self._sessions.find_session(agent.node)
                 if now is not None and self._is(now, agent):
                     await self._sessions.change(agent.node, asked=request)
 
@@ -96,7 +96,7 @@ class AgentRegistry:
         self, agent: AgentAddress, name: str, since: float, timeout_s: float
     ) -> AgentResult | None:
         async with self._turns.setdefault(agent.node, asyncio.Lock()):
-            session = await self._sessions.of(agent.node)
+            session = await self._sessions.find_session(agent.node)
             if session is None or not self._is(session, agent):
                 raise Unreachable(f"{agent.node}: that agent is gone", maybe_executed=False)
             request = session.asked

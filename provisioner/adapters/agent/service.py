@@ -68,7 +68,7 @@ class AgentService:
         if isinstance(lookup, Refusal):
             return await self._refuse(lookup, peer, "lookup")
         now = self._clock.now()
-        session = protocol.decide_lookup(lookup, await self._sessions.all(), now)
+        session = protocol.decide_lookup(lookup, await self._sessions.read_all(), now)
         if isinstance(session, Refusal):
             return await self._refuse(session, peer, "lookup")
         token = protocol.HIDDEN
@@ -85,7 +85,7 @@ class AgentService:
             log.info("%s: its maintenance agent looked itself up from %s", session.node, peer)
         elif peer != session.peer:
             # harmless to answer: no token is in it; but two machines claim one address
-            detail = f"looked up again, from {protocol.printable(peer, 60)}"
+            detail = f"looked up again, from {protocol.make_printable(peer, 60)}"
             await self._tell(Refusal(200, Reason.DUPLICATE, detail, session.node), peer, "lookup")
         answer = protocol.lookup_answer(session, token, self._settings.agent_heartbeat_s)
         return Answer(200, answer)
@@ -100,7 +100,7 @@ class AgentService:
             return await self._refuse(heartbeat, peer, "heartbeat", session.node if session else "")
         token = await self._sessions.token(session) if session else ""
         if session is not None:
-            session = await self._sessions.of(session.node)  # as it is after that wait
+            session = await self._sessions.find_session(session.node)  # as it is after that wait
         now = self._clock.now()
         life_s = self._settings.agent_token_s
         verdict = protocol.decide_heartbeat(heartbeat, peer, session, token, now, life_s)

@@ -37,17 +37,17 @@ class Sessions:
         self._known: dict[str, AgentSession] | None = None  # by node
         self._tokens: dict[str, str] = {}
 
-    async def all(self) -> Sequence[AgentSession]:
+    async def read_all(self) -> Sequence[AgentSession]:
         """Return every node's last session."""
         return tuple((await self._load()).values())
 
-    async def of(self, node: str) -> AgentSession | None:
+    async def find_session(self, node: str) -> AgentSession | None:
         """Return a node's last session."""
         return (await self._load()).get(node)
 
     async def by_uuid(self, uuid: str) -> AgentSession | None:
         """Return the session of the node that agents call by `uuid`."""
-        return next((s for s in await self.all() if s.uuid == uuid), None)
+        return next((s for s in await self.read_all() if s.uuid == uuid), None)
 
     async def begin(
         self,

@@ -37,7 +37,7 @@ class Events:
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Take these secrets out of everything that is read from here on."""
-        self._secrets = spellings(secrets)
+        self._secrets = list_spellings(secrets)
 
     def feed(self, data: bytes, progress: Callable[[str, str], None] | None = None) -> Verdicts:
         """Read on; call `progress(host, task)` for each task that begins."""
@@ -54,7 +54,7 @@ class Events:
         return verdicts
 
     def _line(self, line: bytes, progress: Callable[[str, str], None] | None) -> Verdicts:
-        text = redacted(line.decode("utf-8", "replace"), self._secrets)
+        text = redact_secrets(line.decode("utf-8", "replace"), self._secrets)
         try:
             event = json.loads(text)
         except (ValueError, RecursionError):
@@ -69,21 +69,21 @@ class Events:
             return []  # decided already, or of the play as a whole
         match event.get("event"):
             case "task":
-                task = readable(event.get("task"))
+                task = make_readable(event.get("task"))
                 self.waiting[host] = task or "a task"
                 self._items.pop(host, None)
                 if progress is not None:
                     progress(host, task)
             case "item_failed":
-                self._items[host] = readable(event.get("message"))
+                self._items[host] = make_readable(event.get("message"))
             case "failed":
-                message = self._items.get(host) or readable(event.get("message"))
-                self._reasons[host] = f"{readable(event.get('task'))}: {message}"[:DETAIL_MAX]
+                message = self._items.get(host) or make_readable(event.get("message"))
+                self._reasons[host] = f"{make_readable(event.get('task'))}: {message}"[:DETAIL_MAX]
                 if event.get("final") is True:
                     return [self._decide(host, "failed", self._reasons[host])]
             case "unreachable":
                 if event.get("final") is True:
-                    return [self._decide(host, "unreachable", readable(event.get("message")))]
+                    return [self._decide(host, "unreachable", make_readable(event.get("message")))]
             case "result":
                 return [self._fact(host, event)]
         return []
@@ -91,7 +91,7 @@ class Events:
     def _fact(self, host: str, event: Mapping[str, Any]) -> tuple[str, PlaybookResult]:
         fact = event.get("fact")
         if not isinstance(fact, dict):
-            problem = readable(event.get("problem")) or "it is no object"
+            problem = make_readable(event.get("problem")) or "it is no object"
             return self._decide(host, "failed", f"malformed provisioner_result: {problem}")
         self.waiting.pop(host)
         return host, PlaybookResult("ok", fact)
@@ -119,7 +119,7 @@ class Events:
         """Return the same verdict for every host that has none."""
         return [self._decide(host, status, detail) for host in list(self.waiting)]
 
-    def over(self, output: str | None) -> Verdicts:
+    def end_run(self, output: str | None) -> Verdicts:
         """End the run: hosts without a verdict have none.
 
         `output`: the text of the process itself, if it came to its end by itself; then a host on
@@ -132,8 +132,8 @@ class Events:
                 detail = self._reasons.get(host) or f"the run ended{where} without a verdict"
                 verdicts.append(self._decide(host, "unknown", detail))
             else:
-                shown = redacted(output, self._secrets)
-                shown = readable(shown[max(0, shown.find("[ERROR]")) :]) or "it said nothing"
+                shown = redact_secrets(output, self._secrets)
+                shown = make_readable(shown[max(0, shown.find("[ERROR]")) :]) or "it said nothing"
                 verdicts.append(self._decide(host, "failed", f"the play did not begin: {shown}"))
         return verdicts
 
@@ -142,7 +142,7 @@ class Events:
         return host, PlaybookResult(status, {}, detail[:DETAIL_MAX])
 
 
-def readable(text: object) -> str:
+def make_readable(text: object) -> str:
     """Return text for a person's terminal: one bounded line without control characters."""
     if not isinstance(text, str):
         return ""
@@ -151,14 +151,14 @@ def readable(text: object) -> str:
     return " ".join(line.split())[:DETAIL_MAX]
 
 
-def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
+def list_spellings(secrets: Iterable[str]) -> tuple[str, ...]:
     """Return the spellings of secrets in a run's output, longest first, without too short ones."""
     long = {s for s in secrets if len(s) >= SECRET_MIN}
     inside = {json.dumps(s, ensure_ascii=e)[1:-1] for s in long for e in (True, False)}
     return tuple(sorted(long | inside, key=len, reverse=True))
 
 
-def redacted(text: str, spelled: Sequence[str]) -> str:
+def redact_secrets(text: str, spelled: Sequence[str]) -> str:
     """Return the text without them."""
     for secret in spelled:
         text = text.replace(secret, "(secret)")

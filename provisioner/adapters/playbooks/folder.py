@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provisioner.adapters.playbooks.events import redacted, spellings
+from provisioner.adapters.playbooks.events import list_spellings, redact_secrets
 from provisioner.adapters.playbooks.inventory import EVENTS, OUTPUT, PRINTED, read_secrets
 
 READ_MAX = 1024 * 1024  # bytes of events read at once, so that no run holds the loop up
@@ -67,11 +67,11 @@ class RunFolder:
         finally:
             os.close(descriptor)
 
-    def finished(self) -> bool:
+    def has_finished(self) -> bool:
         """Return whether the run came to its end by itself."""
         return (self.path / "rc").exists()
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Return whether a process of the run holds the lock."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDWR)
@@ -111,9 +111,9 @@ class RunFolder:
         May be repeated at any point.
         """
         if self.volatile.is_dir() and self.path.is_dir():
-            spelled = spellings(self.secrets())
+            spelled = list_spellings(self.secrets())
             events = _beginning(self.volatile / EVENTS, EVENTS_MAX)
-            _replace(self.path / EVENTS, redacted(events, spelled))
+            _replace(self.path / EVENTS, redact_secrets(events, spelled))
             # printed text wraps and quotes freely: a secret in it may not be recognised
             _replace(self.path / OUTPUT, "" if spelled else self.output())
         shutil.rmtree(self.volatile, ignore_errors=True)

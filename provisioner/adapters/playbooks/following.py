@@ -34,7 +34,7 @@ class LiveRun:
         self._results: dict[str, PlaybookResult] = {}
         self._answers: dict[str, list[asyncio.Future[PlaybookResult]]] = {}
 
-    def does(self, call: PlaybookCall) -> bool:
+    def runs_call(self, call: PlaybookCall) -> bool:
         """Return whether this is the run of just that call."""
         return self.run.play == call.play and self.run.hosts.get(call.host) == call.digest
 
@@ -51,11 +51,11 @@ class LiveRun:
         self.hand_over(host, answer)
         return await answer
 
-    async def decided(self, host: str) -> None:
+    async def wait_until_decided(self, host: str) -> None:
         """Wait until this run does nothing more on a host."""
         await self.result(host)
 
-    def reread(self) -> None:
+    def reread_verdicts(self) -> None:
         """Read the verdicts of a run that was followed to its end before."""
         self._drain(whole=True)
         self._rest()
@@ -67,11 +67,11 @@ class LiveRun:
         timed_out = False
         while self.folder is not None:
             processes.reap(self.pid)
-            over = self.folder.finished() or not self.folder.alive()
+            over = self.folder.has_finished() or not self.folder.is_alive()
             # queried before reading, so that its last events are not missed
             self._drain(whole=over)
             if over:
-                state = "ended" if self.folder.finished() else "lost"
+                state = "ended" if self.folder.has_finished() else "lost"
                 break
             timed_out = self._clock.now() >= until
             if timed_out or self.cancelled.is_set():
@@ -103,7 +103,7 @@ class LiveRun:
         await asyncio.to_thread(processes.interrupt, self.run.id)
         for _ in range(int(INTERRUPT_S / POLL_S)):
             processes.reap(self.pid)
-            if not self.folder.alive():
+            if not self.folder.is_alive():
                 return
             await asyncio.sleep(POLL_S)
 
@@ -127,9 +127,9 @@ class LiveRun:
                 return
 
     def _rest(self) -> None:
-        """Return the hosts without a verdict, once nothing more comes."""
-        ended = self.folder is not None and self.folder.finished()
-        self._deliver(self.events.over(self.folder.output() if self.folder and ended else None))
+        """Deliver the result of the hosts without a verdict, once nothing more comes."""
+        ended = self.folder is not None and self.folder.has_finished()
+        self._deliver(self.events.end_run(self.folder.output() if self.folder and ended else None))
 
     def _tell(self, host: str, task: str) -> None:
         log.info("%s: %s: %s", host, self.run.play, task)

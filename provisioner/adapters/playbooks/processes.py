@@ -95,7 +95,7 @@ def _own_cgroup() -> Path | None:
     return None
 
 
-def marked(run_id: str, control: str = "") -> list[int]:
+def find_marked(run_id: str, control: str = "") -> list[int]:
     """Processes of a run. `control`: its folder of ssh sockets, which an ssh master is named by.
 
     (A master's title overwrites its environment, as setproctitle does on Linux.)
@@ -119,7 +119,7 @@ def _belongs(pid: int, wanted: bytes, control: str) -> bool:
 
 def interrupt(run_id: str) -> None:
     """Ask Ansible to end: it takes its workers and ssh clients along (facts: ansible 2)."""
-    plays = {pid for pid in marked(run_id) if _is_play(pid)}
+    plays = {pid for pid in find_marked(run_id) if _is_play(pid)}
     for pid in plays:
         with contextlib.suppress(OSError):
             if _parent(pid) not in plays:  # its workers are copies of it
@@ -143,7 +143,7 @@ def kill_all(run_id: str, cgroup: str, control: str) -> bool:
         if cgroup:
             with contextlib.suppress(OSError):
                 (Path(cgroup) / "cgroup.kill").write_text("1", encoding="ascii")
-        remaining = marked(run_id, control)
+        remaining = find_marked(run_id, control)
         for pid in remaining:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

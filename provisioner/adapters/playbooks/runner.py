@@ -81,7 +81,7 @@ class AnsibleRunner:
         """Run one play on one host, together with other callers of the same play now."""
         if (wrong := self._refusal(call)) is not None:
             return wrong
-        if (same := self._on(call.host)) is not None and same.does(call):
+        if (same := self._on(call.host)) is not None and same.runs_call(call):
             # left by a predecessor, or by a caller who did not wait for it
             return await same.result(call.host)
         async with self._queues.setdefault(call.host, asyncio.Lock()):
@@ -95,11 +95,11 @@ class AnsibleRunner:
         await self._elsewhere(call.host)
         for run in await self._runs.list_since(call.host, since):
             live = self._live.get(run.id)
-            if live is not None and live.does(call):
+            if live is not None and live.runs_call(call):
                 return await live.result(call.host)
             past = LiveRun(run, folders.RunFolder.find(Path(run.folder)), self._clock)
-            if live is None and past.does(call):
-                past.reread()
+            if live is None and past.runs_call(call):
+                past.reread_verdicts()
                 return await past.result(call.host)
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provisioner.adapters.redfish.messages import body_of, refusal, told
+from provisioner.adapters.redfish.messages import body_of, collect_messages, read_refusal
 from provisioner.adapters.redfish.parsing import link, path_of, text, truth
 from provisioner.adapters.redfish.service import UNBLOCK, Service, not_offered, raise_silence
 from provisioner.adapters.redfish.walk import CHANGE_FIRST
@@ -25,9 +25,9 @@ async def set_password(service: Service, username: str, new: Secret) -> Blocker 
 async def find_administrator(service: Service) -> str | None:
     """Return the name of the first account that is an enabled administrator."""
     walk = service.walk()
-    path = link(await walk.root(), "AccountService")
+    path = link(await walk.read_root(), "AccountService")
     accounts = (await walk.read(path)).data if path is not None else {}
-    for account in await walk.first(accounts, "Accounts"):
+    for account in await walk.read_linked(accounts, "Accounts"):
         name = text(account.data.get("UserName"))
         enabled = truth(account.data.get("Enabled")) is not False
         if name and enabled and text(account.data.get("RoleId")) == "Administrator":
@@ -37,7 +37,7 @@ async def find_administrator(service: Service) -> str | None:
 
 async def _account(service: Service, username: str) -> str | Blocker:
     walk = service.walk()
-    path = link(await walk.root(), "AccountService")
+    path = link(await walk.read_root(), "AccountService")
     if path is None:
         raise_silence(walk.gaps)  # a BMC that restarts is no BMC without accounts
         return not_offered(username, "AccountService")
@@ -46,8 +46,8 @@ async def _account(service: Service, username: str) -> str | Blocker:
         raise Unreachable(f"{path}: HTTP status {reply.status}", maybe_executed=False)
     if reply.status == 403:
         # a default password must be changed before anything else is answered (facts S10)
-        return _demanded(reply) or refusal(reply, username, UNBLOCK)
-    accounts = await walk.first(body_of(reply), "Accounts")
+        return _demanded(reply) or read_refusal(reply, username, UNBLOCK)
+    accounts = await walk.read_linked(body_of(reply), "Accounts")
     for account in accounts:
         if text(account.data.get("UserName")) == username:
             return account.path
@@ -61,7 +61,7 @@ async def _account(service: Service, username: str) -> str | Blocker:
 
 def _demanded(reply: Reply) -> str | None:
     """The account that a `PasswordChangeRequired` message names."""
-    for message in told(body_of(reply)):
+    for message in collect_messages(body_of(reply)):
         if message.key == CHANGE_FIRST:
             return next((p for p in map(path_of, message.args) if p is not None), None)
     return None
@@ -69,7 +69,7 @@ def _demanded(reply: Reply) -> str | None:
 
 async def subscribe(service: Service, destination: str, context: str) -> str | Blocker:
     """POST an event destination; the subscription's path."""
-    events = await service.part("EventService")
+    events = await service.find_part("EventService")
     path = link(events.data, "Subscriptions")
     if path is None:
         return not_offered("events", "event subscriptions")

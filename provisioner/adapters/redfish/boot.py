@@ -18,7 +18,7 @@ _BY_DHCP = (
 _TARGETS = "BootSourceOverrideTarget@Redfish.AllowableValues"
 
 
-async def override(
+async def set_override(
     service: Service, target: str, *, once: bool, http_uri: str = ""
 ) -> Blocker | None:
     """Set the boot override, each property in the object that has it (facts E12, V10).
@@ -31,7 +31,7 @@ async def override(
     """
     if (refused := await find_obstacle(service, "boot")) is not None:
         return refused
-    system = await service.system()
+    system = await service.read_system()
     if system is None:
         return not_offered("host", "system")
     settings = link(system.data, "@Redfish.Settings", "SettingsObject")
@@ -69,11 +69,11 @@ async def override_virtual_cd(service: Service) -> Blocker | None:
     """
     if service.quirk.boot_attributes is not None:
         return await _choose_by_attributes(service, service.quirk.boot_attributes)
-    system = await service.system()
+    system = await service.read_system()
     listed = _listed_targets(system.data, await _read_settings(service, system)) if system else None
     names = service.quirk.media_targets
     target = next((name for name in names if listed is None or name in listed), names[-1])
-    return await override(service, target, once=True)
+    return await set_override(service, target, once=True)
 
 
 async def override_disk(service: Service) -> Blocker | None:
@@ -86,7 +86,7 @@ async def override_disk(service: Service) -> Blocker | None:
             body = {"Attributes": dict(attributes.normal)}
             if (refused := await service.patch(path, body, "host")) is not None:
                 return refused
-    return await override(service, "Hdd", once=True)
+    return await set_override(service, "Hdd", once=True)
 
 
 async def _choose_by_attributes(service: Service, attributes: BootAttributes) -> Blocker | None:
@@ -95,7 +95,7 @@ async def _choose_by_attributes(service: Service, attributes: BootAttributes) ->
     path, _ = await _find_attributes(service, attributes)
     if path is not None:
         return await service.patch(path, {"Attributes": dict(attributes.virtual_cd)}, "host")
-    manager = await service.manager()
+    manager = await service.read_manager()
     action = action_of(manager.data, attributes.action) if manager is not None else {}
     target = target_of(action)
     if target is None:
@@ -106,7 +106,7 @@ async def _choose_by_attributes(service: Service, attributes: BootAttributes) ->
 
 async def _find_attributes(service: Service, attributes: BootAttributes) -> tuple[str | None, Json]:
     """Return the path and the values of the attributes that list the boot device, if any does."""
-    manager = await service.manager()
+    manager = await service.read_manager()
     linked = at(manager.data, "Links", "Oem", "Dell", "DellAttributes") if manager else None
     for one in objects(linked or []):
         path = path_of(one)

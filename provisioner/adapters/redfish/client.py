@@ -34,7 +34,7 @@ from provisioner.adapters.redfish.service import (
     raise_silence,
     target_of,
 )
-from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, view
+from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, read_view
 from provisioner.adapters.redfish.upkeep.leaks import LeakReader
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import Inventory, LeakDetector, Power
@@ -91,7 +91,7 @@ class Redfish:
 
     async def collect(self, node: str, bmc: str) -> Inventory:
         """Versions and parts behind this BMC; `bmc` is its name within the node."""
-        return _spoken(await collect.everything(self._service.walk(), self.quirk, node, bmc))
+        return _spoken(await collect.read_everything(self._service.walk(), self.quirk, node, bmc))
 
     async def collect_tree(self, node: str, bmc: str) -> tuple[Inventory, HardwareTree]:
         """Return the inventory, and every part that the service lists with its values."""
@@ -100,40 +100,40 @@ class Redfish:
         walks = [
             Walk(service.transport, service.address, self.quirk, shared=bodies) for _ in range(2)
         ]
-        inventory = _spoken(await collect.everything(walks[0], self.quirk, node, bmc))
+        inventory = _spoken(await collect.read_everything(walks[0], self.quirk, node, bmc))
         return inventory, await read_tree(walks[1])
 
-    async def firmware(self, node: str, bmc: str) -> Inventory:
+    async def read_firmware(self, node: str, bmc: str) -> Inventory:
         """Versions, background copies and power only."""
         return _spoken(
-            await collect.versions(self._service.walk(charted=True), self.quirk, node, bmc)
+            await collect.read_versions(self._service.walk(charted=True), self.quirk, node, bmc)
         )
 
     async def read_leak_detectors(self) -> tuple[LeakDetector, ...]:
         """Return the leak detectors behind this BMC as they read now."""
         return await self._leaks.read_detectors()
 
-    async def reading(self, what: str) -> readings.Reading:
+    async def read_resources(self, what: str) -> readings.Reading:
         """Whole resources for health checks; `what` is a key of `readings.READINGS`."""
         return await readings.READINGS[what](self._service.walk())
 
-    async def answers(self) -> bool:
+    async def serves_tree(self) -> bool:
         """Whether the BMC serves its tree again, not only its root: one request."""
         walk = self._service.walk(charted=True)
-        systems = await walk.links(link(await walk.root(), "Systems"))
+        systems = await walk.read_links(link(await walk.read_root(), "Systems"))
         return bool(systems) and not walk.gaps
 
-    async def identity(self) -> Inventory:
+    async def read_identity(self) -> Inventory:
         """Serial, UUID and model; of a BlueField's BMC, the card instead of the system."""
-        return _spoken(await collect.identity(self._service.walk(), self.quirk))
+        return _spoken(await collect.read_identity(self._service.walk(), self.quirk))
 
     async def power(self) -> Power:
         """The host's power state."""
-        return power_of(await self._service.system())
+        return power_of(await self._service.read_system())
 
     async def boot_progress(self) -> str | None:
         """How far the system has booted: `OemLastState` (BlueField), else `LastState`."""
-        system = await self._service.system()
+        system = await self._service.read_system()
         progress = at(system.data, "BootProgress") if system is not None else None
         return text(at(progress, "OemLastState")) or text(at(progress, "LastState"))
 
@@ -148,7 +148,7 @@ class Redfish:
 
     async def reset_system(self, kind: str) -> Blocker | None:
         """`ComputerSystem.Reset` with this ResetType. Already being there is no error."""
-        system = await self._service.system()
+        system = await self._service.read_system()
         action = action_of(system.data, "ComputerSystem.Reset") if system is not None else {}
         target = target_of(action)
         if system is None or target is None:
@@ -166,7 +166,7 @@ class Redfish:
 
     async def reset_bmc(self) -> Blocker | None:
         """`Manager.Reset` of the BMC itself. A connection that dies of it is not an error."""
-        manager = await self._service.manager()
+        manager = await self._service.read_manager()
         action = action_of(manager.data, "#Manager.Reset") if manager is not None else {}
         target = target_of(action)
         if target is None:
@@ -213,7 +213,7 @@ class Redfish:
         """Boot from `target` ("Pxe", "UefiHttp", "Cd", "Hdd"), next time or always."""
         if (wet := await self.admit_act()) is not None:
             return wet
-        return await boot.override(self._service, target, once=once, http_uri=http_uri)
+        return await boot.set_override(self._service, target, once=once, http_uri=http_uri)
 
     async def boot_virtual_cd(self) -> Blocker | None:
         """Boot from the virtual CD next time, by the way of the vendor."""
@@ -284,14 +284,14 @@ class Redfish:
         """Return whether a push of this kind ends when its job waits for the host's reset."""
         return updates.find_apply_time(self.quirk, kind) == "OnReset"
 
-    async def task(self, ref: TaskRef) -> TaskView:
+    async def read_task(self, ref: TaskRef) -> TaskView:
         """A task as it is now."""
         if not ref.path:
-            update = await self._service.part("UpdateService")
+            update = await self._service.find_part("UpdateService")
             if self.quirk.push == "form":
                 return of_hpe(update.data)
             return TaskView(state="unknown", vanished=True)
-        task = view(await self._service.call("GET", ref.path), ref.path)
+        task = read_view(await self._service.call("GET", ref.path), ref.path)
         job = await task_list.read_job(self._service, ref.path) if task.vanished else None
         return job or task
 
@@ -299,7 +299,7 @@ class Redfish:
         """Every task that the service lists; none if it has no task service."""
         return await task_list.list_tasks(self._service)
 
-    async def tasks(self) -> tuple[str, ...]:
+    async def read_tasks(self) -> tuple[str, ...]:
         """Tasks that run, by path. One that cannot be read counts as running, unless it is gone."""
         return await task_list.list_running_tasks(self._service)
 
@@ -311,7 +311,7 @@ class Redfish:
         Raises `Unreachable` while the answer is open: the BMC restarts, or answers nonsense.
         """
         walk = self._service.walk()
-        systems = link(await walk.root(), "Systems")
+        systems = link(await walk.read_root(), "Systems")
         if systems is not None and (await walk.read(systems)).data:
             return True
         if any(g.reason is Reason.LOGIN_REFUSED for g in walk.gaps):

@@ -29,23 +29,26 @@ _OWN = {"FirmwareVersion": "host.bmc", "BiosVersion": "host.bios"}
 _GPU_PATH = re.compile(r"/(GPU|Video\.Slot)[^/]*$", re.IGNORECASE)
 
 
-async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
+async def read_everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
     """Versions and parts. Without a name, the BMC is called "host" or "DPU_0"."""
-    root = await walk.root()
-    systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")
-    chassis = of_type(await walk.first(root, "Chassis"), "Chassis")
-    managers = of_type(await walk.first(root, "Managers"), "Manager")
+    root = await walk.read_root()
+    systems = of_type(await walk.read_linked(root, "Systems"), "ComputerSystem")
+    chassis = of_type(await walk.read_linked(root, "Chassis"), "Chassis")
+    managers = of_type(await walk.read_linked(root, "Managers"), "Manager")
     dpu = is_dpu(systems)
     bmc = bmc or ("DPU_0" if dpu else "host")
     parts = Parts(bmc)
-    parts.systems(systems)
-    parts.managers(managers)
+    parts.read_systems(systems)
+    parts.read_managers(managers)
     firmware = await _firmware(walk, root, bmc, dpu=dpu)
-    components = (*firmware.components(chassis), *_unlisted(firmware, systems, managers))
+    components = (
+        *firmware.build_components(chassis),
+        *_unlisted(firmware, systems, managers),
+    )
     if dpu:
         image = next((c for c in components if c.kind == IDENTITY and "SYS_IMAGE" in c.slot), None)
         base_mac = mac_of_guid(image.part) if image is not None else None
-        parts.card(systems[0], chassis, base_mac or await _base_mac(walk, systems[0]))
+        parts.read_card(systems[0], chassis, base_mac or await _base_mac(walk, systems[0]))
     else:
         await _host_parts(walk, parts, systems, chassis)
     manager = host_manager(managers, host_system(systems))
@@ -70,17 +73,17 @@ async def everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory
     )
 
 
-async def versions(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
+async def read_versions(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
     """Versions, background copies and power only: what changes between two collections."""
-    root = await walk.root()
-    systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")
-    paths = await walk.links(link(root, "Chassis"))
-    erots = await walk.reads([p for p in paths if _EROT.search(p.rsplit("/", 1)[-1])])
+    root = await walk.read_root()
+    systems = of_type(await walk.read_linked(root, "Systems"), "ComputerSystem")
+    paths = await walk.read_links(link(root, "Chassis"))
+    erots = await walk.read_several([p for p in paths if _EROT.search(p.rsplit("/", 1)[-1])])
     firmware = await _firmware(walk, root, bmc, dpu=is_dpu(systems))
-    listed = firmware.components(erots)
+    listed = firmware.build_components(erots)
     managers: list[Resource] = []
     if not is_dpu(systems) and not any(c.kind in _OWN.values() for c in listed):
-        managers = of_type(await walk.first(root, "Managers"), "Manager")
+        managers = of_type(await walk.read_linked(root, "Managers"), "Manager")
     components = (*listed, *_unlisted(firmware, systems, managers))
     return Inventory(
         node=node,
@@ -92,18 +95,18 @@ async def versions(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inventory:
     )
 
 
-async def identity(walk: Walk, quirk: Quirk) -> Inventory:
+async def read_identity(walk: Walk, quirk: Quirk) -> Inventory:
     """Who this is: serial, UUID, model; of a BlueField, the card. No versions."""
-    root = await walk.root()
-    systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")
+    root = await walk.read_root()
+    systems = of_type(await walk.read_linked(root, "Systems"), "ComputerSystem")
     dpu = is_dpu(systems)
     parts = Parts("")
-    parts.systems(systems)
+    parts.read_systems(systems)
     if dpu:
         # a system without a serial number is identified by its chassis
         has_serial = text(systems[0].data.get("SerialNumber")) is not None
-        chassis = [] if has_serial else of_type(await walk.first(root, "Chassis"), "Chassis")
-        parts.card(systems[0], chassis, await _base_mac(walk, systems[0]))
+        chassis = [] if has_serial else of_type(await walk.read_linked(root, "Chassis"), "Chassis")
+        parts.read_card(systems[0], chassis, await _base_mac(walk, systems[0]))
     host = None if dpu else host_system(systems)
     devices = parts.devices
     return Inventory(
@@ -126,15 +129,15 @@ async def _firmware(walk: Walk, root: Json, bmc: str, *, dpu: bool) -> Firmware:
         firmware.gaps.append(_missing(ROOT, "no UpdateService"))
     elif service and link(service, "FirmwareInventory") is None:
         firmware.gaps.append(_missing(path, "no FirmwareInventory"))
-    firmware.add(await walk.first(service, "FirmwareInventory"))
+    firmware.add(await walk.read_linked(service, "FirmwareInventory"))
     # a BlueField's is empty: all that it has is in the other one
     software = None if dpu else link(service, "SoftwareInventory")
     if software is not None and software != link(service, "FirmwareInventory"):
         gaps_before = len(walk.gaps)
-        members = await walk.members(software)
+        members = await walk.read_members(software)
         if not members:
             del walk.gaps[gaps_before:]  # services link to it whether they have it or not (Dell)
-        listed = {c.source for c in firmware.components(())}
+        listed = {c.source for c in firmware.build_components(())}
         firmware.add([m for m in members if m.path not in listed], software=True)
     return firmware
 
@@ -147,7 +150,7 @@ def _unlisted(
     Only where the inventory has neither: one thing must not be listed twice, under two versions
     (DGX: Manager 23.11.20 beside HostBMC_0 23.11.21, facts V7).
     """
-    if is_dpu(systems) or any(c.kind in _OWN.values() for c in firmware.components(())):
+    if is_dpu(systems) or any(c.kind in _OWN.values() for c in firmware.build_components(())):
         return []
     host = host_system(systems)
     manager = host_manager(managers, host)  # a baseboard's own is no host BMC
@@ -170,20 +173,22 @@ async def _host_parts(
 ) -> None:
     """Processors, network cards and baseboard, each from where this service has it."""
     for system in systems:
-        listed = of_type(await walk.first(system.data, "Processors"), "Processor")
-        parts.processors(system, listed)
-    parts.chassis(chassis)
+        listed = of_type(await walk.read_linked(system.data, "Processors"), "Processor")
+        parts.read_processors(system, listed)
+    parts.read_chassis(chassis)
     for resource in chassis:
-        adapters = of_type(await walk.first(resource.data, "NetworkAdapters"), "NetworkAdapter")
-        parts.adapters(adapters)
+        adapters = of_type(
+            await walk.read_linked(resource.data, "NetworkAdapters"), "NetworkAdapter"
+        )
+        parts.read_adapters(adapters)
         for adapter in adapters:
             parts.set_macs(adapter.path, await read_port_macs(walk, adapter))
-    parts.fitted(await read_host_parts(walk, host_system(systems), chassis))
+    parts.collect_parts(await read_host_parts(walk, host_system(systems), chassis))
     if any(d.kind is DeviceKind.GPU for d in parts.devices):
         return
     for resource in chassis:
-        paths = await walk.links(link(resource.data, "PCIeDevices"))
-        parts.pcie_gpus(await walk.reads([p for p in paths if _GPU_PATH.search(p)]))
+        paths = await walk.read_links(link(resource.data, "PCIeDevices"))
+        parts.pcie_gpus(await walk.read_several([p for p in paths if _GPU_PATH.search(p)]))
 
 
 async def _base_mac(walk: Walk, system: Resource) -> str | None:

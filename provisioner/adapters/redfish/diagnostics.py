@@ -16,7 +16,7 @@ from provisioner.adapters.redfish.messages import task_paths
 from provisioner.adapters.redfish.parsing import Json, as_object, link, text
 from provisioner.adapters.redfish.readings import Reading
 from provisioner.adapters.redfish.service import Service, action_of, target_of
-from provisioner.adapters.redfish.tasks import view
+from provisioner.adapters.redfish.tasks import read_view
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.ports import Call, PortError
@@ -44,29 +44,29 @@ class Dump:
 
 async def log_services(walk: Walk) -> list[Resource]:
     """Every log service that the BMC shows, each once."""
-    root = await walk.root()
+    root = await walk.read_root()
     services: dict[str, Resource] = {}
     for owner in OWNERS:
-        for resource in (await walk.first(root, owner))[:OWNERS_MAX]:
-            for service in await walk.first(resource.data, "LogServices"):
+        for resource in (await walk.read_linked(root, owner))[:OWNERS_MAX]:
+            for service in await walk.read_linked(resource.data, "LogServices"):
                 if service.data and len(services) < SERVICES_MAX:
                     services.setdefault(service.path, service)
     return list(services.values())
 
 
-async def logs(service: Service) -> Reading:
+async def read_logs(service: Service) -> Reading:
     """Entries of every log, by path. What another reading has (an audit log) may be in it too."""
     walk = service.walk()
     resources: dict[str, Json] = {}
     for log in await log_services(walk):
         resources[log.path] = log.data
-        for entry in (await walk.first(log.data, "Entries"))[:ENTRIES_MAX]:
+        for entry in (await walk.read_linked(log.data, "Entries"))[:ENTRIES_MAX]:
             if entry.data:
                 resources[entry.path] = entry.data
     return Reading(resources, tuple(walk.gaps))
 
 
-async def dumps(
+async def fetch_dumps(
     service: Service, sleep: Sleep, poll_s: float, limit_s: float
 ) -> tuple[tuple[Dump, ...], tuple[Gap, ...]]:
     """Have the BMC make its dumps, wait for each, and fetch them. Nothing is reset by it."""
@@ -122,7 +122,7 @@ async def _ended(service: Service, task: str, sleep: Sleep, poll_s: float, limit
         await sleep(poll_s)
         waited += poll_s
         try:
-            current = view(await service.call("GET", task), task)
+            current = read_view(await service.call("GET", task), task)
         except PortError as error:
             state = str(error)
             continue
@@ -137,7 +137,7 @@ async def _ended(service: Service, task: str, sleep: Sleep, poll_s: float, limit
 async def _attachments(service: Service, log: Resource) -> list[str]:
     """Addresses of data that this log's entries have, in the service's order."""
     uris = []
-    for entry in (await service.walk().first(log.data, "Entries"))[:ENTRIES_MAX]:
+    for entry in (await service.walk().read_linked(log.data, "Entries"))[:ENTRIES_MAX]:
         uri = text(entry.data.get("AdditionalDataURI"))
         if uri is not None and uri.startswith("/") and not uri.startswith("//"):
             uris.append(uri)

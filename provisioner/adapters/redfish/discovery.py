@@ -17,7 +17,7 @@ from yarl import URL
 
 from provisioner import quirks
 from provisioner.adapters.redfish.session import ROOT
-from provisioner.adapters.redfish.ssdp import ssdp
+from provisioner.adapters.redfish.ssdp import discover_services
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Gap, Reason
@@ -178,4 +178,4 @@ def _text(root: Mapping[str, Any], name: str) -> str:
     return value.strip()[:TEXT_MAX] if isinstance(value, str) else ""
 
 
-__all__ = ["Network", "Probe", "probe", "probe_all", "scan", "ssdp"]
+__all__ = ["Network", "Probe", "discover_services", "probe", "probe_all", "scan"]

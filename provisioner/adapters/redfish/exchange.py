@@ -28,7 +28,7 @@ from provisioner.adapters.bounded_http import (
     unwatched,
 )
 from provisioner.adapters.redfish.session import Login
-from provisioner.adapters.redfish.upload import multipart
+from provisioner.adapters.redfish.upload import stream_multipart
 from provisioner.ports import (
     BmcAddress,
     Call,
@@ -177,6 +177,6 @@ async def _ask(client: AsyncRedfishClient, call: Call, login: Login | None) -> A
             if session is None:
                 raise LoginRefused("this upload needs a session, and the BMC opened none")
             options["headers"]["Cookie"] = f"{call.body.session_part}={session.reveal()}"
-        with multipart(call.body, session) as body:
+        with stream_multipart(call.body, session) as body:
             return await verb(call.path, body=body, **options)
     return await verb(call.path, body=call.body, **options)

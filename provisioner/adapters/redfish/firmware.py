@@ -37,7 +37,7 @@ class Firmware:
         for member in members:
             self._one(member, software=software)
 
-    def components(self, chassis: Sequence[Resource]) -> tuple[Component, ...]:
+    def build_components(self, chassis: Sequence[Resource]) -> tuple[Component, ...]:
         """All components, with what roots of trust and copies say about them, slots unique."""
         self._staged()
         self._background(chassis)

@@ -63,7 +63,7 @@ class LoginGovernor:
             self._recall(memory)
 
     def admit(self, url: str, credential: Credential) -> None:
-        """Return if a login may be tried now; raises AccountLocked with the wait otherwise.
+        """Pass if a login may be tried now. Raises AccountLocked, with the wait, otherwise.
 
         A credential that was accepted last is admitted whatever others did: it cannot fail unless
         it was changed on the device, and then this is its first failure since the success.
@@ -87,14 +87,14 @@ class LoginGovernor:
             if wait_s > 0:
                 raise AccountLocked(f"{url}: this credential was refused a moment ago", wait_s)
 
-    def succeeded(self, url: str, credential: Credential) -> None:
+    def note_success(self, url: str, credential: Credential) -> None:
         """The account's own failures are over: a success ends the device's count too."""
         account = self._accounts.setdefault(url, _Account())
         account.accepted = credential
         account.refused = None
         account.failures = [f for f in account.failures if f[1] != credential[0]]
 
-    def failed(self, url: str, credential: Credential) -> None:
+    def note_failure(self, url: str, credential: Credential) -> None:
         """The credential was refused, or may have been."""
         account = self._accounts.setdefault(url, _Account())
         account.refused = credential
@@ -105,11 +105,11 @@ class LoginGovernor:
         account.failures.append((now, credential[0]))
         self._remember(now, url, credential[0])
 
-    def unanswered(self, url: str, credential: Credential) -> None:
+    def note_silence(self, url: str, credential: Credential) -> None:
         """Nothing was heard: a failure, unless the credential was good a moment ago."""
         account = self._accounts.get(url)
         if account is None or account.accepted != credential:
-            self.failed(url, credential)
+            self.note_failure(url, credential)
 
     def hold(self, url: str, wait_s: float) -> None:
         """The device itself asked for a pause (lockout, session table full)."""

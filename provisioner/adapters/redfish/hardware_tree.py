@@ -126,7 +126,7 @@ async def read_tree(walk: Walk) -> HardwareTree:
     """Return every part that the service lists, up to the point where it stops answering."""
     parts: dict[str, HardwarePart] = {}
     try:
-        root = Resource(ROOT, await walk.root())
+        root = Resource(ROOT, await walk.read_root())
         await _follow(walk, [root], parts)
     except PortError as error:
         gap = Gap(reason=error.reason, source=ROOT, detail=str(error)[:200])
@@ -157,9 +157,9 @@ async def _linked(walk: Walk, data: Mapping[str, Any], name: str) -> list[Resour
         value = holder.get(last)
         paths = [p for one in objects(value) if (p := path_of(one)) is not None]
         if isinstance(value, list) or last in _SINGLE:
-            resources += await walk.reads(paths)
+            resources += await walk.read_several(paths)
         elif paths:
-            resources += await walk.members(paths[0])
+            resources += await walk.read_members(paths[0])
     return resources
 
 

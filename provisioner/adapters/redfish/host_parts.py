@@ -39,7 +39,7 @@ async def read_port_macs(walk: Walk, adapter: Resource) -> tuple[str, ...]:
     """Return the permanent MAC addresses of a card's ports, sorted; () if it lists none."""
     gaps_before = len(walk.gaps)
     addresses = set()
-    functions = (await walk.first(adapter.data, "NetworkDeviceFunctions"))[:PORTS_MAX]
+    functions = (await walk.read_linked(adapter.data, "NetworkDeviceFunctions"))[:PORTS_MAX]
     for function in functions:
         ethernet = at(function.data, "Ethernet")
         for field in ("PermanentMACAddress", "MACAddress"):
@@ -52,18 +52,18 @@ async def read_port_macs(walk: Walk, adapter: Resource) -> tuple[str, ...]:
 
 async def _read_memory(walk: Walk, system: Resource) -> list[Device]:
     gaps_before = len(walk.gaps)
-    modules = await walk.first(system.data, "Memory")
+    modules = await walk.read_linked(system.data, "Memory")
     _excuse_errors(walk, gaps_before)
     return _with_serial(DeviceKind.MEMORY, [(_slot(m), m) for m in modules])
 
 
 async def _read_drives(walk: Walk, system: Resource) -> list[Device]:
     listed: dict[str, str] = {}  # path of a drive -> Id of its storage
-    for storage in await walk.first(system.data, "Storage"):
+    for storage in await walk.read_linked(system.data, "Storage"):
         for drive in objects(at(storage.data, "Drives")):
             if (path := path_of(drive)) is not None and len(listed) < DRIVES_MAX:
                 listed.setdefault(path, _slot(storage))
-    drives = await walk.reads(list(listed))
+    drives = await walk.read_several(list(listed))
     slots = [_slot(d) for d in drives]
     twice = Counter(slots)  # two controllers may both have a drive "1"
     named = [
@@ -99,7 +99,7 @@ async def list_power_supplies(
             continue
         if (path := link(resource.data, "PowerSubsystem")) is not None:
             subsystem = await walk.read(path)
-            members = await walk.first(subsystem.data, "PowerSupplies")
+            members = await walk.read_linked(subsystem.data, "PowerSupplies")
             supplies += [(_slot(m), m) for m in members]
         elif (path := link(resource.data, "Power")) is not None:
             power = (await walk.read(path)).data

@@ -24,12 +24,12 @@ async def identify(service: Service, *, on: bool) -> Blocker | None:
             if all(data.get(k) == v for k, v in body.items()):
                 return None
             refused = await service.patch(path, body, "identify LED")
-            if refused is None and shows(await service.get(path), on=on):
+            if refused is None and is_shown(await service.get(path), on=on):
                 return None
     return refused or not_offered("host", "identify LED that can be switched")
 
 
-def shows(data: Json, *, on: bool) -> bool:
+def is_shown(data: Json, *, on: bool) -> bool:
     """Whether a resource says that its LED is as it is to be."""
     active = data.get("LocationIndicatorActive")
     if isinstance(active, bool):
@@ -49,7 +49,7 @@ def _bodies(data: Json, *, on: bool) -> list[dict[str, object]]:
 
 async def _bearers(service: Service) -> AsyncIterator[tuple[str, Json]]:
     """The host's system, then its chassis."""
-    system = await service.system()
+    system = await service.read_system()
     if system is None:
         return
     yield system.path, system.data

@@ -30,7 +30,7 @@ class Line:
     resets_kept: bool = False  # it broke a connection that was used again (HPE, facts T2)
     _root: tuple[tuple[str, bool], float, Reply] | None = None  # trusted how, when, what
 
-    def known(self, bmc: BmcAddress, call: Call, now: float) -> Reply | None:
+    def find_root(self, bmc: BmcAddress, call: Call, now: float) -> Reply | None:
         """A request's service root, if one `known_s` old will do and it was trusted in this way.
 
         Who reads a BMC begins with it, each time: a third of all requests of an intake.

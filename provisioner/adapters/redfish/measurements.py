@@ -16,7 +16,7 @@ from typing import Any
 from provisioner.adapters.redfish.messages import body_of, task_paths
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, text
 from provisioner.adapters.redfish.service import Service, action_of, target_of
-from provisioner.adapters.redfish.tasks import view
+from provisioner.adapters.redfish.tasks import read_view
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Reply
@@ -38,7 +38,7 @@ async def collect_measurements(
     Raises `PortError` if the BMC as a whole does not answer.
     """
     walk = service.walk()
-    members = await walk.first(await walk.root(), "ComponentIntegrity")
+    members = await walk.read_linked(await walk.read_root(), "ComponentIntegrity")
     rows = []
     for member in members[:COMPONENTS_MAX]:
         name = text(member.data.get("Id")) or member.path.rpartition("/")[2]
@@ -94,7 +94,7 @@ async def _await_task(service: Service, task: str, sleep: Sleep) -> str:
     while task and waited_s < ANSWER_S:
         await sleep(POLL_S)
         waited_s += POLL_S
-        current = view(await service.call("GET", task), task)
+        current = read_view(await service.call("GET", task), task)
         if current.done or current.vanished:
             return (current.failed or "")[:300]
     return f"no answer within {ANSWER_S:.0f} s" if task else ""

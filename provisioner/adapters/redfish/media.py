@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from provisioner.adapters.redfish.messages import refusal
+from provisioner.adapters.redfish.messages import read_refusal
 from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import Json, link, text, truth
-from provisioner.adapters.redfish.parts import ident
+from provisioner.adapters.redfish.parts import read_id
 from provisioner.adapters.redfish.service import (
     UNBLOCK,
     Service,
@@ -32,7 +32,7 @@ async def enable_media(service: Service) -> Blocker | None:
     """
     if not service.quirk.media_enable or await _find_drive(service) is not None:
         return None
-    manager = await service.manager()
+    manager = await service.read_manager()
     action = action_of(manager.data, service.quirk.media_enable) if manager is not None else {}
     target = target_of(action)
     if target is None:
@@ -109,11 +109,11 @@ async def eject_image(service: Service) -> Blocker | None:
 
 async def _find_drive(service: Service) -> Resource | None:
     """Return the first virtual CD that takes images: the manager's, or the system's."""
-    manager = await service.manager()
-    system = await service.system()
+    manager = await service.read_manager()
+    system = await service.read_system()
     for owner in (manager, system):
         path = link(owner.data, "VirtualMedia") if owner is not None else None
-        for drive in await service.walk().members(path):
+        for drive in await service.walk().read_members(path):
             if _takes_images(service, drive):
                 return drive
     return None
@@ -125,11 +125,11 @@ def _takes_images(service: Service, drive: Resource) -> bool:
     types = data.get("MediaTypes")
     cd = isinstance(types, list) and bool({"CD", "DVD"} & {text(t) for t in types})
     slots = service.quirk.media_slots
-    if not cd or (slots and not re.search(slots, ident(drive))):
+    if not cd or (slots and not re.search(slots, read_id(drive))):
         return False
     by_patch = service.quirk.media_by_patch and "Image" in data
     return by_patch or bool(action_of(data, "VirtualMedia.InsertMedia"))
 
 
 def _outcome(reply: Reply) -> Blocker | None:
-    return None if 200 <= reply.status < 300 else refusal(reply, "media", UNBLOCK)
+    return None if 200 <= reply.status < 300 else read_refusal(reply, "media", UNBLOCK)

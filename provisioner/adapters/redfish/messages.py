@@ -42,7 +42,7 @@ class Message(Record):
     resolution: str = ""
 
 
-def messages(value: Any) -> tuple[Message, ...]:
+def read_messages(value: Any) -> tuple[Message, ...]:
     """Messages out of a list, or a single object, of extended information."""
     entries = []
     for item in objects(value, _MESSAGES_MAX):
@@ -75,7 +75,7 @@ def body_of(reply: Reply) -> Json:
         return {}
 
 
-def told(body: Json) -> tuple[Message, ...]:
+def collect_messages(body: Json) -> tuple[Message, ...]:
     """All messages of an answer, wherever vendors put them."""
     places = (
         at(body, "error", "@Message.ExtendedInfo"),
@@ -84,16 +84,16 @@ def told(body: Json) -> tuple[Message, ...]:
         body.get("Messages"),  # DGX
         *[body[key] for key in body if len(key) > len(_INFO) and key.endswith(_INFO)][:16],
     )
-    return tuple(m for place in places if place is not None for m in messages(place))
+    return tuple(m for place in places if place is not None for m in read_messages(place))
 
 
-def refusal(reply: Reply, subject: str, unblock: str, hidden: str = "") -> Blocker:
+def read_refusal(reply: Reply, subject: str, unblock: str, hidden: str = "") -> Blocker:
     """A "no" with its reason: busy now, never offered, not allowed, or simply refused.
 
     `hidden` is taken out of the words: services repeat the password that they refuse (bmcweb).
     """
     body = body_of(reply)
-    entries = told(body)
+    entries = collect_messages(body)
     message = "; ".join(dict.fromkeys(m.said or m.key for m in entries if m.said or m.key))
     message = message or text(at(body, "error", "message")) or ("" if body else plain_text(reply))
     message = message.replace(hidden, "(hidden)") if hidden else message
@@ -133,7 +133,7 @@ def task_paths(reply: Reply) -> Iterator[str]:
     body = body_of(reply)
     if (text(body.get("@odata.type")) or "").startswith(("#Task.", "#Job.")):
         yield from filter(None, [path_of(body)])
-    for message in told(body):
+    for message in collect_messages(body):
         yield from (p for a in message.args if (p := path_of(a)) and _TASK.match(p))
     location = path_of(reply.headers.get("location", ""))
     if location is not None:
@@ -143,7 +143,7 @@ def task_paths(reply: Reply) -> Iterator[str]:
         yield own
 
 
-def awaited(entries: tuple[Message, ...]) -> Activation | None:
+def find_awaited(entries: tuple[Message, ...]) -> Activation | None:
     """The strongest activation that any `AwaitToActivate` names by its weakest alternative."""
     needed = None
     order = [activation for _, activation in _AWAITED]

@@ -22,7 +22,7 @@ async def find_obstacle(service: Service, needed_for: str) -> Blocker | None:
     """Return why the BMC refuses `needed_for` ("push", "media", "boot") now, if so."""
     if not _is_hindered(service.quirk, needed_for):
         return None
-    manager = await service.manager()
+    manager = await service.read_manager()
     listed = await read_obstacles(
         service.walk(), service.quirk, manager.data if manager is not None else {}, ""
     )

@@ -36,14 +36,14 @@ _SERIALS = frozenset(
 )
 
 
-def ident(resource: Resource) -> str:
+def read_id(resource: Resource) -> str:
     """A resource's Id, or the last segment of its path."""
     return text(resource.data.get("Id")) or name_of(resource.path)
 
 
 def is_dpu(systems: Sequence[Resource]) -> bool:
     """Whether this BMC is a BlueField's own."""
-    return any(_DPU_SYSTEM.search(ident(s)) for s in systems)
+    return any(_DPU_SYSTEM.search(read_id(s)) for s in systems)
 
 
 def of_type(members: Iterable[Resource], schema: str) -> list[Resource]:
@@ -62,7 +62,7 @@ def of_type(members: Iterable[Resource], schema: str) -> list[Resource]:
 
 def host_system(systems: Sequence[Resource]) -> Resource | None:
     """The system that customers use: not the HGX baseboard behind the same BMC."""
-    hosts = [s for s in systems if not _BASEBOARD_SYSTEM.search(ident(s))]
+    hosts = [s for s in systems if not _BASEBOARD_SYSTEM.search(read_id(s))]
     return next(iter(hosts or systems), None)
 
 
@@ -73,7 +73,7 @@ def host_manager(managers: Sequence[Resource], system: Resource | None) -> Resou
         served = objects(at(manager.data, "Links", "ManagerForServers"))
         if system is not None and system.path in [path_of(s) for s in served]:
             return manager
-    own = [m for m in bmcs if not _BASEBOARD_SYSTEM.search(ident(m))]
+    own = [m for m in bmcs if not _BASEBOARD_SYSTEM.search(read_id(m))]
     return next(iter(own or bmcs or managers), None)
 
 
@@ -111,23 +111,23 @@ class Parts:
                     self.gaps.append(gap)
         return tuple(unique.values())
 
-    def systems(self, systems: Sequence[Resource]) -> None:
+    def read_systems(self, systems: Sequence[Resource]) -> None:
         """The host, and the baseboard where it is a system of its own."""
         for system in systems:
-            board = _BASEBOARD_SYSTEM.search(ident(system)) is not None
+            board = _BASEBOARD_SYSTEM.search(read_id(system)) is not None
             self._add(DeviceKind.BASEBOARD if board else DeviceKind.SYSTEM, system)
 
-    def managers(self, managers: Sequence[Resource]) -> None:
+    def read_managers(self, managers: Sequence[Resource]) -> None:
         """BMCs; services that merely present themselves as managers are none."""
         for manager in managers:
             if manager.data.get("ManagerType", "BMC") in ("BMC", "ManagementController", None):
                 # DGX gives its HGX BMC the Id "bmc" beside the host's "BMC": the path is unique
                 self._add(DeviceKind.BMC, manager, slot=name_of(manager.path))
 
-    def chassis(self, chassis: Sequence[Resource]) -> None:
+    def read_chassis(self, chassis: Sequence[Resource]) -> None:
         """Baseboard (its FRU is in the chassis), NVSwitches, and a DPU's card."""
         for resource in chassis:
-            name = ident(resource)
+            name = read_id(resource)
             if _BASEBOARD_CHASSIS.match(name):
                 self._baseboard(resource)
             elif match := _MODULE_CHASSIS.match(name):
@@ -135,25 +135,25 @@ class Parts:
             elif match := _NVSWITCH.match(name):
                 self._add(DeviceKind.NVSWITCH, resource, slot=match[1])
 
-    def processors(self, system: Resource, processors: Sequence[Resource]) -> None:
+    def read_processors(self, system: Resource, processors: Sequence[Resource]) -> None:
         """CPUs and GPUs of one system that are present."""
         kinds = {"GPU": DeviceKind.GPU, "CPU": DeviceKind.CPU}
-        board = _BASEBOARD_SYSTEM.search(ident(system)) is not None
+        board = _BASEBOARD_SYSTEM.search(read_id(system)) is not None
         self._place = len(self._found)
         for processor in processors:
             kind = kinds.get(text(processor.data.get("ProcessorType")) or "")
-            if kind is not None and present(processor):
-                device = _device(kind, processor, ident(processor))
+            if kind is not None and is_present(processor):
+                device = _device(kind, processor, read_id(processor))
                 socket = text(processor.data.get("Socket")) or ""
-                self._processors.append(Processor(device, ident(system), socket, board=board))
+                self._processors.append(Processor(device, read_id(system), socket, board=board))
 
     def pcie_gpus(self, devices: Sequence[Resource]) -> None:
         """GPUs of a service that lists them as PCIe devices only (Supermicro)."""
         for device in devices:
-            if _GPU.match(ident(device)) and present(device):
+            if _GPU.match(read_id(device)) and is_present(device):
                 self._add(DeviceKind.GPU, device)
 
-    def adapters(self, adapters: Sequence[Resource]) -> None:
+    def read_adapters(self, adapters: Sequence[Resource]) -> None:
         """Network cards as the host's BMC sees them; BlueField cards by model or part number."""
         for adapter in adapters:
             descriptions = (
@@ -162,7 +162,7 @@ class Parts:
             dpu = any(_DPU_CARD.search(s) for s in descriptions)
             self._add(DeviceKind.DPU if dpu else DeviceKind.NIC, adapter)
 
-    def fitted(self, devices: Iterable[Device]) -> None:
+    def collect_parts(self, devices: Iterable[Device]) -> None:
         """Parts that were read from collections of their own."""
         self._found += devices
 
@@ -173,7 +173,9 @@ class Parts:
             for d in self._found
         ]
 
-    def card(self, system: Resource, chassis: Sequence[Resource], base_mac: str | None) -> None:
+    def read_card(
+        self, system: Resource, chassis: Sequence[Resource], base_mac: str | None
+    ) -> None:
         """The BlueField whose own BMC this is. Its slot is the name of that BMC."""
         cards = [c for c in chassis if text(c.data.get("ChassisType")) == "Card"]
         best = (cards or [c for c in chassis if text(c.data.get("SerialNumber"))] or [system])[0]
@@ -206,7 +208,7 @@ class Parts:
         )
 
     def _add(self, kind: DeviceKind, resource: Resource, slot: str = "") -> None:
-        self._found.append(_device(kind, resource, slot or ident(resource)))
+        self._found.append(_device(kind, resource, slot or read_id(resource)))
 
 
 def _device(kind: DeviceKind, resource: Resource, slot: str) -> Device:
@@ -228,6 +230,6 @@ def boot_state_of(system: Resource | None) -> str | None:
     return text(at(system.data, "BootProgress", "LastState")) if system is not None else None
 
 
-def present(resource: Resource) -> bool:
+def is_present(resource: Resource) -> bool:
     """False for a place without a part."""
     return text(at(resource.data, "Status", "State")) != "Absent"

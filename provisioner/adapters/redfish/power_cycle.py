@@ -24,11 +24,11 @@ async def find_target(service: Service) -> str | Blocker:
             unblock=_UNPLUG,
         )
     walk = service.walk()
-    for resource in await walk.first(await walk.root(), cycle.resource):
+    for resource in await walk.read_linked(await walk.read_root(), cycle.resource):
         target = target_of(action_of(resource.data, cycle.action))
         if target is not None:
             return target
-    host = await service.system() if cycle.unlisted else None
+    host = await service.read_system() if cycle.unlisted else None
     if host is None:
         refused = not_offered("host", cycle.action)
         return refused.model_copy(update={"unblock": _UNPLUG})
@@ -41,7 +41,7 @@ async def remove_standby(service: Service) -> Blocker | None:
     cycle = service.quirk.ac_cycle
     if isinstance(target, Blocker) or cycle is None:
         return target if isinstance(target, Blocker) else None
-    if cycle.needs_off and power_of(await service.system()) is not Power.OFF:
+    if cycle.needs_off and power_of(await service.read_system()) is not Power.OFF:
         return Blocker(
             reason=Reason.PRECONDITION,
             subject="host",

@@ -22,34 +22,34 @@ class Reading:
     gaps: tuple[Gap, ...]
 
 
-async def firmware(walk: Walk) -> Reading:
+async def read_firmware(walk: Walk) -> Reading:
     """The firmware inventory, and the chassis of the roots of trust."""
-    root = await walk.root()
+    root = await walk.read_root()
     service = link(root, "UpdateService")
     update = (await walk.read(service)).data if service is not None else {}
-    resources = await walk.first(update, "FirmwareInventory")
-    paths = (await walk.links(link(root, "Chassis")))[:_CHASSIS_MAX]
-    resources += await walk.reads([p for p in paths if _EROT.search(p.rsplit("/", 1)[-1])])
+    resources = await walk.read_linked(update, "FirmwareInventory")
+    paths = (await walk.read_links(link(root, "Chassis")))[:_CHASSIS_MAX]
+    resources += await walk.read_several([p for p in paths if _EROT.search(p.rsplit("/", 1)[-1])])
     return _reading(walk, resources)
 
 
-async def sensors(walk: Walk) -> Reading:
+async def read_sensors(walk: Walk) -> Reading:
     """Every sensor of every chassis; of a chassis without sensors, its `Thermal` and `Power`."""
-    root = await walk.root()
+    root = await walk.read_root()
     resources: list[Resource] = []
-    for chassis in (await walk.first(root, "Chassis"))[:_CHASSIS_MAX]:
-        listed = await walk.first(chassis.data, "Sensors")
+    for chassis in (await walk.read_linked(root, "Chassis"))[:_CHASSIS_MAX]:
+        listed = await walk.read_linked(chassis.data, "Sensors")
         if not listed:
             older = [link(chassis.data, name) for name in ("Thermal", "Power")]
-            listed = await walk.reads([path for path in older if path is not None])
+            listed = await walk.read_several([path for path in older if path is not None])
         resources += listed
     return _reading(walk, resources)
 
 
 # what `Command.line` of a check asks for -> how it is read
 READINGS: Mapping[str, Callable[[Walk], Awaitable[Reading]]] = {
-    "firmware of /redfish/v1": firmware,
-    "sensors of /redfish/v1": sensors,
+    "firmware of /redfish/v1": read_firmware,
+    "sensors of /redfish/v1": read_sensors,
 }
 
 

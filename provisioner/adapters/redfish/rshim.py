@@ -15,7 +15,7 @@ _SETTLE_S = 10.0
 
 async def enable_on_bmc(service: Service) -> Blocker | None:
     """Give the rshim to the BMC, and read back that it has it."""
-    manager = await service.manager()
+    manager = await service.read_manager()
     path = link(manager.data, "Oem", "Nvidia") if manager is not None else None
     if path is None or await _read_enabled(service, path) is not False:
         return None  # older BMCs have no switch for it
@@ -39,7 +39,7 @@ async def enable_on_bmc(service: Service) -> Blocker | None:
 
 async def _take_from_host(service: Service) -> Blocker | None:
     """Switch the host's rshim off where the system offers it and reports it as enabled."""
-    system = await service.system()
+    system = await service.read_system()
     path = link(system.data, "Oem", "Nvidia") if system is not None else None
     nvidia: Json = await service.get(path) if path is not None else {}
     target = target_of(action_of(nvidia, "HostRshim.Set"))

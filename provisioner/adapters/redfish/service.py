@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.redfish.messages import body_of, refusal
+from provisioner.adapters.redfish.messages import body_of, read_refusal
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of, text
 from provisioner.adapters.redfish.parts import host_manager, host_system, of_type
 from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
@@ -70,36 +70,38 @@ class Service:
         """One resource; empty if it cannot be read as one."""
         return (await self.walk().read(path)).data
 
-    async def system(self) -> Resource | None:
+    async def read_system(self) -> Resource | None:
         """The host's system, read now."""
         if self._system is not None:
             resource = await self.walk().read(self._system)
             if resource.data:
                 return resource
         walk = self.walk()
-        systems = of_type(await walk.first(await walk.root(), "Systems"), "ComputerSystem")
+        systems = of_type(
+            await walk.read_linked(await walk.read_root(), "Systems"), "ComputerSystem"
+        )
         host = host_system(systems)
         if host is None:
             raise_silence(walk.gaps)
         self._system = host.path if host is not None else None
         return host
 
-    async def manager(self) -> Resource | None:
+    async def read_manager(self) -> Resource | None:
         """The BMC's own manager, read now."""
         walk = self.walk()
-        managers = of_type(await walk.first(await walk.root(), "Managers"), "Manager")
-        manager = host_manager(managers, await self.system())
+        managers = of_type(await walk.read_linked(await walk.read_root(), "Managers"), "Manager")
+        manager = host_manager(managers, await self.read_system())
         if manager is None:
             raise_silence(walk.gaps)
         return manager
 
-    async def part(self, name: str) -> Resource:
+    async def find_part(self, name: str) -> Resource:
         """A service that the root links to: "UpdateService", "EventService", "Tasks" ...
 
         One that did not answer is no service that offers nothing: its silence is raised.
         """
         walk = self.walk()
-        path = link(await walk.root(), name)
+        path = link(await walk.read_root(), name)
         resource = await walk.read(path) if path is not None else Resource(ROOT)
         if not resource.data:
             raise_silence(walk.gaps)
@@ -110,7 +112,7 @@ class Service:
         reply = await self.call("POST", path, body)
         if 200 <= reply.status < 300:
             return reply
-        return refusal(reply, subject, UNBLOCK)
+        return read_refusal(reply, subject, UNBLOCK)
 
     async def patch(
         self, path: str, body: Any, subject: str, *, if_match: str = "", hidden: str = ""
@@ -124,7 +126,7 @@ class Service:
         """
         rule = if_match or self.quirk.if_match
         tags = await self._tags(path) if rule == "etag" else ()
-        tried = spellings(tags) or (("*",) if rule == "any" else ("",))
+        tried = list_tags(tags) or (("*",) if rule == "any" else ("",))
         for tag in tried:
             reply = await self._patched(path, body, tag)
             if reply.status not in _WANTS_A_TAG:
@@ -134,7 +136,7 @@ class Service:
         if any_fits and (not tags or await self._tags(path) == tags):
             reply = await self._patched(path, body, "*")
         done = 200 <= reply.status < 300
-        return None if done else refusal(reply, subject, UNBLOCK, hidden)
+        return None if done else read_refusal(reply, subject, UNBLOCK, hidden)
 
     async def _patched(self, path: str, body: Any, tag: str) -> Reply:
         headers = {"If-Match": tag} if tag else {}
@@ -164,7 +166,7 @@ class Service:
         return [t for t in (text(v) for v in listed) if t] if isinstance(listed, list) else []
 
 
-def spellings(tags: Sequence[str]) -> tuple[str, ...]:
+def list_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Ways to name these tags in If-Match, best first; none of them fits a changed resource.
 
     RFC 9110 compares strongly, so that a tag that a proxy made weak is sent strong (facts E3).

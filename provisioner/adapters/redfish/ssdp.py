@@ -23,7 +23,7 @@ ANSWERS_MAX_BYTES = 1024 * 1024  # some 8,000 services; a segment holds a few hu
 HARMLESS = b"HTTP/1.1 200 OK\r\nUSN: none\r\n\r\n"
 
 
-async def ssdp(
+async def discover_services(
     *, interface: str = "", address: str = "", port: int = 1900, response_s: int = RESPONSE_S
 ) -> list[str]:
     """URLs of the Redfish services that answer a multicast, "https://10.0.0.9", sorted.
@@ -52,10 +52,10 @@ async def ssdp(
     if code != 0:
         detail = text.decode("utf-8", "replace").strip()[:200]
         raise Unreachable(f"SSDP: {detail or 'could not ask'}", maybe_executed=False)
-    return origins(text)
+    return read_origins(text)
 
 
-def origins(text: bytes) -> list[str]:
+def read_origins(text: bytes) -> list[str]:
     """Addresses of services from the child's answer: whatever devices claim, only URLs."""
     try:
         claims = json.loads(text)

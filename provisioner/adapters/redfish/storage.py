@@ -16,17 +16,17 @@ async def drive_serials(service: Service) -> tuple[str, ...]:
 
     Raises `Unreachable` when a drive or the list does not come: silence is no absence.
     """
-    system = await service.system()
+    system = await service.read_system()
     path = link(system.data, "Storage") if system is not None else None
     if path is None:
         return ()
     walk = service.walk()
     drives: list[str] = []
-    for storage in await walk.members(path):
+    for storage in await walk.read_members(path):
         listed = objects(at(storage.data, "Drives"))
         drives += [p for d in listed if (p := path_of(d)) is not None]
     serials = []
-    for drive in await walk.reads(list(dict.fromkeys(drives))[:DRIVES_MAX]):
+    for drive in await walk.read_several(list(dict.fromkeys(drives))[:DRIVES_MAX]):
         state = text(at(drive.data, "Status", "State"))
         serial = text(drive.data.get("SerialNumber"))
         if serial is not None and state != "Absent":
@@ -37,10 +37,10 @@ async def drive_serials(service: Service) -> tuple[str, ...]:
 
 async def host_macs(service: Service) -> tuple[str, ...]:
     """Addresses of the host's own Ethernet interfaces, sorted; many services list none."""
-    system = await service.system()
+    system = await service.read_system()
     path = link(system.data, "EthernetInterfaces") if system is not None else None
     addresses = set()
-    for interface in await service.walk().members(path):
+    for interface in await service.walk().read_members(path):
         for field in ("MACAddress", "PermanentMACAddress"):
             if (address := mac(interface.data.get(field))) is not None:
                 addresses.add(address)

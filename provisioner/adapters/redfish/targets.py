@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from provisioner.adapters.redfish import collect
 from provisioner.adapters.redfish.parsing import Json, link, name_of, text
-from provisioner.adapters.redfish.parts import ident
+from provisioner.adapters.redfish.parts import read_id
 from provisioner.adapters.redfish.service import Service, list_actions, not_offered
 from provisioner.components import ALL
 from provisioner.model.inventory import Component
@@ -29,7 +29,7 @@ async def find_targets(
     own = ALL[kind].target if kind in ALL else ""
     if own:
         return await _find_listed(service, update, kind, own)
-    installed = await collect.versions(service.walk(), service.quirk, "", "")
+    installed = await collect.read_versions(service.walk(), service.quirk, "", "")
     packages = service.quirk.package_files
     package = packages and re.search(packages, file_name, re.IGNORECASE)
     components = installed.of_kind(kind)
@@ -42,7 +42,7 @@ async def _find_listed(service: Service, update: Json, kind: str, own: str) -> l
     """Return the declared item of a kind if the inventory lists it."""
     inventory = link(update, "FirmwareInventory")
     target = f"{inventory.rstrip('/')}/{own}" if inventory is not None else ""
-    if target and target in await service.walk().links(inventory):
+    if target and target in await service.walk().read_links(inventory):
         return [target]
     return not_offered(kind, f"update target {own}")
 
@@ -74,9 +74,9 @@ def _select_sources(
 async def _find_declared(service: Service, declared: str) -> list[str] | Blocker:
     """Return the path of "@manager" or "@bios"."""
     if declared == "@manager":
-        manager = await service.manager()
+        manager = await service.read_manager()
         return [manager.path] if manager is not None else not_offered(declared, "manager")
-    system = await service.system()
+    system = await service.read_system()
     bios = link(system.data, "Bios") if system is not None else None
     return [bios] if bios is not None else not_offered(declared, "Bios resource")
 
@@ -89,8 +89,8 @@ async def _find_baseboard(service: Service, update: Json, kind: str) -> list[str
     own systems, whose guides document a target that is not listed (DGX H100, B200, B300).
     """
     walk = service.walk()
-    root = await walk.root()
-    managers = await walk.links(link(root, "Managers"))
+    root = await walk.read_root()
+    managers = await walk.read_links(link(root, "Managers"))
     if managers and all(name_of(path).startswith(_BASEBOARD) for path in managers):
         return []
     collection, _, name = service.quirk.targets.get(kind, "").partition("/")
@@ -99,7 +99,7 @@ async def _find_baseboard(service: Service, update: Json, kind: str) -> list[str
     if members is not None:
         target = f"{members.rstrip('/')}/{name or ALL['hgx.bundle'].target}"
         documented = collection == "FirmwareInventory" and await _is_nvidia_system(service)
-        if documented or _is_allowed(update, target) or target in await walk.links(members):
+        if documented or _is_allowed(update, target) or target in await walk.read_links(members):
             return [target]
     return Blocker(
         reason=Reason.NOT_OFFERED,
@@ -117,8 +117,8 @@ def _is_allowed(update: Json, target: str) -> bool:
 
 async def _is_nvidia_system(service: Service) -> bool:
     """Return whether NVIDIA made the host's system: a DGX, and no server maker's HGX host."""
-    system = await service.system()
+    system = await service.read_system()
     if system is None:
         return False
-    names = (text(system.data.get("Manufacturer")), ident(system))
+    names = (text(system.data.get("Manufacturer")), read_id(system))
     return any(_NVIDIA.search(name) for name in names if name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from provisioner.adapters.redfish.messages import body_of
 from provisioner.adapters.redfish.parsing import link, name_of
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.tasks import TaskView, of_task, view
+from provisioner.adapters.redfish.tasks import TaskView, of_task, read_view
 from provisioner.model.outcome import Reason
 from provisioner.ports import Unreachable
 
@@ -20,9 +20,9 @@ async def list_tasks(service: Service) -> tuple[str, ...]:
     Raises `Unreachable` when the list does not come: silence does not mean that nothing runs.
     """
     walk = service.walk()
-    tasks = link(await walk.root(), "Tasks")
+    tasks = link(await walk.read_root(), "Tasks")
     listed = link((await walk.read(tasks)).data, "Tasks") if tasks is not None else None
-    paths = await walk.links(listed)
+    paths = await walk.read_links(listed)
     silent = [g for g in walk.gaps if g.reason is not Reason.NOT_OFFERED]
     if silent:
         detail = f"{silent[0].source}: {silent[0].detail}"
@@ -34,7 +34,7 @@ async def list_running_tasks(service: Service) -> tuple[str, ...]:
     """Return the tasks that run. One that cannot be read counts as running, unless it is gone."""
     running = []
     for path in await list_tasks(service):
-        task = view(await service.call("GET", path), path)
+        task = read_view(await service.call("GET", path), path)
         if task.vanished or task.done or task.staged:
             continue
         if task.state in _RUNNING or task.state.startswith("HTTP"):
@@ -49,7 +49,7 @@ async def read_job(service: Service, path: str) -> TaskView | None:
     (dell/iDRAC-Redfish-Scripting, DeviceFirmwareMultipartUploadREDFISH).
     """
     walk = service.walk()
-    jobs = link(await walk.root(), "JobService")
+    jobs = link(await walk.read_root(), "JobService")
     listed = link((await walk.read(jobs)).data, "Jobs") if jobs is not None else None
     if listed is None:
         return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from provisioner.adapters.redfish.messages import Message, awaited, body_of, messages
+from provisioner.adapters.redfish.messages import Message, body_of, find_awaited, read_messages
 from provisioner.adapters.redfish.parsing import Json, at, number, text
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
@@ -49,7 +49,7 @@ class TaskView(Record):
 VANISHED = TaskView(state="vanished", vanished=True)
 
 
-def view(reply: Reply, path: str) -> TaskView:
+def read_view(reply: Reply, path: str) -> TaskView:
     """Read a task, or its monitor: that answers with the operation's own result once it ended."""
     if reply.status in (404, 410):
         return VANISHED
@@ -69,7 +69,7 @@ def view(reply: Reply, path: str) -> TaskView:
 def of_task(body: Json) -> TaskView:
     """Judge a Task (or Dell's Job) by its state, its status and its messages together."""
     state = text(body.get("TaskState")) or text(body.get("JobState")) or "unknown"
-    entries = messages(body.get("Messages") or [])
+    entries = read_messages(body.get("Messages") or [])
     job = text(at(body, "Oem", "Dell", "JobState")) or text(body.get("JobState")) or ""
     staged = job == "Scheduled"
     done = state in _STAGED or state in _ENDED_WELL or state in _ENDED_BADLY
@@ -81,14 +81,14 @@ def of_task(body: Json) -> TaskView:
         staged=staged,
         failed=_failure(state, text(body.get("TaskStatus")) or "", entries) if done else None,
         skipped=_skipped(entries) if done else "",
-        awaits=awaited(entries),
+        awaits=find_awaited(entries),
     )
 
 
 def of_hpe(service: Json) -> TaskView:
     """Return the view of an iLO 5 update, which has no task, from the UpdateService."""
     state = text(at(service, "Oem", "Hpe", "State")) or "unknown"
-    result = messages(at(service, "Oem", "Hpe", "Result"))
+    result = read_messages(at(service, "Oem", "Hpe", "Result"))
     why = "; ".join(m.said or m.key for m in result) or "the update ended with an error"
     return TaskView(
         state=state,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provisioner.adapters.redfish.eventing.events import Metric, pushed
+from provisioner.adapters.redfish.eventing.events import Metric, read_document
 from provisioner.adapters.redfish.parsing import link, truth
 from provisioner.adapters.redfish.service import Service
 from provisioner.ports import Call, Malformed, TooLarge
@@ -27,15 +27,15 @@ class Report:
     too_large: bool = False
 
 
-async def reports(service: Service) -> tuple[str, ...]:
+async def list_reports(service: Service) -> tuple[str, ...]:
     """Paths of the reports that are there; () where there is no telemetry, or it is disabled.
 
     Raises `PortError` if the BMC does not answer.
     """
-    telemetry = await service.part("TelemetryService")
+    telemetry = await service.find_part("TelemetryService")
     if not telemetry.data or truth(telemetry.data.get("ServiceEnabled")) is False:
         return ()
-    paths = await service.walk().links(link(telemetry.data, "MetricReports"))
+    paths = await service.walk().read_links(link(telemetry.data, "MetricReports"))
     return tuple(paths[:REPORTS_MAX])
 
 
@@ -48,7 +48,7 @@ async def read(service: Service, path: str) -> Report:
             return Report()
         if len(reply.body) > REPORT_MAX_BYTES:  # a transport may bound it by something else
             return Report(too_large=True)
-        return Report(pushed(reply.json()).metrics)
+        return Report(read_document(reply.json()).metrics)
     except TooLarge:
         return Report(too_large=True)
     except Malformed:

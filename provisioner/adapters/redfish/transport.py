@@ -57,7 +57,7 @@ class RedfishTransport:
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
         """One request, as the port promises. Waiting for a turn does not count as its time."""
         line = self._line(bmc)
-        if (cached := line.known(bmc, call, _now())) is not None:
+        if (cached := line.find_root(bmc, call, _now())) is not None:
             return cached
         if call.method in SAFE:
             async with line.reads, self._slots:
@@ -114,7 +114,7 @@ class RedfishTransport:
         live: it is closed then, not before, since an expired one has nothing to close.
         """
         login = await self._login(line, bmc)
-        if (cached := line.known(bmc, call, _now())) is not None:  # the login has just read it
+        if (cached := line.find_root(bmc, call, _now())) is not None:  # the login has just read it
             return cached
         reply = await self._send(line, bmc, call, login)
         if reply.status != 401 or login is None:
@@ -202,7 +202,7 @@ class RedfishTransport:
         """
 
         async def exchange(bmc: BmcAddress, call: Call, login: Login | None) -> Reply:
-            if (cached := line.known(bmc, call, _now())) is not None:
+            if (cached := line.find_root(bmc, call, _now())) is not None:
                 return cached
             stays_open = call.method == "POST" and not line.resets_kept
             try:
@@ -247,7 +247,7 @@ class RedfishTransport:
         try:
             login = await open_login(self._exchange(line), bmc)
         except LoginRefused:
-            self._governor.failed(bmc.url, credential)
+            self._governor.note_failure(bmc.url, credential)
             LOG.warning("%s: login of %r refused", bmc.url, bmc.username)
             raise
         except AccountLocked as error:
@@ -255,9 +255,9 @@ class RedfishTransport:
             raise
         except Unreachable as error:
             if error.maybe_executed:
-                self._governor.unanswered(bmc.url, credential)
+                self._governor.note_silence(bmc.url, credential)
             raise Unreachable(str(error), maybe_executed=False) from None
-        self._governor.succeeded(bmc.url, credential)
+        self._governor.note_success(bmc.url, credential)
         line.login = login
         line.login_address = bmc
         line.used_s = _now()
@@ -267,7 +267,7 @@ class RedfishTransport:
         """A password that was good is refused: counted once, however many requests carried it."""
         if line.login is login:
             line.login = line.login_address = None
-            self._governor.failed(bmc.url, (login.username, login.secret))
+            self._governor.note_failure(bmc.url, (login.username, login.secret))
         raise LoginRefused(f"{bmc.url}: credentials refused")
 
     async def _drop(self, line: Line) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from provisioner.adapters.redfish.messages import body_of, refusal, task_paths
+from provisioner.adapters.redfish.messages import body_of, read_refusal, task_paths
 from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import Json, as_object, at, number, path_of, text, truth
 from provisioner.adapters.redfish.power_supplies import find_power_fault
@@ -35,7 +35,7 @@ async def push(
     service: Service, kind: str, slots: Sequence[str], file: Path, *, force: bool
 ) -> TaskRef | Blocker:
     """Send one package for these slots of a component kind."""
-    update = await service.part("UpdateService")
+    update = await service.find_part("UpdateService")
     multipart = path_of(update.data.get("MultipartHttpPushUri"))
     form = path_of(update.data.get("HttpPushUri")) if service.quirk.push == "form" else None
     if multipart is None and form is None:
@@ -62,7 +62,7 @@ async def push(
         file=file,
         file_name=file.name if service.quirk.file_name_blanks else file.name.replace(" ", "_"),
     )
-    if (refused := await claim(service, update)) is not None:
+    if (refused := await claim_service(service, update)) is not None:
         return refused
     sent = _accepted(await service.upload(multipart, upload, _UPLOAD_S), kind)
     if isinstance(sent, Blocker):
@@ -70,7 +70,7 @@ async def push(
     return sent
 
 
-async def claim(service: Service, update: Resource) -> Blocker | None:
+async def claim_service(service: Service, update: Resource) -> Blocker | None:
     """Reserve the update service where the vendor requires it.
 
     A claim that stands while no task runs was left by a predecessor that ended before its update.
@@ -93,7 +93,7 @@ async def end_claim(service: Service) -> Blocker | None:
     """Give the reservation of the update service up, where one was made."""
     if not service.quirk.claim:
         return None
-    update = await service.part("UpdateService")
+    update = await service.find_part("UpdateService")
     if truth(update.data.get("HttpPushUriTargetsBusy")) is not True:
         return None
     return await service.patch(update.path, {"HttpPushUriTargetsBusy": False}, "UpdateService")
@@ -101,7 +101,7 @@ async def end_claim(service: Service) -> Blocker | None:
 
 async def pull(service: Service, uri: str, kind: str) -> TaskRef | Blocker:
     """Let the BMC fetch an image: `UpdateService.SimpleUpdate` by its own target."""
-    update = await service.part("UpdateService")
+    update = await service.find_part("UpdateService")
     action = action_of(update.data, "UpdateService.SimpleUpdate")
     target = target_of(action)
     if target is None:
@@ -182,7 +182,7 @@ async def _force_option(
 
 def _accepted(reply: Reply, kind: str) -> TaskRef | Blocker:
     if not 200 <= reply.status < 300:
-        return refusal(reply, kind, UNBLOCK)
+        return read_refusal(reply, kind, UNBLOCK)
     if (
         reply.status == 200
         and as_object(body_of(reply).get("error"))
@@ -190,5 +190,5 @@ def _accepted(reply: Reply, kind: str) -> TaskRef | Blocker:
     ):
         code = text(at(body_of(reply), "error", "code")) or ""
         if not code.endswith("Success"):
-            return refusal(reply, kind, UNBLOCK)
+            return read_refusal(reply, kind, UNBLOCK)
     return TaskRef(path=next(task_paths(reply), ""))

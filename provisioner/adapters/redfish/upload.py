@@ -14,7 +14,7 @@ from provisioner.ports import Secret, Unreachable, Upload
 
 
 @contextmanager
-def multipart(upload: Upload, session: Secret | None) -> Iterator[aiohttp.MultipartWriter]:
+def stream_multipart(upload: Upload, session: Secret | None) -> Iterator[aiohttp.MultipartWriter]:
     """Yield the body of one push, in the order of its parts, and close its file afterwards.
 
     Raises Unreachable (not executed) if the image cannot be opened: nothing was sent.

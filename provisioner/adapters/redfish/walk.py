@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from provisioner.adapters.redfish.messages import body_of, told
+from provisioner.adapters.redfish.messages import body_of, collect_messages
 from provisioner.adapters.redfish.parsing import (
     MEMBERS_MAX,
     Json,
@@ -77,7 +77,7 @@ class Walk:
         self._slots = asyncio.Semaphore(_READS_AT_ONCE)
         self.gaps: list[Gap] = []
 
-    async def root(self) -> Json:
+    async def read_root(self) -> Json:
         """Return the service root; an unusable one is a Gap and an empty object."""
         root = await self._find_root()
         offered = as_object(at(root, "ProtocolFeaturesSupported", "ExpandQuery"))
@@ -126,7 +126,7 @@ class Walk:
             self._silent = 0
             self._bytes += len(reply.body)
             if reply.status != 200:
-                keys = dict.fromkeys(m.key for m in told(body_of(reply)) if m.key)
+                keys = dict.fromkeys(m.key for m in collect_messages(body_of(reply)) if m.key)
                 detail = " ".join([f"HTTP status {reply.status}", *keys])
                 if 300 <= reply.status < 400:
                     detail += ", a redirect that leads to another place or never ends"
@@ -155,7 +155,7 @@ class Walk:
                 raise
         return await self._transport.request(self._address, call)
 
-    async def members(self, collection: str | None) -> list[Resource]:
+    async def read_members(self, collection: str | None) -> list[Resource]:
         """Every member of a collection, each path once, in the service's order."""
         if collection is None:
             return []
@@ -166,10 +166,10 @@ class Walk:
         self._count(pages)
         paths = list(listed)[:MEMBERS_MAX]
         bare = [path for path in paths if not _is_whole(listed[path])]
-        read = dict(zip(bare, await self.reads(bare), strict=True))
+        read = dict(zip(bare, await self.read_several(bare), strict=True))
         return [read.get(path) or Resource(path, listed[path]) for path in paths]
 
-    async def links(self, collection: str | None) -> list[str]:
+    async def read_links(self, collection: str | None) -> list[str]:
         """Paths of a collection's members, without reading them."""
         listed: dict[str, Json] = {}
         if collection is not None:
@@ -179,13 +179,13 @@ class Walk:
             self._count(pages)
         return list(listed)[:MEMBERS_MAX]
 
-    async def reads(self, paths: Sequence[str]) -> list[Resource]:
+    async def read_several(self, paths: Sequence[str]) -> list[Resource]:
         """Several resources, a few at a time, in the order asked for."""
         return list(await asyncio.gather(*(self.read(path) for path in paths)))
 
-    async def first(self, resource: Json, *keys: str) -> list[Resource]:
+    async def read_linked(self, resource: Json, *keys: str) -> list[Resource]:
         """Members of the collection that `keys` of a resource link to."""
-        return await self.members(link(resource, *keys))
+        return await self.read_members(link(resource, *keys))
 
     async def _pages(self, collection: str, *, expand: bool = True) -> list[Resource]:
         """A collection's pages, following `Members@odata.nextLink`; a loop ends the reading."""

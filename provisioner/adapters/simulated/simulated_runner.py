@@ -77,8 +77,8 @@ class SimulatedShell:
         self, host: str, address: str, commands: Sequence[ShellCommand]
     ) -> Sequence[ShellOutput]:
         """Run the commands on the simulated host."""
-        result = await self._runner.ask("run_commands", host, asked(commands))
-        return outputs(result, commands)
+        result = await self._runner.ask("run_commands", host, name_commands(commands))
+        return read_outputs(result, commands)
 
     async def forget(self, host: str, known: str = "") -> None:
         """Simulated hosts have no keys."""
@@ -87,13 +87,13 @@ class SimulatedShell:
         """Nothing of its own is open."""
 
 
-def asked(commands: Sequence[ShellCommand]) -> dict[str, Any]:
+def name_commands(commands: Sequence[ShellCommand]) -> dict[str, Any]:
     """Return commands in the simulator's form."""
     listed = [{"name": c.name, "command": c.line, "timeout_s": c.timeout_s} for c in commands]
     return {"commands": listed}
 
 
-def outputs(result: PlaybookResult, commands: Sequence[ShellCommand]) -> Sequence[ShellOutput]:
+def read_outputs(result: PlaybookResult, commands: Sequence[ShellCommand]) -> Sequence[ShellOutput]:
     """Return its answer as a shell's. Raises `Unreachable` for a missing host."""
     if result.status != "ok":
         raise Unreachable(result.detail, maybe_executed=True)

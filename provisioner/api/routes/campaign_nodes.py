@@ -122,7 +122,7 @@ async def _do(requests: CampaignRequests, asked: ChangeRequest) -> Answer:
             reason = arguments["reason"] or "left out by request"
             return await requests.skip(name, arguments["node"], reason, by)
         case ChangeKind.CAMPAIGN_AGAIN:
-            return await requests.again(name, arguments["node"], by)
+            return await requests.retry_node(name, arguments["node"], by)
     assert asked.kind is ChangeKind.CAMPAIGN_ACCEPT
     return await requests.accept(name, arguments["metric"], by)
 
@@ -134,7 +134,7 @@ async def rehearse_campaign(parts: ApiParts, asked: ChangeRequest) -> Outcome:
         return build_objection(asked.subject, "this process has no simulator", remedy)
     requests = requests_of(parts)
     try:
-        campaign = await requests.known(asked.subject)
+        campaign = await requests.find_campaign(asked.subject)
         rows = (await requests.survey(campaign)).rows
         hosts = int(asked.arguments["nodes"])
         result = await parts.rehearsals.rehearse(parts.store, campaign, rows, hosts)

@@ -31,7 +31,7 @@ from provisioner.api.routes.campaign_nodes import Deferral
 from provisioner.api.routes.cases import TAG, open_desk, read_case
 from provisioner.api.routes.pages import Page
 from provisioner.control.repairs.case_exchange import Exchanges, kept_factory
-from provisioner.control.repairs.repair_figures import figures
+from provisioner.control.repairs.repair_figures import compute_figures
 from provisioner.execution.repair.bundling import Bundler
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -160,21 +160,21 @@ async def _do(
         case ChangeKind.CASE_CLOSE:
             return await desk.close(case, Ending(told["ending"]), by, told["why"])
         case ChangeKind.CASE_RMA:
-            return await desk.rma(case, told["number"], by)
+            return await desk.record_rma(case, told["number"], by)
         case ChangeKind.CASE_SPARE:
             part = SparePart.model_validate(told, strict=False)
             spare = Spare(kind=part.kind, serial=part.serial, part_number=part.part_number)
-            return await desk.spare(case, spare, by)
+            return await desk.record_spare(case, spare, by)
         case ChangeKind.CASE_TELL:
-            return await desk.tell(case, by)
+            return await desk.send_ticket(case, by)
         case ChangeKind.CASE_RETURNED if not told["cards"]:
-            return await desk.returned(case, by, told["work"])
+            return await desk.record_return(case, by, told["work"])
     if parts.vault is None:
         return "this process has no credentials: ask the daemon"
     vault = parts.vault
     exchanges = Exchanges(parts.store, desk, vault, parts.clock, kept_factory(vault))
     if kind is ChangeKind.CASE_RETURNED:
-        return await exchanges.returned(case, by, told["work"], told["cards"])
+        return await exchanges.record_return(case, by, told["work"], told["cards"])
     assert kind is ChangeKind.CASE_REPLACE
     return await exchanges.replace(case, by, told["why"])
 
@@ -239,7 +239,7 @@ async def list_notices(ask: Ask) -> Reply:
 async def show_figures(ask: Ask) -> Reply:
     """Return mean times to repair, and availability."""
     book = ask.parts.store.cases
-    return Reply(await figures(book, ask.now - ask.query.days * DAY_S, ask.now))
+    return Reply(await compute_figures(book, ask.now - ask.query.days * DAY_S, ask.now))
 
 
 _ASKED = {200: OperationView, 202: OperationView}

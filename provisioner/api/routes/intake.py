@@ -18,9 +18,9 @@ from provisioner.adapters.redfish.discovery import (
     ADDRESSES_MAX,
     Network,
     Probe,
+    discover_services,
     probe_all,
     scan,
-    ssdp,
 )
 from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
 from provisioner.api.operations import OperationView
@@ -190,7 +190,7 @@ async def _probes(
         for probe in await scan(transport, network, body.port, lambda _done, _all: None):
             services.setdefault(probe.url, probe)
     if body.ssdp:
-        for probe in await probe_all(transport, await ssdp()):
+        for probe in await probe_all(transport, await discover_services()):
             services.setdefault(probe.url, probe)
     return list(services.values())
 

@@ -12,7 +12,7 @@ from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import refuse_missing
 from provisioner.api.route import ANYBODY, VIEWERS, Route
 from provisioner.checks import ALL as CHECKS
-from provisioner.control.engine.overload import measured, notices
+from provisioner.control.engine.overload import list_notices, measure_load
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, Role
 from provisioner.model.base import Record
@@ -267,8 +267,10 @@ async def show_health(ask: Ask) -> Reply:
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.sleep(0)
-    strains = find_strains(measured(ask.parts.store, loop.time() - began))
-    return Reply(Health(level=highest_level(strains).name, strained_by=strains, notices=notices()))
+    strains = find_strains(measure_load(ask.parts.store, loop.time() - began))
+    return Reply(
+        Health(level=highest_level(strains).name, strained_by=strains, notices=list_notices())
+    )
 
 
 ROUTES = (

@@ -9,7 +9,7 @@ from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import refuse_missing
 from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
-from provisioner.control.node.neighbours import neighbours
+from provisioner.control.node.neighbours import read_neighbours
 from provisioner.model.base import Record
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Device, Inventory
@@ -131,7 +131,9 @@ async def plan_node(ask: Ask, node: Node) -> tuple[Plan, Inventory]:
     if inventory is None:
         raise refuse_missing("inventory of this node yet: there is nothing to plan on")
     past = build_history(await store.operations.list_entries(node.id), await _newest(ask, node))
-    posed = PlanningNode(inventory, node.release, node.profile, past, await neighbours(store, node))
+    posed = PlanningNode(
+        inventory, node.release, node.profile, past, await read_neighbours(store, node)
+    )
     # milliseconds for a situation that was planned before, tenths of a second for a new one
     return await asyncio.to_thread(ask.parts.plans.plan, posed), inventory
 

@@ -16,7 +16,7 @@ from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import VIEWERS, Route
 from provisioner.checks.threshold_data import Limits
-from provisioner.control.node.explaining import situation
+from provisioner.control.node.explaining import read_situation
 from provisioner.execution.validate.judging import judging_context
 from provisioner.model.base import Record
 from provisioner.model.erasure import ErasureReport
@@ -95,7 +95,7 @@ class RejudgementReport(Record):
 async def show_explanation(ask: Ask) -> Reply:
     """Return a node's explanation in sentences."""
     node = await ask.read_node()
-    explanation = explain(await situation(ask.parts.store, node, ask.parts.plans, ask.now))
+    explanation = explain(await read_situation(ask.parts.store, node, ask.parts.plans, ask.now))
     return Reply(NodeExplanation(**dict(explanation)))
 
 

@@ -139,7 +139,7 @@ async def _run(
     transport = DryRunTransport(RedfishTransport(ca_file=ca))
     with permit.close_gate("this is a dry run"):
         try:
-            root = await Walk(transport, address, quirks.UNKNOWN).root()
+            root = await Walk(transport, address, quirks.UNKNOWN).read_root()
             if not root:
                 return [], _no_service(address.url)
             clock = StandingClock()
@@ -175,7 +175,9 @@ async def carry_out(client: Redfish, clock: StandingClock, request: Request) -> 
         case "power":
             return await _power(client, pace, request.what)
         case "subscribe":
-            made = await subscriptions.make(client.service, request.destination, HIDDEN)
+            made = await subscriptions.make_subscription(
+                client.service, request.destination, HIDDEN
+            )
             if isinstance(made, Blocker):
                 return made
             return await subscriptions.submit_test(client.service)

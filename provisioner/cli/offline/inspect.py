@@ -82,7 +82,7 @@ async def _collect(
     """Read the service root, the inventory, all parts, time and licences. Raises `PortError`."""
     transport = RedfishTransport(ca_file=ca)
     try:
-        root = await Walk(transport, address, quirks.UNKNOWN).root()
+        root = await Walk(transport, address, quirks.UNKNOWN).read_root()
         client = Redfish(transport, address, quirks.identify(root))
         inventory, tree = await client.collect_tree("", "")
         return root, inventory, tree, await _read_upkeep(client)

@@ -115,7 +115,7 @@ async def _record(
                 detail=f"no address of the BMC {name} is given",
                 unblock=f"Add --bmc {name}=https://HOST[:PORT].",
             )
-        root = await Walk(transport, address, quirks.UNKNOWN).root()
+        root = await Walk(transport, address, quirks.UNKNOWN).read_root()
         if not root:
             return Blocker(
                 reason=Reason.UNREACHABLE,

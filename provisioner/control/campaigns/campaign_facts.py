@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from functools import lru_cache
 
 from provisioner import components
-from provisioner.control.node.neighbours import facing
+from provisioner.control.node.neighbours import read_facing_versions
 from provisioner.model.campaign import Campaign, CampaignNode
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
 from provisioner.model.inventory import DeviceKind, Inventory
@@ -36,7 +36,7 @@ from provisioner.settings import Settings
 Versions = dict[str, tuple[str, ...]]
 
 
-def standing(
+def read_standing(
     node: Node,
     campaign: Campaign,
     pins: Sequence[ReleasePin],
@@ -80,7 +80,7 @@ def standing(
     )
 
 
-def fleet(
+def read_fleet(
     nodes: Sequence[Node],
     campaign: Campaign,
     rows: Sequence[CampaignRow],
@@ -92,7 +92,7 @@ def fleet(
     mine = {r.node: r for r in rows}
     by_leaf = rails_of(nodes)
     return tuple(
-        standing(n, campaign, pins, mine.get(n.id), by_leaf, now, plan)
+        read_standing(n, campaign, pins, mine.get(n.id), by_leaf, now, plan)
         for n in nodes
         if n.state is not State.RETIRED
     )
@@ -132,7 +132,7 @@ class Survey:
         self._settings = settings
         self._versions: dict[str, Versions] = {}
 
-    async def plans(
+    async def read_plans(
         self, nodes: Sequence[Node], selected: Collection[str], release: str
     ) -> dict[str, tuple[CampaignNode, Plan | None]]:
         """Return each selected node's plan for `release`; a blocker gives the reason where there is
@@ -239,7 +239,7 @@ class Survey:
         for node in nodes:
             inventory = await self._store.evidence.get_inventory(node.id)
             if inventory is not None:
-                self._versions[node.id] = facing(inventory)
+                self._versions[node.id] = read_facing_versions(inventory)
 
     def _ahead(
         self, nodes: Sequence[Node], selected: Collection[str], pinned: Release

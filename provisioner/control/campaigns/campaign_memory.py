@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from provisioner.control.campaigns.campaign_facts import rails_of, standing
+from provisioner.control.campaigns.campaign_facts import rails_of, read_standing
 from provisioner.model.campaign import Campaign, CampaignNode
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
 from provisioner.model.node import Node, State
@@ -35,7 +35,7 @@ class Memory:
     _pins: tuple[ReleasePin, ...] = ()
     _rails: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def early(self, campaign: Campaign, now: float, poll_s: float) -> bool:
+    def is_early(self, campaign: Campaign, now: float, poll_s: float) -> bool:
         """Return whether a turn would come too soon: a large campaign that no other writer has
         changed.
         """
@@ -43,7 +43,7 @@ class Memory:
         soon = pace_s > poll_s and now - self.turned_at < pace_s
         return soon and campaign.generation == self.generation
 
-    def facts(
+    def read_facts(
         self,
         nodes: Sequence[Node],
         campaign: Campaign,
@@ -74,7 +74,7 @@ class Memory:
             entry = before.get(node.id)
             planned = None if row is None else row.facts
             if entry is None or entry[0] is not node or entry[1] is not planned:
-                fact = standing(node, campaign, holding, row, self._rails, now, plan)
+                fact = read_standing(node, campaign, holding, row, self._rails, now, plan)
                 entry = node, planned, fact
             cached[node.id] = entry
         self._known = cached
@@ -84,6 +84,6 @@ class Memory:
         entry = self._known.get(node.id)
         return entry is None or entry[0].ports != node.ports
 
-    def wrote(self, rows: Sequence[CampaignRow]) -> None:
+    def note_written(self, rows: Sequence[CampaignRow]) -> None:
         """Record that these rows are stored now."""
         self.rows.update((row.node, row) for row in rows)

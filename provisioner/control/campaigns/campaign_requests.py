@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
-from provisioner.control.campaigns.campaign_facts import Survey, fleet
-from provisioner.control.campaigns.campaign_survey import FleetSurvey, Surveyed, picked
+from provisioner.control.campaigns.campaign_facts import Survey, read_fleet
+from provisioner.control.campaigns.campaign_survey import FleetSurvey, Surveyed, find_selected
 from provisioner.control.context import Context
 from provisioner.model.campaign import (
     SETTLED,
@@ -124,7 +124,7 @@ class CampaignRequests:
             )
         chosen = policy or Policy()
         now = self._clock.now()
-        nodes = picked(expression, await self._store.nodes.list())
+        nodes = find_selected(expression, await self._store.nodes.list())
         blockers = refuse_selection(nodes, release, chosen)
         if blockers:
             return blockers
@@ -155,13 +155,13 @@ class CampaignRequests:
         survey = FleetSurvey(
             self._store, self._book, self._settings, self._matrix, self._held, self._plan
         )
-        return await survey.look(campaign, self._clock.now())
+        return await survey.read_fleet(campaign, self._clock.now())
 
     async def preview(self, campaign_id: str) -> Preview:
         """Return waves, steps, minutes, blast radius and refusals of a start now; touches
         nothing.
         """
-        return await self._preview(await self.known(campaign_id))
+        return await self._preview(await self.find_campaign(campaign_id))
 
     async def _preview(self, campaign: Campaign) -> Preview:
         surveyed = await self.survey(campaign)
@@ -171,7 +171,7 @@ class CampaignRequests:
 
     async def start(self, campaign_id: str, by: str = "", confirm: Sequence[str] = ()) -> Answer:
         """Admit nodes from now on. `confirm`: one-way steps ("component version")."""
-        campaign = await self.known(campaign_id)
+        campaign = await self.find_campaign(campaign_id)
         if campaign.state is not S.DRAFT:
             return Answer(campaign, (refuse_in_state(campaign, "start"),))
         surveyed = await self.survey(campaign)
@@ -240,7 +240,7 @@ class CampaignRequests:
 
     async def preview_rollback(self, campaign_id: str) -> RollbackPreview:
         """Return what `rollback` would do now; touches nothing."""
-        turned = await self._turn_back(await self.known(campaign_id))
+        turned = await self._turn_back(await self.find_campaign(campaign_id))
         moved = [facts for facts in turned.planned if facts.steps]
         return RollbackPreview(
             campaign=campaign_id,
@@ -255,14 +255,14 @@ class CampaignRequests:
 
     async def rollback(self, campaign_id: str, by: str = "") -> Answer:
         """Bring every node that was moved back to the release that it came from."""
-        campaign = await self.known(campaign_id)
+        campaign = await self.find_campaign(campaign_id)
         turned = await self._turn_back(campaign)
         if turned.refused:
             return Answer(campaign, turned.refused)
         back = turned.campaign
         rows = turned.rows
         nodes = await self._store.nodes.list()
-        facts = fleet(nodes, back, rows, (), self._clock.now(), self._plan)
+        facts = read_fleet(nodes, back, rows, (), self._clock.now(), self._plan)
         numbers = waves.assign_waves(back, facts)
         waved = tuple(_waved(r, numbers.get(r.node, r.progress.wave)) for r in rows)
         saved = await self._book.save(back, describe_change(back, by), self._clock.now(), waved)
@@ -282,7 +282,7 @@ class CampaignRequests:
         survey = Survey(self._store, self._matrix, self._settings)
         nodes = await self._store.nodes.list()
         names = frozenset(r.node for r in rows if r.progress.state not in SETTLED)
-        plans = await survey.plans(nodes, names, campaign.baseline)
+        plans = await survey.read_plans(nodes, names, campaign.baseline)
         planned = tuple(facts for facts, _ in plans.values())
         stuck = [
             b
@@ -294,8 +294,8 @@ class CampaignRequests:
         return _TurnedBack(back, rows, planned, going, tuple(stuck))
 
     async def defer(self, campaign_id: str, node: str, until: float, by: str = "") -> Answer:
-        """Return a tenant puts one node's upgrade off, within the policy's limit."""
-        campaign = await self.known(campaign_id)
+        """Put one node's upgrade off for its tenant, within the policy's limit."""
+        campaign = await self.find_campaign(campaign_id)
         most_s = campaign.policy.tenants.deferral_max_s
         now = self._clock.now()
         return await self._change_node(
@@ -304,12 +304,14 @@ class CampaignRequests:
 
     async def skip(self, campaign_id: str, node: str, reason: str, by: str = "") -> Answer:
         """Leave one node as it is."""
-        campaign = await self.known(campaign_id)
+        campaign = await self.find_campaign(campaign_id)
         return await self._change_node(campaign, node, lambda p: skip_node(p, reason), by)
 
-    async def again(self, campaign_id: str, node: str, by: str = "") -> Answer:
+    async def retry_node(self, campaign_id: str, node: str, by: str = "") -> Answer:
         """Try a node once more that failed or was skipped."""
-        return await self._change_node(await self.known(campaign_id), node, retry_progress, by)
+        return await self._change_node(
+            await self.find_campaign(campaign_id), node, retry_progress, by
+        )
 
     async def accept(self, campaign_id: str, metric: str, by: str = "") -> Answer:
         """Continue although this metric got worse: a person accepts it."""
@@ -322,7 +324,7 @@ class CampaignRequests:
             lambda c: c.model_copy(update={"accepted": tuple(sorted({*c.accepted, metric}))}),
         )
 
-    async def known(self, campaign_id: str) -> Campaign:
+    async def find_campaign(self, campaign_id: str) -> Campaign:
         """Return the campaign. Raises InputError if there is none."""
         campaign = await self._book.get(campaign_id)
         if campaign is None:
@@ -357,7 +359,7 @@ class CampaignRequests:
         change: Callable[[Campaign], Campaign],
     ) -> Answer:
         for _ in range(TRIES_MAX):
-            campaign = await self.known(campaign_id)
+            campaign = await self.find_campaign(campaign_id)
             if campaign.state not in allowed:
                 return Answer(campaign, (refuse_in_state(campaign, word),))
             try:

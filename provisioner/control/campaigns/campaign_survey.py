@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from provisioner.control.campaigns.campaign_facts import Survey, fleet
+from provisioner.control.campaigns.campaign_facts import Survey, read_fleet
 from provisioner.model.campaign import Campaign, CampaignNode, NodeProgress
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.matrix import Matrix
@@ -29,7 +29,7 @@ class Surveyed:
     already: tuple[str, ...]
 
 
-def picked(expression: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
+def find_selected(expression: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return the nodes of a campaign; retired ones belong to none. Raises InputError."""
     return select(expression, [n for n in nodes if n.state is not State.RETIRED])
 
@@ -51,11 +51,11 @@ class FleetSurvey:
         self._book = book
         self._survey = Survey(store, matrix, settings, held)
 
-    async def look(self, campaign: Campaign, now: float) -> Surveyed:
+    async def read_fleet(self, campaign: Campaign, now: float) -> Surveyed:
         """Read everything that preview and start need."""
         nodes = await self._store.nodes.list()
-        chosen = {n.id: n for n in picked(campaign.select, nodes)}
-        planned = await self._survey.plans(nodes, frozenset(chosen), campaign.release)
+        chosen = {n.id: n for n in find_selected(campaign.select, nodes)}
+        planned = await self._survey.read_plans(nodes, frozenset(chosen), campaign.release)
         already = {
             name
             for name, (_, plan) in planned.items()
@@ -78,7 +78,7 @@ class FleetSurvey:
             )
             for name, facts in mine.items()
         )
-        facts = fleet(nodes, campaign, rows, await self._book.list_pins(), now, self._plan)
+        facts = read_fleet(nodes, campaign, rows, await self._book.list_pins(), now, self._plan)
         return Surveyed(facts, rows, tuple(sorted(already)))
 
     async def _measured(self, profiles: set[str]) -> dict[str, dict[str, float]]:

@@ -92,12 +92,12 @@ class Campaigns:
             if campaign.id in self._over and campaign.state is CampaignState.ABORTED:
                 continue
             memory = self._memory.get(campaign.id)
-            if memory is not None and memory.early(
+            if memory is not None and memory.is_early(
                 campaign, self._clock.now(), self._settings.poll_s
             ):
                 continue
             try:
-                await self.turn(campaign)
+                await self.run_turn(campaign)
             except StaleWrite as error:
                 log.info("campaign %s: %s; the next turn sees it", campaign.id, error)
             except StoreFailed:
@@ -106,7 +106,7 @@ class Campaigns:
                 log.exception("campaign %s: stopped", campaign.id)
                 await self._park(campaign.id)
 
-    async def turn(self, campaign: Campaign) -> Decision | None:
+    async def run_turn(self, campaign: Campaign) -> Decision | None:
         """Record the outcome of its nodes, then decide; None: it decides nothing now."""
         memory = await self._remembered(campaign)
         decision = await self._turned(campaign, memory)
@@ -134,7 +134,7 @@ class Campaigns:
         if campaign.state not in _DECIDES:
             return None
         pins = await self._book.list_pins()
-        facts = memory.facts(list(nodes.values()), campaign, pins, now, self._plan)
+        facts = memory.read_facts(list(nodes.values()), campaign, pins, now, self._plan)
         progress = {name: row.progress for name, row in rows.items()}
         decision = decide(
             campaign, facts, progress, judge_campaign(campaign, rows, _REGRESSION), now
@@ -221,7 +221,7 @@ class Campaigns:
             admitted = await asyncio.gather(
                 *(self._admit(campaign, a, r, nodes, now) for a, r in zip(some, begun, strict=True))
             )
-            memory.wrote([row for row, ok in zip(begun, admitted, strict=True) if ok])
+            memory.note_written([row for row, ok in zip(begun, admitted, strict=True) if ok])
         if decision.finished and not decision.admit:
             back = campaign.going_back
             state = CampaignState.ABORTED if back else CampaignState.DONE
@@ -251,7 +251,7 @@ class Campaigns:
             some = rows[at : at + WRITTEN_MAX]
             due = [notice for row in some for notice in by_node.pop(row.node, ())]
             await self._book.put_rows(campaign, some, now, due)
-            memory.wrote(some)
+            memory.note_written(some)
         assert not by_node, "no node begins in the turn of its tenant's notice"
 
     async def _admit(

@@ -160,7 +160,7 @@ class Cluster:
         """Return whether this daemon does what only one may do."""
         return self._leading.is_set()
 
-    async def leading(self) -> None:
+    async def wait_for_lead(self) -> None:
         """Wait until this daemon leads; from then on it leads until it ends."""
         await self._leading.wait()
 
@@ -183,7 +183,7 @@ class Cluster:
         if late_s > 0:
             self._lost(f"the seat has not been sure for {late_s:.1f} s")
 
-    async def dead(self) -> Sequence[Peer]:
+    async def find_dead(self) -> Sequence[Peer]:
         """Return the daemons that are gone. Their leases are held for us until `let_go`."""
         return await self._sure(self._threads.at_desk(self._seat.dead))
 
@@ -191,7 +191,7 @@ class Cluster:
         """Record that a dead daemon's work was taken over."""
         await self._sure(self._threads.at_desk(lambda: self._seat.let_go(peer)))
 
-    async def living(self) -> frozenset[str]:
+    async def find_living(self) -> frozenset[str]:
         """Return the executor ids of all daemons that live. Ends the process if it has to make
         room.
         """
@@ -214,7 +214,7 @@ class Cluster:
         assert reading is not None, "not seated"
         return reading.database_s + self._threads.steady_s() - reading.boot_s
 
-    async def active(self) -> int:
+    async def count_active(self) -> int:
         """Return how many operations are active in the whole site."""
         return await self._sure(self._threads.at_desk(self._seat.active))
 
@@ -240,9 +240,9 @@ class Cluster:
 
     async def _return(self, asking: asyncio.Future[bool], name: str) -> None:
         if await asking:
-            await self.give(name)
+            await self.give_back(name)
 
-    async def give(self, name: str) -> None:
+    async def give_back(self, name: str) -> None:
         """Give the turn back."""
         ending = self._threads.at_seat(lambda: self._seat.end_turn(name))
         await asyncio.shield(self._sure(ending))

@@ -147,7 +147,7 @@ class SharedEngine:
         """Queue the operations of dead daemons again, for ever."""
         while True:
             await asyncio.sleep(ADOPT_S)
-            for peer in await self._cluster.dead():
+            for peer in await self._cluster.find_dead():
                 count = await self._queue.requeue(peer.id)
                 await self._cluster.let_go(peer)
                 if count:
@@ -159,8 +159,8 @@ class SharedEngine:
         Without it the first daemon to look takes all, and its peers have nothing to do.
         """
         while True:
-            active = await self._cluster.active()
-            daemons = len(await self._cluster.living())
+            active = await self._cluster.count_active()
+            daemons = len(await self._cluster.find_living())
             self._part = compute_share(active, daemons, self._operations_max)
             if self._cluster.leads:
                 await self._queue.allow(self._part)
@@ -168,9 +168,9 @@ class SharedEngine:
 
     async def _sweep(self) -> None:
         """Submit active operations without a driver again, for ever; the leader does so."""
-        await self._cluster.leading()
+        await self._cluster.wait_for_lead()
         while True:
-            living = await self._cluster.living()
+            living = await self._cluster.find_living()
             active = frozenset(o.id for o in await self._store.operations.list_active())
             missed = active - await self._queue.driven_by(living)
             for operation_id in sorted(missed & self._missed):

@@ -64,8 +64,8 @@ class Overload:
             began = loop.time()
             await asyncio.sleep(SAMPLE_S)
             lag_s = max(loop.time() - began - SAMPLE_S, 0.0)
-            await self.take(measured(self._store, lag_s))
-            await self.notice(notices())
+            await self.take(measure_load(self._store, lag_s))
+            await self.notice(list_notices())
 
     async def notice(self, found: tuple[str, ...]) -> None:
         """Write notices that are new, and their end, into the journal: webhooks carry them on."""
@@ -98,7 +98,7 @@ class Overload:
         )
 
 
-def notices() -> tuple[str, ...]:
+def list_notices() -> tuple[str, ...]:
     """Return this process's own notices: a clock that differs, a change that is being rolled
     out.
     """
@@ -106,7 +106,7 @@ def notices() -> tuple[str, ...]:
     return tuple(notice for subject in sorted(by_subject) for notice in by_subject[subject])
 
 
-def measured(store: object, lag_s: float) -> Load:
+def measure_load(store: object, lag_s: float) -> Load:
     """Return the present load of this process, including the store's own figures."""
     engine = getattr(store, "_engine", None)  # its engine, if it is a database
     directory = None if engine is None else directory_of(engine)

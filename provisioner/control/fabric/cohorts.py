@@ -34,7 +34,7 @@ class Cohorts:
         self._turn = asyncio.Lock()
         self._judged: dict[tuple[str, str], tuple[_Mark, Mapping[str, tuple[Blocker, ...]]]] = {}
 
-    async def unlike(self, node: Node, inventory: Inventory) -> tuple[Blocker, ...]:
+    async def find_differences(self, node: Node, inventory: Inventory) -> tuple[Blocker, ...]:
         """Return why a node that was judged is unlike its fleet, which may have grown since."""
         key = node.profile, cohort.version_set(inventory)
         judged = self._judged.get(key)

@@ -21,7 +21,7 @@ class FabricStanding:
         self._clock = context.clock
         self._policy = policy_of(context.settings)
 
-    async def waiting(self, node: Node, report: HealthReport | None) -> View | None:
+    async def find_waiting(self, node: Node, report: HealthReport | None) -> View | None:
         """Return the view of a node that waits for its outcome; None: it does not wait.
 
         Nothing else is asked of it meanwhile: it may be under test, and is looked at afterwards.
@@ -40,14 +40,16 @@ class FabricStanding:
         """Return whether it is a member of a session that is under way."""
         return await self._session(node) is not None
 
-    async def outcome(self, node: Node, report: HealthReport | None) -> FabricOutcome | None:
+    async def find_outcome(self, node: Node, report: HealthReport | None) -> FabricOutcome | None:
         """Return the outcome for this report."""
         if report is None:
             return None
         outcome = await self._store.fabric.get_outcome(node.id)
         return outcome if rules.is_current_outcome(outcome, report) else None
 
-    async def accused(self, node: Node, certificate: Certificate | None) -> tuple[Blocker, ...]:
+    async def find_accusations(
+        self, node: Node, certificate: Certificate | None
+    ) -> tuple[Blocker, ...]:
         """Return the faults proved after its certificate, as a partner or as a leaf."""
         outcome = await self._store.fabric.get_outcome(node.id)
         if outcome is None or certificate is None or outcome.ended_at < certificate.issued_at:

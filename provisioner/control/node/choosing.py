@@ -44,7 +44,7 @@ async def choose(
     proof = await store.evidence.get_proof(node.id)
     served = proof is not None and last is not None and proof.certificate == last.id
     turnover = served and proof is not None and proof.tenant != node.tenant
-    suspect = node.attempts > 0 or bool(await fabric.accused(node, last))
+    suspect = node.attempts > 0 or bool(await fabric.find_accusations(node, last))
     change = change_since(last, inventory, turnover=turnover, suspect=suspect)
     gates = frozenset(Gate(letter) for letter in settings.certify_gates)
     policy = SelectionPolicy(

@@ -40,7 +40,7 @@ class Disruptions:
                 await hold.enter_phase(step.disruption.value)
             return reasons
 
-    async def over(self, hold: Hold) -> None:
+    async def note_end(self, hold: Hold) -> None:
         """Record that a step has ended, well or not: its disruptions are over, or belong to no
         node.
         """

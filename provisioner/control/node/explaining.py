@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
-from provisioner.control.node.neighbours import neighbours
+from provisioner.control.node.neighbours import read_neighbours
 from provisioner.model.campaign import SETTLED, Campaign
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.node import Node, State
@@ -21,7 +21,7 @@ ROWS_MAX = 500  # of a node's journal: its last few journeys
 _PLANNED = frozenset({State.CONVERGING, State.VALIDATING, State.QUARANTINED, State.REPAIRING})
 
 
-async def situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -> Situation:
+async def read_situation(store: SqlStore, node: Node, plans: PlanCache, now: float) -> Situation:
     """Return everything on record about `node` at `now` (seconds since the epoch)."""
     rows, _ = await store.journal.list_page(after=0, limit=ROWS_MAX, node=node.id, backwards=True)
     operations = await store.operations.list_page(limit=1, status="active", node=node.id)
@@ -58,7 +58,9 @@ async def _plan(store: SqlStore, node: Node, plans: PlanCache, past: History) ->
     inventory = await store.evidence.get_inventory(node.id)
     if inventory is None or node.state not in _PLANNED or not (node.release and node.profile):
         return None
-    posed = PlanningNode(inventory, node.release, node.profile, past, await neighbours(store, node))
+    posed = PlanningNode(
+        inventory, node.release, node.profile, past, await read_neighbours(store, node)
+    )
     return await asyncio.to_thread(plans.plan, posed)
 
 

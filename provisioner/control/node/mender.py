@@ -300,7 +300,7 @@ class Mender:
             try:
                 problems = await self._executor.execute(hold, node, step, inventory)
             finally:
-                self._observer.touched(node, step)
+                self._observer.read_touched(node, step)
             if problems:
                 return problems[0]
         return ""

@@ -11,7 +11,7 @@ from provisioner.ports import Store
 _FACING = ("switch.os", "bluefield.nic", "supernic.nic", "nic.cx7", "nic.cx8", "host.doca")
 
 
-async def neighbours(store: Store, node: Node) -> tuple[Neighbour, ...]:
+async def read_neighbours(store: Store, node: Node) -> tuple[Neighbour, ...]:
     """Return the versions at the other ends of this node's cables, as last read."""
     if node.kind is NodeKind.HOST:
         names = sorted({p.switch for p in node.ports})
@@ -22,11 +22,11 @@ async def neighbours(store: Store, node: Node) -> tuple[Neighbour, ...]:
     for name in names:
         inventory = await store.evidence.get_inventory(name)
         if inventory is not None:
-            ends.append(Neighbour(node=name, versions=facing(inventory)))
+            ends.append(Neighbour(node=name, versions=read_facing_versions(inventory)))
     return tuple(ends)
 
 
-def facing(inventory: Inventory) -> dict[str, tuple[str, ...]]:
+def read_facing_versions(inventory: Inventory) -> dict[str, tuple[str, ...]]:
     """Return the versions that another node's plan may depend on."""
     versions: dict[str, tuple[str, ...]] = {}
     for kind in _FACING:

@@ -9,8 +9,8 @@ from provisioner.control.context import Context
 from provisioner.control.fabric.cohorts import Cohorts
 from provisioner.control.fabric.fabric_standing import FabricStanding
 from provisioner.control.node.choosing import choose
-from provisioner.control.node.neighbours import neighbours
-from provisioner.control.watch.alert_keeper import revoking
+from provisioner.control.node.neighbours import read_neighbours
+from provisioner.control.watch.alert_keeper import find_revocation
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.erasure import ErasureReport
@@ -94,7 +94,7 @@ class Observer:
                 return await self._certified(node)
         return View()
 
-    async def objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
+    async def find_objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
         """Return why a node that is being released may not be handed over, by the rows as they are
         now.
 
@@ -109,7 +109,7 @@ class Observer:
             )
         return await self._objections(node, vrf, await self._store.evidence.get_inventory(node.id))
 
-    async def standing(self, node: Node, vrf: str) -> ReleaseConditions | tuple[Blocker, ...]:
+    async def read_standing(self, node: Node, vrf: str) -> ReleaseConditions | tuple[Blocker, ...]:
         """Read all parts anew; return the conditions of the handover's record, or the objections to
         it.
         """
@@ -136,15 +136,15 @@ class Observer:
             node,
             certificate,
             inventory,
-            alerts=await revoking(self._book, self._store, node, now),
-            accused=await self._fabric.accused(node, certificate),
+            alerts=await find_revocation(self._book, self._store, node, now),
+            accused=await self._fabric.find_accusations(node, certificate),
             signed=await self._store.evidence.is_attested(certificate),
             revoked=await self._store.evidence.is_revoked(certificate.id),
             moved_on=tenants.get(node.tenant) != vrf,
             now=now,
         )
 
-    def touched(self, node: Node, step: Step) -> None:
+    def read_touched(self, node: Node, step: Step) -> None:
         """Read again the versions that a completed step may have changed."""
         if step.kind is StepKind.ACTIVATE:
             self._collector.forget(node.id)
@@ -213,7 +213,7 @@ class Observer:
             update={"inventory": inventory, "plan": made_plan, "neighbours_busy": busy}
         )
 
-    async def bare(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
+    async def read_bmcs(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
         """Return the inventory from the BMCs alone."""
         return await self._collector.without_system(node, None)
 
@@ -252,7 +252,7 @@ class Observer:
         # blockers and certificate concern the reading above
         node = node.model_copy(update={"placement": place.placement, "vrf": place.vrf})
         report = await self._store.evidence.get_report(node.id)
-        waiting = await self._fabric.waiting(node, report)
+        waiting = await self._fabric.find_waiting(node, report)
         if waiting is not None:
             return waiting.model_copy(update={"neighbours_busy": busy})
         if report is not None and report.started_at >= node.entered_at:
@@ -299,7 +299,7 @@ class Observer:
             selection=selection,
             report=report,
             report_blockers=blockers,
-            fabric=await self._fabric.outcome(node, report),
+            fabric=await self._fabric.find_outcome(node, report),
         )
 
     def _requires_attestation(self, node: Node) -> bool:
@@ -316,7 +316,7 @@ class Observer:
             if view.unseen or view.placement is not Placement.MAINTENANCE:
                 return view  # a release was cut short: nothing else is looked at before the fence
         certificate = await self._store.evidence.get_certificate(node.certificate)
-        problems = await revoking(self._book, self._store, node, self._clock.now())
+        problems = await find_revocation(self._book, self._store, node, self._clock.now())
         if problems and not await self._store.evidence.is_revoked(node.certificate):
             changes = {"certificate": certificate, "certificate_blockers": problems}
             return view.model_copy(update=changes)  # nothing more need be seen to believe it
@@ -344,9 +344,11 @@ class Observer:
                 absence_counts=self._book is None or node.state is not State.RELEASED,
             )
             if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
-                problems += await self.cohorts.unlike(node, inventory)
+                problems += await self.cohorts.find_differences(node, inventory)
                 problems += gates.find_unproved_gates(certificate, self._settings.gates_to_release)
-        problems = tuple(dict.fromkeys((*problems, *await self._fabric.accused(node, certificate))))
+        problems = tuple(
+            dict.fromkeys((*problems, *await self._fabric.find_accusations(node, certificate)))
+        )
         tenants = {t.name: t for t in await self._store.tenants.list()}
         tenant = tenants.get(node.tenant)
         return View(
@@ -391,7 +393,7 @@ class Observer:
         if first is not None:
             return first
         past = build_history(await self._store.operations.list_entries(node.id), operation)
-        around = await neighbours(self._store, node)
+        around = await read_neighbours(self._store, node)
         with self._telemetry.plan() as made:
             posed = PlanningNode(inventory, node.release, node.profile, past, around)
             made_plan = await asyncio.to_thread(self._plans.plan, posed)

@@ -254,14 +254,14 @@ class Performer:
             node = stored
             async with self._telling(hold, node, step, note):
                 problems = await self._executor.execute(hold, node, step, view.inventory)
-            await self._disruptions.over(hold)
+            await self._disruptions.note_end(hold)
             ended = StepEnded(
                 about=node.id, step=step.title, problems=tuple(str(p) for p in problems)
             )
             await self._store.journal.append(ended, self._clock.now())
             return problems
         finally:
-            self._observer.touched(node, step)
+            self._observer.read_touched(node, step)
 
     @asynccontextmanager
     async def _telling(self, hold: Hold, node: Node, step: Step, note: str) -> AsyncIterator[None]:
@@ -313,7 +313,7 @@ class Performer:
         against: list[Blocker] = []
 
         async def objections() -> Sequence[Blocker]:
-            against[:] = await self._observer.objections(node, vrf)
+            against[:] = await self._observer.find_objections(node, vrf)
             return against
 
         outcome = await self._releases.release(node, vrf, objections)
@@ -351,7 +351,7 @@ class Performer:
         for attempt in range(STANDING_TRIES_MAX):
             if attempt:
                 await self._clock.sleep(self._settings.switch_poll_s)
-            standing = await self._observer.standing(node, vrf)
+            standing = await self._observer.read_standing(node, vrf)
             if isinstance(standing, ReleaseConditions) or any(
                 b.reason not in PASSING for b in standing
             ):

@@ -23,7 +23,7 @@ async def sanitize(
     """
     inventory = await store.evidence.get_inventory(node.id)
     if inventory is None:
-        inventory, unseen = await observer.bare(node)
+        inventory, unseen = await observer.read_bmcs(node)
         if inventory is None:
             return unseen
     noted = await hold.record(node=node.model_copy(update={"note": "it is being erased"}))

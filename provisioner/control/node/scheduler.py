@@ -43,14 +43,14 @@ def wants_turn(
     return watched and now - max(last_look, node.entered_at) >= settings.watch_s
 
 
-def rests(node: Node) -> bool:
+def is_resting(node: Node) -> bool:
     """Return whether, with a watch, nothing but a change of its row makes work of it: most
     nodes do.
     """
     return node.state is State.RELEASED and node.kind is NodeKind.HOST and not node.blockers
 
 
-def remedy(node: Node, settings: Settings, now: float) -> Node | None:
+def choose_remedy(node: Node, settings: Settings, now: float) -> Node | None:
     """Return an automatic try to leave quarantine: passing causes only, rate-limited and
     counted.
     """
@@ -104,12 +104,12 @@ class Scheduler:
         for node in nodes:
             if self._resting.get(node.id) is node:
                 continue
-            if self._held is not None and rests(node):
+            if self._held is not None and is_resting(node):
                 self._resting[node.id] = node
                 continue
             if node.id in busy or not self._may_begin(node):
                 continue
-            ready = remedy(node, self._settings, now)
+            ready = choose_remedy(node, self._settings, now)
             if ready is not None:
                 try:
                     node = await self._store.nodes.save(ready)

@@ -100,7 +100,7 @@ class CaseDesk:
             before = await self.book.get_open(node.id)
             try:
                 if before is not None:
-                    return await self.join(before, node, origin, reason, by, service=service)
+                    return await self.join_report(before, node, origin, reason, by, service=service)
                 made = await self._open(
                     node,
                     origin,
@@ -167,7 +167,7 @@ class CaseDesk:
         )
         return await self.book.add(case, notices=notices, events=[event], now=now)
 
-    async def join(
+    async def join_report(
         self,
         case: Case,
         node: Node,
@@ -212,7 +212,7 @@ class CaseDesk:
     # --- what people and tenants ask of an open case
 
     async def defer(self, case: Case, until: float, by: str) -> Case | str:
-        """Return the tenant needs more time."""
+        """Record that the tenant needs more time."""
         now = self._clock.now()
         changed = policy.defer_drain(case, until, self.policy, now)
         if isinstance(changed, str):
@@ -225,7 +225,7 @@ class CaseDesk:
         return await self.book.save(changed, notices=[notice], events=[event], now=now)
 
     async def accept(self, case: Case, by: str) -> Case | str:
-        """Return the tenant agrees: it is drained now."""
+        """Record that the tenant agrees: the node is drained now."""
         if case.stage is not Stage.OPENED:
             return f"it is in {case.stage}"
         now = self._clock.now()
@@ -235,7 +235,7 @@ class CaseDesk:
         event = CaseAccepted(about=case.node, case=case.id, by=by)
         return await self.book.save(case.model_copy(update=changes), events=[event], now=now)
 
-    async def asked(self, case: Case) -> bool:
+    async def is_asked(self, case: Case) -> bool:
         """Return whether people were asked, or it came back in a way that only people can
         change.
         """
@@ -244,9 +244,9 @@ class CaseDesk:
         node = await self._store.nodes.get(case.node)
         return node is not None and policy.is_incurable(case, node)
 
-    async def returned(self, case: Case, by: str, work: str) -> Case | str:
+    async def record_return(self, case: Case, by: str, work: str) -> Case | str:
         """Record that people are done: the node is taken in as a stranger."""
-        if not await self.asked(case):
+        if not await self.is_asked(case):
             return f"it is in {case.stage}: no work was asked for"
         now = self._clock.now()
         changed = _ticket_closed(case, now).enter_stage(
@@ -255,7 +255,7 @@ class CaseDesk:
         event = CaseReturned(about=case.node, case=case.id, by=by, work=work[:500])
         return await self.book.save(changed, events=[event], now=now)
 
-    async def rma(self, case: Case, number: str, by: str) -> Case | str:
+    async def record_rma(self, case: Case, number: str, by: str) -> Case | str:
         """Return the vendor's return number."""
         if case.ticket is None or not case.open:
             return "no work was asked for on it" if case.open else "it is closed"
@@ -264,7 +264,7 @@ class CaseDesk:
         changed = case.model_copy(update={"ticket": ticket})
         return await self.book.save(changed, events=[event], now=self._clock.now())
 
-    async def spare(self, case: Case, part: Spare, by: str) -> Case | str:
+    async def record_spare(self, case: Case, part: Spare, by: str) -> Case | str:
         """Return the part that is to go in."""
         if not case.open:
             return "it is closed"
@@ -275,7 +275,7 @@ class CaseDesk:
             case.model_copy(update={"spare": part}), events=[event], now=now
         )
 
-    async def tell(self, case: Case, by: str) -> Case | str:
+    async def send_ticket(self, case: Case, by: str) -> Case | str:
         """Send its ticket again now, after sending failed."""
         ticket = case.ticket
         if ticket is None or ticket.asked == ticket.told:
@@ -328,11 +328,11 @@ class CaseDesk:
             text = f"Node {case.node}: the case is closed ({ending.value}): {why}"
             notices = [policy.make_notice(case, kind, text, now)]
         return await self.book.save(
-            closed(case, ending, now, why), notices=notices, events=[event], now=now
+            close_case(case, ending, now, why), notices=notices, events=[event], now=now
         )
 
 
-def closed(case: Case, ending: Ending, now: float, why: str) -> Case:
+def close_case(case: Case, ending: Ending, now: float, why: str) -> Case:
     """Return the case at its end."""
     return _ticket_closed(case, now).enter_stage(
         Stage.CLOSED, now, closed_at=now, ending=ending, note=why[:500], next_at=0.0

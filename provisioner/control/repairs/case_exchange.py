@@ -48,10 +48,12 @@ class Exchanges:
         self._clock = clock
         self._factory = factory
 
-    async def returned(self, case: Case, by: str, work: str, cards: Sequence[str]) -> Case | str:
+    async def record_return(
+        self, case: Case, by: str, work: str, cards: Sequence[str]
+    ) -> Case | str:
         """Record that people are done; `cards` are BMCs of cards that were exchanged."""
-        if not cards or not await self._desk.asked(case):
-            return await self._desk.returned(case, by, work)
+        if not cards or not await self._desk.is_asked(case):
+            return await self._desk.record_return(case, by, work)
         node = await self._store.nodes.get(case.node)
         assert node is not None, case.node
         unknown = sorted(set(cards) - {b.name for b in node.bmcs if b.name != "host"})
@@ -63,7 +65,7 @@ class Exchanges:
         fresh = node.model_copy(update={"bmcs": parts.reset_exchanged_bmcs(node, cards)})
         await self._store.nodes.save(fresh)
         await self._put(node, logins)
-        return await self._desk.returned(case, by, work)
+        return await self._desk.record_return(case, by, work)
 
     async def replace(self, case: Case, by: str, why: str) -> Case | str:
         """Replace the host: the new one keeps name, location and cables, nothing else."""

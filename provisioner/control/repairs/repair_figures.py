@@ -15,7 +15,7 @@ PAGE = 1000  # rows of the journal at a time
 CASES_MAX = 100_000
 
 
-async def figures(book: CaseRepository, since: float, until: float) -> RepairReport:
+async def compute_figures(book: CaseRepository, since: float, until: float) -> RepairReport:
     """Return the report of cases opened between two times, and of tenants' service meanwhile."""
     rows: list[Mapping[str, Any]] = []
     after = 0

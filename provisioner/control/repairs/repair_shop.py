@@ -78,7 +78,7 @@ class RepairShop:
         bundler = Bundler(store, book, parts.credentials, parts.signer, context.settings.site)
         self.ticketing = Ticketing(context, book, site.reach, bundler, parts.tickets)
 
-    def loops(
+    def list_loops(
         self, submit: Callable[[str], Awaitable[None]]
     ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """Return the loops by name. `submit` hands an operation to the engine."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk, closed
+from provisioner.control.repairs.case_desk import CaseDesk, close_case
 from provisioner.model.alert import Alert
 from provisioner.model.case import Case, Ending, Origin, RemedyKind, RemedyOutcome, Service, Stage
 from provisioner.model.events.case_events import CaseClosed, CaseNeedsHardware, PartsCompared
@@ -143,7 +143,7 @@ class Repairs:
         if case.stage is Stage.OPENED and (new := joining.find_new_alerts(case, standing)):
             worst = new[0]
             reason = f"{worst.id} at {worst.target or node.id}: {worst.message}"
-            joined = await self.desk.join(
+            joined = await self.desk.join_report(
                 case, node, Origin.EVENT, reason, worst.source, alerts=new
             )
             assert isinstance(joined, Case)
@@ -272,7 +272,7 @@ class Repairs:
             notices = [policy.make_notice(case, kind, text, now)]
         event = CaseClosed(about=node.id, case=case.id, ending=ending, why=why)
         await self.desk.book.save(
-            closed(case, ending, now, why), notices=notices, events=[event], now=now
+            close_case(case, ending, now, why), notices=notices, events=[event], now=now
         )
 
     async def _move(

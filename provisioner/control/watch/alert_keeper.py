@@ -95,7 +95,7 @@ class AlertKeeper:
         """Have the reconciler look at a node whose certificate an alert takes away."""
         if node.state not in CERTIFIED or not node.certificate:
             return False
-        blockers = await revoking(self.book, self._store, node, self._clock.now())
+        blockers = await find_revocation(self.book, self._store, node, self._clock.now())
         over = Reason.CERTIFICATE_EXPIRED  # which is not written: the node's row says it was seen
         if all(b.reason is over for b in blockers) and over in {b.reason for b in node.blockers}:
             return False
@@ -108,7 +108,7 @@ class AlertKeeper:
             await self._submit(operation.id)
         return operation is not None
 
-    async def held(self) -> frozenset[str]:
+    async def list_held_nodes(self) -> frozenset[str]:
         """Return the nodes that no tenant may get."""
         now = self._clock.now()
         overrides = await self.book.list_overrides()
@@ -136,7 +136,7 @@ class AlertKeeper:
         return self._locks.setdefault(node, asyncio.Lock())
 
 
-async def revoking(
+async def find_revocation(
     book: AlertRepository | None, store: Store, node: Node, now: float
 ) -> tuple[Blocker, ...]:
     """Return why alerts of a node, or its time, take its certificate away, as blockers; () if

@@ -32,7 +32,7 @@ class ApartWatch:
         self._keeper = None if book is None else AlertKeeper(book, store, clock, _submit_nothing)
         self._proved: set[str] = set()  # leaves that were whole when they were read last
 
-    async def look(self, leaf: str, owned: Collection[str]) -> None:
+    async def check_leaf(self, leaf: str, owned: Collection[str]) -> None:
         """Read one leaf; record missing parts, then put them back."""
         if not self._apart.enabled:
             return

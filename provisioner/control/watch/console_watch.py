@@ -48,7 +48,7 @@ class ConsoleWatch:
         prune_at = 0.0
         try:
             while True:
-                await self.round()
+                await self.run_round()
                 if self._clock.now() >= prune_at:
                     prune_at = self._clock.now() + PRUNE_S
                     days = self._settings.console_days
@@ -57,7 +57,7 @@ class ConsoleWatch:
         finally:
             await self.close()
 
-    async def round(self) -> None:
+    async def run_round(self) -> None:
         """Open the consoles of hosts that have none open, and close those of hosts that left."""
         nodes = {
             node.id: node

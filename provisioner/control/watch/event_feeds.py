@@ -18,7 +18,7 @@ from typing import Any
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.eventing.event_identity import resume_point
-from provisioner.adapters.redfish.eventing.events import Pushed, pushed
+from provisioner.adapters.redfish.eventing.events import Pushed, read_document
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.alert import Subscription
 from provisioner.model.node import BmcRef, Node
@@ -58,7 +58,7 @@ class Rate:
         self._left -= 1.0
         return max(0.0, -self._left / PER_SECOND)
 
-    def admits(self, now: float) -> bool:
+    def take_one(self, now: float) -> bool:
         """Take one if it is there."""
         if self.wait_s(now) > 0:
             self._left += 1.0
@@ -114,7 +114,7 @@ class EventFeeds:
         """Return whether anything can be posted to us."""
         return bool(self._listener)
 
-    def way(self, node: str, bmc: str) -> Way:
+    def find_way(self, node: str, bmc: str) -> Way:
         """Return the present way of this BMC's events to us."""
         if (node, bmc) in self._following:
             return Way.STREAM if (node, bmc) in self._connected else Way.STREAM_BROKEN
@@ -129,9 +129,9 @@ class EventFeeds:
         came = self._came.get(made.id, 0.0)
         return made.delivers and (came >= tested or self._clock.now() - tested <= TEST_TAKES_S)
 
-    def tells(self, node: str, bmc: str) -> bool:
+    def is_reporting(self, node: str, bmc: str) -> bool:
         """Return whether this BMC's news come to us without our asking."""
-        return self.way(node, bmc) in (Way.STREAM, Way.SUBSCRIPTION)
+        return self.find_way(node, bmc) in (Way.STREAM, Way.SUBSCRIPTION)
 
     async def attend(self, node: Node, bmc: BmcRef) -> None:
         """Ensure that this BMC reports its events, in the best way that it offers."""
@@ -148,7 +148,7 @@ class EventFeeds:
         elif offered.subscriptions and self._listener:
             await self._subscribe(node, bmc, offered.subscriptions)
 
-    async def leave(self, watched: Collection[str]) -> None:
+    async def keep_only(self, watched: Collection[str]) -> None:
         """Attend only to these nodes: streams of all others end."""
         for key in [k for k in self._following if k[0] not in watched]:
             self._following[key].cancel()
@@ -164,7 +164,9 @@ class EventFeeds:
                 if isinstance(client, Blocker):
                     continue
                 path = made.path or await self._find(client, made)
-                if path and await subscriptions.end(client.service, path, made.destination):
+                if path and await subscriptions.end_subscription(
+                    client.service, path, made.destination
+                ):
                     continue
             except PortError:
                 continue  # at the next round
@@ -175,13 +177,13 @@ class EventFeeds:
         """Return the nodes at whose BMCs a subscription of ours is left."""
         return self._at.keys()
 
-    async def delivered(self, subscription_id: str, document: Any) -> int:
+    async def take_delivery(self, subscription_id: str, document: Any) -> int:
         """Take in a post to our listener; return the HTTP status for it.
 
         The unguessable id is the secret. A context counts where there is one: bmcweb's metric
         reports carry it, its events do not.
         """
-        document_read = pushed(document)
+        document_read = read_document(document)
         key = self._keys.get(subscription_id)
         made = None if key is None else self._ours.get(key)
         context_sha256 = hashlib.sha256(
@@ -192,7 +194,7 @@ class EventFeeds:
         ):
             return 404
         rate = self._rates.setdefault(made.id, Rate(self._clock.now()))
-        if not rate.admits(self._clock.now()):
+        if not rate.take_one(self._clock.now()):
             return 429
         self._came[made.id] = self._clock.now()
         if not made.delivers:
@@ -228,7 +230,7 @@ class EventFeeds:
                     began = self._clock.now()
                     number = 0
                     async for event_id, document in events:
-                        read = pushed(document)
+                        read = read_document(document)
                         number += 1
                         last_id = resume_point(last_id, event_id, number, read)
                         await self._clock.sleep(rate.wait_s(self._clock.now()))
@@ -255,12 +257,12 @@ class EventFeeds:
             if made is not None:
                 path = made.path or await self._find(client, made)
                 current = made.destination.startswith(self._listener)
-                if path and await subscriptions.stands(client.service, path, made.destination):
+                if path and await subscriptions.is_standing(client.service, path, made.destination):
                     if current and made.path:
                         await self._try(client, made)
                         return
                     # of an earlier address of ours, or one whose secret may not be the one we know
-                    if await subscriptions.end(client.service, path, made.destination):
+                    if await subscriptions.end_subscription(client.service, path, made.destination):
                         return
                 await self._drop(made)
             secret = self._new_secret()
@@ -275,7 +277,9 @@ class EventFeeds:
             )
             await self._book.put_subscription(new)  # before it is made, so that none is forgotten
             self._keep(new)
-            path_or_no = await subscriptions.make(client.service, new.destination, secret)
+            path_or_no = await subscriptions.make_subscription(
+                client.service, new.destination, secret
+            )
         except PortError as error:
             log.info("%s/%s: no subscription now: %s", node.id, bmc.name, error)
             return
@@ -336,7 +340,7 @@ class EventFeeds:
             del self._at[made.node]
 
     async def _find(self, client: Any, made: Subscription) -> str:
-        offered = await subscriptions.offer(client.service)
+        offered = await subscriptions.read_offer(client.service)
         if not offered.subscriptions:
             return ""
         return await subscriptions.find(client.service, offered.subscriptions, made.destination)

@@ -43,7 +43,9 @@ class LeafCounts:
         self._cabled = -1
         self.read: dict[str, float] = {}  # leaf -> when its ports were last counted, for people
 
-    def round(self, nodes: Mapping[str, Node], watched: Mapping[str, Node], cabled: int) -> None:
+    def run_round(
+        self, nodes: Mapping[str, Node], watched: Mapping[str, Node], cabled: int
+    ) -> None:
         """Ask the leaves of watched nodes whose turn it is; the longest overdue first.
 
         `cabled` is another number whenever ports of watched nodes are others.

@@ -84,7 +84,7 @@ class LeafWatch:
         """Watch until cancelled."""
         try:
             while True:
-                await self.round()
+                await self.run_round()
                 await self._clock.sleep(min(ROUND_S, self._settings.watch_ports_s))
         finally:
             await self.close()
@@ -93,7 +93,7 @@ class LeafWatch:
         """Stop looking."""
         await self._lane.close()
 
-    async def round(self) -> None:
+    async def run_round(self) -> None:
         """Begin to read the leaves whose turn it is, the longest overdue first."""
         nodes = await self._store.nodes.list()
         aside = await self._store.nodes.list_set_aside()  # they own their ports all the same
@@ -121,9 +121,9 @@ class LeafWatch:
         if name not in self._due:
             return None
         self._due[name] = self._clock.now() + self._settings.watch_ports_s
-        return self.look(name)
+        return self.check_leaf(name)
 
-    async def look(self, leaf: str) -> None:
+    async def check_leaf(self, leaf: str) -> None:
         """Read one leaf; record ports without entitlement, then fence them."""
         ports = await self._tenancy.tenant_ports(leaf, entitlement.SITE_VRFS)
         if isinstance(ports, Blocker):
@@ -152,7 +152,7 @@ class LeafWatch:
             self._due[leaf] = self._clock.now()  # its rows change all the time
         self._list(leaf, suspects.listed)
         if self._apart is not None:
-            await self._apart.look(leaf, self._owners.ports(leaf))
+            await self._apart.check_leaf(leaf, self._owners.find_ports(leaf))
 
     def _why_unknown(self, tenants: Sequence[Tenant]) -> str:
         """Return why a port without an owner may be one that serves, or ""."""
@@ -180,7 +180,7 @@ class LeafWatch:
 
     async def _rows(self, leaf: str, seen: Mapping[str, TenantPort]) -> Mapping[str, Node]:
         """Return the rows of the nodes that own these ports, read anew."""
-        names = {n.id for port in seen for n in self._owners.owners(leaf, port)}
+        names = {n.id for port in seen for n in self._owners.find_owners(leaf, port)}
         return await self._store.nodes.list_named(names)
 
     # --- judging
@@ -200,7 +200,7 @@ class LeafWatch:
                 PortPlacement(switch=leaf, interface=interface, vrf=vrf)
                 for vrf in sorted(port.vrfs)
             ]
-            owners = [rows.get(n.id, n) for n in self._owners.owners(leaf, interface)]
+            owners = [rows.get(n.id, n) for n in self._owners.find_owners(leaf, interface)]
             if not owners:
                 no = self._unowned.why_not_ours(leaf, interface, port, tenants)
                 no = no or self._why_adopted(leaf, interface, port)

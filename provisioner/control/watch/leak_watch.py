@@ -24,7 +24,7 @@ class LeakWatch:
         self._clock = clock
         self._places: dict[str, tuple[str, ...]] = {}
 
-    async def look(self, node: Node) -> None:
+    async def check_detectors(self, node: Node) -> None:
         """Read the detectors of a host, and report those that are not dry."""
         host = next((bmc for bmc in node.bmcs if bmc.kind == "host"), None)
         if host is None:

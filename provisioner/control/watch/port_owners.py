@@ -40,12 +40,12 @@ class PortOwners:
                 self._drop(name, self._nodes.pop(name).ports)
                 self.leaves.pop(name, None)
 
-    def owners(self, leaf: str, interface: str) -> list[Node]:
+    def find_owners(self, leaf: str, interface: str) -> list[Node]:
         """Return the nodes that are cabled to a port: a retired one beside its successor."""
         names = self._ports.get(leaf, {}).get(interface, ())
         return [self._nodes[name] for name in names]
 
-    def ports(self, leaf: str) -> tuple[str, ...]:
+    def find_ports(self, leaf: str) -> tuple[str, ...]:
         """Return the ports of a leaf that hosts are cabled to."""
         return tuple(self._ports.get(leaf, ()))
 

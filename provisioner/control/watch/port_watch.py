@@ -80,11 +80,11 @@ class PortWatch:
             for key in [k for k in memory if k[0] == node]:
                 del memory[key]
 
-    def nodes(self) -> frozenset[str]:
+    def list_nodes(self) -> frozenset[str]:
         """Return the nodes with any report."""
         return frozenset(node for node, _ in (*self._looks, *self._losses))
 
-    def told(self) -> dict[str, dict[str, float]]:
+    def read_report_times(self) -> dict[str, dict[str, float]]:
         """Return by node and port when its newest counters were taken; 0: only its link is
         known.
         """
@@ -94,9 +94,9 @@ class PortWatch:
             read_at.setdefault(node, {})[port] = looks[-1].at if looks else 0.0
         return read_at
 
-    def standing(self, now: float) -> dict[str, list[Found]]:
+    def list_standing(self, now: float) -> dict[str, list[Found]]:
         """Return all that stands, by node; a node without anything is in it too, with nothing."""
-        conditions: dict[str, list[Found]] = {node: [] for node in self.nodes()}
+        conditions: dict[str, list[Found]] = {node: [] for node in self.list_nodes()}
         for (node, port), losses in self._losses.items():
             conditions[node] += watch_rules.link_flaps(port, tuple(losses), now)
         rates = {}

@@ -115,7 +115,7 @@ class Recovery:
                     strangers[leaf, ""] = describe_unread_leaf(leaf, reading, now)
                     continue
                 for interface, port in reading.items():
-                    mine = owners.owners(leaf, interface)
+                    mine = owners.find_owners(leaf, interface)
                     if any(n.state is not State.RETIRED for n in mine):
                         continue  # that node is compared as a whole
                     if self._unowned.why_not_ours(leaf, interface, port, tenants):

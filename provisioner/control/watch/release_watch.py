@@ -58,10 +58,10 @@ class ReleaseWatch:
     async def run(self) -> None:
         """Watch until cancelled."""
         while True:
-            await self.round()
+            await self.run_round()
             await self._clock.sleep(ROUND_S)
 
-    async def round(self) -> None:
+    async def run_round(self) -> None:
         """Look at every released node whose turn it is."""
         nodes = await self._store.nodes.list()
         now = self._clock.now()
@@ -84,14 +84,14 @@ class ReleaseWatch:
         for _, name in turns:
             self._due[name] = now + self._settings.watch_ports_s
         outcomes = await asyncio.gather(
-            *(self.look(mine[name]) for _, name in turns), return_exceptions=True
+            *(self.check_ports(mine[name]) for _, name in turns), return_exceptions=True
         )
         for (_, name), problem in zip(turns, outcomes, strict=True):
             if isinstance(problem, BaseException):
                 log.error("watch of the ports of %s failed", name, exc_info=problem)
         await self._tidy({n.id: n for n in nodes})
 
-    async def look(self, node: Node) -> None:
+    async def check_ports(self, node: Node) -> None:
         """Read this node's ports; it is taken back if they are not where they were proved."""
         read = await self._tenancy.read(node.ports)
         if isinstance(read, Blocker):

@@ -41,7 +41,7 @@ class TimeStanding:
         self._accepted: float | None = None
         self._kept_at = 0.0
 
-    async def sure(self) -> None:
+    async def wait_until_sure(self) -> None:
         """Wait until decisions may be made."""
         await self._sure.wait()
 
@@ -52,15 +52,15 @@ class TimeStanding:
         self._accepted = await self._store.clock_marks.get(ACCEPTED)
         if self._clock.speed == 1.0:  # a simulated site's time jumps while no daemon runs
             self._began_after = await self._store.clock_marks.get(LAST)
-        await self.look()
+        await self.compare_clocks()
 
     async def run(self) -> None:
         """Look for ever."""
         while True:
             await asyncio.sleep(CHECK_S)
-            await self.look()
+            await self.compare_clocks()
 
-    async def look(self) -> None:
+    async def compare_clocks(self) -> None:
         """Read both clocks once, and begin or end the doubt."""
         assert self._clock is not None
         now = self._clock.now()
@@ -127,7 +127,7 @@ class DecidingClock:
     async def sleep(self, seconds: float) -> None:
         """Wait `seconds`, and on while the time is in doubt."""
         await self._clock.sleep(seconds)
-        await self._standing.sure()
+        await self._standing.wait_until_sure()
 
 
 def _date(at: float) -> str:

@@ -9,12 +9,12 @@ from provisioner.model.node import BmcRef, Node
 from provisioner.model.watch import WatchedBmc, WatchedNode, WatchStatus
 
 
-def standing(watcher: Watcher, now: float) -> WatchStatus:
+def read_standing(watcher: Watcher, now: float) -> WatchStatus:
     """Return the watch as it stands at `now`."""
-    return about(watcher, now).model_copy(update={"nodes": tuple(nodes(watcher))})
+    return read_summary(watcher, now).model_copy(update={"nodes": tuple(iterate_nodes(watcher))})
 
 
-def about(watcher: Watcher, now: float) -> WatchStatus:
+def read_summary(watcher: Watcher, now: float) -> WatchStatus:
     """Return the same without its nodes: those of a large fleet take seconds (`nodes`)."""
     leaf_ports = watcher.leaf_ports
     partitions = watcher.partitions
@@ -32,10 +32,10 @@ def about(watcher: Watcher, now: float) -> WatchStatus:
     )
 
 
-def nodes(watcher: Watcher) -> Iterator[WatchedNode]:
+def iterate_nodes(watcher: Watcher) -> Iterator[WatchedNode]:
     """Yield each node that is watched now; as it stands when it comes."""
-    counted_at = watcher.ports.told()
-    for node, heard in watcher.watched():
+    counted_at = watcher.ports.read_report_times()
+    for node, heard in watcher.list_watched():
         yield _node(watcher, node, heard, counted_at.get(node.id, {}))
 
 
@@ -56,7 +56,7 @@ def _node(
 def _bmc(watcher: Watcher, node: Node, bmc: BmcRef, heard_at: float) -> WatchedBmc:
     return WatchedBmc(
         bmc=bmc.name,
-        way=watcher.feeds.way(node.id, bmc.name),
+        way=watcher.feeds.find_way(node.id, bmc.name),
         heard_at=heard_at,
         reports=watcher.eyes.count_reports(node.id, bmc.url),
     )

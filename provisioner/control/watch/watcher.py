@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from provisioner.adapters.redfish.eventing.events import Metric, Pushed, signals
+from provisioner.adapters.redfish.eventing.events import Metric, Pushed, find_signals
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.event_feeds import EventFeeds
@@ -111,7 +111,7 @@ class Watcher:
         await self.feeds.restore()
         try:
             while True:
-                await self.round()
+                await self.run_round()
                 await self._clock.sleep(ROUND_S)
         finally:
             await self.close()
@@ -124,7 +124,7 @@ class Watcher:
         await self.leaves.close()
         self.eyes.budget.close()
 
-    async def round(self) -> None:
+    async def run_round(self) -> None:
         """Run one round: begin the looks that are due, and tidy what time changed."""
         self._fleet.take(await self._store.nodes.list())
         nodes = self._fleet.all
@@ -141,11 +141,11 @@ class Watcher:
         if self.may_watch():
             self._looking.due(self._due(self._looking, lambda t: t.glance_at, now))
             self._sweeping.due(self._due(self._sweeping, lambda t: t.sweep_at, now))
-            self.leaves.round(nodes, self._nodes, self._fleet.cabled)
+            self.leaves.run_round(nodes, self._nodes, self._fleet.cabled)
         else:
             self._looking.due(())
             self._sweeping.due(())
-        for name, conditions in self.ports.standing(now).items():
+        for name, conditions in self.ports.list_standing(now).items():
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": conditions})
         await self.keeper.tidy(nodes)
@@ -166,7 +166,7 @@ class Watcher:
             turns.sweep_at = turns.parts_at = min(turns.sweep_at, turns.pushed_at)
         if document.concerns_leaks:
             turns.glance_at = min(turns.glance_at, now)
-        received = [*signals(document, node_id, bmc, now)]
+        received = [*find_signals(document, node_id, bmc, now)]
         received += self._measured(node_id, turns, bmc, document.metrics)
         changed = await self.keeper.report(node_id, received)
         await self._memory.remember(node_id, bmc, document)
@@ -201,7 +201,7 @@ class Watcher:
         if report.node in self._nodes:  # else it left while its leaf was asked
             self.ports.take(report)
 
-    def watched(self) -> list[tuple[Node, dict[str, float]]]:
+    def list_watched(self) -> list[tuple[Node, dict[str, float]]]:
         """Return the nodes that are watched now, and when each of their BMCs last answered."""
         return [(n, self._turns[n.id].heard) for n in self._nodes.values() if n.id in self._turns]
 
@@ -248,10 +248,10 @@ class Watcher:
             if not isinstance(entries, Blocker):
                 turns.heard[bmc.name] = turns.asked[bmc.name] = self._clock.now()
                 source = f"glance/{bmc.name}"
-                received = signals(Pushed(events=entries), node.id, bmc.name, now)
+                received = find_signals(Pushed(events=entries), node.id, bmc.name, now)
                 level[source] = [s for s in received if s.active]
                 await self.feeds.attend(node, bmc)
-        await self.leaks.look(node)
+        await self.leaks.check_detectors(node)
         now = self.looked[node.id] = self._clock.now()
         heard = {b.name: turns.heard.get(b.name, 0.0) for b in polled}
         limit_s = self._settings.watch_silent_s
@@ -269,7 +269,7 @@ class Watcher:
     def _told(self, node: Node, bmc: BmcRef, turns: _Turns, now: float) -> bool:
         """Return whether it pushes its events, and answered since its turn: a reset ends that."""
         came = watch_rules.turn_came(f"{node.id}/{bmc.name}", self._settings.watch_told_s, now)
-        return turns.asked.get(bmc.name, 0.0) >= came and self.feeds.tells(node.id, bmc.name)
+        return turns.asked.get(bmc.name, 0.0) >= came and self.feeds.is_reporting(node.id, bmc.name)
 
     async def _sweep(self, node: Node, turns: _Turns) -> None:
         """Read all versions of every BMC of a node, and all parts now and then."""
@@ -351,7 +351,7 @@ class Watcher:
             self.leaks.forget(name)
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": ()})
-        await self.feeds.leave(self._nodes)
+        await self.feeds.keep_only(self._nodes)
         for name in sorted(self.feeds.subscribed - self._nodes.keys()):
             if name in nodes:
                 await self.feeds.end(nodes[name])

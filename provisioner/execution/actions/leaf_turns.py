@@ -24,7 +24,7 @@ class Shared(Protocol):
         """Wait for the turn. A caller that is cancelled while it waits does not have it."""
         ...
 
-    async def give(self, name: str) -> None: ...
+    async def give_back(self, name: str) -> None: ...
 
 
 _held: ContextVar[frozenset[str]] = ContextVar("turns that are held", default=frozenset())
@@ -68,4 +68,4 @@ async def turn(switch: str) -> AsyncIterator[None]:
                 _held.reset(inside)
         finally:
             for turns in taken:
-                await turns.give(switch)
+                await turns.give_back(switch)

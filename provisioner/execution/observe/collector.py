@@ -208,7 +208,7 @@ class Collector:
                 if (gate := self._site.reach.gate) is not None:
                     await gate.record_leaks(node.id, inventory.leaks)
                 return inventory
-            return await client.firmware(node.id, bmc.name)
+            return await client.read_firmware(node.id, bmc.name)
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
 

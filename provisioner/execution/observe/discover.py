@@ -88,7 +88,7 @@ async def _introduce(
     try:
         if factory_fresh and await transport.password_change(address) is not None:
             raise LoginRefused("its factory password must be changed before it answers")
-        inventory = await Redfish(transport, address, quirk).identity()
+        inventory = await Redfish(transport, address, quirk).read_identity()
     except LoginRefused:
         if not factory_fresh:
             raise
@@ -96,7 +96,7 @@ async def _introduce(
         inventories: list[Inventory] = []
 
         async def proof(client: Redfish) -> bool:
-            inventories.append(_shown(await client.identity()))
+            inventories.append(_shown(await client.read_identity()))
             return True
 
         changed = await rotate(transport, credentials, quirk, name, address, proof)

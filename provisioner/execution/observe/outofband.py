@@ -49,6 +49,6 @@ async def _answer(site: Site, client: Redfish, command: Command) -> dict[str, An
         patterns = command.line.removeprefix(attested_firmware.SOURCE).split()
         clock = site.clock
         return await collect_measurements(client.service, patterns, clock.sleep, clock.now())
-    reading = await client.reading(command.line)
+    reading = await client.read_resources(command.line)
     gaps = [[g.source, g.reason.value, g.detail] for g in reading.gaps]
     return {"resources": dict(reading.resources), "gaps": gaps}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from provisioner.adapters.redfish import telemetry
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing import subscriptions
-from provisioner.adapters.redfish.eventing.events import Metric, RedfishEvent, conditions
+from provisioner.adapters.redfish.eventing.events import Metric, RedfishEvent, read_conditions
 from provisioner.adapters.redfish.eventing.subscriptions import Offer
 from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.leaks import read_places
@@ -126,10 +126,10 @@ class OutOfBand:
             client = await self._urgent.redfish(node, bmc.name)
             if isinstance(client, Blocker):
                 return client
-            system = await client.service.system()
+            system = await client.service.read_system()
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
-        return () if system is None else conditions(system.data)
+        return () if system is None else read_conditions(system.data)
 
     async def read_leaks(
         self, node: Node, bmc: BmcRef, places: Sequence[str]
@@ -161,7 +161,7 @@ class OutOfBand:
                 client = await self._urgent.redfish(node, bmc.name)
                 if isinstance(client, Blocker):
                     return None
-                self._offers[key] = await subscriptions.offer(client.service)
+                self._offers[key] = await subscriptions.read_offer(client.service)
             except PortError:
                 return None
         return self._offers[key]
@@ -177,7 +177,7 @@ class OutOfBand:
             if parts:
                 inventory = await client.collect(node.id, bmc.name)
             else:
-                inventory = await client.firmware(node.id, bmc.name)
+                inventory = await client.read_firmware(node.id, bmc.name)
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
         return rename_parts(inventory, bmc)
@@ -195,7 +195,7 @@ class OutOfBand:
             if isinstance(client, Blocker):
                 return ()
             if anew or key not in self._reports:
-                self._reports[key] = await telemetry.reports(client.service)
+                self._reports[key] = await telemetry.list_reports(client.service)
             for path in self._reports[key]:
                 report = await telemetry.read(client.service, path)
                 metrics += report.metrics

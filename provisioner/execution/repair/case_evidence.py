@@ -114,7 +114,7 @@ class EvidenceCollector:
             if isinstance(client, Blocker):
                 found.gaps.append(f"{bmc.name}: {client}"[:300])
                 return
-            reading = await diagnostics.logs(client.service)
+            reading = await diagnostics.read_logs(client.service)
             text = json.dumps(dict(reading.resources), sort_keys=True)[:TEXT_MAX]
             if reading.resources:
                 found.evidence[f"logs {bmc.name}"] = await self._store.evidence.put_output(text)
@@ -127,7 +127,7 @@ class EvidenceCollector:
 
     async def _dumps(self, bmc: BmcRef, service: Service, found: Collected) -> None:
         settings = self._site.settings
-        made, gaps = await diagnostics.dumps(
+        made, gaps = await diagnostics.fetch_dumps(
             service, self._site.clock.sleep, settings.poll_s, settings.repair_dump_limit_s
         )
         for number, dump in enumerate(made):

@@ -84,7 +84,7 @@ def _work(
     finish: Callable[[LedgerEntry], Awaitable[Blocker | None]],
 ) -> Work:
     async def look() -> Snapshot | Blocker:
-        inventory = await client.firmware(node.id, bmc)
+        inventory = await client.read_firmware(node.id, bmc)
         return {
             "versions": {f"{c.kind}/{c.slot}": c.version for c in inventory.components},
             "tasks": sorted(await client.task_paths()),
@@ -140,7 +140,7 @@ async def _task(
         await site.clock.sleep(next(waits))
         try:
             ref = ref or await _watched(client, entry)
-            view = await client.task(ref)
+            view = await client.read_task(ref)
             if view.vanished and not was_listed and site.clock.now() - now < _LATE_S:
                 continue
             was_listed = True
@@ -184,7 +184,7 @@ async def _watched(client: Redfish, entry: LedgerEntry) -> TaskRef:
 
 async def _runs(client: Redfish, node: Node, step: Step) -> bool:
     """Return whether the version that was written is shown as running already."""
-    inventory = await client.firmware(node.id, "")
+    inventory = await client.read_firmware(node.id, "")
     versions = [c.version for c in inventory.of_kind(step.component)]
     return bool(versions) and all(v == step.to_version for v in versions)
 
@@ -202,7 +202,7 @@ async def _installed(
             state = await client.boot_progress() or "unknown"
             if state not in BFB_RUNNING:
                 continue
-            inventory = await client.firmware(node.id, bmc)
+            inventory = await client.read_firmware(node.id, bmc)
         except PortError:
             continue
         version = next((c.version for c in inventory.of_kind(step.component)), None)

@@ -26,8 +26,8 @@ async def _quiet(site: Site, node: Node, name: str) -> Blocker | None:
         client = await site.reach.redfish(node, name)
         if isinstance(client, Blocker):
             return client
-        running = await client.tasks()
-        inventory = await client.firmware(node.id, name)
+        running = await client.read_tasks()
+        inventory = await client.read_firmware(node.id, name)
     except PortError as error:
         return blocked(error, f"{node.id}/{name}")
     if unread := [g for g in inventory.gaps if g.reason is Reason.UNREACHABLE]:
@@ -78,7 +78,7 @@ async def _settled(site: Site, node: Node, name: str, limit_s: float) -> Blocker
             client = await site.reach.redfish(node, name)
             if isinstance(client, Blocker):
                 return client
-            good = good + 1 if await client.answers() else 0
+            good = good + 1 if await client.serves_tree() else 0
         except PortError as error:
             good = 0
             last = str(error)
@@ -101,7 +101,7 @@ async def read_versions(site: Site, node: Node, step: Step) -> dict[str, str | N
         client = await site.reach.redfish(node, bmc.name)
         if isinstance(client, Blocker):
             continue
-        inventory = await client.firmware(node.id, bmc.name)
+        inventory = await client.read_firmware(node.id, bmc.name)
         for component in inventory.components:
             slot = component.slot if bmc.kind == "host" else bmc.name
             if (name := f"{component.kind}/{slot}") in activated:

@@ -132,7 +132,7 @@ class Pushed(Record):
         return any("/LeakDetect" in event.origin for event in self.events)
 
 
-def pushed(document: Any) -> Pushed:
+def read_document(document: Any) -> Pushed:
     """An Event or a MetricReport; of anything else nothing is left."""
     body = as_object(document)
     context = body.get("Context")
@@ -168,7 +168,7 @@ def _asks_for_a_look(event: RedfishEvent) -> bool:
     return _OF_PARTS.match(event.origin) is not None
 
 
-def signals(pushed: Pushed, node: str, bmc: str, now: float) -> tuple[Signal, ...]:
+def find_signals(pushed: Pushed, node: str, bmc: str, now: float) -> tuple[Signal, ...]:
     """Return the signals about the node that these events carry."""
     all_signals = (_signal(event, node, f"redfish/{bmc}", now) for event in pushed.events)
     return tuple(signal for signal in all_signals if signal is not None)
@@ -272,7 +272,7 @@ def _words(event: RedfishEvent) -> str:
     return f"{message} {xid if xid not in message else ''}".strip()[:400]
 
 
-def conditions(resource: Json) -> tuple[RedfishEvent, ...]:
+def read_conditions(resource: Json) -> tuple[RedfishEvent, ...]:
     """Return a resource's Status.Conditions (DSP0268), else its health as one event."""
     events = tuple(_events(at(resource, "Status", "Conditions")))
     health = text(at(resource, "Status", "HealthRollup")) or text(at(resource, "Status", "Health"))

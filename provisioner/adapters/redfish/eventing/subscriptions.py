@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from provisioner.adapters.redfish.accounts import subscribe
-from provisioner.adapters.redfish.messages import body_of, refusal
+from provisioner.adapters.redfish.messages import body_of, read_refusal
 from provisioner.adapters.redfish.parsing import link, objects, path_of, text, truth
 from provisioner.adapters.redfish.service import (
     UNBLOCK,
@@ -41,16 +41,16 @@ class Offer(Record):
     subscriptions: str = ""  # path of the collection
 
 
-async def offer(service: Service) -> Offer:
+async def read_offer(service: Service) -> Offer:
     """Return the ways that the event service offers; none if it is disabled (Dell's default)."""
-    events = (await service.part("EventService")).data
+    events = (await service.find_part("EventService")).data
     if not events or truth(events.get("ServiceEnabled")) is False:
         return Offer()
     stream = path_of(events.get("ServerSentEventUri")) or ""
     return Offer(stream=stream, subscriptions=link(events, "Subscriptions") or "")
 
 
-async def make(service: Service, destination: str, context: str) -> str | Blocker:
+async def make_subscription(service: Service, destination: str, context: str) -> str | Blocker:
     """Subscribe; the subscription's path."""
     return await subscribe(service, destination, context)
 
@@ -61,7 +61,7 @@ async def submit_test(service: Service) -> Blocker | None:
     DSP0268 wants a MessageId; AMI and Supermicro list what else they want in an ActionInfo, Dell
     and HPE an EventType in the action itself (recorded trees).
     """
-    events = await service.part("EventService")
+    events = await service.find_part("EventService")
     action = action_of(events.data, "EventService.SubmitTestEvent")
     target = target_of(action)
     if target is None:
@@ -82,7 +82,7 @@ async def submit_test(service: Service) -> Blocker | None:
     return reply if isinstance(reply, Blocker) else None
 
 
-async def stands(service: Service, path: str, destination: str) -> bool:
+async def is_standing(service: Service, path: str, destination: str) -> bool:
     """Whether the subscription at `path` is there and ours. Raises `PortError`."""
     reply = await service.call("GET", path)
     return reply.status == 200 and text(body_of(reply).get("Destination")) == destination
@@ -91,13 +91,13 @@ async def stands(service: Service, path: str, destination: str) -> bool:
 async def find(service: Service, collection: str, destination: str) -> str:
     """The path of the subscription with this destination; "" if there is none."""
     walk = service.walk()
-    for path in (await walk.links(collection))[:LISTED_MAX]:
+    for path in (await walk.read_links(collection))[:LISTED_MAX]:
         if text((await walk.read(path)).data.get("Destination")) == destination:
             return path
     return ""
 
 
-async def end(service: Service, path: str, destination: str) -> Blocker | None:
+async def end_subscription(service: Service, path: str, destination: str) -> Blocker | None:
     """Delete a subscription of ours; one that is gone is ended, one of others stays."""
     reply = await service.call("GET", path)
     if reply.status in (404, 410):
@@ -112,4 +112,4 @@ async def end(service: Service, path: str, destination: str) -> Blocker | None:
     reply = await service.call("DELETE", path)
     if 200 <= reply.status < 300 or reply.status in (404, 410):
         return None
-    return refusal(reply, path, UNBLOCK)
+    return read_refusal(reply, path, UNBLOCK)

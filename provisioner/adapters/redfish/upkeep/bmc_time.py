@@ -21,7 +21,7 @@ _SERVERS_MAX = 4  # of those that a BMC lists; all trees have two or three
 async def read_clock(service: Service, now: Callable[[], float]) -> BmcClock | None:
     """Return the clock of the BMC's own manager; None if it has no manager."""
     before = now()
-    manager = await service.manager()
+    manager = await service.read_manager()
     if manager is None:
         return None
     middle = (before + now()) / 2
@@ -43,7 +43,7 @@ async def set_clock(
 
     A BMC that does so already is sent nothing.
     """
-    manager = await service.manager()
+    manager = await service.read_manager()
     data: Json = manager.data if manager is not None else {}
     path = link(data, "NetworkProtocol")
     network = await _read_network(service, data)

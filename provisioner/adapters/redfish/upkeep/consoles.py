@@ -18,12 +18,12 @@ _SHELL_PORT = 22
 
 async def find_console(service: Service) -> ConsoleDoor | Blocker:
     """Return how the console is reached by SSH, or why it is not."""
-    system = await service.system()
+    system = await service.read_system()
     console = as_object(system.data.get("SerialConsole")) if system is not None else {}
     ssh = as_object(console.get("SSH"))
     if truth(ssh.get("ServiceEnabled")):
         return ConsoleDoor(port=_port(ssh), command=text(ssh.get("ConsoleEntryCommand")) or "")
-    manager = await service.manager()
+    manager = await service.read_manager()
     older = as_object(manager.data.get("SerialConsole")) if manager is not None else {}
     if truth(older.get("ServiceEnabled")) and "SSH" in _types(older):
         return ConsoleDoor(port=OPENBMC_PORT)

@@ -38,8 +38,8 @@ class LeakReader:
         now = asyncio.get_running_loop().time()
         if now < self._known_until:
             return await read_places(walk, self._places)
-        root = await walk.root()
-        chassis = await walk.members(link(root, "Chassis"))
+        root = await walk.read_root()
+        chassis = await walk.read_members(link(root, "Chassis"))
         if not chassis:
             raise_silence(walk.gaps)  # a list that makes no sense names no detector
         places = await find_places(walk, chassis)
@@ -53,9 +53,9 @@ class LeakReader:
 async def find_places(walk: Walk, chassis: Sequence[Resource]) -> tuple[str, ...]:
     """Return the paths of LeakDetectors collections, and of detectors that no collection has."""
     linked = [p for c in chassis if (p := link(c.data, "ThermalSubsystem")) is not None]
-    subsystems = await walk.reads(linked)
+    subsystems = await walk.read_several(linked)
     paths = [p for s in subsystems if (p := link(s.data, "LeakDetection")) is not None]
-    detections = await walk.reads(paths)
+    detections = await walk.read_several(paths)
     places = [p for r in (*chassis, *detections) if (p := link(r.data, "LeakDetectors"))]
     lost = {g.source for g in walk.gaps if g.reason is not Reason.NOT_OFFERED}
     for detection in detections:
@@ -76,7 +76,7 @@ async def read_places(walk: Walk, places: Sequence[str]) -> tuple[LeakDetector, 
         first = await walk.read(place)
         listed = [first]
         if "Members" in first.data:
-            listed = await walk.members(place)
+            listed = await walk.read_members(place)
         gaps = walk.gaps[gaps_before:]
         _require_answer(gaps)
         if not first.data and all(g.reason is Reason.NOT_OFFERED for g in gaps):

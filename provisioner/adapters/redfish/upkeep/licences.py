@@ -22,8 +22,8 @@ async def list_licences(service: Service) -> tuple[str, ...] | None:
     walk = service.walk()
     licence = service.quirk.licence
     if licence is None:
-        return await _follow(walk, await walk.root(), _STANDARD, _STANDARD_FIELDS)
-    manager = await service.manager()
+        return await _follow(walk, await walk.read_root(), _STANDARD, _STANDARD_FIELDS)
+    manager = await service.read_manager()
     return await read_licence_names(walk, licence, manager.data if manager is not None else {})
 
 
@@ -44,7 +44,7 @@ async def _follow(
         data = (await walk.read(path)).data
     listed = [data]
     if "Members" in data:
-        listed = [member.data for member in await walk.members(path)]
+        listed = [member.data for member in await walk.read_members(path)]
     if not data or len(walk.gaps) > gaps_before:
         return None
     return tuple(name[:_NAME_MAX] for one in objects(listed) for name in _list_texts(one, fields))

@@ -69,7 +69,7 @@ class StateLook:
         if neighbours is None or health is None:
             raise words.Unreadable("it reports neither neighbours nor health")
         vrfs = await self._vrfs(nvue_calls.read_names(names))
-        bridged = [words.macs_path(name) for name in words.at(bridges or {})]
+        bridged = [words.macs_path(name) for name in words.find_object(bridges or {})]
         macs: dict[str, str] = {}
         for table in await self._all(bridged, line.find):
             macs |= words.read_macs(table or {})
@@ -77,20 +77,26 @@ class StateLook:
             switch=line.name,
             at=self._clock.now(),
             applied=words.digest(applied),
-            unsaved=words.unsaved(applied, startup),
+            unsaved=words.find_unsaved(applied, startup),
             on_the_way=tuple(on_the_way),
             issues=words.read_issues(health),
             qos=words.digest(decode_document(qos, ("qos", "roce"))),
             adaptive_routing=words.digest(
                 decode_document(adaptive, ("router", "adaptive-routing"))
             ),
-            acls={name: words.digest(entry) for name, entry in words.at(acls or {}).items()},
-            ports=_ports(interfaces, entries, [words.at(applied, "interface"), *coming], ports),
-            vrf_of={name: words.vrf_of(entry) for name, entry in words.at(entries).items()},
+            acls={
+                name: words.digest(entry) for name, entry in words.find_object(acls or {}).items()
+            },
+            ports=_ports(
+                interfaces, entries, [words.find_object(applied, "interface"), *coming], ports
+            ),
+            vrf_of={
+                name: words.vrf_of(entry) for name, entry in words.find_object(entries).items()
+            },
             vrfs=vrfs,
             applied_targets=words.configured_targets(applied),
             applied_peers=words.configured_peers(applied),
-            listens=words.listening(applied),
+            listens=words.find_listening_vrfs(applied),
             neighbours=words.read_neighbours(neighbours),
             fdb=macs,
         )
@@ -103,7 +109,7 @@ class StateLook:
             self._all([words.rib_path(n, f) for n in names for f in words.FAMILIES], line.find),
             self._all([p(n) for n in names for p in _OF_VRF], line.find),
         )
-        numbers = [sorted(words.at(told[i] or {}, "vni")) for i in range(2, len(told), 3)]
+        numbers = [sorted(words.find_object(told[i] or {}, "vni")) for i in range(2, len(told), 3)]
         asked = [vni for mine in numbers for vni in mine]
         targets = await self._all([words.targets_path(vni) for vni in asked], line.get)
         read = {vni: words.read_targets(t) for vni, t in zip(asked, targets, strict=True)}
@@ -157,13 +163,13 @@ _OF_VRF = (words.peers_path, words.families_path, words.vrf_vnis_path)
 def _ports(
     interfaces: Sequence[str], entries: Any, trees: Sequence[Any], told: Sequence[Any]
 ) -> dict[str, PortState]:
-    now = words.at(entries)
+    now = words.find_object(entries)
     found = {}
     for number, name in enumerate(interfaces):
         if name not in now:
             raise words.Unreadable(f"it has no interface {name}")
         lldp, counters, qos = told[3 * number : 3 * number + 3]
-        meant = [words.at(tree, name) for tree in trees]
+        meant = [words.find_object(tree, name) for tree in trees]
         heard = words.read_lldp(lldp or {})
         found[name] = words.read_port(now[name], meant, heard, counters or {}, qos)
     return found

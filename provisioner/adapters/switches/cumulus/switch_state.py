@@ -95,16 +95,19 @@ def digest(document: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def unsaved(applied: Any, startup: Any) -> frozenset[str]:
+def find_unsaved(applied: Any, startup: Any) -> frozenset[str]:
     """Interfaces that the switch would start with otherwise than is applied; "": anything else."""
-    now = at(applied, "interface")
-    then = at(startup, "interface")
+    now = find_object(applied, "interface")
+    then = find_object(startup, "interface")
     ports = {name for name in {*now} | {*then} if now.get(name) != then.get(name)}
-    rest = [{k: v for k, v in at(tree).items() if k != "interface"} for tree in (applied, startup)]
+    rest = [
+        {k: v for k, v in find_object(tree).items() if k != "interface"}
+        for tree in (applied, startup)
+    ]
     return frozenset(ports if rest[0] == rest[1] else {*ports, ""})
 
 
-def at(document: Any, *path: str) -> Mapping[str, Any]:
+def find_object(document: Any, *path: str) -> Mapping[str, Any]:
     """Return the object at this path; {} if there is none. Raises `Unreadable` for another form."""
     for key in path:
         if not isinstance(document, Mapping):
@@ -119,7 +122,7 @@ def at(document: Any, *path: str) -> Mapping[str, Any]:
 
 def read_routes(answer: Any) -> tuple[RouteState, ...]:
     """Routes with their flags: selected, offloaded (`S` and `o` of `nv show`)."""
-    table = at(answer)
+    table = find_object(answer)
     if len(table) > ROUTES_MAX:
         raise Unreadable("more routes than a leaf can hold")
     return tuple(route for prefix in table for route in _routes(prefix, table[prefix]))
@@ -130,13 +133,13 @@ def _routes(prefix: str, entry: Any) -> Iterator[RouteState]:
         network = str(ipaddress.ip_network(prefix, strict=False))
     except ValueError:
         raise Unreadable(f"{prefix!r:.50} is no prefix") from None
-    protocols = at(entry, "protocol")
+    protocols = find_object(entry, "protocol")
     if not protocols:  # some releases list prefixes without details: then nothing is known of it
         yield RouteState(network, "", selected=False, offloaded=False)
     for protocol, entry_fields in protocols.items():
-        for one in at(entry_fields, "entry-index").values():
-            flags = at(one, "flags")
-            via = at(one, "via")
+        for one in find_object(entry_fields, "entry-index").values():
+            flags = find_object(one, "flags")
+            via = find_object(one, "via")
             named = {
                 str(hop["vrf"]) for hop in via.values() if isinstance(hop, dict) and "vrf" in hop
             }
@@ -152,8 +155,8 @@ def _routes(prefix: str, entry: Any) -> Iterator[RouteState]:
 def read_peers(answer: Any) -> dict[str, PeerState]:
     """Return BGP sessions; a state is in lower case, "" if the switch names none."""
     readings = {}
-    for peer, entry in at(answer).items():
-        fields = at(answer, peer)
+    for peer, entry in find_object(answer).items():
+        fields = find_object(answer, peer)
         state = fields.get("state", "")
         dynamic = fields.get("dynamic") in (True, "on", "yes") or fields.get("type") == "dynamic"
         readings[peer] = PeerState(str(state).lower() if isinstance(entry, dict) else "", dynamic)
@@ -163,26 +166,26 @@ def read_peers(answer: Any) -> dict[str, PeerState]:
 def read_imports(answer: Any) -> frozenset[str]:
     """VRFs whose routes are taken in, in either family."""
     readings: set[str] = set()
-    for family in at(answer):
-        fields = at(answer, family, "route-import", "from-vrf")
-        readings |= set(at(fields, "list"))
+    for family in find_object(answer):
+        fields = find_object(answer, family, "route-import", "from-vrf")
+        readings |= set(find_object(fields, "list"))
     return frozenset(readings)
 
 
 def read_targets(answer: Any) -> VniState:
     """Return the route targets of a VNI from `bgp-info`."""
     return VniState(
-        imports=frozenset(at(answer, "import-route-target")),
-        exports=frozenset(at(answer, "export-route-target")),
+        imports=frozenset(find_object(answer, "import-route-target")),
+        exports=frozenset(find_object(answer, "export-route-target")),
     )
 
 
 def read_neighbours(answer: Any) -> tuple[NeighbourState, ...]:
     """Every entry of ARP and neighbour discovery."""
     readings = []
-    for interface in at(answer):
+    for interface in find_object(answer):
         for family in FAMILIES:
-            entries = at(answer, interface, "ip", "neighbor", family)
+            entries = find_object(answer, interface, "ip", "neighbor", family)
             for address, entry in entries.items():
                 mac = entry.get("lladdr", "") if isinstance(entry, dict) else None
                 if not isinstance(mac, str):
@@ -196,7 +199,7 @@ def read_neighbours(answer: Any) -> tuple[NeighbourState, ...]:
 def read_macs(answer: Any) -> dict[str, str]:
     """MAC -> interface."""
     readings = {}
-    for entry in at(answer).values():
+    for entry in find_object(answer).values():
         if not isinstance(entry, dict) or not isinstance(entry.get("mac"), str):
             raise Unreadable("an entry of the MAC table without a MAC")
         readings[entry["mac"].lower()] = str(entry.get("interface", ""))
@@ -206,25 +209,25 @@ def read_macs(answer: Any) -> dict[str, str]:
 def read_lldp(answer: Any) -> frozenset[tuple[str, str]]:
     """(system, port) of everybody who is heard."""
     readings = set()
-    for system in at(answer):
-        port = at(answer, system, "port").get("name", "")
+    for system in find_object(answer):
+        port = find_object(answer, system, "port").get("name", "")
         readings.add((system, str(port)))
     return frozenset(readings)
 
 
 def read_issues(answer: Any) -> tuple[str, ...]:
     """Return the issues of the switch; () only where it reports OK."""
-    health = at(answer)
+    health = find_object(answer)
     issues = tuple(
         f"{part}: {entry.get('issue', '') if isinstance(entry, dict) else entry}"[:120]
-        for part, entry in sorted(at(health, "issues").items())
+        for part, entry in sorted(find_object(health, "issues").items())
     )
     if health.get("status") == "OK":
         return issues
     return issues or (f"status {health.get('status')!r:.40}",)
 
 
-def number(value: Any) -> int | None:
+def read_number(value: Any) -> int | None:
     """A count, also where it is written as text ("300 Bytes" is not one)."""
     if isinstance(value, bool):
         return None
@@ -243,32 +246,32 @@ def read_port(
     """One port from its operational entry, its applied one and those on their way (`meant`), LLDP
     and counters.
     """
-    ip = at(entry, "ip")
-    link = at(entry, "link")
-    acl = at(entry, "acl")
+    ip = find_object(entry, "ip")
+    link = find_object(entry, "link")
+    acl = find_object(entry, "acl")
     state = link.get("state")
     mtu = link.get("mtu")
-    counted = at(counters)
+    counted = find_object(counters)
     return PortState(
         vrf=vrf_of(entry),
         applied_vrf=vrf_of(meant[0]),
         coming=frozenset(vrf_of(m) for m in meant[1:]),
         up=state == "up" or (isinstance(state, Mapping) and "up" in state),
-        mtu=number(mtu),
-        addresses=frozenset(at(ip, "address")),
-        acls=frozenset((name, way) for name in acl for way in at(acl, name)),
+        mtu=read_number(mtu),
+        addresses=frozenset(find_object(ip, "address")),
+        acls=frozenset((name, way) for name in acl for way in find_object(acl, name)),
         neighbours=neighbours,
-        transitions=number(counted.get("carrier-transitions")),
-        in_bytes=number(counted.get("in-bytes")),
-        out_bytes=number(counted.get("out-bytes")),
-        in_errors=number(counted.get("in-errors")),
+        transitions=read_number(counted.get("carrier-transitions")),
+        in_bytes=read_number(counted.get("in-bytes")),
+        out_bytes=read_number(counted.get("out-bytes")),
+        in_errors=read_number(counted.get("in-errors")),
         qos=digest(qos),
     )
 
 
 def vrf_of(entry: Any) -> str:
     """VRF of an interface; the default one if it names none."""
-    vrf = at(entry, "ip").get("vrf", "")
+    vrf = find_object(entry, "ip").get("vrf", "")
     if not isinstance(vrf, str):
         raise Unreadable("a VRF that is no name")
     return vrf or DEFAULT_VRF
@@ -277,11 +280,11 @@ def vrf_of(entry: Any) -> str:
 def configured_targets(applied: Any) -> dict[str, VniState]:
     """VRF -> the route targets that its configuration names; only where it names any."""
     readings = {}
-    for vrf in at(applied, "vrf"):
-        bgp = at(applied, "vrf", vrf, "router", "bgp")
+    for vrf in find_object(applied, "vrf"):
+        bgp = find_object(applied, "vrf", vrf, "router", "bgp")
         state = VniState(
-            imports=frozenset(at(bgp, "route-import", "from-evpn", "route-target")),
-            exports=frozenset(at(bgp, "route-export", "to-evpn", "route-target")),
+            imports=frozenset(find_object(bgp, "route-import", "from-evpn", "route-target")),
+            exports=frozenset(find_object(bgp, "route-export", "to-evpn", "route-target")),
         )
         if state.imports or state.exports:
             readings[vrf] = state
@@ -290,12 +293,12 @@ def configured_targets(applied: Any) -> dict[str, VniState]:
 
 def configured_peers(applied: Any) -> dict[str, frozenset[str]]:
     """VRF -> the sessions that its configuration names."""
-    vrfs = at(applied, "vrf")
-    return {v: frozenset(at(vrfs, v, "router", "bgp", "neighbor")) for v in vrfs}
+    vrfs = find_object(applied, "vrf")
+    return {v: frozenset(find_object(vrfs, v, "router", "bgp", "neighbor")) for v in vrfs}
 
 
-def listening(applied: Any) -> frozenset[str]:
+def find_listening_vrfs(applied: Any) -> frozenset[str]:
     """VRFs whose BGP accepts sessions from a whole range (`dynamic-neighbor listen-range`)."""
-    vrfs = at(applied, "vrf")
+    vrfs = find_object(applied, "vrf")
     path = ("router", "bgp", "dynamic-neighbor", "listen-range")
-    return frozenset(v for v in vrfs if at(vrfs, v, *path))
+    return frozenset(v for v in vrfs if find_object(vrfs, v, *path))

@@ -38,7 +38,7 @@ async def read_counts(line: ShellLine, interface: str) -> tuple[int, int, int] |
     oid = switch_state.read_port_id(await line.read_text(switch_state.PORT_IDS), interface)
     if oid is None:
         return None
-    command = switch_state.counters(oid)
+    command = switch_state.build_counters_query(oid)
     return line.check(switch_state.read_counters(await line.read_text(command)), command)
 
 
@@ -122,18 +122,18 @@ async def _read_vrf(line: ShellLine, vrf: str) -> VrfState:
     routes: list[RouteState] = []
     imports: frozenset[str] = frozenset()
     for family in FAMILIES:
-        command = switch_state.routes(vrf, family)
+        command = switch_state.build_routes_query(vrf, family)
         read = switch_state.read_routes(await line.read_json(command))
         routes += line.check(read, command)
-        command = switch_state.leaks(vrf, family)
+        command = switch_state.build_leaks_query(vrf, family)
         imports |= line.check(switch_state.read_leaks(await line.read_json(command)), command)
-    command = switch_state.peers(vrf)
+    command = switch_state.build_peers_query(vrf)
     peers = line.check(switch_state.read_peers(await line.read_json(command)), command)
     owners = switch_state.read_vnis(await line.read_json(switch_state.VNIS))
     vnis: dict[str, VniState] = {}
     for vni, owner in line.check(owners, switch_state.VNIS).items():
         if owner == vrf and vni.isascii() and vni.isdigit():
-            command = switch_state.targets(vni)
+            command = switch_state.build_targets_query(vni)
             read_vni = switch_state.read_targets(await line.read_json(command))
             vnis[vni] = line.check(read_vni, command)
     return VrfState(routes=tuple(routes), peers=peers, imports=imports, vnis=vnis)

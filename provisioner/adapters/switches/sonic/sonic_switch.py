@@ -139,7 +139,7 @@ class SonicSwitch:
         kernel = await sonic_look.read_kernel(self._line, applied)
         tables = {}
         for vrf in sorted(kernel.vrfs):
-            command = switch_state.routes(vrf, "ipv4")
+            command = switch_state.build_routes_query(vrf, "ipv4")
             answer = await self._line.read_json(command)
             if not isinstance(answer, dict) or len(answer) > switch_state.ENTRIES_MAX:
                 raise Malformed(f"{self._line.url}: {command}: an answer that cannot be read")
@@ -258,7 +258,7 @@ class SonicSwitch:
 
     async def set_drain(self, *, on: bool) -> str:
         """Shift traffic away, or back."""
-        command = switch_state.isolate(on=on)
+        command = switch_state.build_isolation_command(on=on)
         await self._line.write(command)
         return command
 
@@ -275,7 +275,7 @@ class SonicSwitch:
 
     async def read_sessions(self) -> frozenset[str]:
         """Return the established BGP neighbours of the default VRF."""
-        command = switch_state.peers("default")
+        command = switch_state.build_peers_query("default")
         peers = switch_state.read_peers(await self._line.read_json(command))
         listed = self._line.check(peers, command)
         return frozenset(name for name, peer in listed.items() if peer.state == "established")
@@ -311,11 +311,13 @@ class SonicSwitch:
 
     async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting:
         """Return the route targets of a VNI and the sessions of its VRF, by FRR."""
-        command = switch_state.peers(vrf)
+        command = switch_state.build_peers_query(vrf)
         peers = switch_state.read_peers(await self._line.read_json(command))
         targets = None
         if vni.isascii() and vni.isdigit():
-            read = switch_state.read_targets(await self._line.read_json(switch_state.targets(vni)))
+            read = switch_state.read_targets(
+                await self._line.read_json(switch_state.build_targets_query(vni))
+            )
             targets = None if read is None else (read.imports, read.exports)
         listed = None if peers is None else {name: peer.state for name, peer in peers.items()}
         return TenantRouting(targets, listed)

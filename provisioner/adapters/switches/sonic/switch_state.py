@@ -40,7 +40,7 @@ _OID = re.compile(r"oid:0x[0-9a-f]{1,16}")
 _STATUS = re.compile(r"^\s+Status: *(\S.*?)\s*$", re.MULTILINE)
 
 
-def isolate(*, on: bool) -> str:
+def build_isolation_command(*, on: bool) -> str:
     """Traffic shift away, or back: BGP's neighbours go around this switch."""
     return "TSA" if on else "TSB"
 
@@ -50,7 +50,7 @@ def set_default(image: str) -> str:
     return f"sonic-installer set-default {shlex.quote(image)}"
 
 
-def routes(vrf: str, family: str) -> str:
+def build_routes_query(vrf: str, family: str) -> str:
     """FRR's routes of one VRF: it knows which are offloaded."""
     name = sonic_vrf(vrf)
     of = "" if name == DEFAULT_VRF else f" vrf {name}"
@@ -58,23 +58,23 @@ def routes(vrf: str, family: str) -> str:
     return f"vtysh -c {shlex.quote(words)}"
 
 
-def peers(vrf: str) -> str:
+def build_peers_query(vrf: str) -> str:
     """BGP sessions of one VRF, in all families."""
     return f"vtysh -c {shlex.quote(f'show bgp vrf {sonic_vrf(vrf)} summary json')}"
 
 
-def leaks(vrf: str, family: str) -> str:
+def build_leaks_query(vrf: str, family: str) -> str:
     """What a VRF imports from others."""
     words = f"show bgp vrf {sonic_vrf(vrf)} {family} unicast route-leak json"
     return f"vtysh -c {shlex.quote(words)}"
 
 
-def targets(vni: str) -> str:
+def build_targets_query(vni: str) -> str:
     """Route targets of one VNI."""
     return f"vtysh -c {shlex.quote(f'show bgp l2vpn evpn vni {vni} json')}"
 
 
-def counters(oid: str) -> str:
+def build_counters_query(oid: str) -> str:
     """All counters of one port."""
     return f"sonic-db-cli COUNTERS_DB HGETALL COUNTERS:{oid}"
 

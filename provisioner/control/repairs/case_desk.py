@@ -256,7 +256,7 @@ class CaseDesk:
         return await self.book.save(changed, events=[event], now=now)
 
     async def record_rma(self, case: Case, number: str, by: str) -> Case | str:
-        """Return the vendor's return number."""
+        """Record the vendor's return number."""
         if case.ticket is None or not case.open:
             return "no work was asked for on it" if case.open else "it is closed"
         ticket = case.ticket.model_copy(update={"rma": number})
@@ -265,7 +265,7 @@ class CaseDesk:
         return await self.book.save(changed, events=[event], now=self._clock.now())
 
     async def record_spare(self, case: Case, part: Spare, by: str) -> Case | str:
-        """Return the part that is to go in."""
+        """Record the part that is to go in."""
         if not case.open:
             return "it is closed"
         now = self._clock.now()

@@ -170,9 +170,7 @@ class Daemon:
         )
         self.time = TimeStanding(parts.store, parts.clock)
         deciding = context.with_clock(DecidingClock(parts.clock, self.time))
-        self.reconciler = Reconciler(
-            deciding, self.observer, self.performer, self.time.wait_until_sure
-        )
+        self.reconciler = Reconciler(deciding, self.observer, self.performer, self.time.await_time)
         self.engine = _engine(parts, self.reconciler)
         self.reconciler.leaves = self.engine.leaves
         self.overload = Overload(parts.store, parts.clock)
@@ -218,7 +216,7 @@ class Daemon:
 
     async def _when_sure(self) -> None:
         """Resume operations as soon as the time can be trusted."""
-        await self.time.wait_until_sure()
+        await self.time.await_time()
         self._ticking.clear()
         await self._take_up()
 

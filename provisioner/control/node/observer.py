@@ -346,9 +346,8 @@ class Observer:
             if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
                 problems += await self.cohorts.find_differences(node, inventory)
                 problems += gates.find_unproved_gates(certificate, self._settings.gates_to_release)
-        problems = tuple(
-            dict.fromkeys((*problems, *await self._fabric.find_accusations(node, certificate)))
-        )
+        problems += await self._fabric.find_accusations(node, certificate)
+        problems = tuple(dict.fromkeys(problems))
         tenants = {t.name: t for t in await self._store.tenants.list()}
         tenant = tenants.get(node.tenant)
         return View(

@@ -41,7 +41,7 @@ class TimeStanding:
         self._accepted: float | None = None
         self._kept_at = 0.0
 
-    async def wait_until_sure(self) -> None:
+    async def await_time(self) -> None:
         """Wait until decisions may be made."""
         await self._sure.wait()
 
@@ -127,7 +127,7 @@ class DecidingClock:
     async def sleep(self, seconds: float) -> None:
         """Wait `seconds`, and on while the time is in doubt."""
         await self._clock.sleep(seconds)
-        await self._standing.wait_until_sure()
+        await self._standing.await_time()
 
 
 def _date(at: float) -> str:

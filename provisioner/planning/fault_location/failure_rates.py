@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain, compress
 from math import log
 from statistics import median_low
 
@@ -28,7 +29,6 @@ from provisioner.planning.fault_location.isolation_words import (
     PART_ORDER,
     Cell,
     Culprit,
-    Fabric,
     Part,
 )
 
@@ -62,12 +62,14 @@ class _Fit:
     trials: Trials
     costs: Mapping[Culprit, float]  # of naming one part, by its kind
     noise: float
-    parts_of: list[tuple[Part, ...]]
+    listed: Sequence[Trial]
+    ways: Sequence[frozenset[Part]]  # by trial: the parts on its way
     failed: list[bool]
     survives: list[float]  # by trial: the chance that no part taken so far fails it
-    trials_of: dict[Part, list[int]] = field(default_factory=dict)
     counts: dict[Part, _Counts] = field(default_factory=dict)
+    numbers_of: dict[Cell, list[int]] = field(default_factory=dict)  # its trials, by number
     _cells: dict[Part, frozenset[Cell]] = field(default_factory=dict)
+    _trials: dict[Part, list[int]] = field(default_factory=dict)
 
     def find_cells(self, part: Part) -> frozenset[Cell]:
         """Return the cells whose tests a part can fail, computed once."""
@@ -75,12 +77,25 @@ class _Fit:
             self._cells[part] = frozenset(list_cells(self.trials, part))
         return self._cells[part]
 
+    def find_trials(self, part: Part) -> list[int]:
+        """Return the numbers of the trials that a part can fail, computed once."""
+        if part not in self._trials:
+            across = part.kind in _PATHS
+            numbers = {
+                number
+                for cell in self.find_cells(part)
+                for number in self.numbers_of.get(cell, ())
+                if not (across and self.listed[number].local)
+            }
+            self._trials[part] = sorted(numbers)
+        return self._trials[part]
+
     def take(self, part: Part, rate: float) -> None:
         """Let a part explain its trials."""
-        for number in self.trials_of[part]:
+        for number in self.find_trials(part):
             before = self.survives[number]
             after = self.survives[number] = round(before * (1 - rate), 6)
-            for other in self.parts_of[number]:
+            for other in self.ways[number]:
                 counts = self.counts.get(other)
                 if counts is None:
                     continue
@@ -97,7 +112,7 @@ class _Fit:
     def find_rate_with(self, part: Part, survives: Mapping[int, float]) -> tuple[float, float]:
         """Return gain and rate as they would be with other explanations taken before."""
         counts: _Counts = {}
-        for number in self.trials_of[part]:
+        for number in self.find_trials(part):
             mine = counts.setdefault(survives[number], [0, 0])
             mine[0] += 1
             mine[1] += self.failed[number]
@@ -134,7 +149,7 @@ def find_explanations(trials: Trials, gain_min: float) -> list[Explanation]:
         gain, rate = gains[best]
         if gain < gain_min:
             break
-        mine = fit.trials_of[best]
+        mine = fit.find_trials(best)
         open_failures = [n for n in mine if fit.failed[n] and fit.survives[n] > 1 - RATES[0]]
         rivals = _find_rivals(fit, gains, best, open_failures)
         taken.append(
@@ -148,7 +163,7 @@ def find_explanations(trials: Trials, gain_min: float) -> list[Explanation]:
             )
         )
         fit.take(best, rate)
-        changed = {p for n in mine for p in fit.parts_of[n] if p in gains}
+        changed = {p for n in mine for p in fit.ways[n] if p in gains}
         gains.update((part, fit.find_rate(part)) for part in changed)
         for part in (best, *rivals):
             gains.pop(part, None)
@@ -194,7 +209,7 @@ def _sum_of_parts(
         if gain <= costs[best.kind]:
             break
         total += gain - costs[best.kind]
-        for number in fit.trials_of[best]:
+        for number in fit.find_trials(best):
             survives[number] = round(survives[number] * (1 - rate), 6)
         inner = [p for p in inner if p != best and rated[p][0] > costs[p.kind]]
     return total
@@ -218,16 +233,16 @@ def _find_rivals(
     """Return parts that explain as much of the same failures, on other tests as well."""
     shared: dict[Part, int] = {}
     for number in failures:
-        for part in fit.parts_of[number]:
+        for part in fit.ways[number]:
             if part != best and part in gains:
                 shared[part] = shared.get(part, 0) + 1
-    tests = set(fit.trials_of[best])
+    tests = set(fit.find_trials(best))
     rivals = []
     for part, count in shared.items():
         as_good = gains[part][0] >= gains[best][0] - TIE
         if not as_good or 2 * count <= len(failures):
             continue
-        others = set(fit.trials_of[part])
+        others = set(fit.find_trials(part))
         same_tests = others == tests and part.kind is not best.kind
         if not same_tests and not (others < tests):
             rivals.append(part)
@@ -242,31 +257,22 @@ def _list_trials(trials: Trials) -> Iterator[Trial]:
 
 
 def _count(trials: Trials, listed: Sequence[Trial]) -> _Fit:
-    ways = [_find_way(trials.fabric, trial) for trial in listed]
+    """Count the tests and failures of every part that is examined, before any is explained."""
+    ways = [trials.fabric.find_way(trial.one, trial.other) for trial in listed]
     failed = [trial.failed for trial in listed]
-    failures = Counter(part for way, bad in zip(ways, failed, strict=True) if bad for part in way)
-    examined = {part for part, count in failures.items() if count >= FAILURES_MIN}
-    parts_of = [tuple(way & examined) for way in ways]
-    costs = _count_costs(trials)
+    failures = Counter(chain.from_iterable(compress(ways, failed)))
+    tests = Counter(chain.from_iterable(ways))
     survives = [1.0] * len(listed)
-    fit = _Fit(trials, costs, estimate_noise(trials), parts_of, failed, survives)
-    fit.counts = {part: {1.0: [_count_group_passes(trials, part), 0]} for part in examined}
-    fit.trials_of = {part: [] for part in examined}
-    for number, parts in enumerate(parts_of):
-        for part in parts:
-            fit.trials_of[part].append(number)
-            counted = fit.counts[part][1.0]
-            counted[0] += 1
-            counted[1] += failed[number]
+    noise = estimate_noise(trials)
+    fit = _Fit(trials, _count_costs(trials), noise, listed, ways, failed, survives)
+    for number, trial in enumerate(listed):
+        fit.numbers_of.setdefault(trial.one, []).append(number)
+        fit.numbers_of.setdefault(trial.other, []).append(number)
+    for part, count in failures.items():
+        if count >= FAILURES_MIN:
+            passed_groups = _count_group_passes(trials, part)
+            fit.counts[part] = {1.0: [passed_groups + tests[part], count]}
     return fit
-
-
-def _find_way(fabric: Fabric, trial: Trial) -> frozenset[Part]:
-    """Return the parts on the way of a trial."""
-    one = fabric.parts_of[trial.one]
-    other = fabric.parts_of[trial.other]
-    way = one.inner | other.inner
-    return way if trial.local else way | one.paths | other.paths
 
 
 def _count_group_passes(trials: Trials, part: Part) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import log
+from typing import NamedTuple
 
 from provisioner.planning.fault_location.isolation_words import (
     ALL_RAILS,
@@ -21,8 +22,7 @@ from provisioner.planning.fault_location.isolation_words import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """One rail of one test between two cells."""
 
     test: str

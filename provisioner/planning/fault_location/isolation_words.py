@@ -153,6 +153,22 @@ class Fabric(Record):
             for (node, rail), leaf in self.leaf_of.items()
         }
 
+    def find_way(self, one: Cell, other: Cell) -> frozenset[Part]:
+        """Return the parts that a test between two cells depends on; kept for each pair."""
+        way = self._ways.get((one, other))
+        if way is None:
+            first = self.parts_of[one]
+            second = self.parts_of[other]
+            way = first.inner | second.inner
+            if self.leaf_of[one] != self.leaf_of[other]:
+                way = way | first.paths | second.paths
+            self._ways[one, other] = way
+        return way
+
+    @cached_property
+    def _ways(self) -> dict[tuple[Cell, Cell], frozenset[Part]]:
+        return {}
+
     @cached_property
     def rails_of(self) -> dict[str, tuple[int, ...]]:
         """Return node -> its rails."""

@@ -51,6 +51,9 @@ QUIRK = Quirk(
         hinders=("push", "media", "boot"),
         title="System Lockdown Mode",
     ),
+    # source: captured tree of a PowerEdge R750: 682 rules beside 455 attributes, and no Registries
+    bios_registry="BiosRegistry",
+    bmc_attributes=("Links", "Oem", "Dell", "DellAttributes"),
     bmc_first="Dell's documents: the iDRAC is updated first",
     force="none",
     ac_cycle=AcCycle(  # a "virtual AC cycle": CPLD and FPGA run their new versions after it

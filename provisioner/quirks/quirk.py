@@ -113,6 +113,10 @@ class Quirk(Record):
     http_boot: bool = False  # a maintenance image is booted by UEFI HTTP: no drive takes images
     media_login: str = ""  # user and password that InsertMedia requires although none is needed
 
+    # settings
+    bios_registry: str = ""  # name below Bios of the attribute registry, where none is listed
+    bmc_attributes: tuple[str, ...] = ()  # keys below the manager that lead to its attributes
+
     # resetting
     bmc_reset_types: tuple[str, ...] = ("GracefulRestart", "ForceRestart")  # in this order
     ac_cycle: AcCycle | None = None

@@ -12,6 +12,7 @@ import feeding
 from feeding import Parser
 from import_readers import IMPORT_READERS
 from pydantic import ValidationError
+from redfish_readers import REDFISH_READERS
 
 from provisioner.adapters.power.outlet_tables import TABLES
 from provisioner.adapters.switches.cumulus import switch_state as cumulus_state
@@ -181,18 +182,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("planning.matrix.thresholds_text", (InputError,), "parse", _FILE),
     ("adapters.playbooks.events", (), "readable", {}),
     ("quirks", (), "identify", {}),
-    ("adapters.redfish.eventing.events", (), "pushed conditions", {}),
-    ("adapters.redfish.messages", (), "messages body_of told task_paths", {}),
-    ("adapters.redfish.messages", (), "refusal", {"subject": "x", "unblock": "y"}),
-    ("adapters.redfish.parsing", (), "as_object objects text truth number at path_of link mac", {}),
-    ("adapters.redfish.parsing", (), "mac_of_guid", {}),
-    ("adapters.redfish.recordings.recorder", (), "find_links", {}),
-    ("adapters.redfish.service", (), "target_of list_actions", {}),
-    ("adapters.redfish.service", (), "action_of", {"name": "Reset"}),
-    ("adapters.redfish.session", (), "sessions_path path_of password_change retry_after_s", {}),
-    ("adapters.redfish.ssdp", (PortError,), "origins", {}),
-    ("adapters.redfish.tasks", (), "of_task of_hpe", {}),
-    ("adapters.redfish.tasks", (), "view", {"path": "/redfish/v1/TaskService/Tasks/1"}),
+    *REDFISH_READERS,
     (
         "adapters.switches.cumulus.nvue_calls",
         (),

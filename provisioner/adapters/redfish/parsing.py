@@ -6,7 +6,11 @@ so in a Gap.
 
 from __future__ import annotations
 
+import gzip
+import io
+import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +20,7 @@ Json = Mapping[str, Any]
 TEXT_MAX = 512  # longest version seen is under 80 characters; a longer one is not a version
 MEMBERS_MAX = 2048  # of one collection; the largest inventory seen has 106
 _PATH_MAX = 1024
+_UNPACKED_MAX = 32 * 1024 * 1024
 
 # what services print when they have nothing to say (recorded: facts, redfish V6 and V7)
 _PLACEHOLDER = re.compile(
@@ -135,3 +140,18 @@ def mac_of_guid(value: Any) -> str | None:
     if len(digits) != 16 or digits[6:10] not in ("0300", "fffe"):
         return None
     return mac(digits[:6] + digits[10:])
+
+
+def parse_packed(body: bytes) -> Json:
+    """Return the JSON object of a body that is packed by gzip, or an empty one.
+
+    HPE serves its registries so, without a Content-Encoding that says it.
+    """
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
+            unpacked = file.read(_UNPACKED_MAX + 1)
+        if len(unpacked) > _UNPACKED_MAX:
+            return {}
+        return as_object(json.loads(unpacked.decode("utf-8-sig")))
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError):
+        return {}

@@ -19,6 +19,7 @@ from provisioner.adapters.redfish.parsing import (
     at,
     link,
     number,
+    parse_packed,
     path_of,
     truth,
 )
@@ -35,6 +36,7 @@ from provisioner.ports import (
 from provisioner.quirks import Quirk
 
 ROOT = "/redfish/v1"
+_GZIP = b"\x1f\x8b"  # no JSON begins so; HPE packs registries without saying it
 _EXPANDED = "?$expand=.($levels=1)"
 _PAGES_MAX = 64  # of one collection: 50 members a page (Dell) reach MEMBERS_MAX well before
 _SILENT_MAX = 3  # reads without an answer in one walk; then the BMC counts as gone
@@ -134,7 +136,7 @@ class Walk:
                     self._gap(path, Reason.MALFORMED, f"{detail}, with the resource in the answer")
                     return Resource(path, partial)
                 return self._gap(path, _reason(reply.status), detail)
-            body = reply.json()
+            body = parse_packed(reply.body) if reply.body[:2] == _GZIP else reply.json()
         except Unreachable as error:
             self._silent += 1
             if self._silent >= _SILENT_MAX or path.rstrip("/") == ROOT:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +18,12 @@ from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.hardware_tree import HardwareTree
 from provisioner.adapters.redfish.parsing import Json, text
+from provisioner.adapters.redfish.settings.reading import read_machine_settings
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.licences import list_licences
 from provisioner.adapters.redfish.walk import Walk
+from provisioner.cli.offline.inspect_settings import settings_as_json, show_settings
 from provisioner.cli.options.bmc_options import (
     CaOption,
     InsecureOption,
@@ -31,6 +33,7 @@ from provisioner.cli.options.bmc_options import (
     build_address,
 )
 from provisioner.model.inventory import BmcClock, DeviceKind, Inventory
+from provisioner.model.machine.settings import MachineSettings
 from provisioner.ports import BmcAddress, CertificateChanged, PortError
 
 
@@ -38,6 +41,9 @@ def inspect(
     url: UrlArgument,
     user: UserOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Also list settings of BIOS, Secure Boot and BMC.")
+    ] = False,
     insecure: InsecureOption = False,
     pin: PinOption = "",
     ca: CaOption = None,
@@ -50,7 +56,7 @@ def inspect(
     """
     address = build_address(url, user, pin, ca, insecure=insecure)
     try:
-        root, inventory, tree, upkeep = asyncio.run(_collect(address, ca))
+        root, inventory, tree, upkeep = asyncio.run(_collect(address, ca, settings=settings))
     except PortError as error:
         hint = " Give --ca, --pin or --insecure." if isinstance(error, CertificateChanged) else ""
         typer.echo(f"error: {error.reason}: {error}{hint}", err=True)
@@ -70,14 +76,18 @@ def inspect(
 
 @dataclass(frozen=True)
 class Upkeep:
-    """The time of a BMC, and the names of its licences; None: it shows none."""
+    """The time of a BMC, and the names of its licences; None: it shows none.
+
+    `settings`: None where they were not asked for.
+    """
 
     clock: BmcClock | None = None
     licences: tuple[str, ...] | None = None
+    settings: MachineSettings | None = None
 
 
 async def _collect(
-    address: BmcAddress, ca: Path | None
+    address: BmcAddress, ca: Path | None, *, settings: bool
 ) -> tuple[Json, Inventory, HardwareTree, Upkeep]:
     """Read the service root, the inventory, all parts, time and licences. Raises `PortError`."""
     transport = RedfishTransport(ca_file=ca)
@@ -85,7 +95,10 @@ async def _collect(
         root = await Walk(transport, address, quirks.UNKNOWN).read_root()
         client = Redfish(transport, address, quirks.identify(root))
         inventory, tree = await client.collect_tree("", "")
-        return root, inventory, tree, await _read_upkeep(client)
+        upkeep = await _read_upkeep(client)
+        if settings:
+            upkeep = replace(upkeep, settings=await read_machine_settings(client.service))
+        return root, inventory, tree, upkeep
     finally:
         await transport.close()
 
@@ -104,6 +117,7 @@ def _as_json(
 ) -> dict[str, Any]:
     """Return the object that `provisioner plan --inventory` reads too."""
     whole = inventory.model_dump(mode="json")
+    settings = {} if upkeep.settings is None else {"settings": settings_as_json(upkeep.settings)}
     system = next(iter(inventory.devices_of(DeviceKind.SYSTEM)), None)
     return {
         "url": url,
@@ -129,6 +143,7 @@ def _as_json(
             {"kind": p.kind, "source": p.source, "values": dict(p.values)} for p in tree.parts
         ],
         "unread_parts": [g.model_dump(mode="json") for g in tree.gaps],
+        **settings,
     }
 
 
@@ -164,6 +179,8 @@ def _show(url: str, root: Json, inventory: Inventory, tree: HardwareTree, upkeep
             table.add_row(*_cells(detector.slot, detector.moisture.value, detector.detail))
         console.print(table)
     _show_parts(console, tree)
+    if upkeep.settings is not None:
+        show_settings(console, upkeep.settings)
     if inventory.gaps:
         table = Table("gap", "source", "detail", title="Not known")
         for g in inventory.gaps:

@@ -1,0 +1,1 @@
+"""Settings of BIOS and BMC through Redfish: read, parsed, and written."""

@@ -1,0 +1,209 @@
+"""All settings that a service shows: BIOS attributes, Secure Boot, and the BMCs' own.
+
+Only links are followed. The registry is taken from the service's `Registries`, in English where
+there is a choice, or from below the Bios resource where a vendor keeps it (quirk `bios_registry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from provisioner.adapters.redfish.parsing import (
+    Json,
+    as_object,
+    at,
+    link,
+    name_of,
+    objects,
+    path_of,
+    text,
+    truth,
+)
+from provisioner.adapters.redfish.parts import of_type
+from provisioner.adapters.redfish.service import Service
+from provisioner.adapters.redfish.settings.attributes import (
+    parse_attributes,
+    parse_registry,
+    parse_value,
+)
+from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
+from provisioner.model.machine.settings import (
+    AttributeRegistry,
+    BiosSettings,
+    BmcSettings,
+    MachineSettings,
+    SecureBootState,
+    Value,
+)
+from provisioner.model.outcome import Gap, Reason
+
+_SYSTEMS_MAX = 16
+_USUAL = "BiosAttributeRegistry"  # the name that most services use
+_POLICIES = (
+    "AccountLockoutThreshold",
+    "AccountLockoutDuration",
+    "AccountLockoutCounterResetAfter",
+    "MinPasswordLength",
+)
+
+
+async def read_machine_settings(service: Service) -> MachineSettings:
+    """Return all settings; what could not be read is a gap. Raises `PortError` for silence."""
+    walk = service.walk()
+    root = await walk.root()
+    systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")[:_SYSTEMS_MAX]
+    bios = [await read_bios(service, walk, root, system.data) for system in systems]
+    secure = [await _read_secure_boot(walk, system.data) for system in systems]
+    managers = of_type(await walk.first(root, "Managers"), "Manager")[:_SYSTEMS_MAX]
+    bmcs = [await _read_bmc(service, walk, manager) for manager in managers]
+    return MachineSettings(
+        vendor=service.quirk.name,
+        bios=tuple(one for one in bios if one is not None),
+        secure_boot=tuple(one for one in secure if one is not None),
+        bmcs=tuple(
+            one
+            for one in (*bmcs, await _read_accounts(walk, root), *_list_power_policies(systems))
+            if one is not None and one.values
+        ),
+        gaps=tuple(dict.fromkeys(walk.gaps)),
+    )
+
+
+async def read_bios(
+    service: Service, walk: Walk, root: Json, system: Json, *, registry: bool = True
+) -> BiosSettings | None:
+    """Return the BIOS attributes of a system, with its registry unless that is left out."""
+    path = link(system, "Bios")
+    if path is None:
+        return None
+    body = (await walk.read(path)).data
+    if not body:
+        return BiosSettings(source=path)
+    name = text(body.get("AttributeRegistry"))
+    rules = await _read_registry(service, walk, root, path, name) if registry else None
+    target = link(body, "@Redfish.Settings", "SettingsObject")
+    later = (await walk.read(target)).data if target is not None else {}
+    listed = body.get("Attributes")
+    current = parse_attributes(body, rules) if isinstance(listed, dict) else None
+    pending = {
+        attribute: value
+        for attribute, value in parse_attributes(later, rules).items()
+        if current is None or attribute not in current or current[attribute] != value
+    }
+    times = at(body, "@Redfish.Settings", "SupportedApplyTimes")
+    if not isinstance(times, list):
+        times = []
+    return BiosSettings(
+        source=path,
+        target=target or "",
+        apply_times=tuple(one for one in (text(t) for t in times[:8]) if one),
+        current=current,
+        pending=pending,
+        registry_name=name,
+        registry=rules,
+    )
+
+
+async def _read_registry(
+    service: Service, walk: Walk, root: Json, bios: str, name: str | None
+) -> AttributeRegistry | None:
+    """Return the registry; without one, a gap says why nothing can be checked against it."""
+    path = await _find_registry(walk, root, name)
+    if path is None and service.quirk.bios_registry:
+        path = f"{bios.rstrip('/')}/{service.quirk.bios_registry}"
+    if path is None:
+        detail = f"the attribute registry {name or '(unnamed)'} is not served"
+        walk.gaps.append(Gap(reason=Reason.NOT_OFFERED, source=bios, detail=detail[:200]))
+        return None
+    body = (await walk.read(path)).data
+    registry = parse_registry(body, path)
+    if registry is None and body:
+        detail = "the attribute registry lists no attribute"
+        walk.gaps.append(Gap(reason=Reason.MALFORMED, source=path, detail=detail))
+    return registry
+
+
+async def _find_registry(walk: Walk, root: Json, name: str | None) -> str | None:
+    """Return the address of the BIOS's registry, from the service's list of registries.
+
+    Its Id is the name that Bios gives (Dell, HPE, Lenovo), or that name without its version
+    (Supermicro); GB200 gives no name, and lists a BiosAttributeRegistry.
+    """
+    collection = link(root, "Registries")
+    if collection is None:
+        return None
+    paths = await walk.links(collection)
+    for choice in dict.fromkeys((name, (name or _USUAL).partition(".")[0])):
+        for path in paths:
+            if choice is not None and name_of(path) == choice:
+                return _find_location((await walk.read(path)).data)
+    return None
+
+
+def _find_location(file: Json) -> str | None:
+    """Return where the registry is, in English where there is a choice of languages."""
+    locations = list(objects(file.get("Location") or [], 32))
+    english = [one for one in locations if str(one.get("Language", "")).lower().startswith("en")]
+    return next((p for one in (*english, *locations) if (p := path_of(one.get("Uri")))), None)
+
+
+async def _read_secure_boot(walk: Walk, system: Json) -> SecureBootState | None:
+    path = link(system, "SecureBoot")
+    body = (await walk.read(path)).data if path is not None else {}
+    if path is None or not body:
+        return None
+    running = {"Enabled": True, "Disabled": False}.get(str(body.get("SecureBootCurrentBoot")))
+    return SecureBootState(
+        source=path,
+        enabled=truth(body.get("SecureBootEnable")),
+        running=running,
+        mode=text(body.get("SecureBootMode")),
+    )
+
+
+async def _read_bmc(service: Service, walk: Walk, manager: Resource) -> BmcSettings | None:
+    values: dict[str, Value] = {}
+    network = link(manager.data, "NetworkProtocol")
+    if network is not None:
+        values |= dict(_list_protocols((await walk.read(network)).data))
+    interfaces = link(manager.data, "HostInterfaces")
+    if interfaces is not None:
+        for one in await walk.members(interfaces):
+            if (enabled := truth(one.data.get("InterfaceEnabled"))) is not None:
+                values[f"HostInterfaces.{name_of(one.path)}.InterfaceEnabled"] = enabled
+    for linked in objects(at(manager.data, *service.quirk.bmc_attributes) or []):
+        path = path_of(linked) if service.quirk.bmc_attributes else None
+        if path is not None:
+            own = parse_attributes((await walk.read(path)).data)
+            values |= {f"{name_of(path)}/{name}": value for name, value in own.items()}
+    return BmcSettings(source=manager.path, values=values)
+
+
+def _list_protocols(network: Json) -> Iterator[tuple[str, Value]]:
+    """Yield each protocol's switch and port, and the servers of NTP."""
+    for name, value in list(network.items())[:64]:
+        protocol = as_object(value)
+        for inner in ("ProtocolEnabled", "Port"):
+            if inner in protocol:
+                yield f"{name}.{inner}", parse_value(protocol[inner])
+        servers: Any = protocol.get("NTPServers")
+        if isinstance(servers, list):
+            named = [text(one) for one in servers[:8]]
+            yield f"{name}.NTPServers", ",".join(one for one in named if one)
+
+
+async def _read_accounts(walk: Walk, root: Json) -> BmcSettings | None:
+    path = link(root, "AccountService")
+    if path is None:
+        return None
+    body = (await walk.read(path)).data
+    values = {name: parse_value(body[name]) for name in _POLICIES if name in body}
+    return BmcSettings(source=path, values=values)
+
+
+def _list_power_policies(systems: list[Resource]) -> Iterator[BmcSettings]:
+    for system in systems:
+        if (policy := text(system.data.get("PowerRestorePolicy"))) is not None:
+            values: dict[str, Value] = {"PowerRestorePolicy": policy}
+            yield BmcSettings(source=system.path or ROOT, values=values)

@@ -1,0 +1,1 @@
+"""Records of one machine beside its inventory: its settings."""

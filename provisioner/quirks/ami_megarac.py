@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from provisioner.quirks.meaning import enabled, switch
 from provisioner.quirks.quirk import Quirk
+
+# Only one value of an attribute is in the captured tree, whose registry is not: other values of
+# ProcessorHyperThreadingDisable, PackageCState and ApplicationProfile are unknown
+_DGX = "captured tree of a DGX H100"
+_VIKING_RS = f"libredfish nvidia_viking.rs; {_DGX}"
+_MEANINGS = (
+    enabled("iommu", "VTdSupport", _VIKING_RS),
+    enabled("sr_iov", "SRIOVEnable|SriovSupport", _VIKING_RS),
+    switch("relaxed_ordering", "PcieRelaxedOrdering", "Yes", "No", _DGX),
+    enabled("http_boot", "Ipv4Http", _VIKING_RS),
+    enabled("pxe_boot", "Ipv4Pxe", _VIKING_RS),
+    enabled("boot_retry", "NvidiaInfiniteboot", "libredfish nvidia_viking.rs"),
+    enabled("tpm", "TpmSupport", _VIKING_RS),
+    switch("inband_bmc", "KcsInterfaceDisable", "Allow All", "Deny All", _VIKING_RS),
+)
 
 QUIRK = Quirk(
     name="ami_megarac",
@@ -24,4 +40,6 @@ QUIRK = Quirk(
     bmc_reset_s=300.0,
     read_timeout_s=180.0,  # a DGX may need this long for its firmware inventory
     lockout_failures=5,
+    settings_if_match="any",  # libredfish nvidia_viking.rs
+    meanings=_MEANINGS,
 )

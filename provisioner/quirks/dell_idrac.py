@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from provisioner.quirks.meaning import Row, enabled, switch
 from provisioner.quirks.quirk import AcCycle, BootAttributes, Licence, Lockdown, Quirk
 
 # source: openstack/sushy-oem-idrac; dell/iDRAC-Redfish-Scripting issues 90 and 324 and its
@@ -11,6 +12,55 @@ _IMPORT = (
     '<Attribute Name="ServerBoot.1#BootOnce">Enabled</Attribute>'
     '<Attribute Name="ServerBoot.1#FirstBootDevice">vCD-DVD</Attribute>'
     "</Component></SystemConfiguration>"
+)
+
+# source: captured tree of a PowerEdge R750 (BIOS 1.8.2), Bios/BiosRegistry; a machine with AMD's
+# processors names its NUMA domains otherwise, and is not in hand
+_R750 = "captured registry of a PowerEdge R750, BIOS 1.8.2"
+_LIBREDFISH = f"libredfish dell.rs; {_R750}"
+_MEANINGS = (
+    enabled("iommu", "ProcVirtualization", f"{_R750}: VT-d goes with it"),
+    enabled("sr_iov", "SriovGlobalEnable", _LIBREDFISH),
+    Row(
+        meaning="numa_per_socket",
+        attribute="SubNumaCluster",
+        values={"1": ("Disabled",), "2": ("2-Way",)},
+        source=_R750,
+    ),
+    Row(
+        meaning="power_profile",
+        attribute="SysProfile",
+        values={
+            "performance": ("PerfOptimized",),
+            "os": ("PerfPerWattOptimizedOs",),
+            "balanced": ("PerfPerWattOptimizedDapc",),
+            "custom": ("Custom",),
+        },
+        source=_R750,
+    ),
+    enabled("c_states", "ProcCStates", f"{_R750}: read-only unless SysProfile is Custom"),
+    enabled("c1e", "ProcC1E", f"{_R750}: read-only unless SysProfile is Custom"),
+    enabled("smt", "LogicalProc", _R750),
+    enabled("x2apic", "ProcX2Apic", _R750),
+    enabled("above_4g", "MmioAbove4Gb", _R750),
+    Row(
+        meaning="mmio_base",
+        attribute="MemoryMappedIOH",
+        values={"56T": ("56TB",), "12T": ("12TB",), "512G": ("512GB",)},
+        source=_R750,
+    ),
+    enabled("aspm", "PcieAspmL1", f"{_R750}: read-only unless SysProfile is Custom"),
+    Row(
+        meaning="boot_mode",
+        attribute="BootMode",
+        values={"uefi": ("Uefi",), "legacy": ("Bios",)},
+        source=_R750,
+    ),
+    enabled("http_boot", "HttpDev1EnDis", _LIBREDFISH),
+    enabled("pxe_boot", "PxeDev1EnDis", _LIBREDFISH),
+    enabled("boot_retry", "BootSeqRetry", _LIBREDFISH),
+    switch("tpm", "TpmSecurity", "On", "Off", _LIBREDFISH),
+    enabled("inband_bmc", "InBandManageabilityInterface", _LIBREDFISH),
 )
 
 QUIRK = Quirk(
@@ -48,11 +98,13 @@ QUIRK = Quirk(
         links=("Links", "Oem", "Dell", "DellAttributes"),
         attribute=r"^Lockdown\.\d+\.SystemLockdown$",
         locked="Enabled",
-        hinders=("push", "media", "boot"),
+        hinders=("push", "media", "boot", "settings"),
         title="System Lockdown Mode",
     ),
     # source: captured tree of a PowerEdge R750: 682 rules beside 455 attributes, and no Registries
     bios_registry="BiosRegistry",
+    # source: libredfish dell.rs; terraform-provider-redfish 231: without it nothing is ever applied
+    settings_apply_time="OnReset",
     bmc_attributes=("Links", "Oem", "Dell", "DellAttributes"),
     bmc_first="Dell's documents: the iDRAC is updated first",
     force="none",
@@ -64,4 +116,5 @@ QUIRK = Quirk(
     ),
     bmc_reset_s=300.0,
     session_limit=8,
+    meanings=_MEANINGS,
 )

@@ -2,7 +2,46 @@
 
 from __future__ import annotations
 
+from provisioner.quirks.meaning import Row, enabled, switch
 from provisioner.quirks.quirk import AcCycle, Quirk
+
+_SR670 = "captured registry of a ThinkSystem SR670 V2"
+_LENOVO_RS = f"libredfish lenovo.rs; {_SR670}"
+_MEANINGS = (
+    enabled("iommu", "DevicesandIOPorts_IntelVTforDirectedIOVTd", _SR670),
+    enabled("sr_iov", "DevicesandIOPorts_SRIOV", _SR670),
+    enabled("acs", "Processors_PCIeACSCTL", _SR670),
+    Row(
+        meaning="numa_per_socket",
+        attribute="Processors_SNC",
+        values={"1": ("Disabled",)},
+        source=f"{_SR670}: Enabled does not say into how many",
+    ),
+    Row(
+        meaning="power_profile",
+        attribute="OperatingModes_ChooseOperatingMode",
+        values={
+            "performance": ("MaximumPerformance",),
+            "balanced": ("Efficiency_FavorPerformance",),
+            "custom": ("CustomMode",),
+        },
+        source=f"{_SR670}: other attributes are dropped unless it is CustomMode "
+        "(python-redfish-lenovo 174)",
+    ),
+    switch("c_states", "Processors_CStates", "Autonomous", "Disabled", _SR670),
+    enabled("c1e", "Processors_C1EnhancedMode", _SR670),
+    enabled("smt", "Processors_HyperThreading", _SR670),
+    switch("aspm", "Power_ASPM", "Auto", "Disabled", _SR670),
+    Row(
+        meaning="boot_mode",
+        attribute="BootModes_SystemBootMode",
+        values={"uefi": ("UEFIMode",), "legacy": ("LegacyMode",)},
+        source=_LENOVO_RS,
+    ),
+    enabled("http_boot", "NetworkStackSettings_IPv4HTTPSupport", _LENOVO_RS),
+    enabled("pxe_boot", "NetworkStackSettings_IPv4PXESupport", _LENOVO_RS),
+    enabled("boot_retry", "BootModes_InfiniteBootRetry", _LENOVO_RS),
+)
 
 QUIRK = Quirk(
     name="lenovo_xcc",
@@ -27,4 +66,5 @@ QUIRK = Quirk(
         body={"ResetType": "ACPowerCycle"},
     ),
     bmc_reset_s=240.0,
+    meanings=_MEANINGS,
 )

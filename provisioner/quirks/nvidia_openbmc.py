@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from provisioner.quirks.meaning import Row, enabled
 from provisioner.quirks.quirk import AcCycle, Quirk
+
+_GB200 = "captured registry of a GB200 tray"
+_MEANINGS = (
+    Row(
+        meaning="acs",
+        attribute=r"Socket\d+Pcie\d+AdvertiseACS",
+        values={"on": (True,), "off": (False,)},
+        source=_GB200,
+    ),
+    Row(
+        meaning="aspm",
+        attribute=r"Socket\d+Pcie\d+EnableASPML1",
+        values={"on": (True,), "off": (False,)},
+        source=_GB200,
+    ),
+    enabled("uefi_shell", "EmbeddedUefiShell", f"libredfish nvidia_gbx00.rs; {_GB200}"),
+    enabled("tpm", "TPM", f"libredfish nvidia_gbx00.rs; {_GB200}"),
+)
 
 QUIRK = Quirk(
     name="nvidia_openbmc",
@@ -23,4 +42,5 @@ QUIRK = Quirk(
     ),
     bmc_reset_s=100.0,
     lockout_failures=4,
+    meanings=_MEANINGS,
 )

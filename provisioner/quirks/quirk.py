@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.quirks.meaning import Row
 
 
 class AcCycle(Record):
@@ -116,6 +117,10 @@ class Quirk(Record):
     # settings
     bios_registry: str = ""  # name below Bios of the attribute registry, where none is listed
     bmc_attributes: tuple[str, ...] = ()  # keys below the manager that lead to its attributes
+    # @Redfish.SettingsApplyTime to send where the service lists none; "": leave it out
+    settings_apply_time: str = ""
+    settings_if_match: str = ""  # for the object of pending settings; "": as `if_match`
+    meanings: tuple[Row, ...] = ()  # attributes of the settings that profiles pin
 
     # resetting
     bmc_reset_types: tuple[str, ...] = ("GracefulRestart", "ForceRestart")  # in this order

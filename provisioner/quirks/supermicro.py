@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+from provisioner.quirks.meaning import SUFFIX, Row, enabled, switch
 from provisioner.quirks.quirk import AcCycle, Licence, Quirk
 
 _BIOS = {"PreserveME": True, "PreserveNVRAM": True, "PreserveSMBIOS": True, "BackupBIOS": False}
 _BMC = {"PreserveCfg": True, "PreserveSdr": True, "PreserveSsl": True, "BackupBMC": False}
+
+_BASES = ("56T", "40T", "32T", "24T", "16T", "4T", "2T", "1T", "512G")
+_821GE = "captured registry of a SYS-821GE-TNHR"
+_SMC_RS = f"libredfish supermicro.rs; {_821GE}"
+_MEANINGS = (
+    enabled("iommu", rf"IntelVTforDirectedI[_/]O[_(]VT[_-]d[_)]?{SUFFIX}", _SMC_RS),
+    enabled("sr_iov", rf"SR[_-]IOVSupport{SUFFIX}", _SMC_RS),
+    enabled("acs", rf"PCIeACSCTL{SUFFIX}", _821GE),
+    switch("relaxed_ordering", rf"RelaxedOrdering{SUFFIX}", "Yes", "No", _821GE),
+    Row(
+        meaning="numa_per_socket",
+        attribute=rf"SNC{SUFFIX}",
+        values={
+            "1": ("Disable",),
+            "2": ("Enable SNC2 (2-clusters)",),
+            "4": ("Enable SNC4 (4-clusters)",),
+        },
+        source=_821GE,
+    ),
+    switch("c_states", rf"CPUC6Report{SUFFIX}", "Enable", "Disable", _821GE),
+    enabled("c1e", rf"EnhancedHaltState_C1E_{SUFFIX}", _821GE),
+    enabled("smt", rf"Hyper_Threading_ALL_{SUFFIX}", _821GE),
+    enabled("x2apic", rf"ExtendedAPIC{SUFFIX}", _821GE),
+    enabled("above_4g", rf"Above4GDecoding{SUFFIX}", _821GE),
+    Row(
+        meaning="mmio_base",
+        attribute=rf"MMIOHighBase{SUFFIX}",
+        values={size: (size,) for size in _BASES},
+        source=_821GE,
+    ),
+    switch("aspm", rf"PCIeASPMSupport_Global_{SUFFIX}", "Auto", "Disable", _821GE),
+    enabled("http_boot", rf"IPv4HTTPSupport{SUFFIX}", _SMC_RS),
+    enabled("pxe_boot", rf"IPv4PXESupport{SUFFIX}", _SMC_RS),
+)
 
 QUIRK = Quirk(
     name="supermicro",
@@ -36,4 +71,5 @@ QUIRK = Quirk(
         needed_for=("push",),
         title="SFT-DCMS-SINGLE or SFT-OOB-LIC",
     ),
+    meanings=_MEANINGS,
 )

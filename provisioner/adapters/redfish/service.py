@@ -124,6 +124,13 @@ class Service:
         strong tag is refused though it has not changed; one that was changed meanwhile is
         left alone, and so is one with a weak tag, which does not say whether it was changed.
         """
+        reply = await self.send_patch(path, body, subject, if_match=if_match, hidden=hidden)
+        return reply if isinstance(reply, Blocker) else None
+
+    async def send_patch(
+        self, path: str, body: Any, subject: str, *, if_match: str = "", hidden: str = ""
+    ) -> Reply | Blocker:
+        """Send a PATCH as `patch` does; the reply if it was accepted."""
         rule = if_match or self.quirk.if_match
         tags = await self._tags(path) if rule == "etag" else ()
         tried = list_tags(tags) or (("*",) if rule == "any" else ("",))
@@ -136,7 +143,7 @@ class Service:
         if any_fits and (not tags or await self._tags(path) == tags):
             reply = await self._patched(path, body, "*")
         done = 200 <= reply.status < 300
-        return None if done else read_refusal(reply, subject, UNBLOCK, hidden)
+        return reply if done else read_refusal(reply, subject, UNBLOCK, hidden)
 
     async def _patched(self, path: str, body: Any, tag: str) -> Reply:
         headers = {"If-Match": tag} if tag else {}

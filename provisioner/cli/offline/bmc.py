@@ -22,6 +22,8 @@ from provisioner.adapters.redfish.dry_run import (
     Write,
 )
 from provisioner.adapters.redfish.eventing import subscriptions
+from provisioner.adapters.redfish.settings.bios_writes import set_bios
+from provisioner.adapters.redfish.settings.bmc_writes import set_bmc
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.upkeep.bmc_time import set_clock
 from provisioner.adapters.redfish.walk import Walk
@@ -34,6 +36,7 @@ from provisioner.cli.options.bmc_options import (
     UserOption,
     build_address,
 )
+from provisioner.cli.options.setting_pairs import parse_settings
 from provisioner.cli.options.showing import open_console
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.steps.boot_sources import boot_disk, boot_image
@@ -55,6 +58,8 @@ Action = Literal[
     "subscribe",
     "enable-media",
     "set-time",
+    "set-bios",
+    "set-bmc",
 ]
 ACTIONS = get_args(Action)
 _PULLED_FROM = "http://provisioner.invalid"  # where no daemon serves the file
@@ -73,6 +78,7 @@ class Request:
     way: BootWay = "vendor"
     force: bool = False
     ntp: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @app.callback()
@@ -99,6 +105,10 @@ def dry_run(
     ntp: Annotated[
         list[str] | None, typer.Option(help="Time server of `set-time`; repeat it for more.")
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE of `set-bios` and `set-bmc`; repeat it for more."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Push an older version.")] = False,
     user: UserOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
@@ -114,7 +124,8 @@ def dry_run(
     """
     address = build_address(url, user, pin, ca, insecure=insecure)
     request = _checked(action, what, image, file, destination, maintenance_boot, force=force)
-    request = replace(request, ntp=tuple(ntp or ()))
+    pairs = parse_settings(action, settings or [])
+    request = replace(request, ntp=tuple(ntp or ()), settings=pairs)
     writes, refused = asyncio.run(_run(address, ca, request))
     if as_json:
         typer.echo(json.dumps(as_object(writes, refused)))
@@ -185,6 +196,11 @@ async def carry_out(client: Redfish, clock: StandingClock, request: Request) -> 
             return await client.enable_media()
         case "set-time":
             return await set_clock(client.service, request.ntp, time.time)
+        case "set-bios":
+            sent = await set_bios(client.service, dict(request.settings))
+            return sent if isinstance(sent, Blocker) else None
+        case "set-bmc":
+            return await set_bmc(client.service, dict(request.settings))
 
 
 async def _push(client: Redfish, request: Request) -> Blocker | None:

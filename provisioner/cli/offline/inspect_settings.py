@@ -35,7 +35,7 @@ def settings_as_json(settings: MachineSettings) -> dict[str, Any]:
 
 
 def list_attributes(bios: BiosSettings) -> Iterator[dict[str, Any]]:
-    """Yield each attribute with its values and what the registry says of it, by name.
+    """Yield each attribute by name, with its values and the registry's description.
 
     An attribute that the registry alone lists has no current value: this machine does not show it.
     """

@@ -51,11 +51,11 @@ _POLICIES = (
 async def read_machine_settings(service: Service) -> MachineSettings:
     """Return all settings; what could not be read is a gap. Raises `PortError` for silence."""
     walk = service.walk()
-    root = await walk.root()
-    systems = of_type(await walk.first(root, "Systems"), "ComputerSystem")[:_SYSTEMS_MAX]
+    root = await walk.read_root()
+    systems = of_type(await walk.read_linked(root, "Systems"), "ComputerSystem")[:_SYSTEMS_MAX]
     bios = [await read_bios(service, walk, root, system.data) for system in systems]
     secure = [await _read_secure_boot(walk, system.data) for system in systems]
-    managers = of_type(await walk.first(root, "Managers"), "Manager")[:_SYSTEMS_MAX]
+    managers = of_type(await walk.read_linked(root, "Managers"), "Manager")[:_SYSTEMS_MAX]
     bmcs = [await _read_bmc(service, walk, manager) for manager in managers]
     return MachineSettings(
         vendor=service.quirk.name,
@@ -133,7 +133,7 @@ async def _find_registry(walk: Walk, root: Json, name: str | None) -> str | None
     collection = link(root, "Registries")
     if collection is None:
         return None
-    paths = await walk.links(collection)
+    paths = await walk.read_links(collection)
     for choice in dict.fromkeys((name, (name or _USUAL).partition(".")[0])):
         for path in paths:
             if choice is not None and name_of(path) == choice:
@@ -169,7 +169,7 @@ async def _read_bmc(service: Service, walk: Walk, manager: Resource) -> BmcSetti
         values |= dict(_list_protocols((await walk.read(network)).data))
     interfaces = link(manager.data, "HostInterfaces")
     if interfaces is not None:
-        for one in await walk.members(interfaces):
+        for one in await walk.read_members(interfaces):
             if (enabled := truth(one.data.get("InterfaceEnabled"))) is not None:
                 values[f"HostInterfaces.{name_of(one.path)}.InterfaceEnabled"] = enabled
     for linked in objects(at(manager.data, *service.quirk.bmc_attributes) or []):

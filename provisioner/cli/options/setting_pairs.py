@@ -1,0 +1,36 @@
+"""Settings of machines as options: `--set iommu=off --set attribute:ProcX2Apic=Enabled`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner.model.input_error import InputError
+from provisioner.planning.machine_settings.pinned_sets import (
+    BIOS,
+    BMC,
+    find_kind,
+    find_setting_fault,
+)
+
+_KINDS = {"set-bios": BIOS, "set-bmc": BMC}
+
+
+def parse_settings(action: str, pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the settings of an action that sets some. Raises InputError for what is not one."""
+    kind = _KINDS.get(action)
+    if kind is None:
+        return ()
+    if not pairs:
+        raise InputError("--set", "", f"{action} needs it", "Give --set NAME=VALUE.")
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise InputError("--set", pair, "no name and value", "Give --set NAME=VALUE.")
+        if (fault := find_setting_fault(name, value)) is not None:
+            raise InputError("--set", pair, *fault)
+        if find_kind(name) != kind:
+            other = next(word for word, one in _KINDS.items() if one != kind)
+            raise InputError("--set", pair, f"no setting of {action}", f"Use {other}.")
+        settings[name] = value
+    return tuple(settings.items())

@@ -1,0 +1,1 @@
+"""Settings of machines: from meanings to attributes and values, checked before they are sent."""

@@ -1,0 +1,67 @@
+"""Sets of settings as a person writes them, each value checked against the vocabulary. Pure.
+
+A set is for the BIOS (with Secure Boot) or for the BMC: the first takes effect at a boot, the
+second at once, and a profile pins the two under kinds of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from provisioner.planning.machine_settings.resolution import ATTRIBUTE
+from provisioner.quirks.meaning import VOCABULARY
+
+BIOS = "host.bios_settings"
+BMC = "host.bmc_settings"
+KINDS = (BIOS, BMC)
+_ATTRIBUTE_NAME = re.compile(r"[\x21-\x7e]{1,200}")
+_VALUE = re.compile(r"[\x20-\x7e]{0,500}")
+_SECRET = re.compile(r"passw|passphrase", re.IGNORECASE)
+
+
+def find_setting_fault(name: str, value: str) -> tuple[str, str] | None:
+    """Return what is wrong with one setting and its remedy, or None."""
+    if name.startswith(ATTRIBUTE):
+        return _find_attribute_fault(name.removeprefix(ATTRIBUTE), value)
+    meaning = VOCABULARY.get(name)
+    if meaning is None:
+        near = get_close_matches(name, VOCABULARY, 1)
+        return (
+            f"there is no setting '{name[:60]}'",
+            (f"Is it '{near[0]}'? " if near else "")
+            + f"A raw attribute is `{ATTRIBUTE}NAME`. Settings are {', '.join(VOCABULARY)}.",
+        )
+    if meaning.values and value not in meaning.values:
+        return (
+            f"'{value[:60]}' is no value of {name}",
+            f"Write one of {', '.join(meaning.values)}.",
+        )
+    if meaning.pattern and not re.fullmatch(meaning.pattern, value):
+        return f"'{value[:60]}' is no value of {name}", f"It is: {meaning.title}."
+    return None
+
+
+def _find_attribute_fault(name: str, value: str) -> tuple[str, str] | None:
+    if not _ATTRIBUTE_NAME.fullmatch(name):
+        return (
+            "no name of an attribute",
+            f"Write `{ATTRIBUTE}NAME`, as `inspect --settings` has it.",
+        )
+    if _SECRET.search(name):
+        return "it holds a secret", "Secrets are never pinned: leave it out."
+    if not _VALUE.fullmatch(value):
+        return "no printable value of at most 500 characters", "Write the value as text."
+    return None
+
+
+def find_kind(name: str) -> str:
+    """Return the component kind under which a setting can be pinned."""
+    meaning = VOCABULARY.get(name)
+    return BMC if meaning is not None and meaning.group == "bmc" else BIOS
+
+
+def find_stranger(kind: str, settings: Mapping[str, str]) -> str | None:
+    """Return a setting of a set that this kind does not hold, if there is one."""
+    return next((name for name in settings if find_kind(name) != kind), None)

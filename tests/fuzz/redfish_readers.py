@@ -9,18 +9,18 @@ from provisioner.ports import PortError
 
 _SETTINGS = "adapters.redfish.settings.attributes"
 REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
-    ("adapters.redfish.eventing.events", (), "pushed conditions", {}),
-    ("adapters.redfish.messages", (), "messages body_of told task_paths", {}),
-    ("adapters.redfish.messages", (), "refusal", {"subject": "x", "unblock": "y"}),
+    ("adapters.redfish.eventing.events", (), "read_document read_conditions", {}),
+    ("adapters.redfish.messages", (), "read_messages body_of collect_messages task_paths", {}),
+    ("adapters.redfish.messages", (), "read_refusal", {"subject": "x", "unblock": "y"}),
     ("adapters.redfish.parsing", (), "as_object objects text truth number at path_of link mac", {}),
     ("adapters.redfish.parsing", (), "mac_of_guid parse_packed", {}),
     ("adapters.redfish.recordings.recorder", (), "find_links", {}),
     ("adapters.redfish.service", (), "target_of list_actions", {}),
     ("adapters.redfish.service", (), "action_of", {"name": "Reset"}),
     ("adapters.redfish.session", (), "sessions_path path_of password_change retry_after_s", {}),
-    ("adapters.redfish.ssdp", (PortError,), "origins", {}),
+    ("adapters.redfish.ssdp", (PortError,), "read_origins", {}),
     ("adapters.redfish.tasks", (), "of_task of_hpe", {}),
-    ("adapters.redfish.tasks", (), "view", {"path": "/redfish/v1/TaskService/Tasks/1"}),
+    ("adapters.redfish.tasks", (), "read_view", {"path": "/redfish/v1/TaskService/Tasks/1"}),
     (_SETTINGS, (), "parse_attributes parse_value", {}),
     (_SETTINGS, (), "parse_registry", {"source": "/redfish/v1/Registries/x"}),
 )

@@ -48,10 +48,10 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     (
         "adapters.agent.answers",
         (PortError,),
-        "parse_command parse_commands fault",
+        "parse_command parse_commands read_fault",
         {"token": "t" * 40},
     ),
-    ("adapters.agent.protocol", (), "parse_heartbeat normal_mac printable", {}),
+    ("adapters.agent.protocol", (), "parse_heartbeat normal_mac make_printable", {}),
     ("adapters.power.redfish_pdu", (), "parse_power_state", {}),
     ("adapters.power.redfish_pdu", (), "find_power_target", {"asked": "Off"}),
     ("adapters.power.redfish_pdu", (PortError,), "link_path", {"name": "Outlets"}),
@@ -180,7 +180,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {**_FILE, "nodes": feeding.NODES},
     ),
     ("planning.matrix.thresholds_text", (InputError,), "parse", _FILE),
-    ("adapters.playbooks.events", (), "readable", {}),
+    ("adapters.playbooks.events", (), "make_readable", {}),
     ("quirks", (), "identify", {}),
     *REDFISH_READERS,
     (
@@ -213,8 +213,9 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         "adapters.switches.cumulus.switch_state",
         (cumulus_state.Unreadable,),
         (
-            "at read_routes read_peers read_imports read_targets read_neighbours read_macs "
-            "read_lldp read_issues number vrf_of configured_targets configured_peers listening"
+            "find_object read_routes read_peers read_imports read_targets read_neighbours "
+            "read_macs read_lldp read_issues read_number vrf_of configured_targets "
+            "configured_peers find_listening_vrfs"
         ),
         {},
     ),
@@ -222,7 +223,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     (
         "adapters.switches.cumulus.switch_state",
         (cumulus_state.Unreadable,),
-        "unsaved",
+        "find_unsaved",
         {"startup": {"interface": {"swp1": {}}}},
     ),
     (
@@ -290,7 +291,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "checks.readers.tool_output:read_output": _JUDGES,
     "checks.readers.smi_query:read_gpus": _JUDGES,
     "checks.readers.smi_table:read_table": _JUDGES,
-    "control.engine.overload:measured": _OURS,
+    "control.engine.overload:measure_load": _OURS,
     "daemon.events:sign_request": _OURS,
     "planning.intake.host_look:read_facts": "attempted through host_look:read_sets",
     "execution.artifacts.bundles:unpack": "it believes what `verify` reads, which is attempted",
@@ -320,10 +321,10 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.tenancy.vrf_difference:plan_leaf_change": _READ,
     "planning.watch.webhooks:secret_of": _OURS,
     "planning.watch.webhooks:make_signature": _OURS,
-    "adapters.redfish.indicator:shows": _READ,
+    "adapters.redfish.indicator:is_shown": _READ,
     "adapters.tickets.webhook:signature": _OURS,
     "planning.tenancy.vrf_obstacles:list_obstacles": _READ,
-    "adapters.playbooks.events:redacted": "attempted through playbooks.events:Events",
+    "adapters.playbooks.events:redact_secrets": "attempted through playbooks.events:Events",
     "adapters.switches.cumulus.dialect:encode_body": "it is given bodies of our own",
     "adapters.switches.sonic.acl_rows:list_bound_ports": (
         "attempted in tests/switches/test_sonic.py"

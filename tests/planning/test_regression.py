@@ -1,10 +1,9 @@
-"""A change that makes nodes worse is seen, chance is not, and tails count as well as means."""
+"""A change that makes nodes worse is seen, and chance is not."""
 
 from __future__ import annotations
 
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,13 +12,6 @@ from provisioner.planning.certification.regression import (
     RegressionPolicy,
     compare_metrics,
     judge_wave,
-)
-from provisioner.planning.certification.step_times import (
-    StepPolicy,
-    find_defective_nodes,
-    is_repeatable,
-    measure_similarity,
-    measure_slower_similarity,
 )
 
 POLICY = RegressionPolicy()
@@ -80,63 +72,3 @@ def test_nothing_changed_is_almost_never_called_worse(seed):
     rng = Random(seed)
 
     assert judge_wave(measured(rng, 32, 400.0), measured(rng, 32, 400.0), POLICY) == ()
-
-
-# step times
-
-
-def steps(rng: Random, slow_share: float = 0.0, slow: float = 1.5, count: int = 400) -> list[float]:
-    return [
-        rng.gauss(1.0, 0.01) * (slow if rng.random() < slow_share else 1.0) for _ in range(count)
-    ]
-
-
-def test_equal_distributions_are_alike_and_disjoint_ones_are_not():
-    a = [1.0] * 50
-
-    assert measure_similarity(a, a) == 1.0
-    assert measure_similarity(a, [2.0] * 50) == pytest.approx(0.5)
-    assert measure_slower_similarity([0.5] * 50, a) == 1.0  # faster is no fault
-    assert measure_slower_similarity([2.0] * 50, a) == pytest.approx(0.5)
-
-
-@given(st.integers(0, 10_000), st.integers(0, 10_000))
-def test_similarity_is_symmetric_and_between_nothing_and_one(seed, other):
-    a, b = steps(Random(seed), 0.3), steps(Random(other), 0.1)
-
-    assert measure_similarity(a, b) == pytest.approx(measure_similarity(b, a))
-    assert 0 <= measure_similarity(a, b) <= measure_slower_similarity(a, b) <= 1
-
-
-def test_a_node_with_a_slow_tail_is_found_although_its_median_is_fine():
-    rng = Random(5)
-    nodes = {f"n{i}": steps(rng) for i in range(12)} | {"tail": steps(rng, slow_share=0.15)}
-    found = find_defective_nodes(nodes, StepPolicy())
-
-    assert set(found.defective) == {"tail"}
-    assert sorted(nodes["tail"])[200] == pytest.approx(1.0, rel=0.02)
-    assert found.reference in found.members
-
-
-def test_good_nodes_condemn_nobody():
-    rng = Random(6)
-
-    assert (
-        find_defective_nodes({f"n{i}": steps(rng) for i in range(20)}, StepPolicy()).defective == {}
-    )
-
-
-def test_a_benchmark_that_differs_from_itself_judges_nobody():
-    rng = Random(7)
-
-    assert is_repeatable([steps(rng) for _ in range(4)], StepPolicy())
-    assert not is_repeatable([steps(rng, rng.random(), 3.0) for _ in range(4)], StepPolicy())
-    assert not is_repeatable([steps(rng)], StepPolicy())
-
-
-@pytest.mark.parametrize(
-    "bad", [[], [1.0] * 29, [0.0] * 50, [-1.0] * 50, [float("inf")] * 50, [float("nan")] * 50]
-)
-def test_what_is_no_list_of_step_times_is_refused(bad):
-    with pytest.raises(ValueError, match="step"):
-        measure_similarity(bad, [1.0] * 50)

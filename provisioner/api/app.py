@@ -25,6 +25,7 @@ from provisioner.api.route import PREFIX, Route
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
 from provisioner.ports import StaleWrite, StoreFailed
+from provisioner.runtime import permit
 
 BODY_MAX = 256 * 1024  # bytes; a body for 64 sessions of 512 prefixes has some 500 KB
 BODY_S = 20.0  # seconds; a body arrives within this time
@@ -86,6 +87,8 @@ async def _guard(request: web.Request, handler: idempotency.Handler) -> web.Stre
     if not answer.prepared:
         for name, value in HEADERS.items():
             answer.headers.setdefault(name, value)
+        if permit.is_observing():
+            answer.headers["Provisioner-Mode"] = "observe"
     return answer
 
 

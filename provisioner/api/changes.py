@@ -31,6 +31,29 @@ log = logging.getLogger(__name__)
 WHILE_CLOSED = frozenset(
     {ChangeKind.RECOVERY_SETTLE, ChangeKind.RECOVERY_FINISH, ChangeKind.TOKEN_CREATE}
 )
+# changes of a daemon that observes: rows of its own database that no act on a device follows from
+WHILE_OBSERVING = frozenset(
+    {
+        ChangeKind.TOKEN_CREATE,
+        ChangeKind.TOKEN_REVOKE,
+        ChangeKind.SESSION_END,
+        ChangeKind.CLOCK_ACCEPT,
+        ChangeKind.PIN_SET,
+        ChangeKind.PIN_REMOVE,
+        ChangeKind.ALERT_OVERRIDE,
+        ChangeKind.ALERT_CLEAR,
+        ChangeKind.WEBHOOK_ADD,
+        ChangeKind.WEBHOOK_REMOVE,
+        ChangeKind.WEBHOOK_AGAIN,
+        ChangeKind.WEBHOOK_DROP,
+        ChangeKind.WEBHOOK_PAUSE,
+        ChangeKind.WEBHOOK_RESUME,
+        ChangeKind.WEBHOOK_ROTATE,
+        ChangeKind.KEY_ROTATE,
+        ChangeKind.AUDIT_ARCHIVE,
+        ChangeKind.AUDIT_PRUNE,
+    }
+)
 SAVES_MAX = 5  # tries to write an outcome: such a row is written once or twice by others at most
 WORKS_MAX = 64  # changes under way at once; a person makes one at a time
 
@@ -199,7 +222,15 @@ class Works:
         Raises Refused if nothing may be changed now, or if too many changes are under way: the
         caller's, or all together.
         """
-        if (why := permit.get_closing_reason()) and kind not in WHILE_CLOSED:
+        if permit.is_observing() and kind not in WHILE_OBSERVING:
+            title = "This daemon only observes: nothing is changed"
+            remedy = (
+                "Add --dry-run to see its effects; or start the daemon without --observe "
+                "(docs/adopting.md)."
+            )
+            raise build_refusal(409, "observe", title, remedy)
+        closed = not permit.is_observing() and kind not in WHILE_CLOSED
+        if closed and (why := permit.get_closing_reason()):
             remedy = "Settle it first: `provisioner recovery list` (docs/disaster-recovery.md)."
             raise build_refusal(503, "look_only", f"Nothing is changed now: {why}", remedy)
         with ExitStack() as place:

@@ -23,6 +23,7 @@ from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.control.node.observing import SiteObserver
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, ChangeKind, ChangeRequest
 from provisioner.model.base import Record
@@ -95,6 +96,7 @@ class ApiParts:
     read_watch: Callable[[], tuple[WatchStatus, float]] | None = None  # newest report, age in s
     exchange_key: Callable[[float, bool], Awaitable[str]] | None = None  # (now, compromised): key
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
+    observer: SiteObserver | None = None  # None: this daemon acts
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map
 
     @property

@@ -97,6 +97,10 @@ COMMANDS = {
     "agents": Command(
         ROUTES, "", "Maintenance agents, and the certificate authority that their images trust."
     ),
+    "mode": Command(ROUTES, "", "Show whether this daemon changes devices, and why not."),
+    "observation": Command(
+        ROUTES, "", "Observing (`serve --observe`): each node's reading, and the acts that follow."
+    ),
     "clock": Command(ROUTES, "", "The clock: confirm it after a step."),
     "health": Command(
         ROUTES, "", "Show the daemon's load: whether it is overloaded, and the cause."

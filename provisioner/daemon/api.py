@@ -26,6 +26,7 @@ from provisioner.api.routes import pages
 from provisioner.checks.threshold_data import Limits as Thresholds
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.control.node.observing import SiteObserver
 from provisioner.daemon.data import Data
 from provisioner.daemon.watch_status import read_status
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
@@ -66,12 +67,12 @@ def api_parts(
     transport: BmcTransport | None = None,
     thresholds: Mapping[str, Thresholds] | None = None,
     opened: tuple[Path, Data] | None = None,
+    observer: SiteObserver | None = None,
 ) -> ApiParts:
-    """Return everything that handlers use. Raises InputError for settings that contradict.
+    """Return everything that handlers use; `opened` is the data directory and its contents, if any.
 
-    `opened` is the data directory with its contents, where the process has one.
+    Raises InputError for settings that contradict.
     """
-
     settings = context.settings
 
     async def find(digest: str) -> Token | None:
@@ -83,7 +84,6 @@ def api_parts(
     async def append(event: CallerLimited) -> None:
         await store.journal.append(event, context.clock.now())
 
-    document = ("application/json", _document())
     return ApiParts(
         store=store,
         context=context,
@@ -115,10 +115,11 @@ def api_parts(
         outside=outside,
         transport=transport,
         thresholds=thresholds or {},
+        observer=observer,
         directory=None if opened is None else opened[0],
         read_watch=None if opened is None else partial(read_status, opened[0]),
         exchange_key=None if opened is None else partial(_exchange_key, opened[1]),
-        static={**pages.read_static_files(), pages.OPENAPI: document},
+        static={**pages.read_static_files(), pages.OPENAPI: ("application/json", _document())},
     )
 
 

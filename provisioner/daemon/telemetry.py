@@ -18,7 +18,7 @@ from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.ports import Clock, Secret
 from provisioner.ports.telemetry import SILENCE, Telemetry
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit, process_scope
 from provisioner.settings import Settings
 from provisioner.store.database import waits
 from provisioner.store.sql_store import SqlStore
@@ -132,7 +132,15 @@ class _Cluster(Collector):
             limited.add_metric((limit,), count)
         open_now = scope.counts.get("api_streams", 0)
         text = "Event streams of the API that are open."
+        observing = "1 while the daemon was started with --observe, and changes no device."
+        withheld = CounterMetricFamily(
+            "provisioner_withheld",
+            "Requests to devices that were refused before they were sent.",
+            value=scope.counts.get(permit.WITHHELD, 0),
+        )
         return [
+            GaugeMetricFamily("provisioner_observing", observing, value=float(scope.observes)),
+            withheld,
             GaugeMetricFamily("provisioner_database_wait_seconds", wait, value=seconds),
             standing,
             limited,

@@ -121,6 +121,10 @@ class EvidenceRepository(Protocol):
 
     async def get_inventory(self, node: str) -> Inventory | None: ...
 
+    async def put_inventory(self, inventory: Inventory, now: float) -> None:
+        """Store a reading that no operation made, unless it is equal to the last one."""
+        ...
+
     async def get_report(self, node: str) -> HealthReport | None: ...
 
     async def list_reports(self, node: str, since: float) -> Sequence[HealthReport]:

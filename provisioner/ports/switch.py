@@ -58,8 +58,8 @@ class SwitchFacts:
     stored_login: bool = True  # False: it is logged in to by the daemon's own key
 
 
-class SwitchImages(Protocol):
-    """The images of a switch."""
+class ImageReads(Protocol):
+    """Readings of the images of a switch."""
 
     async def read_images(self) -> Images:
         """Return the running image, the next one and all of them."""
@@ -68,6 +68,10 @@ class SwitchImages(Protocol):
     async def read_platform(self) -> Platform:
         """Return model and serial."""
         ...
+
+
+class SwitchImages(ImageReads, Protocol):
+    """The images of a switch."""
 
     async def install_image(self, url: str, file_name: str, turn: Turn, limit_s: float) -> None:
         """Fetch an image and install it beside the running one; each job ends within `limit_s`."""
@@ -82,8 +86,8 @@ class SwitchImages(Protocol):
         ...
 
 
-class SwitchPorts(Protocol):
-    """Ports and VRFs of a switch, and changes of them."""
+class PortReads(Protocol):
+    """Readings of the ports and VRFs of a switch."""
 
     async def read_places(
         self, interfaces: Sequence[str], *, saved: bool = True
@@ -113,6 +117,14 @@ class SwitchPorts(Protocol):
         """Return that filter and its ports in every source."""
         ...
 
+    async def is_saved(self) -> bool:
+        """Return whether the switch would start with the applied configuration."""
+        ...
+
+
+class SwitchPorts(PortReads, Protocol):
+    """Ports and VRFs of a switch, and changes of them."""
+
     async def apply_change(self, change: PortChange) -> str:
         """Apply moves as one change, and return its name when the switch has accepted it.
 
@@ -121,17 +133,13 @@ class SwitchPorts(Protocol):
         """
         ...
 
-    async def is_saved(self) -> bool:
-        """Return whether the switch would start with the applied configuration."""
-        ...
-
     async def save_configuration(self) -> None:
         """Make the applied configuration that of the next start."""
         ...
 
 
-class SwitchWatch(Protocol):
-    """Readings of a switch, and its drain."""
+class WatchReads(Protocol):
+    """Readings of the health and state of a switch."""
 
     async def check_login(self) -> LoginCheck:
         """Return the switch's answer to the credential of its address."""
@@ -139,10 +147,6 @@ class SwitchWatch(Protocol):
 
     async def is_drained(self) -> bool:
         """Return whether its neighbours are asked to go around it."""
-        ...
-
-    async def set_drain(self, *, on: bool) -> str:
-        """Ask the neighbours to go around it, or to come back; return the change's name."""
         ...
 
     async def read_wellness(self) -> Wellness:
@@ -187,25 +191,41 @@ class SwitchWatch(Protocol):
         ...
 
 
-class SwitchNetworks(Protocol):
-    """Tenants' networks on a switch: VRF, L3VNI, route targets, policy."""
+class SwitchWatch(WatchReads, Protocol):
+    """Readings of a switch, and its drain."""
+
+    async def set_drain(self, *, on: bool) -> str:
+        """Ask the neighbours to go around it, or to come back; return the change's name."""
+        ...
+
+
+class NetworkReads(Protocol):
+    """Readings of tenants' networks on a switch."""
 
     async def read_networks(self, vrfs: Collection[str]) -> NetworkState:
         """Return the configuration, VRFs and ports of the switch, and the VNIs of `vrfs`."""
         ...
+
+
+class SwitchNetworks(NetworkReads, Protocol):
+    """Tenants' networks on a switch: VRF, L3VNI, route targets, policy."""
 
     async def apply_networks(self, change: NetworkChange) -> str:
         """Apply a change of tenants' networks, and return its name when it was accepted."""
         ...
 
 
-class Switch(SwitchImages, SwitchPorts, SwitchWatch, SwitchNetworks, Protocol):
-    """One switch at one address, with one credential."""
+class SwitchReads(ImageReads, PortReads, WatchReads, NetworkReads, Protocol):
+    """One switch that can only be read: no method changes it."""
 
     @property
     def facts(self) -> SwitchFacts:
         """Return the facts of its operating system."""
         ...
+
+
+class Switch(SwitchImages, SwitchPorts, SwitchWatch, SwitchNetworks, SwitchReads, Protocol):
+    """One switch at one address, with one credential."""
 
 
 class Switches(Protocol):

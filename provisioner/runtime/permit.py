@@ -3,6 +3,7 @@
 A daemon among several may have been stopped (SIGSTOP, a frozen machine) and replaced meanwhile.
 When it continues, its first request to a device checks here and finds out. A daemon whose database
 lost writes only reads: every request that would change a device is refused here, before it is sent.
+So does a daemon that was started with `--observe`, for as long as it runs.
 
 A request counts as a write unless its caller declares that it only reads.
 """
@@ -16,6 +17,8 @@ from contextvars import ContextVar
 from provisioner.ports.errors import LookOnly
 from provisioner.runtime import process_scope
 
+WITHHELD = "withheld"  # the count of acts that were not sent
+OBSERVES = "it was started with --observe"
 _reads: ContextVar[bool] = ContextVar("reads", default=False)
 
 
@@ -28,6 +31,7 @@ def ask(*, writes: bool = True) -> None:
     for check in scope.checks:
         check()
     if writes and scope.closed and not _reads.get():
+        count_withheld()
         raise LookOnly(f"nothing is written to any device: {scope.closed[-1]}")
 
 
@@ -35,6 +39,29 @@ def get_closing_reason() -> str:
     """Return why no device may be changed; "" if the gate is open."""
     reasons = process_scope.get_scope().closed
     return reasons[-1] if reasons else ""
+
+
+def count_withheld() -> None:
+    """Count an act that was refused before it was sent."""
+    counts = process_scope.get_scope().counts
+    counts[WITHHELD] = counts.get(WITHHELD, 0) + 1
+
+
+def is_observing() -> bool:
+    """Return whether this process was started to read alone, and never acts."""
+    return process_scope.get_scope().observes
+
+
+@contextmanager
+def observe() -> Iterator[None]:
+    """Within the block, this process only reads: no later decision opens the gate."""
+    scope = process_scope.get_scope()
+    scope.observes = True
+    try:
+        with close_gate(OBSERVES):
+            yield
+    finally:
+        scope.observes = False
 
 
 @contextmanager

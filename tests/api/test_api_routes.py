@@ -40,6 +40,7 @@ NOT_THERE = {
     "/webhooks/{webhook}/dead": 404,
     "/agents/authority": 404,
     "/watch": 404,
+    "/nodes/{node}/observation": 404,
     "/revocations": 404,
     "/cohorts/comparison": 400,
     "/nodes/{node}/plan/requests": 409,

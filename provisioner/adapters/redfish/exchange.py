@@ -27,18 +27,20 @@ from provisioner.adapters.bounded_http import (
     time_limit,
     unwatched,
 )
-from provisioner.adapters.redfish.session import Login
+from provisioner.adapters.redfish.session import Login, is_session_call
 from provisioner.adapters.redfish.upload import stream_multipart
 from provisioner.ports import (
     BmcAddress,
     Call,
     LoginRefused,
+    LookOnly,
     Malformed,
     PortError,
     Reply,
     Upload,
 )
 from provisioner.ports.telemetry import SILENCE, Telemetry
+from provisioner.runtime import permit
 from provisioner.runtime.event_loop import shrink_tls_buffers
 
 SAFE = frozenset({"GET", "HEAD"})
@@ -85,6 +87,9 @@ class HttpExchange:
         self, bmc: BmcAddress, call: Call, login: Login | None, coding: str, *, keep_alive: bool
     ) -> Reply:
         assert call.method in METHODS, call.method
+        if permit.is_observing() and call.method not in SAFE and not is_session_call(call):
+            permit.count_withheld()
+            raise LookOnly(f"{bmc.url}: this daemon only observes: {call.method} {call.path}"[:300])
         began = time.perf_counter()
         try:
             reply = await self._sent(bmc, call, login, coding, keep_alive=keep_alive)

@@ -112,6 +112,20 @@ async def close_login(
         LOG.info("%s: session was not closed, its timeout will: %s", bmc.url, error)
 
 
+_SESSIONS_PATH = re.compile(r"/redfish/v1/(?:[\w./-]+/)?Sessions/?")
+_SESSION_PATH = re.compile(_SESSIONS_PATH.pattern.removesuffix("/?") + r"/[^/?#]+/?")
+
+
+def is_session_call(call: Call) -> bool:
+    """Return whether a call opens or closes a session, by the standard's name of its collection.
+
+    The path of a login comes from the BMC: one that names an action as its sessions is refused.
+    """
+    if call.method == "POST":
+        return _SESSIONS_PATH.fullmatch(call.path) is not None
+    return call.method == "DELETE" and _SESSION_PATH.fullmatch(call.path) is not None
+
+
 def sessions_path(root: Mapping[str, Any]) -> str | None:
     """Where sessions are made, as the root says; None if the service has no sessions at all."""
     links = root.get("Links")

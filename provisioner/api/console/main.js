@@ -198,6 +198,7 @@ function out(words) {
   shown = null;
   me = null;
   at("bar").hidden = true;
+  at("mode")?.remove();
   at("main").className = "";
   at("main").removeAttribute("aria-busy");
   document.title = "Sign in · Provisioner";
@@ -205,10 +206,22 @@ function out(words) {
   at("main").querySelector("input").focus();
 }
 
+// The line below the bar that says on every page that this daemon changes no device.
+async function show_mode() {
+  const { mode, why } = await ask("/mode").catch(() => ({ mode: "act" }));
+  at("mode")?.remove();
+  if (mode === "act") return;
+  const words = mode === "observe"
+    ? "OBSERVING: this daemon reads everything and changes no device. Pages show what it would do."
+    : `READ ONLY: nothing is written to any device. ${why}`;
+  at("bar").after(made("p", { id: "mode", class: "notice mode", role: "status" }, words));
+}
+
 async function begin(who) {
   set_clock(who.now, who.speed);
   me = who;
   bar();
+  show_mode();
   live.start();
   await show();
   tell(`Signed in as ${me.subject}`);

@@ -69,6 +69,10 @@ SshUser = Annotated[str, typer.Option(help="User name on hosts.")]
 SshKey = Annotated[Path | None, typer.Option(help="File with the private key for hosts.")]
 KnownHosts = Annotated[Path | None, typer.Option(help="File with the host keys to trust.")]
 Lab = Annotated[bool, typer.Option(help="Leave unknown pins alone instead of refusing them.")]
+Observe = Annotated[
+    bool,
+    typer.Option("--observe", help="Read everything, and change no device (docs/adopting.md)."),
+]
 Simulator = Annotated[Path | None, typer.Option(help="Control socket of `provisioner sim serve`.")]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from provisioner.adapters.agent.tls import CERTIFICATE_FILE
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.context import Context
+from provisioner.control.node.observing import SiteObserver
 from provisioner.daemon.api import SOCKET, api_parts, serve_api
 from provisioner.daemon.data import Data
 from provisioner.daemon.tenants import FabricAccess, open_keeper
@@ -32,6 +33,7 @@ async def served_api(
     files: Artifacts,
     transport: BmcTransport | None = None,
     thresholds: Mapping[str, Limits] | None = None,
+    observer: SiteObserver | None = None,
 ) -> AsyncIterator[str]:
     """Serve the REST API in this process; yield its URL, "" if only the socket is served."""
     async with open_keeper(opened.store, opened.vault, context.clock, access) as keeper:
@@ -49,6 +51,7 @@ async def served_api(
             outside=files if isinstance(files, OutsideArtifacts) else None,
             transport=transport,
             thresholds=thresholds,
+            observer=observer,
             opened=(data, opened),
         )
         async with serve_api(parts, data) as url:

@@ -14,7 +14,6 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.factory_password import SshPasswords
-from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.engine.engine_shared import WorkQueue
 from provisioner.control.fabric.isolating import Fabrics
@@ -27,7 +26,7 @@ from provisioner.daemon.power import build_pdus
 from provisioner.execution.actions.host_keys import HostLogin, login_of
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.model.matrix import Matrix
-from provisioner.ports import Clock, SwitchPasswords
+from provisioner.ports import Clock, SwitchPasswords, SwitchTransport
 from provisioner.ports.consoles import ConsoleBook, Consoles
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
@@ -81,7 +80,7 @@ def build_site_parts(
 def build_parts(
     kept: tuple[Data, Clock, Settings, Matrix, Telemetry],
     reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
-    wires: tuple[RedfishTransport, SwitchHttps],
+    wires: tuple[RedfishTransport, SwitchTransport],
     receivers: Receivers,
     site: SiteParts,
 ) -> Parts:

@@ -30,6 +30,7 @@ from provisioner.cli.options.fabric_options import (
 from provisioner.cli.serve.alert_sources import read_senders
 from provisioner.cli.serve.api_serving import served_api
 from provisioner.cli.serve.daemon_parts import Receivers, build_parts, build_site_parts
+from provisioner.cli.serve.observing import check_own_place, run_observing
 from provisioner.control.engine.engine_shared import WorkQueue
 from provisioner.control.watch.port_epochs import find_lost_moves
 from provisioner.control.watch.recovery import Recovery
@@ -54,6 +55,12 @@ from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import Data, held_data, open_data, read_text
 from provisioner.daemon.events import open_watch
 from provisioner.daemon.hosts import Hosts, kept_clock, open_hosts, simulated_hosts
+from provisioner.daemon.observing import (
+    SILENT,
+    ObservingDaemon,
+    narrow_hosts,
+    narrow_switch_wire,
+)
 from provisioner.daemon.recovery import CountedWrites, counted_writes
 from provisioner.daemon.telemetry import Measured, open_telemetry, served_metrics
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
@@ -64,6 +71,8 @@ from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.watch.membership import WorksBy
 from provisioner.ports import Clock, Remote, StoreFailed
 from provisioner.ports.telemetry import Telemetry
+from provisioner.ports.tickets import TicketSystem
+from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime import permit, undumpable
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
@@ -106,6 +115,7 @@ def serve(
     restored: opt.Restored = False,
     change_until: opt.ChangeUntil = "",
     lab: opt.Lab = False,
+    observe: opt.Observe = False,
 ) -> None:
     """Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.
 
@@ -129,23 +139,22 @@ def serve(
             open_data(data, clock.now(), database, migrates=True) as opened,
             _seated((data, database), opened, chosen, clock, works, restored) as (counted, shared),
             open_artifacts(artifacts, files_at, clock, ca_file, chosen) as files,
-            _agents(site, door, data, opened, clock, chosen, files) as served,
+            _agents(site, door, data, opened, clock, chosen, files, observe) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             open_fabrics(access) as fabrics,
             open_watch(events_url, senders, data, opened.store, clock, sse, access) as watch,
-            open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
-            open_tickets(chosen, clock, os.environ, ca_file) as tickets,
+            _people(clock, chosen, ca_file) as (posts, tickets),
         ):
             parts = build_parts(
                 (opened, clock, chosen, pinned, measured.telemetry),
-                (hosts, served, files),
-                (transport, switches),
+                (narrow_hosts(hosts) if observe else hosts, served, files),
+                (transport, narrow_switch_wire(switches) if observe else switches),
                 Receivers(watch, posts, tickets, shared, fabrics),
                 build_site_parts(site, data, chosen, ssh_user, ssh_key, thresholds),
             )
-            await _until_stopped(parts, data, opened, (access, files), measured, counted)
+            await _until_stopped(parts, data, opened, (access, files), (measured, counted), observe)
 
-    _run_alone(data, database, chosen, run)
+    _run_alone(data, database, chosen, run, observe=observe)
 
 
 async def _open_site(
@@ -166,12 +175,33 @@ def _works_by(
 
 
 def _run_alone(
-    data: Path, database: str, chosen: Settings, run: Callable[[], Coroutine[Any, Any, None]]
+    data: Path,
+    database: str,
+    chosen: Settings,
+    run: Callable[[], Coroutine[Any, Any, None]],
+    *,
+    observe: bool,
 ) -> None:
     """Run in an own event loop, while no other daemon holds the directory or the database."""
+    if observe:
+        check_own_place(database)
     waits = watched_waits(database, chosen)
-    with held_data(data, database), waits, asyncio.Runner(loop_factory=new_event_loop) as loop:
+    gate = permit.observe() if observe else nullcontext()
+    runner = asyncio.Runner(loop_factory=new_event_loop)
+    with held_data(data, database), waits, gate, runner as loop:
         loop.run(run())
+
+
+@asynccontextmanager
+async def _people(
+    clock: WallClock, chosen: Settings, ca_file: Path | None
+) -> AsyncIterator[tuple[WebhookPosts, TicketSystem | None]]:
+    """Open the ways to people's own systems: webhooks and tickets."""
+    async with (
+        open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
+        open_tickets(chosen, clock, os.environ, ca_file) as tickets,
+    ):
+        yield posts, tickets
 
 
 @asynccontextmanager
@@ -231,7 +261,10 @@ def _agents(
     clock: Clock,
     chosen: Settings,
     files: artifact_files.Artifacts,
+    observe: bool,
 ) -> AbstractAsyncContextManager[ServedAgents]:
+    if observe:
+        return nullcontext(SILENT)
     images = OsImages(files, data / "images", files.url)
     if site is not None:
         agents = build_simulated_agents(site, opened.store, opened.vault, clock, chosen)
@@ -245,34 +278,42 @@ async def _until_stopped(
     data: Path,
     opened: Data,
     reached: tuple[FabricAccess, artifact_files.Artifacts],
-    measured: Measured,
-    counted: CountedWrites,
+    counts: tuple[Measured, CountedWrites],
+    observe: bool,
 ) -> None:
-    """Drive the site, with the API and metrics beside it."""
-    daemon = Daemon(parts)
+    """Drive the site, or observe it, with the API and metrics beside it."""
+    daemon = ObservingDaemon(parts) if observe else Daemon(parts)
+    parts = daemon.parts
+    measured, counted = counts
     clock = parts.clock
     chosen = parts.settings
+    acting = daemon.composed if isinstance(daemon, ObservingDaemon) else daemon
 
     def count_queues() -> Mapping[str, tuple[float, float]]:
         return {
-            "operations": (daemon.engine.running, chosen.operations_max),
+            "operations": (acting.engine.running, chosen.operations_max),
             "writes": (opened.store.writer.waiting, 0),
             "reads": (opened.store.reader.waiting, 0),
         }
 
     access, files = reached
-    if not parts.agents.lookup_gives_token or chosen.agent_lookup_trusts == "first":
+    observer = daemon.observer if isinstance(daemon, ObservingDaemon) else None
+    trusts_first = chosen.agent_lookup_trusts == "first"
+    if observer is None and (not parts.agents.lookup_gives_token or trusts_first):
         await warn_of_boot_token(files, parts.matrix.images.get(MAINTENANCE), chosen)
     transport = parts.transport
     thresholds = parts.thresholds
     api = served_api(
-        data, opened, daemon.context, access, parts.matrix, files, transport, thresholds
+        data, opened, daemon.context, access, parts.matrix, files, transport, thresholds, observer
     )
     metrics = served_metrics(measured, data, opened.store, clock, chosen, count_queues)
     async with api, metrics as url:
         if url:
             log.info("metrics are at %s", url)
-        await _driven(daemon, opened.store.recovery, counted)
+        if isinstance(daemon, ObservingDaemon):
+            await run_observing(daemon)
+        else:
+            await _driven(daemon, opened.store.recovery, counted)
 
 
 async def _driven(daemon: Daemon, book: SqlRecoveryRepository, counted: CountedWrites) -> None:

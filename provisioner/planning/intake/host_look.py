@@ -41,6 +41,7 @@ _HOST = (
     " for b in $(lspci -Dn -d ::0604 | cut -d ' ' -f 1);"
     " do echo acs $b $(setpci -s $b ECAP_ACS+6.w); done; "
 )
+_SHOWN = "package:${Package} ${Version} ${db:Status-Abbrev}\\n"
 _TRUST = re.compile(r"Priority trust state:\s*(\w{1,16})")
 _PFC = re.compile(r"enabled((?:\s+[01]){8})")
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
@@ -63,16 +64,36 @@ def build_look(sets: HostSets, rails: Iterable[tuple[str, str]]) -> tuple[str, s
     line = _CARD + _HOST
     line += "".join(f"echo {SERVICE}{s} $(systemctl is-active {s}); " for s in services)
     if packages:
-        shown = "package:${Package} ${Version} ${db:Status-Abbrev}\\n"
-        line += f"dpkg-query -W -f '{shown}' {' '.join(packages)}; "
-    for own, target in rails:
-        line += (
-            f"i=$(ip -o address show to {own} | awk 'NR==1{{print $2}}'); i=${{i%@*}};"
-            f" r=$(ip -o route get {target} from {own} | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p');"
-            f' echo "rail {own} own ${{i:--}} route ${{r:--}} mtu $(ip -o link show $i | sed -n '
-            "'s/.* mtu \\([0-9]*\\).*/\\1/p')\"; "
-        )
+        line += f"dpkg-query -W -f '{_SHOWN}' {' '.join(packages)}; "
+    line += "".join(_look_at_rail(own, target) for own, target in rails)
     return LOOK, f"( {line}) 2>/dev/null; {END}", LIMIT_S
+
+
+def _look_at_rail(own: str, target: str) -> str:
+    return (
+        f"i=$(ip -o address show to {own} | awk 'NR==1{{print $2}}'); i=${{i%@*}};"
+        f" r=$(ip -o route get {target} from {own} | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p');"
+        f' echo "rail {own} own ${{i:--}} route ${{r:--}} mtu $(ip -o link show $i | sed -n '
+        "'s/.* mtu \\([0-9]*\\).*/\\1/p')\"; "
+    )
+
+
+_WORD = r"[A-Za-z0-9][A-Za-z0-9.+:@_-]*"
+_ADDRESS = r"[0-9A-Fa-f.:]{2,45}"
+_LINE = re.compile(
+    re.escape(f"( {_CARD}{_HOST}")
+    + rf"(?:echo {SERVICE}{_WORD} \$\(systemctl is-active {_WORD}\); )*"
+    + rf"(?:dpkg-query -W -f '{re.escape(_SHOWN)}' {_WORD}(?: {_WORD})*; )?"
+    + "(?:"
+    + re.escape(_look_at_rail("OWN", "TARGET")).replace("OWN", _ADDRESS).replace("TARGET", _ADDRESS)
+    + ")*"
+    + re.escape(f") 2>/dev/null; {END}")
+)
+
+
+def is_look(line: str) -> bool:
+    """Return whether a line is one of this module's, with names and addresses alone filled in."""
+    return _LINE.fullmatch(line) is not None
 
 
 def read_facts(text: str, rail_cards: Iterable[str], rail_mtu: int) -> dict[str, str]:

@@ -29,6 +29,9 @@ class SqlEvidenceRepository:
             node, lambda c: evidence_rows.read_inventory(c, node)
         )
 
+    async def put_inventory(self, inventory: Inventory, now: float) -> None:
+        await self._transactions.write(lambda c: evidence_rows.put_inventory(c, inventory, now))
+
     async def get_report(self, node: str) -> HealthReport | None:
         return await self._transactions.read_of(node, lambda c: evidence_rows.read_report(c, node))
 

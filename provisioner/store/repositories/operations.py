@@ -13,6 +13,7 @@ from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import ReleaseProof
+from provisioner.runtime import permit
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import (
     operation_rows,
@@ -28,6 +29,8 @@ class SqlOperationRepository:
         self._transactions = transactions
 
     async def open(self, node: str, want: str, now: float) -> Operation | None:
+        if permit.is_observing():
+            return None  # a daemon that acts, later, begins nothing that this one decided
         return await self._transactions.write(
             lambda c: operation_rows.open_operation(c, node, want, now)
         )

@@ -1,0 +1,263 @@
+"""Reads every node in turn and keeps the readings, with the acts that would follow from them.
+
+It takes the place of the scheduler and the engine in a daemon that observes. Nothing is written but
+the inventory, which plans and drift are computed from. Each node is read in full every `watch_s`,
+spread by its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from zlib import crc32
+
+from provisioner import components
+from provisioner.adapters.redfish.eventing.events import Pushed, find_signals
+from provisioner.control.context import Context
+from provisioner.control.node.neighbours import read_neighbours
+from provisioner.execution.observe.collector import Collector
+from provisioner.execution.observe.identify import bill_of_materials
+from provisioner.execution.observe.watch import OutOfBand
+from provisioner.execution.tenancy.release_recheck import Rechecks
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.adoption.observation import Observation, PlannedStep
+from provisioner.model.health import HealthReport
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.outcome import Blocker
+from provisioner.model.plan import Plan
+from provisioner.model.tenant import PortPlacement
+from provisioner.planning.certification import certification
+from provisioner.planning.erasure import erasure
+from provisioner.planning.lifecycle import would_acts
+from provisioner.planning.path.history import build_history
+from provisioner.planning.path.planner import PlanCache, PlanningNode
+from provisioner.planning.path.profiles import choose_profile
+from provisioner.planning.release import entitlement, release_cables
+from provisioner.ports import DamagedRow
+
+log = logging.getLogger(__name__)
+ROUND_S = 5.0
+NODES_MAX = 16  # read at the same time; each BMC has its own limits beside it
+LISTED_MAX = 4096  # ports without a node, for people
+
+
+@dataclass(frozen=True)
+class Eyes:
+    """The readers that a node is observed with."""
+
+    collector: Collector
+    tenancy: Tenancy
+    rechecks: Rechecks
+    bmcs: OutOfBand
+
+
+class SiteObserver:
+    """`run` observes for ever; `observations` and `ports` have the last readings."""
+
+    def __init__(self, context: Context, eyes: Eyes, matrix: Matrix) -> None:
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
+        self._eyes = eyes
+        self._matrix = matrix
+        leave = frozenset(context.settings.switch_methods_allowed)
+        way = context.settings.maintenance_boot
+        production = context.settings.production
+        self._plans = PlanCache(matrix, components.ALL, production, leave, way)
+        self._erasure = erasure.policy_of(context.settings)
+        self._due: dict[str, float] = {}
+        self.observations: dict[str, Observation] = {}
+        self.ports: dict[str, str] = {}  # "leaf/port" -> why it is strange
+
+    async def run(self) -> None:
+        """Observe until cancelled."""
+        while True:
+            await self.round()
+            await self._clock.sleep(ROUND_S)
+
+    async def round(self) -> None:
+        """Read the nodes and leaves whose turn it is, some at a time."""
+        nodes = {n.id: n for n in await self._store.nodes.list() if n.state is not State.RETIRED}
+        now = self._clock.now()
+        for name in [n for n in self._due if n not in nodes]:
+            del self._due[name]
+            self.observations.pop(name, None)
+        for name in nodes:
+            first = name not in self.observations and name not in self._due
+            share = crc32(name.encode()) / 2**32
+            # the first reading of a node is not put off: a person waits for it
+            self._due.setdefault(name, now if first else now + share * self._settings.watch_s)
+        due = sorted((at, name) for name, at in self._due.items() if at <= now)
+        places = asyncio.Semaphore(NODES_MAX)
+
+        async def observe(name: str) -> None:
+            async with places:
+                await self._observe(nodes[name])
+
+        await asyncio.gather(*(observe(name) for _, name in due))
+        if due:
+            await self._list_ports(nodes)
+
+    async def _observe(self, node: Node) -> None:
+        self._due[node.id] = self._clock.now() + self._settings.watch_s
+        try:
+            self.observations[node.id] = await self.look(node)
+        except DamagedRow as error:
+            log.error("%s is not observed: %s", node.id, error)
+
+    async def look(self, node: Node) -> Observation:
+        """Read one node: inventory, ports, cables, health; plan and judge it by that."""
+        inventory, unread = await self._read_parts(node)
+        read = await self._read_ports(node)
+        unread = (*unread, read) if isinstance(read, Blocker) else unread
+        placed = () if isinstance(read, Blocker) else read
+        judged, wrong = self._choose_profile(node, inventory)
+        plan = await self._plan(judged, inventory)
+        vrf_of = {t.name: t.vrf for t in await self._store.tenants.list()}
+        misplaced = would_acts.judge_ports(node, placed, vrf_of)
+        if isinstance(read, Blocker):
+            misplaced = ()
+        refused = await self._judge_certificate(judged, inventory, plan)
+        view = would_acts.build_view(
+            node, inventory, plan, None if isinstance(read, Blocker) else read
+        ).model_copy(update={"unseen": unread, **await self._read_rows(node, vrf_of, refused)})
+        return Observation(
+            node=node.id,
+            at=self._clock.now(),
+            state=node.state,
+            vrfs=tuple(sorted({p.vrf for p in placed if p.vrf})),
+            would=would_acts.list_would_acts(node, view, placed, misplaced),
+            steps=_list_steps(plan),
+            resets=0 if plan is None else plan.resets,
+            duration_s=0 if plan is None else plan.duration_s,
+            plan_blockers=(*wrong, *(() if plan is None else plan.blockers)),
+            ports=misplaced,
+            cabling=await self._compare_cables(node),
+            health=await self._read_health(node),
+            certificate=refused,
+            unread=unread,
+        )
+
+    async def _read_parts(self, node: Node) -> tuple[Inventory | None, tuple[Blocker, ...]]:
+        """Return the inventory, partial where a source is silent; a full one is stored."""
+        inventory, unread = await self._eyes.collector.collect(node)
+        if inventory is not None and not unread:
+            await self._store.evidence.put_inventory(inventory, self._clock.now())
+            return inventory, ()
+        return await self._eyes.collector.survey(node), unread
+
+    async def _read_ports(self, node: Node) -> tuple[PortPlacement, ...] | Blocker:
+        if node.kind is not NodeKind.HOST or not node.ports:
+            return ()
+        return await self._eyes.tenancy.read(node.ports)
+
+    async def _read_rows(
+        self, node: Node, vrf_of: Mapping[str, str], refused: tuple[Blocker, ...]
+    ) -> dict[str, object]:
+        """Return the rows' part of a view: certificate, owed erasure, and the tenant's VRF."""
+        held = None
+        if node.certificate:
+            held = await self._store.evidence.get_certificate(node.certificate)
+        return {
+            "certificate": held,
+            "certificate_blockers": () if held is None else refused,
+            "owed": erasure.require_erasure(node, self._erasure),
+            "tenant_vrf": vrf_of.get(node.tenant, ""),
+        }
+
+    def _choose_profile(
+        self, node: Node, inventory: Inventory | None
+    ) -> tuple[Node, tuple[Blocker, ...]]:
+        """Return the node with the profile that fits its parts; its row is not changed."""
+        release = self._matrix.releases.get(node.release)
+        if inventory is None or release is None or node.profile:
+            return node, ()
+        profile = choose_profile(inventory, release, node.kind)
+        if isinstance(profile, Blocker):
+            return node, (profile,)
+        wrong = bill_of_materials(node, inventory, profile, release.profiles[profile])
+        return node.model_copy(update={"profile": profile}), wrong
+
+    async def _plan(self, node: Node, inventory: Inventory | None) -> Plan | None:
+        if inventory is None or not node.profile:
+            return None
+        past = build_history(await self._store.operations.list_entries(node.id), "")
+        around = await read_neighbours(self._store, node)
+        posed = PlanningNode(inventory, node.release, node.profile, past, around)
+        return await asyncio.to_thread(self._plans.plan, posed)
+
+    async def _compare_cables(self, node: Node) -> tuple[Blocker, ...]:
+        if node.kind is not NodeKind.HOST or not node.ports:
+            return ()
+        heard = await self._eyes.tenancy.heard(node.ports)
+        wrong = await self._eyes.rechecks.find_miscablings(node, heard)
+        return release_cables.make_cable_blockers(wrong)
+
+    async def _read_health(self, node: Node) -> tuple[str, ...]:
+        now = self._clock.now()
+        conditions: list[str] = []
+        for bmc in node.bmcs:
+            if bmc.kind == "switch":
+                continue
+            entries = await self._eyes.bmcs.read_log(node, bmc)
+            if isinstance(entries, Blocker):
+                continue  # it is among the sources that gave no answer
+            received = find_signals(Pushed(events=entries), node.id, bmc.name, now)
+            conditions += [f"{s.target}: {s.message}" for s in received if s.active]
+        return tuple(dict.fromkeys(conditions))
+
+    async def _judge_certificate(
+        self, node: Node, inventory: Inventory | None, plan: Plan | None
+    ) -> tuple[Blocker, ...]:
+        """Return why the certificate in force is invalid, or why none would be issued."""
+        if inventory is None:
+            return ()
+        now = self._clock.now()
+        evidence = self._store.evidence
+        certificate = await evidence.get_certificate(node.certificate) if node.certificate else None
+        if certificate is not None:
+            return certification.find_invalidity(
+                certificate=certificate,
+                inventory=inventory,
+                node=node,
+                signed=await evidence.is_attested(certificate),
+                revoked=await evidence.is_revoked(certificate.id),
+                now=now,
+            )
+        if plan is None:
+            return ()
+        unchecked = HealthReport(
+            node=node.id,
+            inventory_digest=certification.identify_installation(inventory),
+            started_at=now,
+            ended_at=now,
+            results=(),
+        )
+        report = await evidence.get_report(node.id) or unchecked
+        return certification.find_blockers(
+            node=node, inventory=inventory, plan=plan, report=report, now=now
+        )
+
+    async def _list_ports(self, nodes: Mapping[str, Node]) -> None:
+        """List the ports that stand in a tenant's VRF and belong to no node."""
+        owned = {(p.switch, p.interface) for n in nodes.values() for p in n.ports}
+        listed: dict[str, str] = {}
+        for leaf in sorted({switch for switch, _ in owned}):
+            ports = await self._eyes.tenancy.tenant_ports(leaf, entitlement.SITE_VRFS)
+            if isinstance(ports, Blocker):
+                listed[leaf] = f"its ports were not read: {ports.detail}"
+                continue
+            for interface, port in ports.items():
+                if (leaf, interface) not in owned and len(listed) < LISTED_MAX:
+                    vrfs = " and ".join(sorted(port.vrfs))
+                    listed[f"{leaf}/{interface}"] = f"it stands in VRF {vrfs}; no node owns it"
+        self.ports = listed
+
+
+def _list_steps(plan: Plan | None) -> tuple[PlannedStep, ...]:
+    steps = () if plan is None else plan.steps
+    return tuple(PlannedStep(title=s.title, method=s.method, reason=s.reason) for s in steps)

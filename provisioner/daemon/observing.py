@@ -1,0 +1,131 @@
+"""The composition of a daemon that observes: read-only ports, and loops that only read.
+
+`narrow_*` put the read-only adapters in the place of the real ones before a part of the daemon gets
+them. `ObservingDaemon` starts no scheduler, engine, campaign, repair or tenant keeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from provisioner.adapters.read_only.hosts import NoAgents, NoPlays, ReadOnlyPdu, ReadOnlyShell
+from provisioner.adapters.read_only.sources import (
+    BmcSource,
+    HostSource,
+    OutletSource,
+    SwitchSource,
+)
+from provisioner.adapters.read_only.switches import ReadOnlySwitches
+from provisioner.adapters.read_only.wires import ReadOnlyBmcs, ReadOnlySwitchWire
+from provisioner.control.engine.engine import FirstFailure
+from provisioner.control.node.observing import Eyes, SiteObserver
+from provisioner.control.watch.outbox import Outbox
+from provisioner.daemon.agents import ServedAgents
+from provisioner.daemon.daemon import Daemon, Parts
+from provisioner.daemon.hosts import Hosts
+from provisioner.execution.observe.collector import Collector
+from provisioner.execution.observe.watch import OutOfBand
+from provisioner.execution.tenancy.release_recheck import Rechecks
+from provisioner.planning.certification.host_settings import select_sets
+from provisioner.ports import BmcTransport, HostShell, SwitchTransport
+
+SILENT = ServedAgents(NoAgents())
+
+
+def narrow_bmcs(transport: BmcTransport) -> BmcTransport:
+    """Return a transport that reads BMCs, and logs in and out."""
+    return ReadOnlyBmcs(BmcSource(transport))
+
+
+def narrow_switch_wire(transport: SwitchTransport) -> SwitchTransport:
+    """Return a transport that reads switches."""
+    return ReadOnlySwitchWire(SwitchSource(transport))
+
+
+def narrow_hosts(hosts: Hosts) -> Hosts:
+    """Return an access to hosts that runs the closed list of commands, and no play."""
+    return Hosts(NoPlays(), narrow_shell(hosts.shell))
+
+
+def narrow_shell(shell: HostShell) -> HostShell:
+    """Return a shell that runs the closed list of commands."""
+    return ReadOnlyShell(HostSource(shell))
+
+
+def narrow_parts(parts: Parts) -> Parts:
+    """Return parts of a daemon that cannot act: what has no reading is left out."""
+    return replace(
+        parts,
+        transport=narrow_bmcs(parts.transport),
+        switches=ReadOnlySwitches(parts.switches),
+        runner=NoPlays(),
+        shell=narrow_shell(parts.shell),
+        agents=NoAgents(),
+        os_images=None,
+        login=None,
+        passwords=None,
+        campaigns=None,
+        cases=None,
+        tickets=None,
+        consoles=None,
+        pdus={n: ReadOnlyPdu(n, OutletSource(pdu)) for n, pdu in parts.pdus.items()},
+        watch=None if parts.watch is None else replace(parts.watch, listener=""),
+    )
+
+
+class ObservingDaemon:
+    """Reads a site and shows the acts that it would carry out. `start` returns at once."""
+
+    def __init__(self, parts: Parts) -> None:
+        """`parts` are narrowed here, whatever they are."""
+        parts = narrow_parts(parts)
+        self.parts = parts
+        self.composed = Daemon(parts)  # its loops that act are never started
+        composed = self.composed
+        self.context = composed.context
+        sets = select_sets(parts.matrix)
+        bmcs = OutOfBand(composed.site.reach, parts.clock, parts.settings.watch_requests_per_s)
+        eyes = Eyes(
+            Collector(composed.site, parts.matrix.nic_profiles, sets),
+            composed.tenancy,
+            Rechecks(composed.site, parts.store, parts.matrix, parts.thresholds),
+            bmcs if composed.watcher is None else composed.watcher.eyes,
+        )
+        self.observer = SiteObserver(self.context, eyes, parts.matrix)
+        self._loops: list[asyncio.Task[None]] = []
+        self._failure = FirstFailure()
+
+    async def start(self) -> None:
+        """Begin to read, until stopped."""
+        watcher = self.composed.watcher
+        self._begin(self.observer.run, "observer")
+        if watcher is not None and self.parts.watch is not None:
+            if self.parts.watch.attach:
+                self.parts.watch.attach(watcher)
+            self._begin(watcher.run, "watcher")
+        if self.parts.webhooks is not None:
+            keeper = None if watcher is None else watcher.keeper
+            book, posts = self.parts.webhooks
+            parts = self.parts
+            credentials = parts.credentials
+            outbox = Outbox(book, posts, credentials, parts.clock, parts.settings, keeper)
+            self._begin(outbox.run, "webhooks")
+
+    def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        task = asyncio.create_task(run(), name=name)
+        self._loops.append(task)
+        self._failure.watch(task)
+
+    async def wait(self) -> None:
+        """Wait until a loop or the store fails; they never end by themselves."""
+        await asyncio.gather(*self._loops, self._failure.wait())
+
+    async def stop(self) -> None:
+        """Stop reading. The parts that were handed in are closed by their owner."""
+        for task in self._loops:
+            task.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self.composed.stop()

@@ -1,0 +1,1 @@
+"""Records of taking over a site that already serves."""

@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel crash-points mutants
+	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -185,8 +185,10 @@ test-netbox: setup ## the mirror against a real NetBox (Python 3.12; postgresql,
 	NETBOX_VENV="$(abspath $(NETBOX_VENV))" $(VENV)/bin/pytest -p no:cacheprovider tests/netbox/real_netbox.py $(ARGS)
 
 wheel: setup ## build the wheel into dist/, with the matrix and the Ansible content
-	rm -rf build/lib # what an earlier tree had is not of this one
-	$(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@$(VENV)/bin/python -m delivery.wheel dist
+
+release: setup ## wheel, bill of materials and digests of this commit in dist/release; KEY=FILE signs them with minisign
+	@$(VENV)/bin/python -m delivery.release dist/release $(if $(KEY),--key "$(KEY)")
 
 lock: setup ## resolve requirements.lock anew
 	$(VENV)/bin/uv pip compile --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock

@@ -35,7 +35,9 @@ VAGUE = frozenset(
 PRODUCT = ROOT / "provisioner"
 PENDING: frozenset[str] = frozenset()
 FOLDERS = sorted(
-    p for p in (*PRODUCT.iterdir(), ROOT / "images", ROOT / "ansible") if any(p.rglob("*.py"))
+    p
+    for p in (*PRODUCT.iterdir(), ROOT / "images", ROOT / "delivery", ROOT / "ansible")
+    if any(p.rglob("*.py"))
 )
 
 

@@ -48,7 +48,7 @@ def own_code() -> Iterator[Path]:
 def own_texts() -> Iterator[Path]:
     yield from (p for p in sorted(ROOT.iterdir()) if p.is_file() and p.suffix in TEXT)
     yield from (p for p in (ROOT / "Makefile", ROOT / ".ci" / "run", ROOT / ".ci" / "setup"))
-    yield from files("provisioner", "tests", "docs", "ansible", suffixes=TEXT)
+    yield from files("provisioner", "delivery", "tests", "docs", "ansible", suffixes=TEXT)
     # images/out may hold a chroot with a /proc of its own
     yield from files("images/elements", "images/hardware_manager", "images/vm", suffixes=TEXT)
     yield from sorted((ROOT / "images").glob("*.py"))

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from built_wheel import ROOT, build_wheel
 from postgres_server import PASSWORD, Server
+
+from delivery.sources import ROOT
+from delivery.wheel import build_wheel
 
 INSTALL_LIMIT_S = 300
 SERVE_LIMIT_S = 90
@@ -158,7 +160,7 @@ def bare(tmp_path: Path) -> Installed:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, timeout=100)
     lend_pip(place)
     (place / "constraints").write_text(locked_versions())
-    installed = Installed(build_wheel(tmp_path / "wheel"), place, elsewhere)
+    installed = Installed(build_wheel(tmp_path / "wheel", epoch=1_700_000_000), place, elsewhere)
     installed.add()
     return installed
 

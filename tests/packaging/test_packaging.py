@@ -9,7 +9,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from built_wheel import ROOT, SOURCES, build_wheel
+
+from delivery.sources import ROOT, SOURCES
+from delivery.wheel import build_wheel
 
 UNIT = ROOT / "images" / "daemon" / "provisioner.service"
 CONTAINER = ROOT / "images" / "daemon" / "Containerfile"
@@ -18,7 +20,7 @@ CONTAINER = ROOT / "images" / "daemon" / "Containerfile"
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that nothing is left in the checkout; no network."""
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+    return build_wheel(tmp_path_factory.mktemp("wheel"), epoch=1_700_000_000)
 
 
 def test_the_wheel_has_all_that_the_program_needs(wheel: Path):
@@ -37,7 +39,9 @@ def test_the_wheel_has_all_that_the_program_needs(wheel: Path):
     assert here - names == set()
     assert content - names == set()
     assert "provisioner/content/firmware_matrix.yaml" in names
-    assert not [n for n in names if n.startswith(("tests/", "images/")) or "__pycache__" in n]
+    assert not [
+        n for n in names if n.startswith(("tests/", "images/", "delivery/")) or "__pycache__" in n
+    ]
 
 
 def test_systemd_takes_the_unit_and_calls_it_well_confined(tmp_path: Path):

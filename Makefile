@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock clean \
+.PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock chart-lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
 	soak-ports check-history bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
 
@@ -187,11 +187,16 @@ test-netbox: setup ## the mirror against a real NetBox (Python 3.12; postgresql,
 wheel: setup ## build the wheel into dist/, with the matrix and the Ansible content
 	@$(VENV)/bin/python -m delivery.wheel dist
 
-release: setup ## wheel, bill of materials and digests of this commit in dist/release; KEY=FILE signs them with minisign
-	@$(VENV)/bin/python -m delivery.release dist/release $(if $(KEY),--key "$(KEY)")
+release: setup ## this commit in dist/release; PARTS="deb image" adds these (minutes; image: root), KEY=FILE signs it with minisign
+	@$(VENV)/bin/python -m delivery.release dist/release $(foreach part,$(PARTS),--part $(part)) $(if $(KEY),--key "$(KEY)")
 
 lock: setup ## resolve requirements.lock anew
 	$(VENV)/bin/uv pip compile --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock
+
+chart-lock: setup ## resolve the lock of the packages that render the Helm chart in its test
+	printf 'helm-python-sdk==0.2.2\nkubernetes-validate==1.37.0\n' | $(VENV)/bin/uv pip compile --quiet --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_34 --generate-hashes --no-annotate --only-binary :all: \
+		--custom-compile-command "make chart-lock" - -o tests/packaging/chart.lock
 
 test-ha: setup ## three daemons on PostgreSQL, killed, stopped, cut off (HA_HOSTS=24 for fewer than 256 nodes)
 	HA_HOSTS="$${HA_HOSTS:-256}" $(VENV)/bin/pytest -q -p no:xdist tests/real/postgres $(ARGS)

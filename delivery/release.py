@@ -1,6 +1,6 @@
 """Makes a release: its files in one folder, the list of their digests, and a signature of the list.
 
-    python -m delivery.release dist/release --key minisign.key
+    python -m delivery.release dist/release --part deb --part image --key minisign.key
 
 The signature is minisign's (Ed25519): one file that is verified without a network and without any
 service. The secret key is read by minisign alone, which asks for its password at the terminal.
@@ -15,12 +15,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from delivery.chart import build_chart
+from delivery.image import build_image
 from delivery.lock import read_packages, write_requirements
 from delivery.materials import write_materials
+from delivery.package import build_package
 from delivery.sources import NAME, ROOT, SOURCES, DeliveryError, read_epoch, read_version, run_tool
 from delivery.wheel import build_wheel
 
 SUMS = "SHA256SUMS"
+# forms that take minutes, and tools of Debian's
+PARTS = {"deb": build_package, "image": build_image}
 RECIPES = (
     "delivery",
     "images/daemon",
@@ -29,7 +34,7 @@ RECIPES = (
 
 
 def build_release(folder: Path, epoch: int) -> None:
-    """Write the wheel, its packages with digests, and the bill of materials."""
+    """Write the wheel, its packages with digests, the bill of materials and the Helm chart."""
     version = read_version()
     packages = read_packages()
     build_wheel(folder, epoch)
@@ -37,6 +42,7 @@ def build_release(folder: Path, epoch: int) -> None:
     requirements.write_text(write_requirements(packages), encoding="utf-8")
     materials = folder / f"{NAME}-{version}.cdx.json"
     materials.write_text(write_materials(packages, version, epoch), encoding="utf-8")
+    build_chart(folder, epoch)
 
 
 def write_sums(folder: Path) -> Path:
@@ -76,12 +82,15 @@ def main() -> int:
     """Make the release that the arguments describe. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="make release")
     parser.add_argument("folder", type=Path, help="folder of the release; emptied first")
+    parser.add_argument("--part", action="append", choices=sorted(PARTS), default=[])
     parser.add_argument("--key", type=Path, help="minisign's secret key; without it, unsigned")
     options = parser.parse_args()
     try:
         commit = require_commit()
         shutil.rmtree(options.folder, ignore_errors=True)
         build_release(options.folder, read_epoch())
+        for part in options.part:
+            PARTS[part](options.folder, read_epoch())
         sums = write_sums(options.folder)
         sys.stdout.write(sums.read_text(encoding="utf-8"))
         if options.key is None:

@@ -96,8 +96,13 @@ Beside = Callable[[Data, WallClock, Settings, Matrix, Artifacts], AbstractAsyncC
 Over = Callable[[Sequence[Node], int], bool]  # nodes, operations under way
 
 
-async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summary:
-    """Start the site, take it in, bring it to release and summarise the result."""
+async def run(
+    asked: Asked, directory: Path, matrix: Path, show: Show, beside: Beside | None = None
+) -> Summary:
+    """Start the site, take it in, bring it to release and summarise the result.
+
+    `beside` is open beside the daemon.
+    """
     began = time.monotonic()
     async with run_simulator(asked, directory) as site:
         hosts = asked.nodes
@@ -120,6 +125,7 @@ async def run(asked: Asked, directory: Path, matrix: Path, show: Show) -> Summar
                     _over,
                     began,
                     asked.limit_s,
+                    beside=beside,
                 )
                 return await _summary(data, site, {n for n, _ in broken}, began, asked.limit_s)
 

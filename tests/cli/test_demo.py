@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
+import re
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
+from rich.console import Console
 
-from provisioner.cli.serve.demo import draw_end
+from provisioner.cli.serve.demo import draw_end, serve_console
+from provisioner.daemon.artifacts import serve_artifacts
+from provisioner.daemon.data import open_data, read_matrix
 from provisioner.demo import Asked, Progress, Summary
 from provisioner.demo.stay import build_settings, is_served
+from provisioner.model.access import Role
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -96,3 +106,31 @@ def test_other_commands_can_read_the_settings_of_a_fast_site(speed: float) -> No
     chosen = build_settings(Asked(nodes=4, speed=speed))
 
     assert Settings.model_validate(chosen.model_dump(mode="json", exclude_defaults=True)) == chosen
+
+
+def test_the_first_line_of_a_demonstration_leads_into_the_console(tmp_path: Path) -> None:
+    asyncio.run(follow_the_first_line(tmp_path))
+
+
+async def follow_the_first_line(tmp_path: Path) -> None:
+    printed = io.StringIO()
+    settings, matrix = Settings(site="demo"), read_matrix([ROOT / "firmware_matrix.yaml"])
+    async with (
+        open_data(tmp_path, 1.0) as data,
+        serve_artifacts(tmp_path, "127.0.0.1", 0, settings) as files,
+        serve_console(
+            *(Console(file=printed, width=40), Role.OPERATOR, tmp_path, 0),
+            *(data, WallClock(), settings, matrix, files),
+        ),
+        aiohttp.ClientSession() as client,
+    ):
+        (line,) = printed.getvalue().splitlines()
+        address, token = re.findall(r"https://\S+|prv_\S+", line)
+        trusted = ssl.create_default_context(cafile=tmp_path / "agent-ca.pem")
+        signed = {"Authorization": f"Bearer {token}"}
+        page = await client.get(address, ssl=trusted)
+        signed_in = await client.get(f"{address}v1/nodes", ssl=trusted, headers=signed)
+        stranger = await client.get(f"{address}v1/nodes", ssl=trusted)
+
+        assert (page.status, signed_in.status, stranger.status) == (200, 200, 401)
+        assert "text/html" in page.headers["Content-Type"]

@@ -8,8 +8,8 @@ import logging
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +22,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from provisioner.access.tokens import DAYS_MAX, new_token
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.cli.serve.api_serving import served_api
 from provisioner.control.context import Context
@@ -30,6 +31,7 @@ from provisioner.daemon.tenants import FabricAccess
 from provisioner.demo import Asked, Progress, Summary, as_json, run
 from provisioner.demo.stay import DATA, serve_until_stopped
 from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.model.access import Role
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
@@ -78,24 +80,27 @@ def demo(
         typer.Option("--stay", help="Break nothing and serve until Ctrl-C (docs/tutorial.md)."),
     ] = False,
     spare: Annotated[
-        int, typer.Option(min=0, help="With --stay: number of hosts without a customer.")
-    ] = 0,
-    api_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="With --stay: serve the API over TLS at this port, too."
+            min=0, help="With --stay: number of hosts without a customer; default: a quarter."
         ),
     ] = None,
+    api_port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Port of the console and the API; 0: a free one."),
+    ] = 0,
 ) -> None:
     """Take a simulated rack from just cabled to two tenants, with three nodes broken on purpose.
 
     The simulated BMCs are real HTTPS Redfish endpoints on loopback, and the code that drives them
-    is the code that drives real ones. Exit code 0: every node ended as planned.
+    is the code that drives real ones. The first line has the address of the console and a token for
+    it. Exit code 0: every node ended as planned.
 
     Example: provisioner demo --nodes 8
     """
     matrix = matrix if matrix != Path(FILE_NAME) else find_shipped(FILE_NAME)
     read_matrix([matrix])  # before any file is removed
+    spare = (nodes // 4 if stay_ else 0) if spare is None else spare
     _check_spare(spare, nodes, stay=stay_)
     _empty(directory)
     logging.basicConfig(filename=directory / LOG, level=logging.INFO)
@@ -103,17 +108,8 @@ def demo(
         _stay(Asked(nodes=nodes, seed=seed, speed=speed, spare=spare), directory, matrix, api_port)
         return
     console = Console(stderr=as_json_)
-    last: Progress | None = None
-    with Live(console=console, refresh_per_second=4, transient=as_json_) as live:
-        size = Asked(nodes=nodes, seed=seed, speed=speed)
-
-        def show(progress: Progress) -> None:
-            nonlocal last
-            last = progress
-            live.update(draw_picture(progress))
-
-        with asyncio.Runner(loop_factory=new_event_loop) as loop:
-            summary = loop.run(run(size, directory, matrix, show))
+    size = Asked(nodes=nodes, seed=seed, speed=speed)
+    summary, last = _drive(size, directory, matrix, console, api_port)
     if not console.is_terminal:
         console.line()  # rich ends a live picture with a newline on terminals only
     console.print(draw_result(summary))
@@ -123,6 +119,25 @@ def demo(
         typer.echo(as_json(summary))
     if not summary.as_planned:
         raise typer.Exit(1)
+
+
+def _drive(
+    size: Asked, directory: Path, matrix: Path, console: Console, api_port: int
+) -> tuple[Summary, Progress | None]:
+    """Show the journey while it goes on; return its result and the last picture's content."""
+    last: Progress | None = None
+    # where standard output is JSON, the picture is removed at its end
+    with Live(console=console, refresh_per_second=4, transient=console.stderr) as live:
+
+        def show(progress: Progress) -> None:
+            nonlocal last
+            last = progress
+            live.update(draw_picture(progress))
+
+        beside = partial(serve_console, console, Role.VIEWER, directory / DATA, api_port)
+        with asyncio.Runner(loop_factory=new_event_loop) as loop:
+            summary = loop.run(run(size, directory, matrix, show, beside))
+    return summary, last
 
 
 def _check_spare(spare: int, nodes: int, *, stay: bool) -> None:
@@ -135,7 +150,7 @@ def _check_spare(spare: int, nodes: int, *, stay: bool) -> None:
         raise InputError("--spare", str(spare), problem, "Name fewer, or more --nodes.")
 
 
-def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int | None) -> None:
+def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int) -> None:
     """Serve until it is stopped. Without a terminal one line reports that all nodes serve."""
     console = Console()
     serve = (
@@ -152,7 +167,8 @@ def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int | None) -> 
             if console.is_terminal:
                 live.update(draw_picture(progress))
 
-        beside = partial(_served_api, directory / DATA, api_port)
+        place = directory / DATA
+        beside = partial(serve_console, console, Role.OPERATOR, place, api_port)
         await serve_until_stopped(
             asked, directory, matrix, show, lambda: console.print(lines), stop, beside
         )
@@ -164,20 +180,29 @@ def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int | None) -> 
         loop.run(work(live))
 
 
-def _served_api(
+@asynccontextmanager
+async def serve_console(
+    console: Console,
+    role: Role,
     directory: Path,
-    port: int | None,
+    port: int,
     data: Data,
     clock: WallClock,
     settings: Settings,
     matrix: Matrix,
     artifacts: Artifacts,
-) -> AbstractAsyncContextManager[str]:
-    """Serve the API of the demonstration's daemon, at its directory's socket and over TLS."""
-    served = {"api_serve": port is not None, "api_port": port or 0}
+) -> AsyncIterator[str]:
+    """Serve console and API, at the directory's socket and over TLS, and print how to sign in."""
+    served = {"api_serve": True, "api_port": port}
     access = FabricAccess(AddressPlan(), settings.model_copy(update=served))
     context = Context(data.store, clock, access.settings)
-    return served_api(directory, data, context, access, matrix, artifacts)
+    async with served_api(directory, data, context, access, matrix, artifacts) as url:
+        now = clock.now()
+        secret, token = new_token("demo", role, "", DAYS_MAX, now)
+        await data.store.tokens.add(token, now)
+        line = f"console: {url}/  token: {secret}  (role {role}; the certificate is the demo's own)"
+        console.print(line, highlight=False, soft_wrap=True)
+        yield url
 
 
 def _empty(directory: Path) -> None:

@@ -68,6 +68,7 @@ class OidcProvider:
         self._site = site
         self._now = now
         self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._discovery: Mapping[str, Any] = {}
         self._fetched_at = -KEYS_FRESH_S
         self._asked_at = -KEYS_AGAIN_S
         self._fetching = asyncio.Lock()
@@ -75,17 +76,22 @@ class OidcProvider:
         self._ca_file = ca_file
 
     async def identify_caller(self, token: str) -> Caller | None:
-        """Return the caller that the token identifies, or None; the log has the reason."""
+        """Return the caller that a token for our API identifies, or None."""
+        claims = await self.verify_token(token, self._site.audience)
+        return None if claims is None else self.find_caller(claims)
+
+    async def verify_token(self, token: str, audience: str) -> Mapping[str, Any] | None:
+        """Return the claims of a token for this audience, or None; the log has the reason."""
         try:
             header = jwt.get_unverified_header(token)
             key = await self._key(str(header.get("kid", "")))
             if key is None:
                 raise jwt.InvalidTokenError("it is not signed by a key of the provider")
-            claims = jwt.decode(
+            claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=[key.algorithm_name],  # one of ours: `_keys_of` takes no others
-                audience=self._site.audience,
+                audience=audience,
                 issuer=self._site.issuer,
                 leeway=LEEWAY_S,
                 options={"require": ["exp", "iat", "iss", "aud", "sub"]},
@@ -93,9 +99,10 @@ class OidcProvider:
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
             log.info("a token of the provider was refused: %s", str(error)[:200])
             return None
-        return self._caller(claims)
+        return claims
 
-    def _caller(self, claims: Mapping[str, Any]) -> Caller | None:
+    def find_caller(self, claims: Mapping[str, Any]) -> Caller | None:
+        """Return the caller with the roles that verified claims give it, or None without any."""
         claimed = _claim(claims, self._site.roles_claim)
         claimed = claimed.split() if isinstance(claimed, str) else claimed
         if not isinstance(claimed, list):
@@ -111,17 +118,41 @@ class OidcProvider:
         proof = {"issuer": self._site.issuer, "expires_at": float(claims["exp"])}
         return caller.model_copy(update=proof)
 
+    async def read_discovery(self) -> Mapping[str, Any]:
+        """Return the discovery document, at most an hour old; {} while it cannot be read."""
+        if self._now() - self._fetched_at > KEYS_FRESH_S:
+            await self._refresh()
+        return self._discovery if self._now() - self._fetched_at <= KEYS_FRESH_S else {}
+
+    async def post_form(
+        self, address: str, form: Mapping[str, str], authorization: str
+    ) -> dict[str, Any]:
+        """Post a form and return the JSON object. Raises ValueError, OSError or ClientError."""
+        headers = {"Accept": "application/json"}
+        if authorization:
+            headers["Authorization"] = authorization
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            self._connect().post(
+                address, data=form, headers=headers, allow_redirects=False
+            ) as answer,
+        ):
+            return await _read_object(answer, address)
+
     async def _key(self, kid: str) -> jwt.PyJWK | None:
         if self._now() - self._fetched_at > KEYS_FRESH_S or kid not in self._keys:
-            async with self._fetching:  # callers that come while the keys are fetched wait for them
-                if self._now() - self._asked_at >= KEYS_AGAIN_S:
-                    self._asked_at = self._now()
-                    await self._fetch()
+            await self._refresh()
         if self._now() - self._fetched_at > KEYS_FRESH_S:
             return None
         if not kid and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(kid)
+
+    async def _refresh(self) -> None:
+        async with self._fetching:  # callers that come while the keys are fetched wait for them
+            if self._now() - self._asked_at >= KEYS_AGAIN_S:
+                self._asked_at = self._now()
+                await self._fetch()
 
     async def _fetch(self) -> None:
         """Fetch the discovery document, then the keys; a failure is logged and never raised."""
@@ -136,31 +167,39 @@ class OidcProvider:
                 if urlsplit(address).scheme != urlsplit(self._site.issuer).scheme:
                     raise ValueError("its keys are at an address of another scheme")
                 self._keys = _keys_of(await self._document(address))
+                self._discovery = discovery
                 self._fetched_at = self._now()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, RecursionError) as error:
             log.warning("keys of %s cannot be read: %s", self._site.issuer, str(error)[:200])
 
     async def _document(self, address: str) -> dict[str, Any]:
+        async with self._connect().get(address, allow_redirects=False) as answer:
+            return await _read_object(answer, address)
+
+    def _connect(self) -> aiohttp.ClientSession:
         if self._session is None:
             trusted = ssl.create_default_context(cafile=self._ca_file)
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted))
-        async with self._session.get(address, allow_redirects=False) as answer:
-            if answer.status != 200:
-                raise ValueError(f"{address} answers {answer.status}")
-            body = b""
-            async for part in answer.content.iter_any():
-                body += part
-                if len(body) > DOCUMENT_MAX:
-                    raise ValueError(f"{address} answers with more than {DOCUMENT_MAX} bytes")
-        document = json.loads(body)
-        if not isinstance(document, dict):
-            raise ValueError(f"{address} is no JSON object")
-        return document
+        return self._session
 
     async def close(self) -> None:
         """Close the connection to the provider."""
         if self._session is not None:
             await self._session.close()
+
+
+async def _read_object(answer: aiohttp.ClientResponse, address: str) -> dict[str, Any]:
+    if answer.status != 200:
+        raise ValueError(f"{address} answers {answer.status}")
+    body = b""
+    async for part in answer.content.iter_any():
+        body += part
+        if len(body) > DOCUMENT_MAX:
+            raise ValueError(f"{address} answers with more than {DOCUMENT_MAX} bytes")
+    document = json.loads(body)
+    if not isinstance(document, dict):
+        raise ValueError(f"{address} is no JSON object")
+    return document
 
 
 def _keys_of(document: Mapping[str, Any]) -> Mapping[str, jwt.PyJWK]:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from provisioner.api import idempotency
 from provisioner.api.console_cookie import identify
 from provisioner.api.console_pages import add_console
+from provisioner.api.console_sign_in import ConsoleSignIn
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, build_answer, build_refusal
 from provisioner.api.route import PREFIX, Route
@@ -47,6 +48,7 @@ def build_application(parts: ApiParts, routes: Sequence[Route]) -> web.Applicati
     for route in routes:
         app.router.add_route(route.verb, PREFIX + route.path, _Endpoint(parts, route).serve)
 
+    ConsoleSignIn(parts).add_routes(app)
     add_console(app)
 
     async def close(_app: web.Application) -> None:

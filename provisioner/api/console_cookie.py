@@ -11,7 +11,7 @@ from http.cookies import CookieError, SimpleCookie
 
 from aiohttp import web
 
-from provisioner.access.sessions import SECRET, is_fresh
+from provisioner.access.sessions import SECRET, is_fresh, new_session
 from provisioner.api.local_peer import find_local_caller
 from provisioner.api.parts import ApiParts, Ask
 from provisioner.api.problem import build_refusal
@@ -62,6 +62,19 @@ def require_proof(ask: Ask, kind: ChangeKind) -> None:
         f'max_age="{limits.proof_s:.0f}"'
     )
     raise refused
+
+
+async def open_session(parts: ApiParts, caller: Caller, replaces: str, now: float) -> str:
+    """Begin a session in place of the one with this id; return its secret. Raises Refused."""
+    limits = parts.settings.session_limits()
+    secret, session = new_session(caller, limits, now)
+    if not await parts.store.sessions.begin(session, limits, replaces):
+        refused = build_refusal(
+            429, "sign-ins", "Too many sign-ins within a minute", "Wait a minute."
+        )
+        refused.headers["Retry-After"] = "60"
+        raise refused
+    return secret
 
 
 def set_cookie(answer: web.StreamResponse, secret: str) -> None:

@@ -86,6 +86,13 @@ async def serve(request: web.Request) -> web.StreamResponse:
     return web.Response(body=body, content_type=file.kind, charset="utf-8", headers=headers)
 
 
+def send_page(name: str) -> web.StreamResponse:
+    """Return a page of the console that is not stored."""
+    file = read_files()[name]
+    headers = {**HEADERS, "Cache-Control": "no-store"}
+    return web.Response(body=file.plain, content_type=file.kind, charset="utf-8", headers=headers)
+
+
 async def redirect_home(_request: web.Request) -> web.StreamResponse:
     """Redirect a request for the host's name alone to the console."""
     return web.Response(status=307, headers={"Location": "/console/", "Cache-Control": "no-cache"})

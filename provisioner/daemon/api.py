@@ -14,6 +14,7 @@ from aiohttp import web
 from provisioner import components
 from provisioner.access.identity import Identity
 from provisioner.access.oidc import OidcProvider, OidcSite
+from provisioner.access.oidc_sign_in import OidcSignIn, SignInSite
 from provisioner.adapters.agent.tls import names_of_ours, open_authority
 from provisioner.api import openapi, table
 from provisioner.api.app import build_application
@@ -27,7 +28,7 @@ from provisioner.checks.threshold_data import Limits as Thresholds
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.observing import SiteObserver
-from provisioner.daemon.data import Data
+from provisioner.daemon.data import Data, read_text
 from provisioner.daemon.watch_status import read_status
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Token
@@ -75,26 +76,17 @@ def api_parts(
     """
     settings = context.settings
 
-    async def find(digest: str) -> Token | None:
-        return await store.tokens.find(digest)
-
     async def read_head() -> int:
         return (await store.journal.get_head())[0]
 
     async def append(event: CallerLimited) -> None:
         await store.journal.append(event, context.clock.now())
 
+    provider = _open_provider(settings, context.clock, ca_file)
     return ApiParts(
         store=store,
         context=context,
-        identity=Identity(
-            find,
-            context.clock,
-            _open_provider(settings, context.clock, ca_file),
-            store.sessions,
-            settings.session_limits(),
-            settings.api_oidc_issuer,
-        ),
+        identity=_open_identity(store, context, provider),
         keeper=keeper,
         matrix=matrix,
         artifacts=artifacts,
@@ -109,6 +101,7 @@ def api_parts(
         feed=Feed(read_head),
         callers=Callers(settings, GatheredRows(append)),
         vault=vault,
+        sign_in=_open_sign_in(settings, provider),
         signer=signer,
         rehearsals=rehearsals,
         plan=plan,
@@ -123,6 +116,17 @@ def api_parts(
     )
 
 
+def _open_identity(store: SqlStore, context: Context, provider: OidcProvider | None) -> Identity:
+    """Return the reader of callers: by local token, the provider's token, or a session."""
+
+    async def find(digest: str) -> Token | None:
+        return await store.tokens.find(digest)
+
+    limits = context.settings.session_limits()
+    issuer = context.settings.api_oidc_issuer
+    return Identity(find, context.clock, provider, store.sessions, limits, issuer)
+
+
 def _open_provider(settings: Settings, clock: Clock, ca_file: Path | None) -> OidcProvider | None:
     """Return the reader of OIDC tokens; None if the site has no provider."""
     if not settings.api_oidc_issuer:
@@ -135,6 +139,21 @@ def _open_provider(settings: Settings, clock: Clock, ca_file: Path | None) -> Oi
         settings.api_oidc_role_prefix,
     )
     return OidcProvider(site, clock.now, ca_file)
+
+
+def _open_sign_in(settings: Settings, provider: OidcProvider | None) -> OidcSignIn | None:
+    """Return the console's sign-ins at the provider; None if people sign in with a token only."""
+    if provider is None or not settings.api_oidc_client_id:
+        return None
+    file = settings.api_oidc_secret_file
+    site = SignInSite(
+        settings.api_oidc_client_id,
+        settings.api_oidc_redirect_url,
+        settings.api_oidc_scopes,
+        settings.api_session_proof_s,
+        read_text(Path(file)).strip() if file else "",
+    )
+    return OidcSignIn(provider, site, settings.api_oidc_issuer)
 
 
 @cache

@@ -114,6 +114,18 @@ class ApiSettings(Record):
     api_oidc_audience: str = Field("", description="Audience that its tokens for this API name.")
     api_oidc_roles_claim: str = Field("roles", description="Claim with a caller's roles.")
     api_oidc_role_prefix: str = Field("", description="Prefix of our roles in that claim.")
+    api_oidc_client_id: str = Field(
+        "", description="The console's own client id there; empty: people sign in with a token."
+    )
+    api_oidc_redirect_url: str = Field(
+        "", description="Where that client's codes go: https://HOST:PORT/console/signed-in."
+    )
+    api_oidc_secret_file: str = Field(
+        "", description="File with that client's secret; empty: a public client, with PKCE alone."
+    )
+    api_oidc_scopes: tuple[str, ...] = Field(
+        ("openid",), min_length=1, max_length=16, description="Scopes that a sign-in asks for."
+    )
     api_oidc_tenant_claim: str = Field("tenant", description="Claim with a tenant's name.")
 
     def session_limits(self) -> SessionLimits:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,15 @@ class Site:
     """The URL, a token by role, and a way to do something in its loop."""
 
     def __init__(
-        self, folder: Path, fleet: int = 0, *, liar: bool = True, leaves: bool = False
+        self,
+        folder: Path,
+        fleet: int = 0,
+        *,
+        liar: bool = True,
+        leaves: bool = False,
+        chosen: Mapping[str, Any] | None = None,
     ) -> None:
+        self._chosen = {"api_port": 0, **(chosen or {})}
         self._folder, self._fleet, self._liar, self._leaves = folder, fleet, liar, leaves
         self._loop = asyncio.new_event_loop()
         self._ready, self._stop = threading.Event(), asyncio.Event()
@@ -87,7 +94,7 @@ class Site:
             keeper = TenantKeeper(store, clock, [], no_leaves)
             if self._leaves:
                 keeper = TenantKeeper(store, clock, [PaperLeaves()], paper_plan)
-            settings = Settings(api_port=0)
+            settings = Settings(**self._chosen)
             parts = api_parts(
                 store, keeper, console_matrix(), self._folder, Context(store, clock, settings)
             )

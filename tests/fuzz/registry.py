@@ -45,6 +45,7 @@ _CHECKS = (Unreadable,)
 # module, what may leave its functions, the functions, and those of their parameters that are ours
 _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     ("access.oidc", (ValueError,), "_keys_of", {}),
+    ("access.oidc_sign_in", (), "read_question", {}),
     (
         "adapters.agent.answers",
         (PortError,),

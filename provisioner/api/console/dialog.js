@@ -3,7 +3,7 @@
 
 import { ask } from "./api.js";
 import { made, tell } from "./dom.js";
-import { begin_session, refusal } from "./login.js";
+import { begin_session, read_provider, refusal } from "./login.js";
 import { append_blockers } from "./problem_words.js";
 
 let count = 0;
@@ -79,7 +79,8 @@ export async function ask_proved(about, request) {
   }
 }
 
-/** Ask for the token in a dialog of its own; whether the same person has a new session now. */
+/** Ask for a sign-in, at the provider or with the token, in a dialog of its own; whether the same
+    person has a new session now. */
 function sign_in_again(problem) {
   const id = `dialog-${(count += 1)}`;
   const said = made("p", { class: "bad", role: "alert" });
@@ -89,16 +90,24 @@ function sign_in_again(problem) {
   const form = made("form", { novalidate: true }, made("h2", { id }, "Sign in again"), made("p", {}, `${problem.title}: ${problem.detail}.`),
     made("div", { class: "field" }, made("label", { for: `${id}-token` }, "Token"), token), said, made("div", { class: "buttons end" }, no, yes));
   const dialog = made("dialog", { "aria-labelledby": id }, form);
+  const before = ask("/me").catch(() => ({}));
   let proved = false;
+  const end = (me, was) => {
+    if (me.subject !== was.subject || me.tenant !== was.tenant) location.reload(); // another person's page
+    else proved = true;
+    dialog.close();
+  };
+  const back = new BroadcastChannel("provisioner-signed-in"); // from the tab that came back from the provider
+  back.addEventListener("message", async () => end(await ask("/me"), await before));
+  read_provider().then((name) => {
+    if (name) form.querySelector(".field").before(made("p", {}, made("a", { class: "button", href: "/console/sign-in?again=1", target: "_blank" }, `Sign in at ${name}`)));
+  });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     yes.disabled = true;
     try {
-      const before = await ask("/me");
-      const me = await begin_session(token.value);
-      if (me.subject !== before.subject || me.tenant !== before.tenant) location.reload(); // another person's page
-      else proved = true;
-      dialog.close();
+      const was = await before;
+      end(await begin_session(token.value), was);
     } catch (failure) {
       said.textContent = refusal(failure);
       yes.disabled = false;
@@ -108,6 +117,7 @@ function sign_in_again(problem) {
   return new Promise((done) => {
     dialog.addEventListener("close", () => {
       token.value = "";
+      back.close();
       dialog.remove();
       done(proved);
     });

@@ -5,11 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 from pydantic import Field
 
-from provisioner.access.sessions import new_session
 from provisioner.access.tokens import sha256_of
 from provisioner.api.app import build_response
 from provisioner.api.changes import Outcome, build_objection
-from provisioner.api.console_cookie import read_secret, set_cookie
+from provisioner.api.console_cookie import open_session, read_secret, set_cookie
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
@@ -52,17 +51,9 @@ async def begin_session(ask: Ask) -> web.Response:
         refused.headers["WWW-Authenticate"] = 'Bearer realm="provisioner"'
         raise refused
     parts = ask.parts
-    limits = ask.parts.settings.session_limits()
-    secret, session = new_session(ask.caller, limits, ask.now)
     before = await parts.store.sessions.find(sha256_of(read_secret(ask.request)))
     replaces = before.id if before is not None else ""
-    if not await parts.store.sessions.begin(session, limits, replaces):
-        refused = build_refusal(
-            429, "sign-ins", "Too many sign-ins within a minute", "Wait a minute."
-        )
-        refused.headers["Retry-After"] = "60"
-        raise refused
-    return await _answer(ask, secret)
+    return await _answer(ask, await open_session(parts, caller, replaces, ask.now))
 
 
 async def end_session(ask: Ask) -> web.Response:

@@ -23,6 +23,7 @@ OF_ONE_MACHINE = frozenset(
         "api_certificate",
         "api_names",
         "api_connections_max",
+        "api_oidc_secret_file",
         "api_streams_max",
         "artifacts_connections_max",
         "metrics_connections_max",

@@ -34,6 +34,7 @@ WHILE_CLOSED = frozenset(
 # changes of a daemon that observes: rows of its own database that no act on a device follows from
 WHILE_OBSERVING = frozenset(
     {
+        ChangeKind.NODE_ADOPT,
         ChangeKind.TOKEN_CREATE,
         ChangeKind.TOKEN_REVOKE,
         ChangeKind.SESSION_END,

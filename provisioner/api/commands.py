@@ -198,6 +198,7 @@ COMMANDS: Mapping[str, Command] = {
         destructive_with="take",
         example="--file expected.yaml --range 10.0.0.0/24 --dry-run",
     ),
+    "adopt_nodes": C("adopt", ("expected",), example="serving.yaml --dry-run"),
     "list_sessions": C("session list"),
     "end_other_session": C("session end", destructive=True),
     "end_sessions": C("session end-all", ("subject",), destructive=True, example="ada"),

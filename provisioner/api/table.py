@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from provisioner.api.changes import Execute, Foresee
 from provisioner.api.route import Route
 from provisioner.api.routes import (
+    adoption,
     alerts,
     audit_archives,
     bundles,
@@ -55,6 +56,7 @@ ALL: tuple[Route, ...] = (
     *home.ROUTES,
     *figures.ROUTES,
     *intake.ROUTES,
+    *adoption.ROUTES,
     *tenants.ROUTES,
     *placements.ROUTES,
     *certificates.ROUTES,
@@ -115,6 +117,7 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.CASE_TELL: case_work.change_case,
     ChangeKind.NODE_TAKE: intake.change_intake,
     ChangeKind.NODE_INTAKE: intake.change_intake,
+    ChangeKind.NODE_ADOPT: adoption.change_adoption,
     ChangeKind.PIN_SET: pins.change_pin,
     ChangeKind.PIN_REMOVE: pins.change_pin,
     ChangeKind.WEBHOOK_ADD: webhooks.change_webhook,

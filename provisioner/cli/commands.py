@@ -98,6 +98,11 @@ COMMANDS = {
         ROUTES, "", "Maintenance agents, and the certificate authority that their images trust."
     ),
     "mode": Command(ROUTES, "", "Show whether this daemon changes devices, and why not."),
+    "adopt": Command(
+        ROUTES,
+        "",
+        "Adopt nodes that serve: they enter as released to the tenant whose network they are in.",
+    ),
     "observation": Command(
         ROUTES, "", "Observing (`serve --observe`): each node's reading, and the acts that follow."
     ),

@@ -146,6 +146,7 @@ class ChangeKind(StrEnum):
     CASE_TELL = "case.tell"
     NODE_TAKE = "node.take"
     NODE_INTAKE = "node.intake"
+    NODE_ADOPT = "node.adopt"
     PIN_SET = "pin.set"
     PIN_REMOVE = "pin.remove"
     WEBHOOK_ADD = "webhook.add"

@@ -52,6 +52,13 @@ class Boots(StrEnum):
     NOTHING = "nothing"  # the maintenance image, and no disk has a system
 
 
+class Origin(StrEnum):
+    """How a node came to the daemon."""
+
+    TAKEN_IN = "taken_in"  # empty hardware of an expected-hardware list
+    ADOPTED = "adopted"  # it served already: nothing of it is proved, and nothing was changed
+
+
 class BmcRef(Record):
     """The address of one BMC of a node. The secret itself is in the store, encrypted, by `name`."""
 
@@ -80,6 +87,7 @@ class Node(Record):
     tenant: str = ""  # tenant that the node is allocated to; "" while it has none
     served: str = ""  # tenant whose data may still be in it; "" once it is sanitized
     fenced_at: float = 0.0  # when it was last proved to be back in the maintenance VRF
+    origin: Origin = Origin.TAKEN_IN
     taken: bool = False  # a person assigned its ports to us, whichever network they are in
     boots: Boots = Boots.SYSTEM
     # serials of the drives that were delivered with it or last erased; None: not recorded yet

@@ -127,9 +127,9 @@ def test_a_foreign_hand_at_a_serving_node_is_shown_and_not_acted_upon(tmp_path: 
     run(scenario())
 
 
-def put(world: World, rails: Iterable[int], vrf: str) -> None:
-    """Put ports of the host into a network, in every tree of their leaves."""
-    place = world.site.places[HOST]
+def put(world: World, rails: Iterable[int], vrf: str, name: str = HOST) -> None:
+    """Put ports of a host into a network, in every tree of their leaves."""
+    place = world.site.places[name]
     for rail in rails:
         leaf = world.site.switches[place.name_leaf(rail)]
         for tree in (leaf.operational, leaf.applied, leaf.startup):

@@ -82,10 +82,10 @@ async def ask_intake(ask: Ask) -> Reply:
         raise build_refusal(409, "intake", "This process reaches no BMC", "Ask the daemon.")
     try:
         expected = expected_text.parse("expected", body.expected)
-        _secrets(expected)
-        networks = [_network(text) for text in body.networks]
+        read_secrets(expected)
+        networks = [parse_network(text) for text in body.networks]
         for url in body.bmc:
-            _check_url(url)
+            check_url(url)
     except InputError as error:
         detail = f"{error.where}: {error.problem}"
         raise build_refusal(
@@ -140,7 +140,7 @@ async def change_intake(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     expected = expected_text.parse("expected", sealed[1].reveal())
     fields = {k: arguments[k] for k in ("bmc", "networks", "port", "ssdp", "take")}
     body = IntakeList.model_validate({"expected": "sealed", **fields}, strict=False)
-    networks = [_network(text) for text in body.networks]
+    networks = [parse_network(text) for text in body.networks]
     taken, silent = await _run(parts, expected, body, networks, keep=True)
     refused = await _take(parts, body.take, asked.asked_by)
     await parts.vault.remove(str(arguments["sealed"]))
@@ -162,13 +162,13 @@ async def _run(
     gaps: list[Gap] = []
     urls = [*body.bmc, *(n.bmc.url for n in expected.nodes if n.bmc.url)]
     probes = await _probes(parts.transport, urls, networks, body, gaps)
-    secrets = _secrets(expected)
+    secrets = read_secrets(expected)
     now = parts.clock.now()
     vault: Credentials | None = parts.vault if keep else None
     assembly, identities, silent = await find_nodes(
         parts.transport, parts.store, vault, expected, secrets, probes, now
     )
-    unanswered = (*silent, *map(_unanswered, gaps))
+    unanswered = (*silent, *map(describe_unanswered, gaps))
     if not keep:
         stored = {n.id for n in await parts.store.nodes.list()}
         new = select_complete(expected, assembly)
@@ -195,7 +195,7 @@ async def _probes(
     return list(services.values())
 
 
-def _unanswered(gap: Gap) -> Blocker:
+def describe_unanswered(gap: Gap) -> Blocker:
     """Return the blocker for a named address without a Redfish service."""
     unblock = f"Check address, cable and power; look at it with `provisioner inspect {gap.source}`."
     return Blocker(reason=gap.reason, subject=gap.source, detail=gap.detail, unblock=unblock)
@@ -210,7 +210,7 @@ def _result(expected: Expected, taken: Taken, silent: Sequence[Blocker]) -> dict
     }
 
 
-def _secrets(expected: Expected) -> Secrets:
+def read_secrets(expected: Expected) -> Secrets:
     """Return the list's passwords. Raises InputError for one that is not in the list itself."""
     factory = {}
     switches = {}
@@ -230,7 +230,7 @@ def _absent(where: str) -> InputError:
     return InputError("expected", where, "it has no password", remedy)
 
 
-def _network(text: str) -> Network:
+def parse_network(text: str) -> Network:
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
@@ -241,7 +241,7 @@ def _network(text: str) -> Network:
     return network
 
 
-def _check_url(url: str) -> None:
+def check_url(url: str) -> None:
     """Raise InputError unless it is the origin of a Redfish service, without credentials."""
     try:
         parts = urlsplit(url)

@@ -55,6 +55,7 @@ class NodeView(Record):
     location: Location
     ports: tuple[Port, ...]
     boots: str
+    origin: str = Field("taken_in", description="taken_in, or adopted: it served already.")
     blockers: tuple[Blocker, ...] = ()
     note: str = ""
     attempts: int = 0
@@ -128,6 +129,7 @@ def build_view(node: Node, *, staff: bool) -> NodeView:
         certificate=node.certificate,
         location=node.location,
         ports=node.ports,
+        origin=node.origin.value,
         boots=node.boots.value,
         blockers=node.blockers if staff else (),
         note=node.note if staff else "",

@@ -51,6 +51,7 @@ VIEWS: Mapping[str, str] = {
     "node rejudge": "views.show_rejudgement",
     "node summary": "views.show_summary",
     "intake": "views.show_intake",
+    "adopt": "views.show_adoption",
     "certificate show": "views.show_certificate",
     "node certificate": "views.show_certificate",
     "certificate keys": "views.show_keys",
@@ -257,7 +258,9 @@ def _finish(
     is_operation = bool(state) and "subject" in document and "asked_by" in document
 
     def write() -> None:
-        if command in VIEWS and not (is_operation and state == "dry_run" and command != "intake"):
+        if command in VIEWS and not (
+            is_operation and state == "dry_run" and command not in SHOWN_DRY
+        ):
             _load(VIEWS[command])(document, given)
         elif is_operation:
             _show_operation(document, dry_run=bool(given.get("dry_run")))
@@ -315,12 +318,15 @@ FAILS: Mapping[str, Callable[[Any], bool]] = {
     "cohort compare": lambda d: any(c["effect"] == "worse" for c in d["items"]),
 }
 # commands that convert their options before the request: `module.function`
+# whose dry run has a view of its own
+SHOWN_DRY = frozenset({"intake", "adopt"})
 PREPARED: Mapping[str, str] = {
     "token create": "preparing.make_token",
     "webhook add": "preparing.make_webhook_secret",
     "webhook rotate": "preparing.make_next_secret",
     "campaign create": "preparing.read_policy",
     "intake": "preparing.read_list",
+    "adopt": "preparing.read_adoption",
     "case factory": "preparing.read_factory_logins",
 }
 

@@ -93,6 +93,11 @@ def read_list(given: Given) -> None:
     given["expected"] = json.dumps(_resolved(given["expected"]))
 
 
+def read_adoption(given: Given) -> None:
+    """Read the list of serving nodes, with the logins that it refers to."""
+    given["expected"] = json.dumps(_resolved(Path(given["expected"])))
+
+
 def read_factory_logins(given: Given) -> None:
     """Read the factory logins of a list."""
     tree = _resolved(given["file"])

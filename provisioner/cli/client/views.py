@@ -208,6 +208,25 @@ def show_intake(told: Document, _given: Document) -> None:
         _print("Nothing was done: --dry-run.")
 
 
+def show_adoption(told: Document, _given: Document) -> None:
+    """Print the nodes that were adopted, and why others were refused."""
+    result = told.get("result") or {}
+    if "adopted" not in result:
+        _print(f"{told['id']} {told['kind']} {told['subject']}: {told['state']} {told['note']}")
+        show_blockers(told.get("blockers") or ())
+        return
+    dry = told["state"] == "dry_run"
+    verb = "would be adopted" if dry else "adopted"
+    _print(f"{len(result['adopted'])} nodes {verb}, {len(result['known'])} known before")
+    for line in result.get("lines") or ():
+        _print(line)
+    if blockers := result["blockers"]:
+        rows = [(b["subject"], f"{b['reason']}: {b['detail']}", b["unblock"]) for b in blockers]
+        _table(("what", "why", "what would unblock it"), rows)
+    if dry:
+        _print("Nothing was done: --dry-run.")
+
+
 def show_certificate(told: Document, _given: Document) -> None:
     """Print a certificate, and whether it is valid."""
     c = told["certificate"]

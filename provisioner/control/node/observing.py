@@ -73,6 +73,11 @@ class SiteObserver:
         self.observations: dict[str, Observation] = {}
         self.ports: dict[str, str] = {}  # "leaf/port" -> why it is strange
 
+    @property
+    def tenancy(self) -> Tenancy:
+        """Return the reader of ports."""
+        return self._eyes.tenancy
+
     async def run(self) -> None:
         """Observe until cancelled."""
         while True:

@@ -21,6 +21,7 @@ class EventKind(StrEnum):
 
     # a node's journey
     DISCOVERED = "discovered"
+    ADOPTED = "adopted"
     CREDENTIAL = "credential"
     SURVEYED = "surveyed"
     IDENTIFIED = "identified"

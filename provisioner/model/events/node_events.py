@@ -20,6 +20,17 @@ class NodeDiscovered(Event):
     node_kind: NodeKind = Field(alias="kind")
 
 
+class NodeAdopted(Event):
+    """A node that serves was stored as it was read; nothing of it was changed."""
+
+    KIND: ClassVar = EventKind.ADOPTED
+    bmcs: tuple[str, ...] = Field(description="Addresses of its BMCs.")
+    node_kind: NodeKind = Field(alias="kind")
+    tenant: str = Field("", description="The tenant whose network its ports were read in.")
+    vrf: str = ""
+    by: str = Field(description="The person who asked for it.")
+
+
 class CredentialReplaced(Event):
     """The factory password of a BMC was replaced, and its certificate pinned."""
 

@@ -12,7 +12,7 @@ from provisioner.model.campaign_row import CampaignRow, ReleasePin
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.plan import StagedFact
 from provisioner.planning.campaigns.campaign_moves import find_pin, find_target
 from provisioner.planning.path.pins import judge_pin
@@ -138,7 +138,7 @@ def find_lapsed_certificates(
         if node.state is not State.RELEASED or node.kind is not NodeKind.HOST:
             continue
         certificate = certificates.get(node.id)
-        why = "none"
+        why = "none" if node.origin is Origin.TAKEN_IN else "serving, not certified"
         if certificate is not None:
             why = (
                 "revoked"

@@ -1,0 +1,163 @@
+"""The route that adopts nodes which serve: they are read, and stored as they are.
+
+The list has the form of an intake's. Its logins are the site's own: they go sealed into the vault,
+and no password, port or setting of a device is changed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from pydantic import Field
+
+from provisioner.adapters.redfish.discovery import probe_all, scan
+from provisioner.api.changes import Outcome, build_objection
+from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.problem import build_refusal
+from provisioner.api.route import OPERATORS, Route
+from provisioner.api.routes import intake
+from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.base import Record
+from provisioner.model.expected import Expected
+from provisioner.model.input_error import InputError
+from provisioner.model.outcome import Blocker, Gap
+from provisioner.planning.intake import expected_text
+from provisioner.planning.intake.pairing import name_causes
+from provisioner.ports import Secret
+
+TAG = "observation"
+SEALED = "adoption"  # prefix of the vault's names for lists that wait
+
+
+class AdoptionList(Record):
+    """The body of an adoption: the list with the site's logins, and further addresses of BMCs."""
+
+    expected: str = Field(
+        min_length=1,
+        max_length=intake.BODY_MAX,
+        repr=False,
+        description="The list of serving nodes as YAML or JSON, with the site's logins in it.",
+    )
+    bmc: tuple[str, ...] = Field(
+        (), max_length=intake.BMCS_MAX, description="URLs of further BMCs, such as those of cards."
+    )
+    networks: tuple[str, ...] = Field(
+        (),
+        max_length=intake.NETWORKS_MAX,
+        description="Networks whose addresses are probed: 10.0.0.0/24.",
+    )
+    port: int = Field(443, ge=1, le=65535, description="Port that is probed in networks.")
+
+
+async def ask_adoption(ask: Ask) -> Reply:
+    """Ask for an adoption."""
+    parts = ask.parts
+    body: AdoptionList = ask.body
+    if parts.observer is None or parts.vault is None or parts.transport is None:
+        unblock = "Start the daemon with --observe (docs/adopting.md)."
+        raise build_refusal(409, "observe", "Only a daemon that observes adopts nodes", unblock)
+    try:
+        expected = expected_text.parse("expected", body.expected)
+        intake.read_secrets(expected)
+        for text in body.networks:
+            intake.parse_network(text)
+        for url in body.bmc:
+            intake.check_url(url)
+    except InputError as error:
+        detail = f"{error.where}: {error.problem}"
+        raise build_refusal(
+            400, "expected", "The list cannot be used", error.remedy, detail
+        ) from None
+    if ask.dry_run:
+        return await _forecast(ask, expected, body)
+    arguments: dict[str, Any] = body.model_dump(mode="json", exclude={"expected"})
+    arguments |= {"site": expected.site, "nodes": len(expected.nodes)}
+    arguments["sealed"] = f"{SEALED}/{uuid.uuid4().hex}"
+    await parts.vault.put(arguments["sealed"], "list", Secret(body.expected))
+    kind = ChangeKind.NODE_ADOPT
+    return await parts.works.submit_change(ask, kind, expected.site, "", arguments)
+
+
+async def _forecast(ask: Ask, expected: Expected, body: AdoptionList) -> Reply:
+    adopted, silent = await _run(ask.parts, expected, body, by="", keep=False)
+    lines = [f"{n.id} enters as released to {n.tenant}." for n in adopted.nodes if n.tenant]
+    shown = OperationView(
+        id="",
+        kind=ChangeKind.NODE_ADOPT.value,
+        subject=expected.site,
+        state="dry_run",
+        opened_at=ask.now,
+        result={"lines": lines, **_result(expected, adopted, silent)},
+    )
+    return Reply(shown)
+
+
+async def change_adoption(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry it out; each node is stored with its logins, and nothing is sent but readings."""
+    assert parts.vault is not None
+    arguments = asked.arguments
+    sealed = await parts.vault.current(str(arguments["sealed"]))
+    if sealed is None or parts.observer is None:
+        return build_objection(asked.subject, "its list is gone", "Send the list again.")
+    expected = expected_text.parse("expected", sealed[1].reveal())
+    fields = {k: arguments[k] for k in ("bmc", "networks", "port")}
+    body = AdoptionList.model_validate({"expected": "sealed", **fields}, strict=False)
+    adopted, silent = await _run(parts, expected, body, by=asked.asked_by, keep=True)
+    await parts.vault.remove(str(arguments["sealed"]))
+    return Outcome(RequestState.DONE, _result(expected, adopted, silent))
+
+
+async def _run(
+    parts: ApiParts, expected: Expected, body: AdoptionList, *, by: str, keep: bool
+) -> tuple[Adopted, tuple[Blocker, ...]]:
+    assert parts.transport is not None
+    assert parts.vault is not None
+    assert parts.observer is not None
+    gaps: list[Gap] = []
+    urls = [*body.bmc, *(n.bmc.url for n in expected.nodes if n.bmc.url)]
+    probes = {p.url: p for p in await probe_all(parts.transport, urls, gap_seen=gaps.append)}
+    for text in body.networks:
+        network = intake.parse_network(text)
+        for probe in await scan(parts.transport, network, body.port, lambda _done, _all: None):
+            probes.setdefault(probe.url, probe)
+    site = AdoptionSite(parts.transport, parts.store, parts.vault, parts.observer.tenancy)
+    adopted = await adopt_nodes(
+        site,
+        expected,
+        intake.read_secrets(expected),
+        list(probes.values()),
+        by=by,
+        now=parts.clock.now(),
+        keep=keep,
+    )
+    return adopted, tuple(intake.describe_unanswered(gap) for gap in gaps)
+
+
+def _result(expected: Expected, adopted: Adopted, silent: tuple[Blocker, ...]) -> dict[str, Any]:
+    blockers = name_causes(expected, adopted.blockers, silent)
+    return {
+        "adopted": [n.id for n in adopted.nodes],
+        "known": list(adopted.known),
+        "blockers": [b.model_dump(mode="json") for b in blockers],
+    }
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/adoption",
+        "adopt_nodes",
+        TAG,
+        "Adopt nodes that serve: they enter as released to the tenant whose network they are in.",
+        OPERATORS,
+        ask_adoption,
+        {200: OperationView, 202: OperationView},
+        body=AdoptionList,
+        body_max=intake.BODY_MAX,
+        example={"expected": "site: x\nnodes: []\n"},
+        refusals={409: "This daemon acts: only one that observes adopts nodes."},
+    ),
+)

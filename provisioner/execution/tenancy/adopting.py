@@ -1,0 +1,170 @@
+"""Adopt nodes that serve: identified by readings, entered as they are, untouched.
+
+Switches come first, because the ports of hosts are read at them. A login is stored before its row,
+so that a daemon that ends in between leaves a sealed login without a node, and never half a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from provisioner import quirks
+from provisioner.adapters.redfish.discovery import Probe
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.observe.discover import Found, introduce_bmcs
+from provisioner.execution.observe.intake import Secrets, select_complete
+from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.events.node_events import NodeAdopted
+from provisioner.model.expected import Expected
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import Tenant
+from provisioner.planning.intake.pairing import assemble_nodes
+from provisioner.planning.release.adoption import (
+    adopt_host,
+    find_owner_conflicts,
+    serve_adopted,
+)
+from provisioner.ports import BmcAddress, BmcTransport, Credentials, PortError, Store
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """The result: rows that were stored (or would be), nodes stored before, and refusals."""
+
+    nodes: tuple[Node, ...]
+    known: tuple[str, ...]
+    blockers: tuple[Blocker, ...]
+
+
+@dataclass(frozen=True)
+class AdoptionSite:
+    """The parts that adoption reads and stores with. `credentials` seal the site's own logins."""
+
+    transport: BmcTransport
+    store: Store
+    credentials: Credentials
+    tenancy: Tenancy
+
+
+async def adopt_nodes(
+    site: AdoptionSite,
+    expected: Expected,
+    secrets: Secrets,
+    probes: Sequence[Probe],
+    *,
+    by: str,
+    now: float,
+    keep: bool,
+) -> Adopted:
+    """Adopt the nodes of a list; without `keep`, return what would be adopted and store nothing."""
+    store = site.store
+    stored = list(await store.nodes.list())
+    before = {n.id for n in stored}
+    fresh = tuple(n for n in expected.nodes if n.name not in before)
+    listed = expected.model_copy(update={"nodes": fresh})
+    endpoints, silent = await _introduce(site.transport, listed, secrets, probes)
+    assembly = assemble_nodes(listed, [f.endpoint for f in endpoints], now)
+    refused = [*silent, *assembly.blockers]
+    tenants = {t.name: t for t in (*expected.tenants, *await store.tenants.list())}
+    if keep:
+        for tenant in expected.tenants:
+            await store.tenants.put(tenant)
+    logins = {f.endpoint.url: f for f in endpoints}
+    adopted = list[Node]()
+    complete = select_complete(listed, assembly)
+    for node in sorted(complete, key=lambda n: n.kind is not NodeKind.SWITCH):
+        if conflicts := find_owner_conflicts(node, (*stored, *adopted)):
+            refused += conflicts
+            continue
+        row = await _judge(site, node, list(tenants.values()), {*before, *_names(adopted)}, now)
+        if isinstance(row, Blocker):
+            refused.append(row)
+            continue
+        if keep:
+            await _keep(site, row, secrets, logins, by, now)
+            before.add(row.id)
+        adopted.append(row)
+    return Adopted(tuple(adopted), tuple(sorted({n.id for n in stored})), tuple(refused))
+
+
+def _names(nodes: Sequence[Node]) -> set[str]:
+    return {n.id for n in nodes}
+
+
+async def _introduce(
+    transport: BmcTransport, listed: Expected, secrets: Secrets, probes: Sequence[Probe]
+) -> tuple[tuple[Found, ...], tuple[Blocker, ...]]:
+    """Log in once to each BMC, with the login of its own entry or of its vendor; change nothing."""
+    own = {
+        n.bmc.url.rstrip("/"): secrets.switches[n.name]
+        for n in listed.nodes
+        if n.bmc.url and n.name in secrets.switches
+    }
+    found, silent = await introduce_bmcs(
+        transport, None, [p for p in probes if p.url.rstrip("/") not in own], secrets.factory
+    )
+    for probe in (p for p in probes if p.url.rstrip("/") in own):
+        login = dict.fromkeys(quirks.ALL, own[probe.url.rstrip("/")])
+        more, refused = await introduce_bmcs(transport, None, [probe], login)
+        found += more
+        silent += refused
+    return found, silent
+
+
+async def _judge(
+    site: AdoptionSite, node: Node, tenants: Sequence[Tenant], readable: set[str], now: float
+) -> Node | Blocker:
+    """Return the row of a node as its ports were read, or why it is refused."""
+    if node.kind is NodeKind.SWITCH:
+        return await _pin(site.transport, serve_adopted(node, now))
+    stored = {n.id for n in await site.store.nodes.list()}
+    if absent := sorted({p.switch for p in node.ports} - stored):
+        pending = absent[0] in readable
+        return Blocker(
+            reason=Reason.PRECONDITION,
+            subject=node.id,
+            detail=f"its ports at {absent[0]} cannot be read "
+            + ("before that switch is adopted" if pending else "without that switch"),
+            unblock="Adopt the switches of its ports first, by a list of their own.",
+        )
+    read = await site.tenancy.read(node.ports)
+    return read if isinstance(read, Blocker) else adopt_host(node, read, tenants, now)
+
+
+async def _pin(transport: BmcTransport, node: Node) -> Node | Blocker:
+    """Return a switch with the certificate of its API pinned; one behind SSH pins its host key."""
+    if not node.address.startswith("https://"):
+        return node
+    try:
+        pin = await transport.fingerprint(BmcAddress(node.address))
+    except PortError as error:
+        return blocked(error, f"{node.id}/api")
+    bmcs = tuple(b.model_copy(update={"pin": pin}) for b in node.bmcs)
+    return node.model_copy(update={"bmcs": bmcs})
+
+
+async def _keep(
+    site: AdoptionSite,
+    row: Node,
+    secrets: Secrets,
+    logins: dict[str, Found],
+    by: str,
+    now: float,
+) -> None:
+    for bmc in (b for b in row.bmcs if b.kind != "switch"):
+        login = logins[bmc.url]
+        await site.credentials.put(f"{row.id}/{bmc.name}", login.username, login.secret)
+    if row.kind is NodeKind.SWITCH and row.id in secrets.switches:
+        await site.credentials.put(f"{row.id}/api", *secrets.switches[row.id])
+    await site.store.nodes.add(row)
+    event = NodeAdopted(
+        about=row.id,
+        bmcs=tuple(b.url for b in row.bmcs),
+        node_kind=row.kind,
+        tenant=row.tenant,
+        vrf=row.vrf,
+        by=by,
+    )
+    await site.store.journal.append(event, now)

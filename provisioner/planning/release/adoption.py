@@ -1,0 +1,89 @@
+"""Judge whether a serving node can be adopted, and as whose. Pure.
+
+A node enters as released to the tenant whose VRF its ports were *read* in. Nothing is inferred: a
+port that was not read, or that stands elsewhere than the others, refuses the whole node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from provisioner.model.node import Node, NodeKind, Origin, Placement, State
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement, Tenant
+from provisioner.planning.release.port_isolation import NOWHERE, find_misplaced_ports
+
+
+def adopt_host(
+    node: Node, read: Sequence[PortPlacement], tenants: Iterable[Tenant], now: float
+) -> Node | Blocker:
+    """Return the row of an adopted host, or why it cannot be adopted."""
+    vrfs = sorted({p.vrf for p in read})
+    if not node.ports:
+        return _refuse(node, Reason.PRECONDITION, "the list names no port of it", "List its ports.")
+    if not vrfs or set(vrfs) <= NOWHERE | {MAINTENANCE_VRF}:
+        detail = f"its ports stand in {' and '.join(v or 'no VRF' for v in vrfs) or 'no VRF'}"
+        unblock = "It serves no tenant: take it in with `provisioner intake`."
+        return _refuse(node, Reason.PRECONDITION, detail, unblock)
+    if len(vrfs) > 1:
+        detail = (
+            f"its ports stand in {len(vrfs)} networks: {', '.join(v or 'no VRF' for v in vrfs)}"
+        )
+        unblock = "Find out which of them is right, and move the others; then adopt it."
+        return _refuse(node, Reason.ISOLATION, detail, unblock)
+    (vrf,) = vrfs
+    if unread := find_misplaced_ports(node.ports, read, vrf):
+        return unread[0]
+    owners = [t for t in tenants if t.vrf == vrf]
+    if len(owners) != 1:
+        detail = f"its ports stand in VRF {vrf}, and no tenant has it"
+        return _refuse(node, Reason.NOT_EXPECTED, detail, "Add the tenant to the list.")
+    return serve_adopted(node, now).model_copy(
+        update={
+            "placement": Placement.CUSTOMER,
+            "vrf": vrf,
+            "tenant": owners[0].name,
+            "served": owners[0].name,
+        }
+    )
+
+
+def serve_adopted(node: Node, now: float) -> Node:
+    """Return the row of a node that serves, as it was found: no certificate, nothing proved."""
+    day = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
+    note = f"serving, not certified: adopted {day}"
+    if node.kind is NodeKind.SWITCH:
+        note = f"in service, as it was adopted {day}"
+    state = {"state": State.RELEASED, "entered_at": now, "origin": Origin.ADOPTED, "note": note}
+    return node.model_copy(update=state)
+
+
+def find_owner_conflicts(node: Node, stored: Iterable[Node]) -> tuple[Blocker, ...]:
+    """Return why a BMC or a serial of this node is another's; the other's rows stay as they are."""
+    urls = {b.url: b.name for b in node.bmcs}
+    serials = {b.serial: b.name for b in node.bmcs if b.serial}
+    ports = {(p.switch, p.interface) for p in node.ports}
+    conflicts = []
+    for other in (o for o in stored if o.id != node.id and o.state is not State.RETIRED):
+        shared = [f"BMC {b.url}" for b in other.bmcs if b.url in urls]
+        shared += [f"serial {b.serial}" for b in other.bmcs if b.serial in serials]
+        shared += [
+            f"port {p.switch}/{p.interface}"
+            for p in other.ports
+            if (p.switch, p.interface) in ports
+        ]
+        conflicts += [
+            _refuse(
+                node,
+                Reason.DUPLICATE,
+                f"its {word} is {other.id}'s",
+                "Correct the list: one identity is one node.",
+            )
+            for word in shared[:1]
+        ]
+    return tuple(conflicts)
+
+
+def _refuse(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=reason, subject=node.id, detail=detail, unblock=unblock)

@@ -60,7 +60,7 @@ def observe(url: str) -> tuple[Inventory, Recorder]:
         try:
             client = Redfish(narrowed, address, quirks.generic.QUIRK)
             inventory = await client.collect("node", "host")
-            await client.service.system()
+            await client.service.read_system()
             act = Call("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {})
             for way in (narrowed, transport):
                 with pytest.raises(LookOnly):

@@ -148,7 +148,7 @@ EQUIVALENT: dict[str, str] = {
     "provisioner.access.oidc:OidcProvider.__init__: -KEYS_FRESH_S => KEYS_FRESH_S": (
         "until keys were fetched there is none that could be believed"
     ),
-    "provisioner.access.oidc:OidcProvider.identify_caller: "
+    "provisioner.access.oidc:OidcProvider.verify_token: "
     "jwt.decode(algorithms=[key.algorithm_name]) => no argument": (
         "PyJWT itself takes a PyJWK's algorithm and no other one; here it is said a second time"
     ),

@@ -123,4 +123,5 @@ def test_a_locked_idrac_is_still_switched_on_and_off() -> None:
 def test_a_lockdown_is_in_the_inventory() -> None:
     (obstacle,) = collect(locked()).obstacles
 
-    assert (obstacle.name, obstacle.hinders) == ("lockdown", ("push", "media", "boot"))
+    hindered = ("push", "media", "boot", "settings")
+    assert (obstacle.name, obstacle.hinders) == ("lockdown", hindered)

@@ -18,11 +18,12 @@ from provisioner.planning.lifecycle.transition import describe_transition, enter
 from provisioner.planning.watch.webhooks import TYPE_PREFIX
 
 PRODUCT = Path(provisioner.__file__).parent
-# the function that changes a state, and those that make the row of a host that was not there
+# the function that changes a state, and those that make the row of a node that was not there
 WRITERS = {
     "planning/lifecycle/transition.py",
     "planning/intake/pairing.py",
     "planning/certification/part_changes.py",
+    "planning/release/adoption.py",
 }
 
 

@@ -88,7 +88,7 @@ def marked(word: str) -> list[str]:
 
 
 def gone(word: str) -> bool:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while marked(word) and time.monotonic() < until:
         time.sleep(0.02)
     return not marked(word)

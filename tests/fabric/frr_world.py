@@ -48,7 +48,7 @@ QUICK = {
     "switch_gather_s": 0.02,
     "switch_poll_s": 0.1,
     "switch_apply_limit_s": 15.0,
-    "release_settle_s": 20.0,
+    "release_settle_s": 60.0,
     "release_confirm_s": 0.2,
     "release_reached": (f"STORAGE={STORAGE_HOST}",),
     "release_never_reached": (BMC, *LEAF_OOB),

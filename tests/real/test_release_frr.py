@@ -185,7 +185,7 @@ def test_what_somebody_did_behind_the_api_keeps_a_node_from_its_tenant(
         return refused, left, await world.fence(A), await world.node(A)
 
     refused, left, fenced, node = play(
-        site, scenario, release_settle_s=1.0, switch_apply_limit_s=4.0
+        site, scenario, release_settle_s=3.0, switch_apply_limit_s=4.0
     )
 
     assert any(plant.check in b.detail for b in refused), refused

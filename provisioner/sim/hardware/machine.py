@@ -234,6 +234,7 @@ class Machine:
         host = self.host
         host.boot_id = None
         host.phase = "post"
+        host.bios.take_pending()
         for card in self.bluefields.values():
             card.runtime = {}
             card.algorithm = False

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
+from provisioner.sim.hardware.bios import Bios
+
 
 @dataclass(frozen=True)
 class Durations:
@@ -105,6 +107,7 @@ class Bmc:
     clock_offset_s: float = 0.0  # of its clock against the site's
     ntp_enabled: bool = False
     ntp_servers: tuple[str, ...] = ()
+    protocols: dict[str, bool] = field(default_factory=lambda: {"IPMI": True, "SSH": True})
 
     def get_phase(self, now: float) -> str:
         """`gone`, `starting`, `partial` or `up`."""
@@ -165,3 +168,4 @@ class Host:
     settings: dict[str, str] = field(default_factory=dict)  # of its baseline and check tools
     system: str = ""  # the stamp of its image that the system on its disk reports
     loaded: dict[str, str] = field(default_factory=dict)  # in effect since the last boot
+    bios: Bios = field(default_factory=Bios)

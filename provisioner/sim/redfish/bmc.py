@@ -17,6 +17,7 @@ from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import ROOT, Resource
 from provisioner.sim.redfish.redfish_updates import Fetch, UpdateService
 from provisioner.sim.redfish.shapes import SHAPES
+from provisioner.sim.redfish.shapes_bios import find_listed_registry, mount_bios_registry
 from provisioner.sim.redfish.shapes_bluefield import BluefieldTree
 from provisioner.sim.redfish.shapes_hgx import BOARD, HgxTree, silent_while_off
 from provisioner.sim.redfish.shapes_host import HostTree
@@ -62,7 +63,10 @@ def make_service(
     UpdateService(machine, shape, service.tasks, updates, fetch, clock).mount(tree)
     service.events = Events(machine, hardware, deliver)
     service.events.mount(tree)
-    mount_registries(tree)
+    listed = None if bmc in machine.bluefields else find_listed_registry(shape)
+    mount_registries(tree, () if listed is None else (listed[0],))
+    if listed is not None:
+        mount_bios_registry(tree, *listed)
     if bmc in machine.bluefields:
         BluefieldTree(service).mount()
     else:

@@ -17,7 +17,7 @@ from provisioner.sim.redfish.redfish_tree import Change, Request, make_patch_che
 from provisioner.sim.redfish.tasks import format_time
 
 _OK: Json = {"State": "Enabled", "Health": "OK"}
-_CHECK_NTP = make_patch_check("NTP")
+_CHECK = make_patch_check("NTP", "IPMI", "SSH")
 _CHECK_TIME = make_patch_check("DateTime")
 
 
@@ -86,12 +86,24 @@ def mount_network(service: RedfishService, manager: str) -> None:
             "HTTP": {"ProtocolEnabled": False, "Port": 80},
             "HTTPS": {"ProtocolEnabled": True, "Port": 443},
             "NTP": ntp,
+            **{n: {"ProtocolEnabled": on} for n, on in bmc.protocols.items()},
         }
 
     def change(body: Json, _: Request) -> Answer | None:
-        return _CHECK_NTP(body) or _set_ntp(bmc, body)
+        return _CHECK(body) or _set_protocols(bmc, body) or _set_ntp(bmc, body)
 
     tree.add_live(f"{manager}/NetworkProtocol", read, patch=change)
+
+
+def _set_protocols(bmc: Bmc, body: Json) -> Answer | None:
+    """Switch IPMI over LAN and SSH, which all captured trees list with ProtocolEnabled."""
+    for name in bmc.protocols:
+        asked = body.get(name, {})
+        enable = asked.get("ProtocolEnabled", bmc.protocols[name])
+        if not isinstance(enable, bool):
+            return make_error(400, "PropertyValueTypeError", str(enable), "ProtocolEnabled")
+        bmc.protocols[name] = enable
+    return None
 
 
 def _set_ntp(bmc: Bmc, body: Json) -> Answer | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from provisioner.sim.redfish.redfish_answers import BASE_TEXTS, Json
 from provisioner.sim.redfish.redfish_tree import ROOT, Tree
 
@@ -39,9 +41,9 @@ def _base() -> Json:
 BASE = _base()
 
 
-def mount_registries(tree: Tree) -> None:
-    """Put Registries and JsonSchemas into the tree."""
-    tree.add_collection(PATH, "MessageRegistryFileCollection", lambda: ["Base"])
+def mount_registries(tree: Tree, more: Sequence[str] = ()) -> None:
+    """Put Registries and JsonSchemas into the tree; `more`: others that are listed."""
+    tree.add_collection(PATH, "MessageRegistryFileCollection", lambda: ["Base", *more])
     tree.add_fixed(
         f"{PATH}/Base",
         {

@@ -19,7 +19,7 @@ from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_settings import mount_system_settings
 from provisioner.sim.redfish.redfish_tree import ROOT
-from provisioner.sim.redfish.shapes_bios import mount_bios
+from provisioner.sim.redfish.shapes_bios import mount_bios, mount_secure_boot
 from provisioner.sim.redfish.tasks import format_time
 
 OK = {"State": "Enabled", "Health": "OK"}
@@ -145,12 +145,12 @@ class HostTree:
             return shown
 
         self.tree.add_live(path, read, patch=self.power.patch_system)
-        mount_bios(self.tree, path, shape)
+        mount_bios(self.tree, path, shape, self.machine.host.bios)
         self._members("Processors", "Processor", "ProcessorCollection", "cpu")
         self._members("Memory", "Memory", "MemoryCollection", "memory")
         self._storage()
         self._interfaces()
-        self._secure_boot(path)
+        mount_secure_boot(self.tree, path, self.machine.host.bios)
 
     def _dump_service(self) -> None:
         if self.shape.name == "supermicro":
@@ -162,19 +162,6 @@ class HostTree:
                     "Name": "Dump Service",
                 },
             )
-
-    def _secure_boot(self, path: str) -> None:
-        self.tree.add_fixed(
-            f"{path}/SecureBoot",
-            {
-                "@odata.type": "#SecureBoot.v1_1_0.SecureBoot",
-                "Id": "SecureBoot",
-                "Name": "Secure Boot",
-                "SecureBootEnable": False,
-                "SecureBootCurrentBoot": "Disabled",
-                "SecureBootMode": "UserMode",
-            },
-        )
 
     def _members(self, below: str, schema: str, collection: str, kind: str) -> None:
         path = f"{self.system}/{below}"

@@ -25,6 +25,37 @@ class SourcedRule(NamedTuple):
 
 RULES = (
     SourcedRule(
+        "BIOS attributes, their values, the locks among them and the ones that a profile writes",
+        "dell, hpe, lenovo, supermicro",
+        "attribute registries in NVIDIA/libredfish tests/mockups",
+    ),
+    SourcedRule("no attribute registry is served", "ami_dgx", _DGX),
+    SourcedRule(
+        "values wait in the settings object for the next start of the host", "all", "DMTF Settings"
+    ),
+    SourcedRule("the settings object lists nothing that does not wait", "dell", _R750),
+    SourcedRule(
+        "settings without an apply time make no job, and are never carried out",
+        "dell",
+        "terraform-provider-redfish 231",
+    ),
+    SourcedRule(
+        "settings are refused while a job for settings is committed",
+        "dell",
+        "redhat-performance/quads 726; NVIDIA/libredfish dell.rs",
+    ),
+    SourcedRule("that refusal is 400 ResourceInUse", "dell", ASSUMED),
+    SourcedRule(
+        "attributes outside of CustomMode are accepted, wait, and are dropped at the start",
+        "lenovo",
+        "lenovo/python-redfish-lenovo 174",
+    ),
+    SourcedRule(
+        "Secure Boot is switched by `SecureBootEnable`, and runs from the next start",
+        "all",
+        "DMTF SecureBoot 1.1; NVIDIA/libredfish standard.rs",
+    ),
+    SourcedRule(
         "a drive without actions takes `Image`, `Inserted` and `WriteProtected` by PATCH, and "
         "nothing else",
         "lenovo",

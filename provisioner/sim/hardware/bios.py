@@ -1,0 +1,42 @@
+"""The BIOS settings of a simulated host: what runs, what waits, and what a boot makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Value = str | int | bool
+
+
+@dataclass
+class Bios:
+    """`pending` runs after the next start of the host, as far as the BIOS accepts it."""
+
+    running: dict[str, Value] = field(default_factory=dict)
+    pending: dict[str, Value] = field(default_factory=dict)
+    needs_job: bool = False  # Dell: without a job nothing carries the pending values out
+    job: bool = False  # one is committed, until the boot has carried it out
+    # attribute -> whether the BIOS accepts it beside these running values; it drops the others
+    accepts: Callable[[str, dict[str, Value]], bool] = lambda _name, _running: True
+    # (attribute, value) -> the attributes that this choice writes itself
+    writes: dict[tuple[str, Value], dict[str, Value]] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)  # accepted, shown, and lost at the boot
+    secure_boot: bool = False  # from the next start
+    secure_boot_running: bool = False
+    starts: int = 0
+
+    def take_pending(self) -> None:
+        """Start once: the pending values run, and so do those that they write."""
+        self.starts += 1
+        self.secure_boot_running = self.secure_boot
+        if self.needs_job and not self.job:
+            return
+        self.job = False
+        before = dict(self.running)
+        for name, value in self.pending.items():
+            if name in self.dropped or not self.accepts(name, before):
+                continue
+            self.running[name] = value
+            if before.get(name) != value:
+                self.running.update(self.writes.get((name, value), {}))
+        self.pending.clear()

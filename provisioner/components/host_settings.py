@@ -1,4 +1,4 @@
-"""Sets of a host's settings and tools that a profile pins by name; read and set in-band."""
+"""Sets of settings and tools of a host, its BIOS and its BMC, which a profile pins by name."""
 
 from __future__ import annotations
 
@@ -19,5 +19,19 @@ KINDS = (
         method="playbook_check_tools",
         activation=Activation.NONE,
         duration_s=300,
+    ),
+    ComponentKind(
+        name="host.bios_settings",
+        title="BIOS settings",
+        method="redfish_bios_settings",
+        activation=Activation.WARM_REBOOT,  # the BIOS takes them when it starts
+        duration_s=120,
+    ),
+    ComponentKind(
+        name="host.bmc_settings",
+        title="BMC settings",
+        method="redfish_bmc_settings",
+        activation=Activation.NONE,
+        duration_s=60,
     ),
 )

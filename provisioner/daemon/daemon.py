@@ -57,6 +57,7 @@ from provisioner.execution.validate.validator import Validator
 from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.certification.host_settings import select_sets
 from provisioner.planning.erasure.erasure import policy_of
+from provisioner.planning.machine_settings.pinned_sets import select_machine_sets
 from provisioner.ports import (
     Agents,
     AlertRepository,
@@ -327,6 +328,7 @@ def _site(parts: Parts, reach: Reach) -> Site:
         parts.login,
         Feeds(parts.pdus, parts.store.nodes.list),
         None if parts.consoles is None else parts.consoles[1],
+        select_machine_sets(parts.matrix),
     )
 
 

@@ -21,6 +21,7 @@ from provisioner.execution.steps import (
     methods_switch,
 )
 from provisioner.execution.steps.deployment import deploy_image
+from provisioner.execution.steps.methods_settings import write_settings
 from provisioner.execution.steps.methods_sonic import install_sonic_image
 from provisioner.execution.steps.offering import BFB, PULLED, prepare_file, require_offer
 from provisioner.model.inventory import Inventory
@@ -137,12 +138,10 @@ class Executor:
             case "playbook_nic_config":
                 parameters = self._nic_profiles.get(step.to_version, {})
                 return methods_inband.nic_config(site, node, step, inventory, parameters)
-            case "playbook_host_baseline":
-                settings = self._host_sets.get(step.component, {}).get(step.to_version, {})
-                return methods_inband.set_baseline(site, node, step, inventory, settings)
-            case "playbook_check_tools":
-                settings = self._host_sets.get(step.component, {}).get(step.to_version, {})
-                return methods_inband.install_check_tools(site, node, step, settings)
+            case "playbook_host_baseline" | "playbook_check_tools":
+                return self._set_host(node, step, inventory)
+            case "redfish_bios_settings" | "redfish_bmc_settings":
+                return await write_settings(site, node, step)
             case "nvue_image":
                 return await methods_switch.install_image(site, node, step)
             case "sonic_installer":
@@ -155,6 +154,12 @@ class Executor:
             detail=f"there is no update method {step.method!r}",
             unblock="Correct the method of this edge in the matrix.",
         )
+
+    def _set_host(self, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
+        settings = self._host_sets.get(step.component, {}).get(step.to_version, {})
+        if step.method == "playbook_check_tools":
+            return methods_inband.install_check_tools(self._site, node, step, settings)
+        return methods_inband.set_baseline(self._site, node, step, inventory, settings)
 
 
 def check_expected(step: Step, inventory: Inventory) -> Blocker | None:

@@ -43,6 +43,8 @@ _METHODS: dict[str, tuple[Means, str]] = {
     "playbook_nic_config": ("ansible", "play nic_config"),
     "playbook_host_baseline": ("ansible", "play host_baseline"),
     "playbook_check_tools": ("ansible", "play check_tools"),
+    "redfish_bios_settings": ("redfish", "PATCH of the BIOS's settings object"),
+    "redfish_bmc_settings": ("redfish", "PATCH of the BMC's resources"),
     "nvue_image": ("switch", "image of Cumulus Linux through NVUE"),
     "sonic_installer": ("switch", "image of SONiC through sonic-installer"),
 }

@@ -149,6 +149,9 @@ class Matrix(Record):
     # settings, packages and services of a host by the name that `host.baseline` or
     # `host.check_tools` pins
     host_settings: dict[str, dict[str, str]] = Field(default_factory=dict)
+    # settings of BIOS and BMC by the name that `host.bios_settings` or `host.bmc_settings` pins:
+    # meaning, or "attribute:NAME" -> value
+    machine_settings: dict[str, dict[str, str]] = Field(default_factory=dict)
     # maintenance images by name: MAINTENANCE is the bootable image with the agent
     images: dict[str, Pin] = Field(default_factory=dict)
 

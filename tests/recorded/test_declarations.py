@@ -20,6 +20,8 @@ METHODS = {
     "playbook_nic_config",
     "playbook_host_baseline",
     "playbook_check_tools",
+    "redfish_bios_settings",
+    "redfish_bmc_settings",
     "nvue_image",
     "deploy_image",
     "with_bundle",

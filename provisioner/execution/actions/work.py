@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import HostLogin
@@ -15,6 +15,7 @@ from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.matrix import Pin
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker
+from provisioner.planning.machine_settings.pinned_sets import PinnedSets
 from provisioner.ports import Agents, Clock, HostShell, PlaybookRunner
 from provisioner.ports.consoles import ConsoleBook
 from provisioner.settings import Settings
@@ -36,6 +37,7 @@ class Site:
     login: HostLogin | None = None
     feeds: Feeds | None = None  # outlets of hosts; None: the site has none
     consoles: ConsoleBook | None = None  # None: no console is collected
+    machine_sets: PinnedSets = field(default_factory=dict)  # settings of BIOS and BMC, as pinned
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
+from provisioner.execution.observe.machine_settings import add_settings
 from provisioner.execution.observe.switch_api import ask, open_switch
 from provisioner.model.health import Evidence
 from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
@@ -203,12 +204,14 @@ class Collector:
             client = await self._site.reach.redfish(node, bmc.name)
             if isinstance(client, Blocker):
                 return client
+            sets = self._site.machine_sets if bmc.kind == "host" else {}
             if last is None or any(o.bmc == bmc.name for o in last.obstacles):
                 inventory = await client.collect(node.id, bmc.name)
                 if (gate := self._site.reach.gate) is not None:
                     await gate.record_leaks(node.id, inventory.leaks)
-                return inventory
-            return await client.read_firmware(node.id, bmc.name)
+                return await add_settings(client, inventory, sets)
+            inventory = await client.read_firmware(node.id, bmc.name)
+            return await add_settings(client, inventory, sets)
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
 

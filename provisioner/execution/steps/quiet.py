@@ -6,10 +6,12 @@ import asyncio
 
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.machine_settings import add_settings
 from provisioner.model.inventory import BackgroundCopy
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
+from provisioner.planning.machine_settings.pinned_sets import BIOS
 from provisioner.ports import PortError, Unreachable
 
 
@@ -102,6 +104,8 @@ async def read_versions(site: Site, node: Node, step: Step) -> dict[str, str | N
         if isinstance(client, Blocker):
             continue
         inventory = await client.read_firmware(node.id, bmc.name)
+        if bmc.kind == "host" and any(name.startswith(BIOS) for name in activated):
+            inventory = await add_settings(client, inventory, site.machine_sets)
         for component in inventory.components:
             slot = component.slot if bmc.kind == "host" else bmc.name
             if (name := f"{component.kind}/{slot}") in activated:

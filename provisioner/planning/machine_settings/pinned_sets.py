@@ -10,9 +10,11 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
+from provisioner.model.matrix import Matrix
 from provisioner.planning.machine_settings.resolution import ATTRIBUTE
 from provisioner.quirks.meaning import VOCABULARY
 
+PinnedSets = Mapping[str, Mapping[str, Mapping[str, str]]]  # kind -> name -> setting -> value
 BIOS = "host.bios_settings"
 BMC = "host.bmc_settings"
 KINDS = (BIOS, BMC)
@@ -65,3 +67,15 @@ def find_kind(name: str) -> str:
 def find_stranger(kind: str, settings: Mapping[str, str]) -> str | None:
     """Return a setting of a set that this kind does not hold, if there is one."""
     return next((name for name in settings if find_kind(name) != kind), None)
+
+
+def select_machine_sets(matrix: Matrix) -> PinnedSets:
+    """Return the sets that are pinned somewhere, and those on the way to them (`via`)."""
+    sets: dict[str, dict[str, dict[str, str]]] = {}
+    for kind in KINDS:
+        pins = [p.pins.get(kind) for r in matrix.releases.values() for p in r.profiles.values()]
+        names = {name for pin in pins if pin is not None for name in (pin.version, *pin.also)}
+        names |= {name for edge in matrix.edges.get(kind, ()) for name in (edge.to, *edge.via)}
+        for name in sorted(names & set(matrix.machine_settings)):
+            sets.setdefault(kind, {})[name] = matrix.machine_settings[name]
+    return sets

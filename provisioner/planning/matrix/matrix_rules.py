@@ -14,6 +14,7 @@ from provisioner import components
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile, Release
 from provisioner.planning.certification import host_settings, runtime
+from provisioner.planning.machine_settings import pinned_sets
 from provisioner.planning.matrix.located_yaml import Located, Path
 from provisioner.planning.matrix.spellings import check_spellings
 from provisioner.planning.path.conditions import parse_terms
@@ -35,6 +36,7 @@ _VERSION = re.compile(r"[\x21-\x7e]+( [\x21-\x7e]+)*")  # printable, no blanks a
 def check(matrix: Matrix, located: Located, kinds: frozenset[str]) -> None:
     """Apply every rule. Raises InputError for the first violation."""
     rules = _Rules(matrix, located, kinds)
+    rules.check_machine_sets()
     rules.check_releases()
     rules.check_edges()
     rules.check_bundles()
@@ -117,6 +119,39 @@ class _Rules:
             self._check_version(("images", name, "version"), image.version)
             self._check_file(("images", name), image.artifact, image.sha256, image.evidence)
 
+    def check_machine_sets(self) -> None:
+        """Check that each set of BIOS or BMC settings is of one kind, in values that exist."""
+        for name, values in self.matrix.machine_settings.items():
+            self._check_machine_set(("machine_settings", name), name, values)
+
+    def _check_machine_set(self, path: Path, name: str, settings: Mapping[str, str]) -> None:
+        self._check_name(path, name)
+        if not settings:
+            raise self.located.build_error(path, "a set without settings", "List them.")
+        for setting, value in settings.items():
+            if (fault := pinned_sets.find_setting_fault(setting, value)) is not None:
+                raise self.located.build_error((*path, setting), *fault)
+        first = pinned_sets.find_kind(next(iter(settings)))
+        if (stranger := pinned_sets.find_stranger(first, settings)) is not None:
+            raise self.located.build_error(
+                (*path, stranger),
+                f"settings of BIOS and BMC in one set: this one is no setting of {first}",
+                "Make two sets: the BIOS's take effect at a boot, the BMC's at once.",
+            )
+
+    def _check_machine_pin(self, path: Path, kind: str, version: str) -> None:
+        settings = self.matrix.machine_settings.get(version)
+        if settings is None:
+            raise self.located.build_error(
+                path, f"there are no settings '{version}'", "Add them under machine_settings."
+            )
+        if (stranger := pinned_sets.find_stranger(kind, settings)) is not None:
+            raise self.located.build_error(
+                path,
+                f"the set '{version}' has {stranger}, which {kind} does not hold",
+                f"Pin it under {pinned_sets.find_kind(stranger)}.",
+            )
+
     def _check_rules(self, path: Path, release: Release) -> None:
         numbers: dict[str, int] = {}
         for index, rule in enumerate(release.requires):
@@ -183,6 +218,10 @@ class _Rules:
                     f"there are no host settings '{pin.version}'",
                     "Add them under host_settings.",
                 )
+
+            if pin.known and kind in pinned_sets.KINDS:
+                for name in (pin.version, *pin.also):
+                    self._check_machine_pin((*at, "version"), kind, name)
 
     def _check_disjoint(self, path: Path, profiles: Mapping[str, Profile]) -> None:
         names = list(profiles)

@@ -26,6 +26,8 @@ NO_FILE = frozenset(
         "playbook_nic_config",
         "playbook_host_baseline",
         "playbook_check_tools",
+        "redfish_bios_settings",
+        "redfish_bmc_settings",
         PACKAGES,
     }
 )

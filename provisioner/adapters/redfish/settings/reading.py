@@ -70,10 +70,37 @@ async def read_machine_settings(service: Service) -> MachineSettings:
     )
 
 
+async def read_host_settings(service: Service) -> MachineSettings:
+    """Return the settings that sets are compared with: of the host and its own BMC, no registry."""
+    walk = service.walk()
+    root = await walk.read_root()
+    system = await service.read_system()
+    manager = await service.read_manager()
+    if system is None:
+        return MachineSettings(vendor=service.quirk.name)
+    bios = await read_bios(service, walk, root, system.data, registry=False)
+    secure = await _read_secure_boot(walk, system.data)
+    bmcs = [
+        None if manager is None else await _read_bmc(service, walk, manager, whole=False),
+        await _read_accounts(walk, root),
+        *_list_power_policies([system]),
+    ]
+    return MachineSettings(
+        vendor=service.quirk.name,
+        bios=() if bios is None else (bios,),
+        secure_boot=() if secure is None else (secure,),
+        bmcs=tuple(one for one in bmcs if one is not None),
+        gaps=tuple(dict.fromkeys(walk.gaps)),
+    )
+
+
 async def read_bios(
     service: Service, walk: Walk, root: Json, system: Json, *, registry: bool = True
 ) -> BiosSettings | None:
-    """Return the BIOS attributes of a system, with its registry unless that is left out."""
+    """Return the BIOS attributes of a system, with its registry if it is asked for.
+
+    It is read too where values wait: they may write others at the boot.
+    """
     path = link(system, "Bios")
     if path is None:
         return None
@@ -81,10 +108,12 @@ async def read_bios(
     if not body:
         return BiosSettings(source=path)
     name = text(body.get("AttributeRegistry"))
-    rules = await _read_registry(service, walk, root, path, name) if registry else None
     target = link(body, "@Redfish.Settings", "SettingsObject")
     later = (await walk.read(target)).data if target is not None else {}
     listed = body.get("Attributes")
+    rules = None
+    if registry or _find_pending(listed, later):
+        rules = await _read_registry(service, walk, root, path, name)
     current = parse_attributes(body, rules) if isinstance(listed, dict) else None
     pending = {
         attribute: value
@@ -103,6 +132,12 @@ async def read_bios(
         registry_name=name,
         registry=rules,
     )
+
+
+def _find_pending(listed: Any, later: Json) -> bool:
+    running = as_object(listed)
+    waiting = as_object(later.get("Attributes"))
+    return any(running.get(name) != value for name, value in waiting.items())
 
 
 async def _read_registry(
@@ -162,7 +197,10 @@ async def _read_secure_boot(walk: Walk, system: Json) -> SecureBootState | None:
     )
 
 
-async def _read_bmc(service: Service, walk: Walk, manager: Resource) -> BmcSettings | None:
+async def _read_bmc(
+    service: Service, walk: Walk, manager: Resource, *, whole: bool = True
+) -> BmcSettings | None:
+    """Return the settings of one BMC; `whole`: with the vendor's own attributes."""
     values: dict[str, Value] = {}
     network = link(manager.data, "NetworkProtocol")
     if network is not None:
@@ -172,8 +210,9 @@ async def _read_bmc(service: Service, walk: Walk, manager: Resource) -> BmcSetti
         for one in await walk.read_members(interfaces):
             if (enabled := truth(one.data.get("InterfaceEnabled"))) is not None:
                 values[f"HostInterfaces.{name_of(one.path)}.InterfaceEnabled"] = enabled
-    for linked in objects(at(manager.data, *service.quirk.bmc_attributes) or []):
-        path = path_of(linked) if service.quirk.bmc_attributes else None
+    own_links = service.quirk.bmc_attributes if whole else ()
+    for linked in objects(at(manager.data, *own_links) or []) if own_links else ():
+        path = path_of(linked)
         if path is not None:
             own = parse_attributes((await walk.read(path)).data)
             values |= {f"{name_of(path)}/{name}": value for name, value in own.items()}

@@ -1,0 +1,23 @@
+"""The pinned settings of a host's BIOS and BMC, read through its BMC as components."""
+
+from __future__ import annotations
+
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.settings.reading import read_host_settings
+from provisioner.model.inventory import Inventory
+from provisioner.planning.machine_settings.pinned_sets import PinnedSets
+from provisioner.planning.machine_settings.running_sets import build_components
+
+
+async def add_settings(client: Redfish, inventory: Inventory, sets: PinnedSets) -> Inventory:
+    """Return the inventory with the sets that run; as it is where none is pinned."""
+    if not sets:
+        return inventory
+    settings = await read_host_settings(client.service)
+    components = build_components(settings, sets, client.quirk.meanings)
+    return inventory.model_copy(
+        update={
+            "components": (*inventory.components, *components),
+            "gaps": (*inventory.gaps, *settings.gaps),
+        }
+    )

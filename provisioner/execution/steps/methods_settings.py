@@ -1,0 +1,94 @@
+"""Settings of BIOS and BMC: written through Redfish, proved by reading.
+
+BIOS settings wait for a boot, which the plan merges with other activations; they are done when
+they wait, and run when the reading after the boot shows it. BMC settings act at once, and are read
+again before the step ends. A write that was cut off is sent again: both are the same whoever
+carries them out, and what waits or runs already is not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.settings.bios_writes import set_bios
+from provisioner.adapters.redfish.settings.bmc_writes import set_bmc
+from provisioner.adapters.redfish.settings.reading import read_host_settings
+from provisioner.execution.actions.once import Act, Sent, Snapshot
+from provisioner.execution.actions.work import Site, Work
+from provisioner.model.node import Node
+from provisioner.model.operation import LedgerEntry
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.plan import Step
+from provisioner.planning.machine_settings.pinned_sets import BIOS
+from provisioner.planning.machine_settings.running_sets import build_components
+
+
+async def write_settings(site: Site, node: Node, step: Step) -> Work | Blocker:
+    """Return the work that writes one set."""
+    client = await site.reach.redfish(node, "host")
+    if isinstance(client, Blocker):
+        return client
+    settings = site.machine_sets.get(step.component, {}).get(step.to_version)
+    if settings is None:
+        return Blocker(
+            reason=Reason.NOT_OFFERED,
+            subject=f"{node.id}/{step.component}",
+            detail=f"the matrix has no settings {step.to_version!r}",
+            unblock="Add them under machine_settings.",
+        )
+
+    async def send() -> Sent | Blocker:
+        if step.component == BIOS:
+            sent = await set_bios(client.service, settings)
+            return sent if isinstance(sent, Blocker) else Sent(task=sent.job)
+        refused = await set_bmc(client.service, settings)
+        return refused if refused is not None else Sent()
+
+    return Work(
+        act=Act(
+            name=f"{step.component} {step.to_version}",
+            before={"step": step.model_dump(mode="json"), "slots": list(step.slots)},
+            look=_look_at(client, step, {step.to_version: settings}),
+            send=send,
+            happened=lambda _before, now: step.to_version in (now["version"], now["staged"]),
+        ),
+        finish=_read_again(client, node, step, {step.to_version: settings}),
+    )
+
+
+Sets = Mapping[str, Mapping[str, str]]
+
+
+def _look_at(client: Redfish, step: Step, sets: Sets) -> Callable[[], Awaitable[Snapshot]]:
+    async def look() -> dict[str, Any]:
+        settings = await read_host_settings(client.service)
+        components = build_components(settings, {step.component: sets}, client.quirk.meanings)
+        shown = next((c for c in components), None)
+        return {
+            "version": None if shown is None else shown.version,
+            "staged": None if shown is None else shown.staged,
+        }
+
+    return look
+
+
+def _read_again(
+    client: Redfish, node: Node, step: Step, sets: Sets
+) -> Callable[[LedgerEntry], Awaitable[Blocker | None]]:
+    look = _look_at(client, step, sets)
+
+    async def finish(_entry: LedgerEntry) -> Blocker | None:
+        shown = await look()
+        if step.to_version in (shown["version"], shown["staged"]):
+            return None
+        return Blocker(
+            reason=Reason.UPDATE_FAILED,
+            subject=f"{node.id}/{step.component}",
+            detail=f"the settings {step.to_version} were accepted, and do not show",
+            unblock="Compare `provisioner inspect --settings` with the set; the BIOS or the BMC "
+            "may refuse a value.",
+        )
+
+    return finish

@@ -1,0 +1,164 @@
+"""Names of the sets that run on a machine, and of those that wait for its next boot. Pure.
+
+A set runs if every value of it does. The largest such set names the component's version, "none"
+where none runs: drift is then a version that differs from its pin, and is planned, explained and
+counted as debt like firmware. No registry is needed: a value runs if the attribute shows any of the
+spellings that the vendor's row gives for it.
+
+The five facts of a setting: its target is the pin, staged is the ledger's, running and pending are
+the component's version and staged version, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from provisioner.model.inventory import Activation, Component
+from provisioner.model.machine.settings import MachineSettings, Value
+from provisioner.planning.machine_settings.dependencies import predict
+from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC, PinnedSets
+from provisioner.planning.machine_settings.resolution import ATTRIBUTE, is_same
+from provisioner.quirks.meaning import VOCABULARY, Row
+
+NONE = "none"
+SLOT = "host"
+# setting -> its name among the BMC's values; DMTF's names
+_BMC_VALUES = {
+    "ipmi": "IPMI.ProtocolEnabled",
+    "ssh": "SSH.ProtocolEnabled",
+    "http": "HTTP.ProtocolEnabled",
+    "snmp": "SNMP.ProtocolEnabled",
+    "kvm": "KVMIP.ProtocolEnabled",
+    "virtual_media": "VirtualMedia.ProtocolEnabled",
+    "lockout_threshold": "AccountLockoutThreshold",
+    "lockout_duration": "AccountLockoutDuration",
+}
+_POWER = {"on": "AlwaysOn", "off": "AlwaysOff", "last": "LastState"}
+
+
+def build_components(
+    settings: MachineSettings, sets: PinnedSets, rows: Sequence[Row]
+) -> tuple[Component, ...]:
+    """Return one component for each kind of settings that is pinned somewhere.
+
+    A machine that shows no attributes yet has no version: unknown is not drift.
+    """
+    components = []
+    if sets.get(BIOS) and settings.bios:
+        components.append(_build_bios(settings, sets[BIOS], rows))
+    if sets.get(BMC) and settings.bmcs:
+        values = {name: value for bmc in settings.bmcs for name, value in bmc.values.items()}
+        version = _name_set(sets[BMC], lambda name, value: _runs_on_bmc(name, value, values))
+        components.append(
+            Component(kind=BMC, slot=SLOT, version=version, source=settings.bmcs[0].source)
+        )
+    return tuple(components)
+
+
+def find_differences(
+    settings: Mapping[str, str], machine: MachineSettings, rows: Sequence[Row]
+) -> dict[str, str]:
+    """Return setting -> the value that runs, of those that differ from a BIOS set."""
+    bios = machine.bios[0]
+    return {
+        name: _describe(name, machine, rows)
+        for name, value in settings.items()
+        if not _runs(name, value, bios.current or {}, machine, rows, later=False)
+    }
+
+
+def _build_bios(
+    settings: MachineSettings, sets: Mapping[str, Mapping[str, str]], rows: Sequence[Row]
+) -> Component:
+    bios = settings.bios[0]
+    current = bios.current
+    if current is None:
+        return Component(kind=BIOS, slot=SLOT, version=None, source=bios.source)
+    later: dict[str, Value] = {**current, **bios.pending}
+    if bios.registry is not None:
+        later = predict(bios.registry, current, bios.pending)
+    version = _name_set(
+        sets, lambda name, value: _runs(name, value, current, settings, rows, later=False)
+    )
+    waiting = _name_set(
+        sets, lambda name, value: _runs(name, value, later, settings, rows, later=True)
+    )
+    staged = waiting if waiting not in (NONE, version) else None
+    return Component(
+        kind=BIOS,
+        slot=SLOT,
+        version=version,
+        staged=staged,
+        pending=Activation.WARM_REBOOT if staged else None,
+        source=bios.source,
+    )
+
+
+def _name_set(sets: Mapping[str, Mapping[str, str]], runs: Callable[[str, str], bool]) -> str:
+    fitting = [
+        name for name, settings in sets.items() if all(runs(n, v) for n, v in settings.items())
+    ]
+    return max(fitting, key=lambda name: (len(sets[name]), name), default=NONE)
+
+
+def _runs(
+    name: str,
+    value: str,
+    values: Mapping[str, Value],
+    settings: MachineSettings,
+    rows: Sequence[Row],
+    *,
+    later: bool,
+) -> bool:
+    if name == "secure_boot":
+        states = settings.secure_boot[:1]
+        shown = [state.enabled if later else state.running for state in states]
+        return shown == [value == "on"]
+    if name.startswith(ATTRIBUTE):
+        attribute = name.removeprefix(ATTRIBUTE)
+        return attribute in values and is_same(values[attribute], value)
+    fitting = _find_attributes(name, values, rows)
+    return bool(fitting) and all(
+        any(is_same(values[attribute], one) for one in row.values.get(value, ()))
+        for row, attribute in fitting
+    )
+
+
+def _find_attributes(
+    name: str, values: Mapping[str, Value], rows: Sequence[Row]
+) -> list[tuple[Row, str]]:
+    return [
+        (row, attribute)
+        for row in rows
+        if row.meaning == name
+        for attribute in values
+        if re.fullmatch(row.attribute, attribute)
+    ]
+
+
+def _describe(name: str, machine: MachineSettings, rows: Sequence[Row]) -> str:
+    current = machine.bios[0].current or {}
+    if name == "secure_boot":
+        states = {True: "on", False: "off", None: "not shown"}
+        return next((states[s.running] for s in machine.secure_boot), "not shown")
+    if name.startswith(ATTRIBUTE):
+        return str(current.get(name.removeprefix(ATTRIBUTE), "not shown"))
+    fitting = _find_attributes(name, current, rows)
+    return ", ".join(f"{a} = {current[a]}" for _, a in fitting[:4]) or "not shown"
+
+
+def _runs_on_bmc(name: str, value: str, values: Mapping[str, Value]) -> bool:
+    if name == "ntp":
+        enabled = values.get("NTP.ProtocolEnabled")
+        servers = values.get("NTP.NTPServers")
+        return enabled is False if value == "off" else (enabled is True and servers == value)
+    if name == "power_restore":
+        return values.get("PowerRestorePolicy") == _POWER.get(value)
+    if name == "host_interface":
+        states = [v for n, v in values.items() if n.endswith(".InterfaceEnabled")]
+        return bool(states) and all(state is (value == "on") for state in states)
+    shown = values.get(_BMC_VALUES[name])
+    if VOCABULARY[name].values:
+        return shown is (value == "on")
+    return is_same(shown, value)

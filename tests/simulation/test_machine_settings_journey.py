@@ -1,0 +1,81 @@
+"""Settings of BIOS and BMC in a host's journey: pinned, written, booted, proved, drifting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import virtual_time
+from rig import World
+
+from provisioner.execution.observe.collector import Collector
+from provisioner.model.node import NodeKind, State
+from provisioner.model.operation import ActionStatus, LedgerEntry
+
+HOUR_S = 3600.0
+EVIDENCE = "a test's own choice"
+SETS = {
+    "bios-1": {"iommu": "on", "relaxed_ordering": "on", "secure_boot": "on"},
+    "bmc-1": {"ipmi": "off"},
+}
+RESETS = ("warm_reboot", "cold_boot", "ac_cycle")
+PINS = {"host.bios_settings": "bios-1", "host.bmc_settings": "bmc-1"}
+
+
+def pin_sets(overlay: Path) -> None:
+    """Pin both kinds in the profile of the site's hosts."""
+    document: dict[str, Any] = json.loads(overlay.read_text())
+    pins = document["releases"]["spectrum-x-1.3.0"]["profiles"]["hgx-h100-bf3"]["pins"]
+    for kind, name in PINS.items():
+        pins[kind] = {"version": name, "evidence": EVIDENCE}
+        ends_by = "warm_reboot" if kind == "host.bios_settings" else "none"
+        document["edges"][kind] = [
+            {"from": ["*"], "to": name, "activates_by": ends_by, "evidence": EVIDENCE}
+        ]
+    document["machine_settings"] = SETS
+    overlay.write_text(json.dumps(document))
+
+
+async def lived(folder: Path) -> dict[str, Any]:
+    world = World(folder, nodes=1, seed=11)
+    pin_sets(world.files.overlay)
+    await world.take_in()
+    await world.start()
+    entries: list[LedgerEntry] = []
+    for _ in range(90):
+        await world.clock.sleep(HOUR_S / 6)
+        (host,) = [n for n in await world.store.nodes.list() if n.kind is NodeKind.HOST]
+        entries = await world.store.operations.list_entries(host.id)
+        machine = world.site.machines[host.id]
+        booted = [e for e in entries if e.action.startswith(RESETS)]
+        ended = [e for e in booted if e.status is ActionStatus.CONFIRMED]
+        if ended or host.state is State.QUARANTINED:
+            break
+    mine = [e for e in entries if e.action.startswith(tuple(PINS))]
+    daemon = world.daemon
+    assert daemon is not None
+    collector = Collector(daemon.site, {})
+    read = []
+    for change in ({}, {"IntelVTforDirectedI_O_VT_d__1E32": "Disable"}):
+        machine.host.bios.running.update(change)
+        inventory, unseen = await collector.collect(host)
+        assert inventory is not None, unseen
+        components = [inventory.find_component(kind, "host") for kind in PINS]
+        read.append([None if c is None else c.version for c in components])
+    await world.crash()
+    return {
+        "read": read,
+        "written": [e.action for e in mine if e.status is ActionStatus.CONFIRMED],
+        "boots": [e.action for e in booted],
+    }
+
+
+@pytest.mark.long
+def test_the_daemon_writes_both_boots_once_and_sees_what_drifts(tmp_path: Path) -> None:
+    ended = virtual_time.run(lived(tmp_path))
+
+    assert sorted(ended["written"]) == ["host.bios_settings bios-1", "host.bmc_settings bmc-1"]
+    assert ended["read"] == [["bios-1", "bmc-1"], ["none", "bmc-1"]]
+    assert ended["boots"] == ["ac_cycle su0-n00"], "settings share the reset of the firmware"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.model.input_error import InputError
 from provisioner.ports import PortError
 
 _SETTINGS = "adapters.redfish.settings.attributes"
@@ -23,4 +24,10 @@ REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str,
     ("adapters.redfish.tasks", (), "read_view", {"path": "/redfish/v1/TaskService/Tasks/1"}),
     (_SETTINGS, (), "parse_attributes parse_value", {}),
     (_SETTINGS, (), "parse_registry", {"source": "/redfish/v1/Registries/x"}),
+    (
+        "planning.machine_settings.learned_sets",
+        (InputError,),
+        "learn_sets",
+        {"source": "node.json"},
+    ),
 )

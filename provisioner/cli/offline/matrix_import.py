@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from provisioner import components
+from provisioner.cli.offline.settings_import import draft_settings, show_settings_draft
 from provisioner.cli.options.matrix_files import read_located_matrix, read_matrix_texts
 from provisioner.model.input_error import InputError
 from provisioner.planning.matrix.imports.overlay_draft import Draft, Place, Verdict, draft_overlay
@@ -39,9 +40,9 @@ _COLOURS = {
 
 def import_versions(
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(help="PLDM package, BFB, Catalog.xml(.gz), CSV or NVIDIA's JSON."),
-    ],
+    ] = None,
     matrix: Annotated[
         list[Path] | None,
         typer.Option("--matrix", help="Matrix file to compare with; repeat it for overlays."),
@@ -64,6 +65,13 @@ def import_versions(
         list[str] | None,
         typer.Option("--system", help="Model or system Id in a Dell catalogue; repeatable."),
     ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", help="JSON of `inspect --settings` of a good node: draft sets."),
+    ] = None,
+    name: Annotated[
+        str, typer.Option("--name", help="Name of the sets that --settings drafts.")
+    ] = "learned",
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the overlay to this new file.")
     ] = None,
@@ -77,13 +85,17 @@ def import_versions(
 
     Example: provisioner matrix import nvfw_HGX-H100x8_0002_230517.3.0.fwpkg --out draft.yaml
     """
-    if len(files) > FILES_MAX:
-        raise InputError("FILE", "", f"more than {FILES_MAX} files", "Import them in parts.")
+    place = Place(release=release, profiles=tuple(profile or ()))
+    if settings is not None:
+        _import_settings(settings, matrix or [], place, name, evidence, out, as_json=json_)
+        return
+    if not files or len(files) > FILES_MAX:
+        problem = f"more than {FILES_MAX} files" if files else "no file is named"
+        raise InputError("FILE", "", problem, f"Name 1 to {FILES_MAX} files, or --settings FILE.")
     maps = dict(_read_map(text) for text in name_map or [])
     texts = read_matrix_texts(matrix or [])
     pinned, located = read_located_matrix(matrix or [])
     imports = [_read_file(path, maps, tuple(system or ())) for path in files]
-    place = Place(release=release, profiles=tuple(profile or ()))
     draft = draft_overlay(pinned, located, imports, place, evidence=evidence)
     result, result_text = parse_located([*texts, ("the draft", draft.text)])
     known = {(r.where, r.problem) for r in review_matrix(pinned) if r.weight is Weight.BLOCKS}
@@ -96,6 +108,25 @@ def import_versions(
         _write_new(out, draft.text)
     _show(draft, obstacles, out, as_json=json_)
     raise typer.Exit(BLOCKED if obstacles else 0)
+
+
+def _import_settings(
+    node: Path,
+    matrices: Sequence[Path],
+    place: Place,
+    name: str,
+    evidence: str,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    text, learned, rows = draft_settings(node, matrices, place, name, evidence)
+    if out is not None:
+        _write_new(out, text)
+    if as_json:
+        typer.echo(json.dumps({"text": text, "changes": rows, "notes": learned.notes}))
+    else:
+        show_settings_draft(text, learned, rows, out)
 
 
 def _read_map(text: str) -> tuple[str, str]:

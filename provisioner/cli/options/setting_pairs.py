@@ -16,7 +16,7 @@ _KINDS = {"set-bios": BIOS, "set-bmc": BMC}
 
 
 def parse_settings(action: str, pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the settings of an action that sets some. Raises InputError for what is not one."""
+    """Return the settings of an action that sets some. Raises InputError for any other text."""
     kind = _KINDS.get(action)
     if kind is None:
         return ()

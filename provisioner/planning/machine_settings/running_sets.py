@@ -24,7 +24,7 @@ from provisioner.quirks.meaning import VOCABULARY, Row
 NONE = "none"
 SLOT = "host"
 # setting -> its name among the BMC's values; DMTF's names
-_BMC_VALUES = {
+BMC_VALUES = {
     "ipmi": "IPMI.ProtocolEnabled",
     "ssh": "SSH.ProtocolEnabled",
     "http": "HTTP.ProtocolEnabled",
@@ -34,7 +34,7 @@ _BMC_VALUES = {
     "lockout_threshold": "AccountLockoutThreshold",
     "lockout_duration": "AccountLockoutDuration",
 }
-_POWER = {"on": "AlwaysOn", "off": "AlwaysOff", "last": "LastState"}
+POWER = {"on": "AlwaysOn", "off": "AlwaysOff", "last": "LastState"}
 
 
 def build_components(
@@ -154,11 +154,11 @@ def _runs_on_bmc(name: str, value: str, values: Mapping[str, Value]) -> bool:
         servers = values.get("NTP.NTPServers")
         return enabled is False if value == "off" else (enabled is True and servers == value)
     if name == "power_restore":
-        return values.get("PowerRestorePolicy") == _POWER.get(value)
+        return values.get("PowerRestorePolicy") == POWER.get(value)
     if name == "host_interface":
         states = [v for n, v in values.items() if n.endswith(".InterfaceEnabled")]
         return bool(states) and all(state is (value == "on") for state in states)
-    shown = values.get(_BMC_VALUES[name])
+    shown = values.get(BMC_VALUES[name])
     if VOCABULARY[name].values:
         return shown is (value == "on")
     return is_same(shown, value)

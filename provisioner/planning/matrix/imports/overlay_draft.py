@@ -76,7 +76,7 @@ def draft_overlay(
     matrix: Matrix, located: Located, imports: Sequence[Import], place: Place, *, evidence: str = ""
 ) -> Draft:
     """Return the overlay for imported files. Raises InputError for a profile that is not there."""
-    _check_place(matrix, place)
+    check_place(matrix, place)
     draft = _Draft(matrix, located, place, evidence)
     stated = [(each.source, s) for each in imports for s in each.statements]
     for key in dict.fromkeys((s.kind, s.profile) for _, s in stated):
@@ -88,7 +88,8 @@ def draft_overlay(
     return Draft(changes=tuple(draft.changes), notes=notes, text=draft.write(imports, notes))
 
 
-def _check_place(matrix: Matrix, place: Place) -> None:
+def check_place(matrix: Matrix, place: Place) -> None:
+    """Raise InputError for a release or profile that the matrix does not have."""
     if bool(place.release) != bool(place.profiles):
         problem = "a release and its profiles are named together"
         raise InputError("--release", place.release, problem, "Give --release and --profile.")

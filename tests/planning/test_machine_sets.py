@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from test_planner import edge, matrix
 
 from provisioner import quirks
 from provisioner.model.input_error import InputError
-from provisioner.model.inventory import Activation
+from provisioner.model.inventory import Activation, Component, Inventory, WriteObstacle
 from provisioner.model.machine.settings import (
     AttributeRegistry,
     AttributeRule,
@@ -18,10 +19,12 @@ from provisioner.model.machine.settings import (
     SecureBootState,
     Value,
 )
+from provisioner.model.outcome import Reason
 from provisioner.planning.machine_settings.dependencies import find_lock, predict
 from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC, select_machine_sets
 from provisioner.planning.machine_settings.running_sets import build_components, find_differences
 from provisioner.planning.matrix.matrix_text import parse
+from provisioner.planning.path.planner import plan
 
 ROWS = quirks.ALL["dell_idrac"].meanings
 MATRIX = """\
@@ -222,3 +225,61 @@ def test_a_map_at_rest_writes_nothing() -> None:
     book = registry(mapped("B", "CurrentValue", 1, ("A", "EQU", 1)))
 
     assert predict(book, {"A": 1, "B": 0, "C": 0}, {"C": 1}) == {"A": 1, "B": 0, "C": 1}
+
+
+# --- the plan
+
+SETTINGS = Component(kind=BIOS, slot="host", version="none", bmc="host", source="/bios")
+BESIDE = Component(kind="host.driver", slot="0", version="1.0", source="host")
+
+
+def steps(component: Component, *others: Component) -> list[tuple[str, str]]:
+    """Return each step of the plan as its component, or its reset, and its version."""
+    pins = {BIOS: "fast"} | {other.kind: "2.0" for other in others}
+    edges = {kind: (edge("*", version, REBOOT),) for kind, version in pins.items()}
+    inventory = Inventory(node="n", vendor="v", components=(component, *others))
+    answer = plan(inventory, matrix(pins, edges), "r", "p", production=False)
+    assert answer.blockers == ()
+    return [(step.component or str(step.activation), step.to_version) for step in answer.steps]
+
+
+REBOOT = Activation.WARM_REBOOT
+
+
+def test_settings_that_differ_are_written_and_booted() -> None:
+    assert steps(SETTINGS) == [(BIOS, "fast"), ("warm_reboot", "")]
+
+
+def test_their_boot_is_shared_with_other_updates() -> None:
+    names = [name for name, _ in steps(SETTINGS, BESIDE)]
+
+    assert sorted(names) == [BIOS, "host.driver", "warm_reboot"]
+    assert names[-1] == "warm_reboot"
+
+
+def test_a_set_that_runs_needs_nothing() -> None:
+    assert steps(SETTINGS.model_copy(update={"version": "fast"})) == []
+
+
+def test_a_set_that_waits_in_the_settings_object_is_only_booted() -> None:
+    waiting = SETTINGS.model_copy(update={"staged": "fast", "pending": REBOOT})
+
+    assert steps(waiting) == [("warm_reboot", "")]
+
+
+def test_a_lockdown_blocks_the_plan_before_anything_is_sent() -> None:
+    lockdown = WriteObstacle(
+        bmc="host",
+        name="lockdown",
+        hinders=("push", "settings"),
+        reason=Reason.REFUSED,
+        detail="it is on",
+        unblock="Switch it off.",
+    )
+    inventory = Inventory(node="n", vendor="v", components=(SETTINGS,), obstacles=(lockdown,))
+    pinned = matrix({BIOS: "fast"}, {BIOS: (edge("*", "fast", REBOOT),)})
+
+    answer = plan(inventory, pinned, "r", "p", production=False)
+
+    assert answer.steps == ()
+    assert [b.unblock for b in answer.blockers] == ["Switch it off."]

@@ -107,13 +107,16 @@ def explain_obstacles(
 ) -> tuple[Blocker, ...]:
     """Return a blocker for each obstacle that a BMC reports to a step of the plan.
 
-    A push needs no obstacle to "push" at its BMC; an image of the system boots the maintenance
-    image, by virtual media unless the site's way is another one.
+    A push needs no obstacle to "push" at its BMC, and a set of settings none to "settings"; an
+    image of the system boots the maintenance image, by virtual media unless the site's way is
+    another one.
     """
     needs: set[tuple[str, str]] = set()
     for step in steps:
         if step.kind is StepKind.UPDATE and step.method in _PUSHED:
             needs |= {(bmc, "push") for bmc in step.bmcs or ("host",)}
+        elif step.method.endswith(("_bios_settings", "_bmc_settings")):
+            needs |= {("host", "settings")}
         elif step.method == DEPLOY:
             needs |= {("host", "boot")}
             needs |= {("host", "media")} if way in ("vendor", "virtual_media") else set()

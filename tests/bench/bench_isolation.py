@@ -22,6 +22,7 @@ import json
 import random
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb, log2
@@ -154,7 +155,7 @@ def cells_of_parts(fabric: Fabric) -> dict[Part, set[tuple[str, int, bool]]]:
 
 
 def intermittent(kinds: tuple[str, ...], rate: float, seed: int, noise: float) -> Sum:
-    """One campaign with one part of each kind that fails this share of its tests."""
+    """Return one campaign with one part of each kind that fails this share of its tests."""
     fabric = fabric_of(RATE_NODES, shared=shared_parts(RATE_NODES))
     rng = random.Random(f"{kinds} {rate} {seed} {noise}")
     world = plant_distinct(fabric, rng, kinds)
@@ -176,25 +177,35 @@ def measure_rates(scale: float) -> dict[str, float]:
     """Return the figures of parts that fail only a share of their tests."""
     singles = [(kind,) for kind in ("nodes", "links", "leaves", "uplinks", *SHARED)]
     cases = [*singles, *(a + b for a, b in combinations(singles, 2))]
+    tried = [
+        (kinds, rate, seed, (NOISE, 0.08)[(number + seed) % 2])
+        for rate in RATES
+        for number, kinds in enumerate(cases)
+        for seed in range(max(1, round(scale)))
+    ]
     found: dict[float, list[int]] = {rate: [0, 0] for rate in RATES}
     innocent = campaigns = 0
-    worst = 0.0
-    for rate in RATES:
-        for number, kinds in enumerate(cases):
-            for seed in range(max(1, round(scale))):
-                row = intermittent(kinds, rate, seed, (NOISE, 0.08)[(number + seed) % 2])
-                found[rate][0] += row.found
-                found[rate][1] += row.planted
-                innocent += row.innocent
-                campaigns += 1
-                worst = max(worst, row.costs[0])
-        say(f"rate {rate}: {found[rate][0]} of {found[rate][1]} found, {innocent} innocents so far")
+    worst = cpu_s = 0.0
+    with ProcessPoolExecutor() as pool:  # a campaign is one core's work
+        for (_, rate, _, _), row in zip(
+            tried, pool.map(intermittent, *zip(*tried, strict=True)), strict=True
+        ):
+            found[rate][0] += row.found
+            found[rate][1] += row.planted
+            innocent += row.innocent
+            campaigns += 1
+            worst = max(worst, row.costs[0])
+            cpu_s += row.cpu_s
+            if campaigns % (len(tried) // len(RATES)) == 0:
+                counted = f"{found[rate][0]} of {found[rate][1]} found"
+                say(f"rate {rate}: {counted}, {innocent} innocents so far, {cpu_s:.0f} CPU s")
     return {
         "found_at_100": round(found[1.0][0] / found[1.0][1], 4),
         "found_at_60": round(found[0.6][0] / found[0.6][1], 4),
         "found_at_30": round(found[0.3][0] / found[0.3][1], 4),
         "innocents_per_10k": round(innocent * 10_000 / (campaigns * RATE_NODES), 2),
         "rate_campaigns": campaigns,
+        "rate_cpu_s": round(cpu_s),
         "rate_cost_over_all_pairs": round(worst, 3),
     }
 

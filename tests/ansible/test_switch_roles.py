@@ -171,6 +171,19 @@ def test_what_sonic_refuses_changes_nothing(on_sonic: Host, tmp_path: Path):
     assert sonic_state(on_sonic)["patches"] == 0
 
 
+def test_verify_alone_fails_on_a_switch_with_another_configuration(
+    two_hosts: list[Host], cumulus: Door, on_sonic: Host, tmp_path: Path
+):
+    cumulus.fresh()
+    only = {"phases": ["verify"]}
+
+    leaf = play("switch_cumulus", {two_hosts[0]: {**BASE, **only}}, tmp_path)["host-1"]
+    sonic_leaf = play("switch_sonic", {on_sonic: {"config": SONIC, **only}}, tmp_path)["host-2"]
+
+    assert (leaf.ok, sonic_leaf.ok) == (False, False)
+    assert (cumulus.writes, sonic_state(on_sonic)["patches"]) == ([], 0)
+
+
 @pytest.mark.parametrize(
     ("have", "want", "change"),
     [

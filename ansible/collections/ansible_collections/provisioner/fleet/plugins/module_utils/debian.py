@@ -29,13 +29,26 @@ def strip_packaging(version):
 
 
 def parse_installed(text):
-    """Return package -> version of fully installed packages, from `dpkg-query -W -f FORMAT`."""
-    versions = {}
+    """Return package -> version of installed packages, from `dpkg-query -W -f FORMAT`.
+
+    The second letter is the state: a package on hold ("hi") is installed too.
+    """
+    return {n: v for n, (v, abbreviation) in _parse_rows(text).items() if abbreviation[1] == "i"}
+
+
+def _parse_rows(text):
+    """Return package -> (version, status abbreviation) of dpkg-query's rows."""
+    rows = {}
     for line in text.splitlines():
         cells = line.split()
-        if len(cells) == 3 and cells[2].startswith("ii"):
-            versions[cells[0].split(":", 1)[0]] = cells[1]
-    return versions
+        if len(cells) == 3 and len(cells[2]) in (2, 3):
+            rows[cells[0].split(":", 1)[0]] = (cells[1], cells[2])
+    return rows
+
+
+def get_pin_in_force(version, pin):
+    """Return the pin where the version satisfies it, else the version; "" if not installed."""
+    return pin if version and pin != "*" and satisfies_pin(version, pin) else version
 
 
 def parse_available(text, name):

@@ -38,6 +38,12 @@ options:
     description: Whether an installed package may be replaced by an older one.
     type: bool
     default: false
+  verify:
+    description:
+      - Only read, without apt, and fail with the difference where a package is not installed at its
+        pin, a replaced package is still there, or versions are mixed.
+    type: bool
+    default: false
   update_cache:
     description: Whether to fetch the repositories' lists first; in check mode to another folder.
     type: bool
@@ -58,6 +64,10 @@ EXAMPLES = r"""
 RETURN = r"""
 installed:
   description: Package to version, read back after the transaction; "" if not installed.
+  returned: always
+  type: dict
+in_force:
+  description: Package to its pin if the installed version satisfies it, else to that version.
   returned: always
   type: dict
 removed:
@@ -113,11 +123,17 @@ def refresh_lists(module, lock):
             yield own
 
 
-def select_versions(pins, before, options):
-    """Return package -> the one version of its pin; an installed version that matches stays."""
+def read_pins(params):
+    """Return package -> pin as text. Raises `Refused` for a name or pin of another grammar."""
+    pins = {name: str(pin) for name, pin in params["packages"].items()}
     for name, pin in pins.items():
         if not debian.NAME.match(name) or (pin != "*" and not debian.VERSION.match(pin)):
             raise tools.Refused(f"{name}={pin} is not a package"[:200])
+    return pins
+
+
+def select_versions(pins, before, options):
+    """Return package -> the one version of its pin; an installed version that matches stays."""
     versions = {}
     for name, pin in pins.items():
         if pin != "*" and name in before and debian.satisfies_pin(before[name], pin):
@@ -132,13 +148,34 @@ def select_versions(pins, before, options):
 
 def plan(params, before, options):
     """Return (packages to install for apt's command line, names to remove)."""
-    versions = select_versions({k: str(v) for k, v in params["packages"].items()}, before, options)
+    versions = select_versions(read_pins(params), before, options)
     install = [f"{n}={v}" for n, v in versions.items() if before.get(n) != v]
-    remove = [n for n in sorted(before) if n not in versions and matches_any(n, params["replaces"])]
+    remove = list_replaced(params, before)
     refuse_mixture(
         params["same_version"], {n: v for n, v in before.items() if n not in remove}, versions
     )
     return install, remove
+
+
+def list_replaced(params, before):
+    """Return the installed packages that the requested ones replace, sorted."""
+    others = [n for n in sorted(before) if n not in params["packages"]]
+    return [n for n in others if matches_any(n, params["replaces"])]
+
+
+def verify(params, before):
+    """Raise `Refused` with every difference between the installed packages and the request."""
+    differing = []
+    for name, pin in sorted(read_pins(params).items()):
+        version = before.get(name, "")
+        if not version:
+            differing.append(f"{name} is not installed")
+        elif pin != "*" and not debian.satisfies_pin(version, pin):
+            differing.append(f"{name} is {version}, not {pin}")
+    differing += [f"{name} is still installed" for name in list_replaced(params, before)]
+    if differing:
+        raise tools.Refused("; ".join(differing[:10]))
+    refuse_mixture(params["same_version"], before, {})
 
 
 def refuse_mixture(globs, staying, versions):
@@ -180,6 +217,9 @@ def apply(module):
     """Bring the packages to their pins; return the module's result."""
     params = module.params
     before = read_installed()
+    if params["verify"]:
+        verify(params, before)
+        return compose_result(params, before, changed=False, removed=[])
     with tools.hold_lock() as lock, refresh_lists(module, lock) as options:
         install, remove = plan(params, before, options)
         removed = list(remove)
@@ -190,10 +230,18 @@ def apply(module):
             removed = sorted(refuse_surprises(line, params, before, remove))
             if not module.check_mode:
                 tools.write(line, lock, _QUIET)
-    after = read_installed()
+    changed = bool(install or remove)
+    return compose_result(params, read_installed(), changed=changed, removed=removed)
+
+
+def compose_result(params, after, *, changed, removed):
+    """Return the module's result from the packages as they were read last."""
+    pins = read_pins(params)
+    versions = {name: after.get(name, "") for name in pins}
     return {
-        "changed": bool(install or remove),
-        "installed": {name: after.get(name, "") for name in params["packages"]},
+        "changed": changed,
+        "installed": versions,
+        "in_force": {n: debian.get_pin_in_force(versions[n], pin) for n, pin in pins.items()},
         "removed": removed,
     }
 
@@ -208,6 +256,7 @@ def main():
             "allow_removal": dict(globs),
             "same_version": dict(globs),
             "allow_downgrade": {"type": "bool", "default": False},
+            "verify": {"type": "bool", "default": False},
             "update_cache": {"type": "bool", "default": True},
         },
         apply,

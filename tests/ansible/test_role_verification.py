@@ -88,7 +88,7 @@ SLOW = (
                 "image": "bf.bfb", "url": "file:///srv/bf.bfb",
                 "release_command": ["dpu-release", DPU],
             },
-            "sed -i s/bf-bundle-2.9.0-90/bf-bundle-2.8.0-98/ /var/lib/standins/state.json", "",
+            "sed -i s/bf-bundle-2.9.0-90/bf-bundle-2.8.0-98/g /var/lib/standins/state.json", "",
         ),
     ),
 )  # fmt: skip

@@ -142,4 +142,4 @@ def test_the_tools_of_the_checks_are_installed_and_running(furnished: list[Host]
     assert state_of(furnished[0])["persistence"]
     assert "nvidia-dcgm" in state_of(furnished[0])["units_running"]
     assert (second["host-1"].ok, second["host-1"].changed) == (True, 0)
-    assert refused(first["host-2"], "every package of the checks is pinned")
+    assert refused(first["host-2"], "every package of the checks needs a pinned version")

@@ -2,6 +2,8 @@
 PYTHON ?= python3.11
 VENV   := .venv
 ARGS   ?=
+PACKAGE_INDEXES ?= # folder of Packages files of apt repositories that judge the roles too
+export PACKAGE_INDEXES
 WORKERS ?= 3 # of the tests: many wait for devices rather than compute
 STAMP  := $(VENV)/.installed
 

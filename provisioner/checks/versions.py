@@ -12,6 +12,8 @@ from provisioner.model import host_packages
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import is_same_version
 
+_MIXED = "host.doca profile"
+
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     rows = read_table(evidence, GPUS, "driver_version")
@@ -21,7 +23,10 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     versions_of = _read_packages(read_output(evidence, PACKAGES, any_exit=True))
     for driver in drivers:
         yield from _judge_version("host.driver", driver, context)
-    for kind in (*host_packages.NEEDED, *host_packages.PER_SITE):
+    if mixed := versions_of.pop(_MIXED, None):
+        detail = "doca-host and the DOCA profile are of two releases"
+        yield fault("host.doca", Severity.CONFIG, detail, ", ".join(mixed))
+    for kind in (*host_packages.NEEDED, *host_packages.PER_SITE, *host_packages.READ_TOGETHER):
         if kind in context.pins and kind not in versions_of:
             yield fault(
                 kind, Severity.CONFIG, f"{kind} is not installed", "", context.pins[kind][0]
@@ -43,20 +48,28 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
 
 
 def _read_packages(text: str) -> dict[str, list[str]]:
-    """Return component kind -> versions of installed packages ("ii" in dpkg's status column)."""
+    """Return component kind -> versions of installed packages, those on hold included."""
     versions_of: dict[str, list[str]] = {}
+    names: dict[str, str] = {}
     for line in split_lines(text):
         cells = line.split()
-        if line.startswith("dpkg-query:"):
+        if line.startswith(("dpkg-query:", host_packages.MLNX_OFED, "OFED-")):
             continue  # "no packages found matching ...", on the error stream
         if len(cells) < 3:
             if len(cells) == 2 and line.endswith(" "):
                 continue
             raise Unreadable(f"dpkg-query: cannot read {line[:80]!r}")
-        if cells[2] != "ii":
+        if not host_packages.is_installed(cells[2]):
             continue
+        names[cells[0]] = cells[1]
         if (package := host_packages.classify_package(cells[0], cells[1])) is not None:
             versions_of.setdefault(package[0], []).append(package[1])
+    if packaging := host_packages.name_driver_packages(names):
+        versions_of[host_packages.DRIVER_PACKAGES] = [packaging]
+    for kind, version in host_packages.read_stack(names, text).items():
+        versions_of[kind] = [version]
+    if host_packages.is_mixed_stack(names):
+        versions_of[_MIXED] = [f"{n} {names[n]}" for n in sorted(names) if n.startswith("doca-")]
     return versions_of
 
 

@@ -19,6 +19,14 @@ KINDS = (
         duration_s=600,
     ),
     ComponentKind(
+        name="host.driver_packages",  # "ubuntu-server-open": whose, and with open modules or not
+        title="packaging of the GPU driver",
+        method=_METHOD,
+        activation=Activation.WARM_REBOOT,
+        disruption=Disruption.HOST,
+        duration_s=600,
+    ),
+    ComponentKind(
         name="host.fabric_manager",
         title="Fabric Manager",
         grammar="driver",
@@ -30,6 +38,14 @@ KINDS = (
         name="host.doca",
         title="DOCA-Host",
         grammar="doca",
+        method=_METHOD,
+        activation=Activation.WARM_REBOOT,
+        disruption=Disruption.NIC,
+        duration_s=600,
+    ),
+    ComponentKind(
+        name="host.doca_ofed",  # "doca-ofed=2.10.0-0.5.3": the stack, whose repository host.doca is
+        title="DOCA profile",
         method=_METHOD,
         activation=Activation.WARM_REBOOT,
         disruption=Disruption.NIC,

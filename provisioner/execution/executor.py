@@ -131,7 +131,7 @@ class Executor:
                 return await methods_redfish.push(site, node, step, inventory)
             case "bluefield_bfb":
                 return await methods_redfish.bluefield_bfb(site, node, step, inventory)
-            case "playbook_host_software":
+            case "playbook_host_software" | methods_inband.OFED_MIGRATION:
                 return methods_inband.install_software(site, node, step)
             case "playbook_nic_firmware":
                 return methods_inband.nic_firmware(site, node, step, inventory)

@@ -39,6 +39,7 @@ _METHODS: dict[str, tuple[Means, str]] = {
     "bluefield_bfb": ("redfish", "pull of the bundle by the card's BMC"),
     DEPLOY: ("redfish", "boot of the maintenance image, its agent writes the disk, boot from disk"),
     "playbook_host_software": ("ansible", "play host_software"),
+    "playbook_ofed_migration": ("ansible", "play host_software, which may remove MLNX_OFED"),
     "playbook_nic_firmware": ("ansible", "play nic_firmware"),
     "playbook_nic_config": ("ansible", "play nic_config"),
     "playbook_host_baseline": ("ansible", "play host_baseline"),

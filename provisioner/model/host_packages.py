@@ -7,14 +7,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 STORAGE_CLIENTS = ("beegfs-client", "gpfs.base", "lustre-client-utils", "vastnfs-utils")
+# NVIDIA, DOCA profiles; the first one that is installed contains the others
+DOCA_PROFILES = ("doca-all", "doca-networking", "doca-ofed", "doca-roce")
 QUERY = (
     "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n'"
-    " 'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*' 'nvlsm*' 'libnccl2*' "
-    + " ".join(f"'{name}*'" for name in STORAGE_CLIENTS)
+    " 'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*' 'nvlsm*' 'libnccl2*'"
+    " 'nvidia-driver*' 'nvidia-headless*' 'cuda-drivers*' 'nvidia-open*' 'nvidia-kernel-dkms' "
+    + " ".join(f"'{name}*'" for name in (*STORAGE_CLIENTS, *DOCA_PROFILES))
+    + "; r=$?; ofed_info -s 2>/dev/null; (exit $r)"
 )
+_VERSION_MAX = 80  # characters
 STORAGE_CLIENT = "host.storage_client"
+DRIVER_PACKAGES = "host.driver_packages"
+DOCA_OFED = "host.doca_ofed"
+READ_TOGETHER = (DRIVER_PACKAGES, DOCA_OFED)  # named by several packages
+MLNX_OFED = "MLNX_OFED_LINUX-"  # as `ofed_info -s` names the stack before DOCA-OFED
 _NEEDED = (
     (re.compile(r"nvidia-fabricmanager(-\d+)?"), "host.fabric_manager"),
     (re.compile(r"doca-host"), "host.doca"),
@@ -37,3 +47,54 @@ def classify_package(package: str, version: str) -> tuple[str, str] | None:
         if pattern.fullmatch(package):
             return kind, f"{package}={version}" if kind == STORAGE_CLIENT else version
     return None
+
+
+# the packagings of a GPU driver, as the collection's driver_scheme has them; the first one counts
+_PACKAGINGS = (
+    (re.compile(r"nvidia-open(-\d{3})?"), "nvidia-open"),
+    (re.compile(r"cuda-drivers(-\d{3})?"), "nvidia"),
+    (re.compile(r"nvidia-driver-\d{3}-server-open"), "ubuntu-server-open"),
+    (re.compile(r"nvidia-driver-\d{3}-server"), "ubuntu-server"),
+    (re.compile(r"nvidia-headless-\d{3}-server-open"), "ubuntu-headless-server-open"),
+    (re.compile(r"nvidia-headless-\d{3}-server"), "ubuntu-headless-server"),
+    (re.compile(r"nvidia-driver-\d{3}-open"), "ubuntu-open"),
+    (re.compile(r"nvidia-driver-\d{3}"), "ubuntu"),
+    (re.compile(r"nvidia-open-kernel-dkms"), "debian-open"),
+    (re.compile(r"nvidia-kernel-dkms"), "debian"),
+)
+
+
+def name_driver_packages(names: Iterable[str]) -> str:
+    """Return the packaging of the GPU driver among installed packages; "" if there is none."""
+    listed = tuple(names)
+    for pattern, packaging in _PACKAGINGS:
+        if any(pattern.fullmatch(name) for name in listed):
+            return packaging
+    return ""
+
+
+def is_installed(abbreviation: str) -> bool:
+    """Return whether dpkg's status means installed: the second letter; the first may be a hold."""
+    return abbreviation[1:2] == "i"
+
+
+def read_stack(versions: Mapping[str, str], text: str) -> dict[str, str]:
+    """Return component kind -> version of the RDMA stack: the DOCA profile, or MLNX_OFED.
+
+    MLNX_OFED is `host.doca` under its own name, so that a matrix can name the move away from it.
+    """
+    stack: dict[str, str] = {}
+    profile = next((name for name in DOCA_PROFILES if name in versions), "")
+    if profile:
+        stack[DOCA_OFED] = f"{profile}={versions[profile]}"
+    lines = [line.strip().rstrip(":") for line in text.splitlines()]
+    older = next((line for line in lines if line.startswith(MLNX_OFED)), "")
+    if older and "doca-host" not in versions and len(older) < _VERSION_MAX:
+        stack["host.doca"] = older
+    return stack
+
+
+def is_mixed_stack(versions: Mapping[str, str]) -> bool:
+    """Return whether an installed DOCA profile is of another release than doca-host."""
+    releases = {versions[n].split("-")[0] for n in ("doca-host", *DOCA_PROFILES) if n in versions}
+    return len(releases) > 1

@@ -20,7 +20,7 @@ ANSIBLE = Path(__file__).parents[2] / "ansible"
 STANDINS = Path(__file__).parent / "standins"
 BINARIES = (
     "flint mlxconfig mlxfwreset mlxreg mlnx_qos bfb-install dpu-release nvidia-smi systemctl"
-    " setpci lspci netplan update-grub"
+    " setpci lspci netplan update-grub modinfo dkms"
 )
 PLACES = {
     **{f"/usr/local/bin/{n}": n for n in BINARIES.split()},
@@ -40,6 +40,7 @@ PACKAGES = (
     ("nvlsm", "2025.03.1-1", ""),
     ("doca-host", "2.9.0-0.4.7", ""),
     ("doca-host", "2.10.0-0.5.3", ""),
+    ("doca-ofed", "2.9.0-0.4.7", ""),
     ("doca-ofed", "2.10.0-0.5.3", ""),
     ("doca-spcx-cc", "2.9.0072-1", ""),
     ("doca-spcx-cc", "2.10.0-1", ""),
@@ -144,9 +145,13 @@ def make_mirror(folder: Path) -> None:
     (folder / "Packages").write_text("\n".join(index))
 
 
-def furnish(host: Host, mirror: Path) -> None:
-    """Stand-ins, an own package database, the mirror, and the folders that tools expect."""
+def furnish(host: Host, mirror: Path, install: str = "") -> None:
+    """Stand-ins, an own package database, the mirror, and the folders that tools expect.
+
+    `install` is the command that installs packages first, from the mirror.
+    """
     host.copy(STANDINS, "/usr/local/lib/standins")
+    host.run("rm -rf /srv/mirror /srv/dpkg.fresh")
     host.copy(mirror, "/srv/mirror")
     for place, name in PLACES.items():
         program = "/usr/local/lib/standins/standin.py"
@@ -159,11 +164,13 @@ def furnish(host: Host, mirror: Path) -> None:
         "rm -rf /etc/apt/sources.list.d/* /var/lib/apt/lists/* /var/lib/dpkg"
         " /etc/modules-load.d/* && mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates"
         " /var/lib/dpkg/triggers /opt/mellanox/doca/tools /lib/modules/$(uname -r)/build"
+        " && touch /lib/modules/$(uname -r)/build/Makefile"
         " && touch /var/lib/dpkg/status /var/lib/dpkg/available"
     )
     host.put("/var/lib/standins/state.json", json.dumps(fresh_state()))
     debs = [f"/srv/mirror/{n}*.deb" for n in INSTALLED]
-    host.run(f"dpkg -i {' '.join(debs)} && cp -a /var/lib/dpkg /srv/dpkg.fresh")
+    install = install or f"dpkg -i {' '.join(debs)}"
+    host.run(f"{install} && cp -a /var/lib/dpkg /srv/dpkg.fresh")
     host.run("HOST_COLD=1 /usr/local/lib/standins/boot")
 
 
@@ -187,7 +194,12 @@ def versions_of(host: Host) -> dict[str, str]:
     """Package to version, as dpkg says."""
     lines = host.run("dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n'").stdout
     cells = [line.split() for line in lines.splitlines()]
-    return {c[0]: c[1] for c in cells if c[2] == "ii"}
+    return {c[0]: c[1] for c in cells if c[2] in ("ii", "hi")}
+
+
+def held_of(host: Host) -> list[str]:
+    """The packages on hold, as apt says."""
+    return host.run("apt-mark showhold").stdout.split()
 
 
 @dataclass

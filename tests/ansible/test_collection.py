@@ -17,7 +17,9 @@ sys.path.insert(0, str(ANSIBLE / "collections"))
 from ansible_collections.provisioner.fleet.plugins.module_utils import (
     debian,
     dms,
+    driver_scheme,
     flint,
+    kernel,
     nvconfig,
     rshim,
     tools,
@@ -146,6 +148,120 @@ def test_what_apt_would_do_is_read_from_its_simulation():
         "libnccl2": "2.29.2-1+cuda13.0",
     }
     assert remove == {"nvidia-driver-535-server": "535.129.03-0ubuntu1"}
+
+
+@pytest.mark.parametrize(
+    ("names", "packaging"),
+    [
+        (["nvidia-driver-535-server", "nvidia-dkms-535-server"], "ubuntu-server"),
+        (["nvidia-driver-570-server-open"], "ubuntu-server-open"),
+        (["nvidia-headless-535-server", "nvidia-utils-535-server"], "ubuntu-headless-server"),
+        (["cuda-drivers-550", "nvidia-driver-550"], "nvidia"),
+        (["nvidia-open", "nvidia-driver-open"], "nvidia-open"),
+        (["nvidia-driver", "nvidia-kernel-dkms"], "debian"),
+        (["nvidia-container-toolkit", "nvidia-driver-assistant"], ""),
+    ],
+)
+def test_the_packaging_of_a_driver_is_named_by_its_packages(names: list[str], packaging: str):
+    installed = dict.fromkeys(names, "550.1-1")
+
+    assert driver_scheme.find_installed(installed)[0] == packaging
+    assert set(driver_scheme.list_others(installed, [])) <= set(names)
+
+
+def test_names_of_nvidias_packages_have_no_branch_from_590_on():
+    assert driver_scheme.list_names("nvidia-open", "580.65.06") == ["nvidia-open-580"]
+    assert driver_scheme.list_names("nvidia-open", "590.48.01") == ["nvidia-open"]
+    # its dependency nvidia-driver-550 has a name of Ubuntu's, and is left to apt
+    present = {"cuda-drivers-550": "550.54.15-1", "nvidia-driver-550": "550.54.15-1"}
+    assert driver_scheme.list_others(present, ["cuda-drivers-570"]) == ["cuda-drivers-550"]
+    with pytest.raises(tools.Refused, match=r"pin host\.driver_packages"):
+        driver_scheme.choose("", "550.90.07", {})
+
+
+def test_only_packages_of_the_replaced_branch_belong_to_it():
+    replaced = ["nvidia-driver-535-server"]
+    of_branch = [
+        name
+        for name in (
+            "libnvidia-compute-535-server",
+            "linux-modules-nvidia-535-server-generic",
+            "nvidia-firmware-535-server-535.261.03",
+            "nvidia-container-toolkit",
+            "nvidia-system-core",
+            "libnvidia-compute-550-server",
+            "site-535-agent",
+        )
+        if debian.is_of_branch(name, replaced)
+    ]
+
+    assert of_branch == [
+        "libnvidia-compute-535-server",
+        "linux-modules-nvidia-535-server-generic",
+        "nvidia-firmware-535-server-535.261.03",
+    ]
+
+
+def test_a_package_on_hold_is_installed_and_an_unfinished_one_is_not():
+    states = "a 1 ii \nb 2 hi \nc 3 iF \nd 4 rc \ne 5 iU \n"
+
+    assert debian.parse_installed(states) == {"a": "1", "b": "2"}
+    assert debian.parse_held(states) == ["b"]
+    assert debian.parse_unfinished(states) == {"c": "half-configured", "e": "unpacked"}
+
+
+def test_a_module_of_dkms_is_built_if_any_version_is_for_the_next_kernel():
+    # dkms 3.0 of Debian 12 and 2.8 of Ubuntu 22.04
+    text = (
+        "nvidia/535.129.03, 5.15.0-91-generic, x86_64: installed\n"
+        "nvidia/550.90.07, 5.15.0-101-generic, x86_64: installed (original_module exists)\n"
+        "vastnfs, 4.0: added\nknem, 1.1, 5.15.0-91-generic, x86_64: installed\n"
+        "Deprecated feature: REMAKE_INITRD (/etc/dkms/x.conf)\n"
+    )
+
+    rows = kernel.parse_status(text)
+
+    assert kernel.find_unbuilt(rows, "5.15.0-101-generic") == ["knem", "vastnfs"]
+    assert kernel.find_unbuilt(rows, "5.15.0-91-generic") == ["vastnfs"]
+
+
+@pytest.mark.parametrize(
+    ("default", "chosen"),
+    [
+        ("", "5.15.0-101-generic"),
+        ("0", "5.15.0-101-generic"),
+        ("Advanced options for Ubuntu>Ubuntu, with Linux 5.15.0-91-generic", "5.15.0-91-generic"),
+    ],
+)
+def test_the_next_kernel_is_grubs_choice(default: str, chosen: str):
+    kernels = ["5.15.0-101-generic", "5.15.0-91-generic"]
+
+    assert kernel.choose_kernel(kernels, default, "6.1.0-1") == chosen
+    assert kernel.choose_kernel([], default, "6.1.0-1") == "6.1.0-1"
+    with pytest.raises(tools.Refused, match="names no kernel"):
+        kernel.choose_kernel(kernels, "1>3", "6.1.0-1")
+
+
+def test_grubs_settings_and_the_keys_of_the_kernel_are_read_from_files(tmp_path: Path):
+    (tmp_path / "boot").mkdir()
+    (tmp_path / "etc" / "default" / "grub.d").mkdir(parents=True)
+    for name in ("5.15.0-91-generic", "5.15.0-101-generic"):
+        (tmp_path / "boot" / f"vmlinuz-{name}").touch()
+    (tmp_path / "etc" / "default" / "grub").write_text("GRUB_DEFAULT=0\n#GRUB_DEFAULT=saved\n")
+    newest = kernel.read_next_kernel(str(tmp_path))
+    pinned = tmp_path / "etc" / "default" / "grub.d" / "60-kernel.cfg"
+    pinned.write_text('GRUB_DEFAULT="gnulinux-5.15.0-91-generic-advanced"\n')
+    (tmp_path / "secure").write_bytes(b"\x06\x00\x00\x00\x01")
+    keys = (
+        "0a1 I------ 1 perm 1f030000 0 0 asymmetri Canonical Ltd. Kernel Module Signing:"
+        " 88f752e560a1e0737e31163a466ad7b70a850c19: X509.rsa 0a850c19 []\n0b2 I--Q 1 keyring"
+    )
+
+    assert newest == "5.15.0-101-generic"
+    assert kernel.read_next_kernel(str(tmp_path)) == "5.15.0-91-generic"
+    assert kernel.is_secure_boot_on(str(tmp_path / "secure"))
+    assert not kernel.is_secure_boot_on(str(tmp_path / "none"))
+    assert kernel.parse_keys(keys) == {"Canonical Ltd. Kernel Module Signing"}
 
 
 def test_an_rshim_device_is_its_cards_and_its_log_is_printable(tmp_path: Path):

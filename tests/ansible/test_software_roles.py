@@ -57,6 +57,8 @@ def test_pinned_software_is_installed_once_and_runs_after_a_reboot(
     assert tried["host-2"].changed
     assert first["host-1"].result == {
         "installed": {"host.driver": NEW, "host.fabric_manager": NEW},
+        "removed": ["nvidia-driver-535-server", "nvidia-fabricmanager-535"],
+        "configured": [],
         "reboot_required": True,
     }
     assert first["host-2"].result["installed"] == OTHERS["packages"]
@@ -124,6 +126,42 @@ def test_migration_from_ofed_a_dependency_and_a_full_disk_each_end_as_their_own_
     assert not found["host-3"].ok
     assert "pace" in found["host-3"].message
     assert [versions_of(bound), versions_of(full)] == before
+
+
+@pytest.mark.long
+def test_the_pinned_stack_and_no_newer_one_is_installed_after_nvidias_uninstall(
+    furnished: list[Host], tmp_path: Path
+):
+    moved, unbuilt, inbox = furnished
+    refresh(unbuilt, dkms=["mlnx-ofed-kernel/24.10.OFED.24.10.0.7.0.1: added"])
+    refresh(inbox, inbox=["mlx5_core"])
+    older = {"packages": {"host.doca": "2.9.0-0.4.7"}}
+    newer = {"host.doca": "2.10.0-0.5.3", "host.doca_ofed": "doca-ofed=2.10.0-0.5.3"}
+    torn = {"packages": {**newer, "host.doca_ofed": "doca-ofed=2.9.0-0.4.7"}}
+
+    first = play("host_software", dict.fromkeys(furnished, older), tmp_path)
+    pinned = versions_of(moved)["doca-ofed"]
+    refused_call = play("host_software", {moved: torn}, tmp_path)["host-1"]
+    kernel = moved.run("uname -r").stdout.strip()
+    refresh_dkms = f"nvidia/535.129.03, {kernel}, x86_64: installed"
+    moved.run(f'sed -i \'1s|^{{|{{"dkms": ["{refresh_dkms}"], |\' /var/lib/standins/state.json')
+    second = play("host_software", {moved: {"packages": newer}}, tmp_path)["host-1"]
+    third = play("host_software", {moved: {"packages": newer}}, tmp_path)["host-1"]
+
+    assert first["host-1"].ok, first["host-1"].message
+    assert pinned == "2.9.0-0.4.7"
+    assert "DKMS has not built mlnx-ofed-kernel for" in first["host-2"].message
+    assert "mlx5_core would be the kernel's own" in first["host-3"].message
+    assert "are not one release" in refused_call.message
+    assert second.ok, second.message
+    assert second.result["installed"] == newer
+    assert second.result["removed"] == ["doca-host", "doca-ofed"]
+    assert state_of(moved)["ofed_removals"] == 1
+    assert [run.split()[:3] for run in state_of(moved)["dkms_runs"]] == [
+        ["build", "-m", "nvidia"],
+        ["install", "-m", "nvidia"],
+    ]
+    assert (third.ok, third.changed) == (True, 0)
 
 
 @pytest.mark.long

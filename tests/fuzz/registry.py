@@ -25,6 +25,7 @@ from provisioner.model.attestation import Unacceptable
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Pin
 from provisioner.model.tenant_network import NetworkChange, RoutePolicy, VrfNetwork
 from provisioner.planning.certification.attestation import NotAnAttestation
 from provisioner.planning.repair.evidence_bundle import NotABundle
@@ -41,6 +42,7 @@ NETWORKS = NetworkChange(vrfs={"RED": VrfNetwork()}, policies={"x": RoutePolicy(
 _NETWORK_TREE = "adapters.switches.cumulus.network_tree"
 _FILE = {"source": "own.yaml"}
 HOST_SETS = {"sets": {"k": {"n": {}}}, "rail_cards": (), "rail_mtu": 9216}
+PINNED = {"host.driver": Pin(version="550.90.07")}
 _CHECKS = (Unreadable,)
 # module, what may leave its functions, the functions, and those of their parameters that are ours
 _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
@@ -161,6 +163,8 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("planning.intake.host_look", (), "is_look", {}),
     ("planning.intake.reading_commands", (), "is_reading_command", {}),
     ("planning.intake.host_tools", (), "find_lacks", {}),
+    ("planning.intake.host_systems", (), "refuse_system", {"node_id": "n1", "pins": PINNED}),
+    ("model.host_packages", (), "read_stack", {"versions": {}}),
     ("planning.intake.inband_facts", (), "read", {"cards": (), "profiles": {}}),
     ("planning.matrix.located_yaml", (InputError,), "load", _FILE),
     ("planning.matrix.matrix_text", (InputError,), "parse", {}),

@@ -264,3 +264,31 @@ def test_what_a_site_adds_to_a_host_is_read_with_its_package_and_missed_by_nobod
     assert versions["host.nccl"] == "2.29.2-1+cuda13.0"
     assert versions["host.storage_client"] == "beegfs-client=7.4.6"
     assert found.gaps == plain.gaps
+
+
+@pytest.mark.parametrize(
+    ("listing", "kind", "version"),
+    [
+        ("nvidia-driver-570-server-open 570.1-0ubuntu1 hi \n", "host.driver_packages",
+         "ubuntu-server-open"),
+        ("nvidia-driver-535-server 535.1-0ubuntu1 ii \n", "host.driver_packages", "ubuntu-server"),
+        ("nvidia-driver 535.1-1 ii \nnvidia-kernel-dkms 535.1-1 ii \n", "host.driver_packages",
+         "debian"),
+        ("doca-ofed 2.10.0-0.5.3 ii \ndoca-roce 2.10.0-0.5.3 ii \n", "host.doca_ofed",
+         "doca-ofed=2.10.0-0.5.3"),
+        ("MLNX_OFED_LINUX-23.10-0.5.5.0:\n", "host.doca", "MLNX_OFED_LINUX-23.10-0.5.5.0"),
+        ("libnccl2 2.29.2-1+cuda13.0 hi \n", "host.nccl", "2.29.2-1+cuda13.0"),
+    ],
+)  # fmt: skip
+def test_flavour_profile_and_holds_are_read_from_the_packages(
+    listing: str, kind: str, version: str
+):
+    facts = answers(packages=listing)
+
+    assert [c.version for c in facts.components if c.kind == kind] == [version]
+
+
+def test_a_doca_profile_of_another_release_than_its_repository_is_a_gap():
+    facts = answers(packages=PACKAGES + "doca-ofed 2.9.0-0.4.7 ii \n")
+
+    assert "of two releases" in str(facts.gaps)

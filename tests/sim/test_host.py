@@ -267,3 +267,22 @@ def test_values_vary_a_little_and_replay_exactly() -> None:
 def test_an_unknown_play_or_host_is_an_answer(site: Site, play: str) -> None:
     assert run(site, play, {})["status"] == "failed"
     assert run(site, "host_software", {}, host="nobody")["status"] == "unreachable"
+
+
+def test_mlnx_ofed_is_removed_only_where_the_step_allows_it(site: Site) -> None:
+    packages = site.machines[NODE].host.packages
+    packages["host.doca"] = "MLNX_OFED_LINUX-23.10-0.5.5.0"
+    call = {"packages": {"host.doca": "2.10.0-0.5.3", "host.doca_ofed": "doca-ofed=2.10.0-0.5.3"}}
+
+    refused = run(site, "host_software", call)
+    moved = run(site, "host_software", {**call, "ofed_removal_allowed": True})
+
+    assert "MLNX_OFED_LINUX-23.10-0.5.5.0 is installed" in refused["detail"]
+    assert moved["facts"]["installed"] == call["packages"]
+    assert "doca-ofed 2.10.0-0.5.3 ii" in ask(site, "packages")["stdout"]
+
+
+def test_the_packaging_of_a_driver_is_shown_where_one_was_set(site: Site) -> None:
+    run(site, "host_software", {"packages": {"host.driver_packages": "ubuntu-server-open"}})
+
+    assert "nvidia-driver-535-server-open 535.129.03" in ask(site, "packages")["stdout"]

@@ -22,7 +22,7 @@ from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.drives import record_drives
-from provisioner.planning.intake import host_tools
+from provisioner.planning.intake import host_systems, host_tools
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.path.profiles import choose_profile
 from provisioner.ports import BmcAddress, PortError
@@ -81,7 +81,9 @@ class Identifier:
         identified = self._judge(node, inventory)
         if identified.event is None or node.kind is not NodeKind.HOST:
             return identified
-        lacks = await self._find_lacks(node)
+        lacks, refused = await self._examine_system(identified.node)
+        if refused is not None:
+            return Identified(node=node, inventory=inventory, blockers=(refused,))
         return replace(identified, event=identified.event.model_copy(update={"lacks": lacks}))
 
     async def _survey(self, node: Node, blockers: tuple[Blocker, ...]) -> Identified:
@@ -129,13 +131,18 @@ class Identifier:
             event=NodeIdentified(profile=profile, serial=inventory.system_serial or ""),
         )
 
-    async def _find_lacks(self, node: Node) -> tuple[str, ...]:
-        """Return the tools that the host's checks lack; a host that is not reached says so."""
+    async def _examine_system(self, node: Node) -> tuple[tuple[str, ...], Blocker | None]:
+        """Return the tools that the host's checks lack, and why no play works on its system.
+
+        A host that is not reached says so, and is not refused.
+        """
         look = ("tools", host_tools.LOOK, host_tools.LIMIT_S)
         outputs = await run_commands(self._site, node, [look])
         if isinstance(outputs, Blocker):
-            return (f"its tools could not be listed: {outputs.detail}",)
-        return host_tools.find_lacks(outputs["tools"])
+            return (f"its tools could not be listed: {outputs.detail}",), None
+        pins = self._matrix.releases[node.release].profiles[node.profile].pins
+        refused = host_systems.refuse_system(outputs["tools"].text, node.id, pins)
+        return host_tools.find_lacks(outputs["tools"]), refused
 
     async def _take_over(self, node: Node, bmc: BmcRef) -> BmcRef | Blocker:
         """Pin the certificate, then make the credential ours and unique."""

@@ -35,6 +35,7 @@ _STATUS = {
     "timeout": (Reason.UPDATE_STALLED, "Look at the host: the play did not end in time."),
     "unknown": (Reason.CANNOT_TELL, "It is looked at by itself; nothing is repeated before."),
 }
+OFED_MIGRATION = "playbook_ofed_migration"  # of an edge that leads away from MLNX_OFED
 _UNSURE = ("timeout", "unknown", "unreachable")  # something may still be at work in the host
 
 
@@ -68,7 +69,10 @@ def make_play_blocker(node: Node, name: str, result: PlaybookResult) -> Blocker 
 def install_software(site: Site, node: Node, step: Step) -> Work:
     """Install one package set (driver and Fabric Manager go together: step.carries)."""
     packages = {step.component: step.to_version, **dict(step.carries)}
-    return _work(site, node, step, "host_software", {"packages": packages}, "installed", packages)
+    variables: dict[str, Any] = {"packages": packages}
+    if step.method == OFED_MIGRATION:
+        variables["ofed_removal_allowed"] = True
+    return _work(site, node, step, "host_software", variables, "installed", packages)
 
 
 def nic_firmware(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:

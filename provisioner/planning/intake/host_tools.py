@@ -13,6 +13,7 @@ from provisioner import checks
 from provisioner.checks.check import CheckContext
 from provisioner.model.health import Evidence, Gate
 from provisioner.model.node import NodeKind
+from provisioner.planning.intake import host_systems
 
 LACKS_MAX = 64
 
@@ -65,7 +66,8 @@ _PLAIN = [tool.name for tool in TOOLS if tool.name not in (CUDA_PERFTEST, HOSTEN
 LOOK = (
     f"for tool in {' '.join(_PLAIN)}; do command -v $tool >/dev/null && echo has $tool; done;"
     f" ib_write_bw --help 2>&1 | grep -q use_cuda && echo has {CUDA_PERFTEST};"
-    f" systemctl is-active --quiet nvidia-dcgm && echo has {HOSTENGINE}; echo looked"
+    f" systemctl is-active --quiet nvidia-dcgm && echo has {HOSTENGINE};"
+    f" {host_systems.LOOK}; echo looked"
 )
 LIMIT_S = 30.0
 

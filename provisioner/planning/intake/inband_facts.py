@@ -145,14 +145,23 @@ def _component(
 
 def _packages(evidence: Evidence, gaps: list[Gap]) -> Iterable[Component]:
     versions_of: dict[str, set[str]] = {}
+    names: dict[str, str] = {}
     for line in evidence.text.splitlines():
         parts = line.split()
-        if len(parts) < 3 or not parts[2].startswith("ii"):
+        if len(parts) < 3 or not host_packages.is_installed(parts[2]):
             continue  # not installed; no such package
+        names[parts[0]] = parts[1]
         if (component := host_packages.classify_package(parts[0], parts[1])) is not None:
             kind, version = component
             version = _BUILD.sub("", version) if kind == "host.fabric_manager" else version
             versions_of.setdefault(kind, set()).add(version)
+    if packaging := host_packages.name_driver_packages(names):
+        versions_of[host_packages.DRIVER_PACKAGES] = {packaging}
+    for kind, version in host_packages.read_stack(names, evidence.text).items():
+        versions_of[kind] = {version}
+    if host_packages.is_mixed_stack(names):
+        detail = "doca-host and the DOCA profile are of two releases"
+        gaps.append(_gap(evidence, detail, Reason.DUPLICATE))
     missing = [kind for kind in host_packages.NEEDED if kind not in versions_of]
     gaps += [_gap(evidence, f"{k} is not installed", Reason.VERSION_MISSING) for k in missing]
     gaps += [  # the list of packages does not show which version runs

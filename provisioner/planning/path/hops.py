@@ -23,6 +23,7 @@ from provisioner.planning.path.switch_upgrades import ASKS_LEAVE, PACKAGES
 NO_FILE = frozenset(
     {
         "playbook_host_software",
+        "playbook_ofed_migration",
         "playbook_nic_config",
         "playbook_host_baseline",
         "playbook_check_tools",

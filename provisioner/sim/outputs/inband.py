@@ -72,6 +72,8 @@ INSTALL_S = 90.0  # one package set with its kernel modules
 CONFIG_S = 6.0  # `mlxconfig set` on one card
 RUNTIME_S = 15.0  # the management service starts, sets and reads a hundred values
 SSH_S = 3.0  # connect, gather, fork
+# kinds that a host has only where somebody pinned them
+PINNED_APART = frozenset({"host.driver_packages", "host.doca_ofed"})
 NEEDS_REBOOT = frozenset({"host.driver", "host.doca"})  # packages with kernel modules
 
 
@@ -144,9 +146,13 @@ class Inband:
     async def _host_software(self, view: HostView, variables: Mapping[str, Any]) -> Result:
         requested = {str(k): str(v) for k, v in dict(variables.get("packages") or {}).items()}
         packages = view.machine.host.packages
-        if unknown := [k for k in requested if k not in packages]:
+        if unknown := [k for k in requested if k not in packages and k not in PINNED_APART]:
             return _failed(f"No package matching '{unknown[0]}' is available")
-        changes = {k: v for k, v in requested.items() if packages[k] != v}
+        older = packages.get("host.doca", "")
+        allowed = bool(variables.get("ofed_removal_allowed"))
+        if "host.doca" in requested and older.startswith("MLNX_OFED_LINUX-") and not allowed:
+            return _failed(f"{older} is installed; DOCA-Host needs it removed")
+        changes = {k: v for k, v in requested.items() if packages.get(k) != v}
         if "package_install_fails" in view.machine.faults and changes:
             return _failed("E: Sub-process /usr/bin/dpkg returned an error code (1)")
 

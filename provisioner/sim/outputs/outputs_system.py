@@ -83,6 +83,14 @@ def print_dpkg_query(view: HostView, _command: str) -> Output:
         if kind == "host.fabric_manager":
             branch = version.partition(".")[0]
             lines.append(f"nvidia-fabricmanager-{branch} {version}-1 ii ")
+        elif kind == "host.doca" and version.startswith("MLNX_OFED_LINUX-"):
+            lines.append(f"{version}:")
+        elif kind == "host.doca_ofed":  # "doca-ofed=2.10.0-0.5.3"
+            lines.append(f"{version.replace('=', ' ')} ii ")
+        elif kind == "host.driver_packages" and version.startswith("ubuntu-server"):
+            branch = view.driver.partition(".")[0]
+            name = f"nvidia-driver-{branch}-server{version.removeprefix('ubuntu-server')}"
+            lines.append(f"{name} {view.driver}-0ubuntu1 ii ")
         elif kind in _PACKAGE_NAMES:
             lines.append(f"{_PACKAGE_NAMES[kind]} {version} ii ")
         elif kind == "host.storage_client":  # "beegfs-client=7.4.6"
@@ -154,4 +162,5 @@ def print_tools(_view: HostView, command: str) -> Output:
     """All tools that the command asks for: a simulated host has them."""
     names = command.partition("for tool in ")[2].partition(";")[0].split()
     names += ["ib_write_bw --use_cuda", "nv-hostengine"]
-    return Output(0, "".join(f"has {name}\n" for name in names) + "looked\n")
+    tools = "".join(f"has {name}\n" for name in names)
+    return Output(0, f'{tools}system ID=ubuntu\nsystem VERSION_ID="22.04"\nlooked\n')

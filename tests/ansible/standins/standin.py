@@ -25,6 +25,8 @@ TOOLS = {
     "dpu-release": standin_nic.release,
     "nvidia-smi": standin_host.nvidia_smi,
     "systemctl": standin_host.systemctl,
+    "modinfo": standin_host.modinfo,
+    "dkms": standin_host.dkms,
     "ofed_info": standin_host.ofed_info,
     "ofed_uninstall.sh": standin_host.ofed_uninstall,
     "dmsd": standin_host.dmsd,

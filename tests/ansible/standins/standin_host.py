@@ -1,4 +1,4 @@
-"""nvidia-smi, systemctl, modprobe, ofed_info, ofed_uninstall.sh and DOCA's dmsd, dmsc."""
+"""nvidia-smi, systemctl, modinfo, dkms, ofed_info, ofed_uninstall.sh and DOCA's dmsd, dmsc."""
 
 from __future__ import annotations
 
@@ -82,6 +82,29 @@ def ofed_uninstall(_words):
         content["ofed"] = ""
         content["ofed_removals"] += 1
     print("Uninstall finished successfully")
+
+
+def modinfo(words):
+    """`-k KERNEL -F FIELD MODULE`: every module is there but those in `unbuilt`."""
+    kernel, field, name = words[1], words[3], words[4].replace("-", "_")
+    with state() as content:
+        if name in content.get("unbuilt", []):
+            fail(f"modinfo: ERROR: Module {name} not found in directory /lib/modules/{kernel}", 1)
+        place = "kernel/drivers" if name in content.get("inbox", []) else "updates/dkms"
+        fields = {
+            "filename": f"/lib/modules/{kernel}/{place}/{name}.ko",
+            "vermagic": f"{kernel} SMP preempt mod_unload modversions ",
+        }
+        print(fields.get(field, ""))
+
+
+def dkms(words):
+    """`status` as dkms 3.0 prints it, and `build` and `install`, which are recorded."""
+    with state() as content:
+        if words[0] == "status":
+            print("\n".join(content.get("dkms", [])))
+        else:
+            content.setdefault("dkms_runs", []).append(" ".join(words))
 
 
 def dmsd(words):

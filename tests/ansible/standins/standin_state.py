@@ -75,10 +75,13 @@ def boot(cold):
 
 def installed_driver():
     """Upstream version of the driver's package."""
-    line = ["dpkg-query", "-W", "-f", "${Version} ${db:Status-Abbrev}\n", "nvidia-driver-*-server"]
+    line = ["dpkg-query", "-W", "-f", "${Version} ${db:Status-Abbrev}\n"]
+    line += ["nvidia-driver", "nvidia-driver-[0-9]*"]
     told = subprocess.run(line, capture_output=True, text=True, check=False).stdout
     # a package that was once known has no version, but a line
-    versions = [line.split()[0] for line in told.splitlines() if line.split()[-1:] == ["ii"]]
+    versions = [
+        line.split()[0] for line in told.splitlines() if line.split()[-1:] in (["ii"], ["hi"])
+    ]
     return versions[-1].rpartition("-")[0] if versions else ""
 
 

@@ -22,7 +22,12 @@ DETAIL_MAX = 400  # characters of a tool's output in a message
 
 
 class Refused(Exception):
-    """Raised when a request must not or cannot be met on this host; the message is for a person."""
+    """Raised when a request must not or cannot be met on this host; the message is for a person.
+
+    `output` is the tool's whole output, where a tool refused.
+    """
+
+    output = ""
 
 
 class Unreadable(Refused):
@@ -86,7 +91,9 @@ def _run(argv, limit_s, any_exit, lock, environment=None):
         text = out.read(OUTPUT_MAX).decode("utf-8", errors="replace")
     if ended.returncode and not any_exit:
         message = replace_control_characters(" ".join(text.split())[-DETAIL_MAX:]) or "no message"
-        raise Refused(f"{argv[0]} ended with {ended.returncode}: {message}")
+        refused = Refused(f"{argv[0]} ended with {ended.returncode}: {message}")
+        refused.output = text
+        raise refused
     return text
 
 

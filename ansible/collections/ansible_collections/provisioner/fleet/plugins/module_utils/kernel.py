@@ -1,0 +1,100 @@
+"""Kernel modules for the kernel of the next boot: built by DKMS, found, and signed by a known key.
+
+Formats: dkms(8) of 2.8 (Ubuntu 22.04) and 3.0 (Debian 12, Ubuntu 24.04), modinfo(8), GRUB's
+/etc/default/grub, the kernel's /proc/keys and the EFI variable SecureBoot (UEFI, 3.3).
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+from ansible_collections.provisioner.fleet.plugins.module_utils import tools
+
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_STATUS = re.compile(
+    r"(?P<module>[^,/:\s]+)(?:/|, )(?P<version>[^,:\s]+)"
+    r"(?:, (?P<kernel>[^,:\s]+), [^,:\s]+)?: (?P<state>[a-z]+)"
+)
+_DEFAULT = re.compile(r"\s*GRUB_DEFAULT=[\"']?([^\"'\n]*)[\"']?\s*$")
+_KEY = re.compile(r"asymmetri (?P<name>.+?): [0-9a-f]+: X509")
+
+
+def parse_status(text):
+    """Return (module, version, kernel, state) of each row of `dkms status`; kernel "" for none."""
+    rows = []
+    for line in text.splitlines():
+        match = _STATUS.match(line.strip())
+        if match:
+            rows.append((match["module"], match["version"], match["kernel"] or "", match["state"]))
+    return rows
+
+
+def find_unbuilt(rows, kernel):
+    """Return the modules of DKMS that no version is installed of for a kernel, sorted."""
+    built = {
+        module
+        for module, _, built_for, state in rows
+        if (built_for, state) == (kernel, "installed")
+    }
+    return sorted({row[0] for row in rows} - built)
+
+
+def sort_kernels(names):
+    """Return kernel versions from the oldest to the newest."""
+    return sorted(
+        names,
+        key=lambda n: [(int(p), "") if p.isdigit() else (-1, p) for p in re.findall(r"\d+|\D+", n)],
+    )
+
+
+def choose_kernel(kernels, default, running):
+    """Return the kernel that GRUB boots next. Raises `Refused` where its choice names none.
+
+    Without any kernel in /boot it is the running one: another loader keeps them elsewhere.
+    """
+    ordered = sort_kernels(kernels)
+    if not ordered:
+        return running
+    if default in ("", "0"):
+        return ordered[-1]
+    named = [name for name in reversed(ordered) if name in default]
+    if not named:
+        raise tools.Refused(
+            f"GRUB_DEFAULT={default} names no kernel: the next one is unknown"[:200]
+        )
+    return named[0]
+
+
+def read_next_kernel(root="/"):
+    """Return the kernel of the next boot, from /boot and GRUB's settings."""
+    names = [p.rpartition("/vmlinuz-")[2] for p in glob.glob(os.path.join(root, "boot/vmlinuz-*"))]
+    default = ""
+    settings = [os.path.join(root, "etc/default/grub")]
+    for path in settings + sorted(glob.glob(os.path.join(root, "etc/default/grub.d/*.cfg"))):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                matches = [_DEFAULT.match(line) for line in file]
+        except OSError:
+            continue
+        default = next((m[1] for m in reversed(matches) if m), default)
+    if default == "saved":
+        saved = tools.read(["grub-editenv", "-", "list"], any_exit=True)
+        rows = [line.partition("=") for line in saved.splitlines()]
+        default = next((value for name, _, value in rows if name == "saved_entry"), "")
+    return choose_kernel(names, default, os.uname().release)
+
+
+def is_secure_boot_on(path=SECURE_BOOT):
+    """Return whether the firmware verifies each program: the last byte of its variable."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()[-1:] == b"\x01"
+    except OSError:
+        return False
+
+
+def parse_keys(text):
+    """Return the names of the X.509 keys in /proc/keys."""
+    return {match["name"] for match in _KEY.finditer(text)}

@@ -1,0 +1,145 @@
+#!/usr/bin/python
+"""Ansible module: verifies kernel modules for the kernel of the next boot."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kernel_modules
+short_description: Verifies that kernel modules are there for the kernel of the next boot
+version_added: "0.1.0"
+description:
+  - Finds the kernel that the next boot starts, and fails with the module that DKMS has not built
+    for it, that is not there, that is built for another kernel, or that Secure Boot would refuse.
+  - Modules of DKMS that depend on others can be built again first.
+options:
+  modules:
+    description: Modules that must be there, as modinfo names them.
+    type: list
+    elements: str
+    required: true
+  outside_tree:
+    description: Whether they must not be the kernel's own.
+    type: bool
+    default: false
+  rebuild:
+    description: Globs of modules of DKMS that are built again first.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode: {support: full}
+author: [The authors of gpu-provisioner (@gpu-provisioner)]
+"""
+
+EXAMPLES = r"""
+- name: Verify the driver's modules before the reboot
+  provisioner.fleet.kernel_modules:
+    modules: [nvidia, nvidia-peermem]
+"""
+
+RETURN = r"""
+kernel:
+  description: The kernel of the next boot.
+  returned: always
+  type: str
+files:
+  description: Module to its file.
+  returned: always
+  type: dict
+rebuilt:
+  description: Modules of DKMS that were built again, or would be.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import fnmatch
+
+from ansible_collections.provisioner.fleet.plugins.module_utils import entry, kernel, tools
+
+
+def read_rows():
+    """Return the rows of `dkms status`; a host without DKMS has none."""
+    try:
+        return kernel.parse_status(tools.read(["dkms", "status"]))
+    except tools.Missing:
+        return []
+
+
+def rebuild(module, rows, release, lock):
+    """Build modules again for a kernel and return their names."""
+    due = []
+    for name, version, built_for, state in rows:
+        globs = module.params["rebuild"]
+        if (built_for, state) != (release, "installed"):
+            continue
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in globs):
+            due.append(name)
+            options = ["-m", name, "-v", version, "-k", release, "--force"]
+            if not module.check_mode:
+                tools.write(["dkms", "build", *options], lock)
+                tools.write(["dkms", "install", *options], lock)
+    return sorted(set(due))
+
+
+def read_field(name, release, field):
+    """Return a field of a module for a kernel. Raises `Refused` if there is no such module."""
+    try:
+        return tools.read(["modinfo", "-k", release, "-F", field, name]).strip()
+    except tools.Missing:
+        raise
+    except tools.Refused:
+        raise tools.Refused(f"there is no module {name} for {release}, the next kernel") from None
+
+
+def verify(name, release, params, keys):
+    """Return a module's file. Raises `Refused` with the reason for which it would not load."""
+    file = read_field(name, release, "filename")
+    built_for = read_field(name, release, "vermagic").partition(" ")[0]
+    if built_for != release:
+        raise tools.Refused(f"{name} is built for {built_for}, the next kernel is {release}")
+    if params["outside_tree"] and f"/{release}/kernel/" in file:
+        raise tools.Refused(f"{name} would be the kernel's own, {file}: the stack's is not built")
+    if keys is not None:
+        signer = read_field(name, release, "signer")
+        if signer not in keys:
+            text = "Secure Boot would refuse {}: {}; enrol its key (mokutil --import) and try again"
+            why = f"signed by {signer!r}, a key that is not enrolled" if signer else "not signed"
+            raise tools.Refused(text.format(name, why))
+    return file
+
+
+def apply(module):
+    """Verify the modules; return the module's result."""
+    params = module.params
+    release = kernel.read_next_kernel()
+    rebuilt = []
+    if params["rebuild"]:
+        with tools.hold_lock() as lock:
+            rebuilt = rebuild(module, read_rows(), release, lock)
+    unbuilt = kernel.find_unbuilt(read_rows(), release)
+    if unbuilt:
+        listing = ", ".join(unbuilt[:5])
+        raise tools.Refused(f"DKMS has not built {listing} for {release}, the next kernel")
+    keys = None
+    if kernel.is_secure_boot_on():
+        with open("/proc/keys", encoding="utf-8", errors="replace") as file:
+            keys = kernel.parse_keys(file.read())
+    files = {name: verify(name, release, params, keys) for name in params["modules"]}
+    return {"changed": bool(rebuilt), "kernel": release, "files": files, "rebuilt": rebuilt}
+
+
+def main():
+    """Run the module for Ansible."""
+    entry.run_module(
+        {
+            "modules": {"type": "list", "elements": "str", "required": True},
+            "outside_tree": {"type": "bool", "default": False},
+            "rebuild": {"type": "list", "elements": "str", "default": []},
+        },
+        apply,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""The driver forward, twice, back and in another packaging, where real package metadata judge.
+
+`package_index.py` has the sources. The name of each test says which index judged: small indexes of
+our own, Debian's true ones by apt, or those that `make test PACKAGE_INDEXES=DIR` names.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import package_index
+import pytest
+from hosts import Host, hosts, why_not
+from package_index import Entry
+from role_lab import furnish, held_of, play, refresh, versions_of
+
+OLD, NEW, FIXED = "535.261.03", "550.144.03", "550.163.01-0ubuntu0.22.04.1"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+AREAS = "contrib non-free non-free-firmware"
+SITE = Entry("site-agent", "1.0", (("Depends", f"nvidia-driver-{OLD.partition('.')[0]}-server"),))
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """One host without any package."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with hosts(1, tmp_path_factory.mktemp("index")) as made:
+        yield made[0]
+
+
+def lay(host: Host, folder: Path, entries: list[Entry], install: str, version: str = "") -> None:
+    """Give the host a mirror of these packages, empty ones, and install some of them."""
+    preferred = f"Package: /./\nPin: version {version}\nPin-Priority: 995\n" if version else ""
+    host.put("/etc/apt/preferences", preferred)
+    mirror = folder / "mirror"
+    package_index.make_mirror(mirror, [*entries, package_index.build_base(entries)], {})
+    apt = "apt-get -qq -y --no-install-recommends install base-system"
+    furnish(host, mirror, f"apt-get -qq update && {apt} {install}")
+    host.put("/etc/apt/preferences", "")
+    refresh(host)
+
+
+def driver(version: str, *, manager: bool = True) -> dict[str, object]:
+    kinds = ("host.driver", "host.fabric_manager") if manager else ("host.driver",)
+    return {"packages": dict.fromkeys(kinds, version.partition("-")[0])}
+
+
+def own() -> list[Entry]:
+    return [*package_index.read_indexes(package_index.HERE), SITE]
+
+
+def test_small_indexes_of_our_own_another_branch_and_open_modules(bare: Host, tmp_path: Path):
+    lay(bare, tmp_path, own(), "nvidia-driver-535-server nvidia-fabricmanager-535 site-agent")
+    opened = {"packages": {"host.driver_packages": "ubuntu-server-open"}}
+
+    bound = play("host_software", {bare: driver(NEW)}, tmp_path)["host-1"]
+    untouched = "nvidia-driver-535-server" in versions_of(bare)
+    bare.run("dpkg --purge site-agent && apt-mark hold nvidia-driver-535-server")
+    mixed = play(
+        "host_software",
+        {bare: {"packages": {"host.driver": NEW, **opened["packages"]}}}, tmp_path,
+    )["host-1"]  # fmt: skip
+    first = play("host_software", {bare: driver(NEW)}, tmp_path)["host-1"]
+    after = versions_of(bare)
+    second = play("host_software", {bare: driver(NEW)}, tmp_path)["host-1"]
+    flavour = play("host_software", {bare: opened}, tmp_path)["host-1"]
+    final = versions_of(bare)
+
+    assert "apt would remove site-agent" in bound.message
+    assert untouched
+    assert "are two changes: change the packaging at one version" in mixed.message
+    assert first.ok, first.message
+    assert "nvidia-dkms-535-server" in first.result["removed"]
+    assert all("535" in name for name in first.result["removed"])
+    assert "nvidia-dkms-550-server" in after
+    assert (second.ok, second.changed) == (True, 0)
+    assert flavour.ok, flavour.message
+    assert flavour.result["installed"] == {
+        "host.driver": NEW, "host.driver_packages": "ubuntu-server-open",
+    }  # fmt: skip
+    assert flavour.result["reboot_required"] is True
+    assert "nvidia-dkms-550-server" in flavour.result["removed"]
+    assert "nvidia-dkms-550-server-open" in final
+    assert "nvidia-dkms-550-server" not in final
+    assert {"nvidia-driver-550-server-open", "nvidia-fabricmanager-550"} <= set(held_of(bare))
+
+
+@pytest.mark.long
+def test_small_indexes_of_our_own_open_modules_stay_open_and_back(bare: Host, tmp_path: Path):
+    lay(bare, tmp_path, own(), "nvidia-driver-535-server-open nvidia-fabricmanager-535")
+
+    forward = play("host_software", {bare: driver(NEW)}, tmp_path)["host-1"]
+    stays = versions_of(bare)
+    ambiguous = play("host_software", {bare: driver(FIXED)}, tmp_path)["host-1"]
+    back = play("host_software", {bare: driver(OLD)}, tmp_path)["host-1"]
+
+    assert forward.ok, forward.message
+    assert "nvidia-driver-550-server-open" in stays
+    assert "nvidia-driver-550-server" not in stays
+    assert "may be any of 550.163.01-0ubuntu0.22.04.2" in ambiguous.message
+    assert back.ok, back.message
+    assert versions_of(bare)["nvidia-driver-535-server-open"].startswith(OLD)
+
+
+@pytest.mark.long
+def test_small_indexes_of_our_own_a_transitional_package_is_another_driver(
+    bare: Host, tmp_path: Path
+):
+    """550.163.01-0ubuntu0.22.04.2 is empty and depends on branch 570."""
+    old = "550.144.03-0ubuntu0.22.04.1"
+    lay(bare, tmp_path, own(), f"nvidia-driver-550-server={old}", old)
+    renamed = {"packages": {"host.driver": "550.163.01-0ubuntu0.22.04.2"}}
+
+    ended = play("host_software", {bare: renamed}, tmp_path)["host-1"]
+
+    assert "these must have one version" in ended.message
+    assert "nvidia-driver-570-server" in ended.message
+    assert versions_of(bare)["nvidia-driver-550-server"] == "550.144.03-0ubuntu0.22.04.1"
+
+
+@pytest.mark.long
+def test_small_indexes_of_our_own_dcgm_4_takes_the_place_of_dcgm_3(bare: Host, tmp_path: Path):
+    lay(bare, tmp_path, own(), "datacenter-gpu-manager")
+    tools = {"datacenter-gpu-manager-4-cuda13": "4.5.2", "datacenter-gpu-manager-4-core": "4.5.2"}
+    call = {bare: {"packages": tools, "persistence": False}}
+
+    first = play("check_tools", call, tmp_path)["host-1"]
+    second = play("check_tools", call, tmp_path)["host-1"]
+
+    assert first.ok, first.message
+    assert "datacenter-gpu-manager" not in versions_of(bare)
+    assert (second.ok, second.changed) == (True, 0)
+
+
+@pytest.mark.long
+def test_true_indexes_of_debian_forward_twice_and_open_modules(bare: Host, tmp_path: Path):
+    entries = fetch_debian(tmp_path / "apt")
+    versions = sorted({e.version for e in entries if e.name == "nvidia-driver"})
+    if len(versions) < 2:
+        pytest.skip(f"Debian has one driver today: {versions}")
+    old, new = versions[0], versions[-1]
+    lay(bare, tmp_path, entries, f"nvidia-driver={old} nvidia-kernel-dkms={old}", old)
+
+    first = play("host_software", {bare: driver(new, manager=False)}, tmp_path)["host-1"]
+    second = play("host_software", {bare: driver(new, manager=False)}, tmp_path)["host-1"]
+    older = play("host_software", {bare: driver(old, manager=False)}, tmp_path)["host-1"]
+    opened = {"packages": {"host.driver_packages": "debian-open"}}
+    flavour = play("host_software", {bare: opened}, tmp_path)["host-1"]
+
+    assert first.ok, first.message
+    assert (second.ok, second.changed) == (True, 0)
+    assert (older.ok, older.changed) == (False, 0)  # a downgrade is not asked for
+    assert flavour.ok, flavour.message
+    assert versions_of(bare)["nvidia-open-kernel-dkms"] == new
+    assert "nvidia-kernel-dkms" not in versions_of(bare)
+
+
+def fetch_debian(folder: Path) -> list[Entry]:
+    """Debian's packages of the host software, of two suites, as its mirror has them today."""
+    if shutil.which("apt-get") is None or not KEYRING.is_file():
+        pytest.skip("apt-get or debian-archive-keyring is not installed")
+    (folder / "lists" / "partial").mkdir(parents=True)
+    site = f"deb [signed-by={KEYRING}] http://deb.debian.org/debian"
+    suites = ("bookworm", "bookworm-backports")
+    (folder / "list").write_text("".join(f"{site} {suite} {AREAS}\n" for suite in suites))
+    options = {
+        "Dir::Etc::sourcelist": folder / "list", "Dir::Etc::sourceparts": "-",
+        "Dir::State::lists": folder / "lists", "Dir::Cache": folder,
+        "Acquire::GzipIndexes": "false", "APT::Sandbox::User": "root",
+    }  # fmt: skip
+    line = [
+        "apt-get",
+        "-qq",
+        "update",
+        *(w for k, v in options.items() for w in ("-o", f"{k}={v}")),
+    ]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    entries = package_index.read_indexes(folder / "lists")
+    if not entries:
+        pytest.skip(f"no network to Debian's mirror here: {done.stderr[-200:]}")
+    return entries
+
+
+def test_given_indexes_another_branch_and_open_modules(bare: Host, tmp_path: Path):
+    folder = package_index.find_given_indexes()
+    if folder is None:
+        pytest.skip("needs index files of a person: make test PACKAGE_INDEXES=DIR")
+    entries = package_index.read_indexes(folder)
+    drivers = package_index.list_server_drivers(entries)
+    if len(drivers) < 2:
+        pytest.skip(f"{folder} needs two branches of nvidia-driver-NNN-server, it has {drivers}")
+    (old_name, old), (new_name, new) = drivers[-2:]
+    lay(bare, tmp_path, entries, f"{old_name}={old}", old)
+
+    forward = {"packages": {"host.driver": new}}
+    first = play("host_software", {bare: forward}, tmp_path)["host-1"]
+    second = play("host_software", {bare: forward}, tmp_path)["host-1"]
+    opened = {"packages": {"host.driver_packages": "ubuntu-server-open"}}
+    flavour = play("host_software", {bare: opened}, tmp_path)["host-1"]
+
+    assert first.ok, first.message
+    assert versions_of(bare)[new_name] == new
+    assert (second.ok, second.changed) == (True, 0)
+    assert flavour.ok, flavour.message

@@ -1,0 +1,48 @@
+"""Flavour and stack of a host as steps of their own, and the edge away from MLNX_OFED."""
+
+from __future__ import annotations
+
+import pytest
+from test_planner import edge, matrix, node
+
+from provisioner.model.inventory import Activation
+from provisioner.model.outcome import Reason
+from provisioner.planning.path.planner import plan
+
+OLDER = "MLNX_OFED_LINUX-23.10-0.5.5.0"
+DOCA, STACK = "2.10.0-093000-25.01-ubuntu2204", "doca-ofed=2.10.0-0.5.3"
+REBOOT = Activation.WARM_REBOOT
+
+
+def test_mlnx_ofed_is_left_by_an_edge_that_names_its_removal() -> None:
+    away = edge(
+        OLDER, DOCA, REBOOT, method="playbook_ofed_migration", carries={"host.doca_ofed": STACK},
+    )  # fmt: skip
+    pinned = matrix({"host.doca": DOCA}, {"host.doca": (away,)})
+
+    made = plan(node(("host.doca", "host", OLDER)), pinned, "r", "p", production=True)
+
+    assert not made.blockers
+    assert made.steps[0].method == "playbook_ofed_migration"
+    assert dict(made.steps[0].carries) == {"host.doca_ofed": STACK}
+    assert made.steps[-1].activation is REBOOT
+
+
+def test_mlnx_ofed_without_such_an_edge_is_blocked() -> None:
+    pinned = matrix({"host.doca": DOCA}, {"host.doca": (edge("2.9.0-1", DOCA, REBOOT),)})
+
+    made = plan(node(("host.doca", "host", OLDER)), pinned, "r", "p")
+
+    assert [b.reason for b in made.blockers] == [Reason.UNKNOWN_GRAMMAR]
+
+
+@pytest.mark.parametrize("kind", ["host.driver_packages", "host.doca_ofed"])
+def test_a_packaging_and_a_stack_are_each_a_step(kind: str) -> None:
+    to = {"host.driver_packages": "ubuntu-server-open", "host.doca_ofed": STACK}[kind]
+    pinned = matrix({kind: to}, {kind: (edge("ubuntu-server", to, REBOOT),)})
+
+    made = plan(node((kind, "host", "ubuntu-server")), pinned, "r", "p")
+
+    assert not made.blockers
+    assert [s.component for s in made.steps[:1]] == [kind]
+    assert made.steps[0].to_version == to

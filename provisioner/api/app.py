@@ -25,6 +25,7 @@ from provisioner.api.problem import Refused, build_answer, build_refusal
 from provisioner.api.route import PREFIX, Route
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
+from provisioner.model.instant import AT_EDGE
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
 
@@ -201,7 +202,7 @@ class _Endpoint:
 
 def build_response(told: Reply) -> web.Response:
     """Return a record as JSON, with an ETag (RFC 9110 section 8.8.3)."""
-    raw = told.body.model_dump_json().encode()
+    raw = told.body.model_dump_json(context=AT_EDGE).encode()
     tag = told.etag or f'"{hashlib.sha256(raw).hexdigest()[:24]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if told.location:
@@ -239,7 +240,7 @@ def _checked(model: type[Record], raw: bytes, request: web.Request) -> Record:
             415, "media", "The body must be JSON", "Send Content-Type: application/json."
         )
     try:
-        return model.model_validate_json(raw or b"{}")
+        return model.model_validate_json(raw or b"{}", context=AT_EDGE)
     except ValidationError as error:
         raise _misfit(error, "body", "The body is not what this takes") from None
 

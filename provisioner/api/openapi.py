@@ -81,9 +81,18 @@ def build_document(routes: Sequence[Route]) -> dict[str, Any]:
         "webhooks": list_webhooks(),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-            "schemas": {**list_schemas(), **schemas["$defs"]},
+            "schemas": _null_defaults({**list_schemas(), **schemas["$defs"]}),
         },
     }
+
+
+def _null_defaults(schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return the schemas with null as the default of unset times: 0.0 never leaves the daemon."""
+    for schema in schemas.values():
+        for field in schema.get("properties", {}).values():
+            if any(s.get("format") == "date-time" for s in field.get("anyOf", ())):
+                field.update({"default": None} if "default" in field else {})
+    return schemas
 
 
 def _mode(

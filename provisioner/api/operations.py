@@ -5,12 +5,11 @@ A request on a node is done when the node rests again, which may be hours after 
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
+from provisioner.model.instant import Detail, InstantOrNone
 from provisioner.model.node import Node, State
 from provisioner.model.operation import Operation
 from provisioner.model.outcome import Blocker
@@ -28,11 +27,11 @@ class OperationView(Record):
     phase: str = ""
     note: str = ""
     asked_by: str = ""
-    opened_at: float = 0.0
-    ended_at: float = 0.0
+    opened_at: InstantOrNone = 0.0
+    ended_at: InstantOrNone = 0.0
     decided_by: str = ""
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    result: dict[str, Any] | None = None
+    arguments: Detail = Field(default_factory=dict)
+    result: Detail | None = None
     blockers: tuple[Blocker, ...] = ()
 
     @property

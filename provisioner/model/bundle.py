@@ -7,6 +7,7 @@ import re
 from pydantic import Field, field_validator
 
 from provisioner.model.base import Record
+from provisioner.model.instant import Instant
 
 MANIFEST = "bundle.dsse.json"  # the first member of the archive
 MANIFEST_PAYLOAD = "application/vnd.provisioner.bundle+json"
@@ -35,7 +36,7 @@ class BundleManifest(Record):
 
     version: int = Field(1, ge=1, le=1)
     site: str = Field(max_length=200)
-    made_at: float  # seconds since the epoch
+    made_at: Instant  # seconds since the epoch
     releases: tuple[str, ...] = ()  # releases of the matrix whose files are all in the bundle
     missing: tuple[str, ...] = ()  # files that the matrix names and that no source had
     files: tuple[BundleFile, ...] = Field(max_length=FILES_MAX)

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from provisioner.model.base import Record
 from provisioner.model.campaign_policy import Policy
+from provisioner.model.instant import InstantOrNone
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker
 
@@ -36,15 +37,15 @@ class Campaign(Record):
     state: CampaignState = CampaignState.DRAFT
     reason: str = ""  # why it is paused, stopped or aborted
     going_back: bool = False  # set with ROLLING_BACK, and kept when that is paused or stopped
-    judged_from: float = 0.0  # earlier failures were accepted by the person who resumed it
+    judged_from: InstantOrNone = 0.0  # earlier failures were accepted by the person who resumed it
     baseline: str = ""
     created_by: str = ""
-    created_at: float = 0.0
-    started_at: float = 0.0
+    created_at: InstantOrNone = 0.0
+    started_at: InstantOrNone = 0.0
     generation: int = 0
     one_way_confirmed: tuple[str, ...] = ()  # "component version" of steps that a person confirmed
     accepted: tuple[str, ...] = ()  # metrics whose regression a person accepted
-    still_since: float = 0.0  # since when nothing of it may begin; 0: something may, or is
+    still_since: InstantOrNone = 0.0  # since when nothing of it may begin; 0: something may, or is
     zone_data: str = ""  # edition of the IANA time zones that its windows were read with
 
     @property
@@ -109,12 +110,12 @@ class NodeProgress(Record):
     node: str
     wave: int = 0  # index into the waves of `planning.waves.assign`
     state: Progress = Progress.PENDING
-    notified_at: float = 0.0  # 0: no notice was written
+    notified_at: InstantOrNone = 0.0  # 0: no notice was written
     told: tuple[str, ...] = ()  # tenants that got a notice: of a leaf, those of its hosts
-    earliest_at: float = 0.0  # the end of the notice
-    deferred_until: float = 0.0
-    admitted_at: float = 0.0
-    finished_at: float = 0.0  # when it came back into service, or failed
+    earliest_at: InstantOrNone = 0.0  # the end of the notice
+    deferred_until: InstantOrNone = 0.0
+    admitted_at: InstantOrNone = 0.0
+    finished_at: InstantOrNone = 0.0  # when it came back into service, or failed
     reason: str = ""  # a `Reason` value and its subject: why it failed; or why it was skipped
     retire: bool = False  # admitted at the end of its deferral: it does not go back to its tenant
 

@@ -14,6 +14,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
+from provisioner.model.instant import Instant
 from provisioner.model.time_zone import read_zone
 
 DEFERRAL_MAX_S = 14 * 86_400  # the longest time for which a tenant may defer an upgrade
@@ -101,8 +102,8 @@ class Window(Record):
 class Freeze(Record):
     """A span of time in which no work begins or runs, regardless of the windows."""
 
-    begins_at: float
-    ends_at: float
+    begins_at: Instant
+    ends_at: Instant
     reason: str
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignNode, NodeProgress
+from provisioner.model.instant import InstantOrNone
 from provisioner.model.node import NodeKind
 
 
@@ -48,8 +49,8 @@ class ReleasePin(Record):
     release: str
     reason: str
     by: str = ""
-    at: float = 0.0
-    expires_at: float = 0.0  # 0: never (the fleet's baseline only)
+    at: InstantOrNone = 0.0
+    expires_at: InstantOrNone = 0.0  # 0: never (the fleet's baseline only)
 
     @property
     def key(self) -> str:

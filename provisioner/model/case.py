@@ -13,6 +13,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.inventory import DeviceKind
 
 
@@ -126,7 +127,7 @@ class Fault(Record):
     id: str  # name of the alert, check or reason; "xid 79"
     part: str = ""  # in the source's own terms; "" is the node
     detail: str = ""
-    at: float = 0.0
+    at: InstantOrNone = 0.0
     count: int = 1
 
     @property
@@ -153,9 +154,9 @@ class RemedyTry(Record):
     part: str
     kind: PartClass
     attempt: int  # of this remedy on this part in this case, from 1
-    started_at: float
-    done_at: float = 0.0  # carried out (or not); its effect is not measured yet
-    measured_at: float = 0.0
+    started_at: Instant
+    done_at: InstantOrNone = 0.0  # carried out (or not); its effect is not measured yet
+    measured_at: InstantOrNone = 0.0
     outcome: RemedyOutcome = RemedyOutcome.UNDER_WAY
     before: tuple[str, ...] = ()  # keys of faults
     after: tuple[str, ...] = ()
@@ -166,7 +167,7 @@ class StageTime(Record):
     """When a stage of a case was entered."""
 
     stage: Stage
-    at: float
+    at: Instant
 
 
 class Ticket(Record):
@@ -175,8 +176,8 @@ class Ticket(Record):
     id: str = ""  # in the site's system; "": not created there yet
     system: str = ""  # name of the adapter: "webhook", "email", ...
     url: str = ""
-    opened_at: float = 0.0
-    closed_at: float = 0.0
+    opened_at: InstantOrNone = 0.0
+    closed_at: InstantOrNone = 0.0
     rma: str = ""  # the vendor's return number
     bundle: str = ""  # SHA-256 of the signed evidence archive
     led: bool = False  # the identify LED was switched on for it
@@ -195,7 +196,7 @@ class Spare(Record):
     kind: DeviceKind
     part_number: str = ""
     serial: str = ""
-    reserved_at: float = 0.0
+    reserved_at: InstantOrNone = 0.0
 
 
 class PartChange(Record):
@@ -230,11 +231,11 @@ class TenantNotice(Record):
     case: str = ""
     kind: str  # "failure" | "maintenance" | "returned" | "retirement" | "replacement"
     text: str
-    at: float
-    effective_at: float = 0.0  # when the node is reclaimed, at the latest; 0: it is not
+    at: Instant
+    effective_at: InstantOrNone = 0.0  # when the node is reclaimed, at the latest; 0: it is not
     channels: int | None = None  # webhooks that accepted it when it was written; None: not counted
-    sent_at: float = 0.0
-    accepted_at: float = 0.0  # the tenant agrees to be drained earlier
+    sent_at: InstantOrNone = 0.0
+    accepted_at: InstantOrNone = 0.0  # the tenant agrees to be drained earlier
 
     @property
     def delivery(self) -> str:
@@ -250,7 +251,7 @@ class JoinedReport(Record):
     origin: Origin
     reason: str  # one sentence
     by: str  # a person, a tenant, the source of the alert
-    at: float
+    at: Instant
 
 
 class Case(Record):
@@ -273,7 +274,7 @@ class Case(Record):
     gaps: tuple[str, ...] = ()  # evidence that could not be collected, and why
     suspects: tuple[Suspect, ...] = ()  # most likely first
     tries: tuple[RemedyTry, ...] = ()
-    next_at: float = 0.0  # no attempt before this time (rate limit, notice)
+    next_at: InstantOrNone = 0.0  # no attempt before this time (rate limit, notice)
     note: str = ""  # the condition that it waits for, for people
     parts_before: tuple[tuple[str, str, str, str], ...] = ()  # (kind, slot, serial, model)
     system_before: str = ""  # serial of the host
@@ -284,12 +285,12 @@ class Case(Record):
     spare: Spare | None = None
     deeper: bool = False  # a repeat offender: everything is tested before it is certified
     score: float = 0.0  # of its history, when the case was opened
-    drain_at: float = 0.0  # when it is reclaimed from its tenant
-    work_ends_at: float = 0.0  # of planned maintenance, as people estimate; 0: no estimate
-    retire_at: float = 0.0  # when the node is removed for good, decided by people; 0: not decided
+    drain_at: InstantOrNone = 0.0  # when it is reclaimed from its tenant
+    work_ends_at: InstantOrNone = 0.0  # of planned maintenance, as people estimate; 0: no estimate
+    retire_at: InstantOrNone = 0.0  # when people have the node removed for good
     disks_gone: str = ""  # who destroyed its disks, and how; "": it is erased before it is retired
-    opened_at: float
-    closed_at: float = 0.0
+    opened_at: Instant
+    closed_at: InstantOrNone = 0.0
     ending: Ending | None = None
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from provisioner.model.base import Record
 from provisioner.model.health import Gate
+from provisioner.model.instant import Instant
 
 GATE_NAMES: Mapping[Gate, str] = {
     Gate.A: "identity and errors",
@@ -27,7 +28,7 @@ class GateProof(Record):
 
     gate: Gate
     certificate: str
-    proved_at: float
+    proved_at: Instant
 
 
 class Certificate(Record):
@@ -53,8 +54,8 @@ class Certificate(Record):
     gates: tuple[GateProof, ...] = ()  # gates that were proved completely, in the order of gates
     # "sha256:…" of the signed measurements, or that none were required; "": an earlier release's
     attestation: str = ""
-    issued_at: float
-    expires_at: float
+    issued_at: Instant
+    expires_at: Instant
     key_id: str = ""
     signature: str = ""
 

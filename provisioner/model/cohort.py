@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from provisioner.model.base import Record
+from provisioner.model.instant import Instant
 
 
 class Sample(Record):
@@ -33,7 +34,7 @@ class Baseline(Record):
     nodes: int
     racks: int
     below: int  # sound nodes that are worse than the floor
-    learned_at: float
+    learned_at: Instant
 
     def __str__(self) -> str:
         return f"{self.nodes} nodes in {self.racks} racks share {self.level:.6g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from provisioner.model.base import Record
+from provisioner.model.instant import InstantOrNone
 
 
 class HighWater(Record):
@@ -76,7 +77,7 @@ class Difference(Record):
     vrf: str = ""  # the network of all ports; "" if there are several
     tenant: str = ""  # tenant of that network; "" if no row has it
     generation: int = 0  # of the node's row when it was compared
-    seen_at: float = 0.0
+    seen_at: InstantOrNone = 0.0
     settled: Settlement | None = None
     settled_by: str = ""
-    settled_at: float = 0.0
+    settled_at: InstantOrNone = 0.0

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.instant import Instant
 
 # these become arguments of a command line: nothing but the characters of an address
 Address = Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}$")]
@@ -94,7 +95,7 @@ class LeafRecord(Record):
     """One leaf before or after a release, for the proof: digests instead of whole tables."""
 
     switch: str
-    at: float
+    at: Instant
     applied: str
     saved: bool
     ports: tuple[tuple[str, str], ...]  # (interface, VRF)

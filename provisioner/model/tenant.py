@@ -7,6 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.instant import InstantOrNone
 from provisioner.model.release import GateRow, LeafRecord
 
 MAINTENANCE_VRF = "MAINT"  # at most VRF_NAME_MAX characters, never a customer's
@@ -97,11 +98,11 @@ class ReleaseProof(Record):
     leaks: tuple[str, ...] = ()  # VRFs other than the tenant's that had a prefix of the node
     persisted: bool = False  # startup equals applied on every leaf
     revisions: tuple[str, ...] = ()  # "switch:revision"
-    confirmed_at: float = 0.0
+    confirmed_at: InstantOrNone = 0.0
 
     version: int = 1
     vrf: str = ""
-    began_at: float = 0.0
+    began_at: InstantOrNone = 0.0
     certificate_digest: str = ""  # of the certificate's own record
     before: tuple[LeafRecord, ...] = ()
     after: tuple[LeafRecord, ...] = ()

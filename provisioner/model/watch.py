@@ -11,6 +11,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.instant import Instant, InstantOrNone
 
 
 class Way(StrEnum):
@@ -30,7 +31,7 @@ class WatchedBmc(Record):
 
     bmc: str
     way: Way
-    heard_at: float = 0.0  # the newest answer or event
+    heard_at: InstantOrNone = 0.0  # the newest answer or event
     reports: int = 0  # metric reports that are polled
 
 
@@ -38,28 +39,28 @@ class WatchedNode(Record):
     """One serving node."""
 
     node: str
-    looked_at: float = 0.0  # the newest reading of all of its BMCs
+    looked_at: InstantOrNone = 0.0  # the newest reading of all of its BMCs
     bmcs: tuple[WatchedBmc, ...] = ()
     ports: int = 0  # cabled to leaves
     counted: int = 0  # of these, the ports whose carrier the leaf reports
-    counters_at: float = 0.0  # when the newest counters of its ports were pushed
+    counters_at: InstantOrNone = 0.0  # when the newest counters of its ports were pushed
 
 
 class WatchStatus(Record):
     """The whole watch."""
 
-    at: float
+    at: Instant
     every_s: float = 30.0  # interval until the next one
     listener: bool = False  # whether a BMC can post to us
     requests_per_s: float = 0.0  # the budget
     requests: int = 0  # used of it since the daemon began
     routine: bool = True  # False: an overloaded daemon postpones routine reads
     nodes: tuple[WatchedNode, ...] = ()
-    leaves: dict[str, float] = Field(
+    leaves: dict[str, InstantOrNone] = Field(
         default_factory=dict
     )  # leaf -> when its ports were last counted
     # as the watch of leaves last read them; "leaf/port" -> why it is in a customer's network and is
     # not moved
     listed_ports: dict[str, str] = Field(default_factory=dict)
     # leaf -> time of reading all its ports
-    leaf_ports_read: dict[str, float] = Field(default_factory=dict)
+    leaf_ports_read: dict[str, InstantOrNone] = Field(default_factory=dict)

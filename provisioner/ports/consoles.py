@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from provisioner.model.base import Record
+from provisioner.model.instant import Instant
 from provisioner.ports.wire import BmcAddress
 
 
@@ -21,7 +22,7 @@ class ConsoleLine(Record):
     """One line as it is kept: printable text, without secrets. `seq` grows with each line."""
 
     seq: int
-    at: float  # when it was received, seconds since the epoch
+    at: Instant  # when it was received, seconds since the epoch
     text: str
 
 

@@ -14,6 +14,7 @@ from provisioner.api.changes import Outcome
 from provisioner.api.parts import ApiParts
 from provisioner.control.watch.time_standing import TimeStanding
 from provisioner.model.access import ChangeKind, ChangeRequest
+from provisioner.model.instant import format_instant
 from provisioner.model.inventory import Component, Inventory
 from provisioner.runtime import process_scope
 from provisioner.runtime.wall_clock import WallClock
@@ -124,7 +125,7 @@ def test_a_request_on_a_node_is_done_when_the_node_rests():
         moved = in_state(node, node.state.RELEASED, NOW + 5.0)
         await served.store.nodes.save(moved)
         status, later = await served.ask("red", "GET", f"/operations/{told['id']}")
-        assert (status, later["state"], later["ended_at"]) == (200, "done", NOW + 5.0)
+        assert (status, later["state"], later["ended_at"]) == (200, "done", format_instant(NOW + 5))
 
     run(scenario)
 
@@ -334,7 +335,7 @@ def test_who_asks_who_it_is_hears_the_sites_time():
     async def scenario(served: Served) -> None:
         _, told = await served.ask("red", "GET", "/me")
 
-        assert (told["now"], told["speed"]) == (NOW, 1.0)
+        assert (told["now"], told["speed"]) == (format_instant(NOW), 1.0)
 
     run(scenario)
 

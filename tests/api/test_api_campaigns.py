@@ -10,6 +10,7 @@ from served import NOW, PROFILE, RELEASE, Served, run
 from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.events.fleet_events import describe_change
+from provisioner.model.instant import format_instant
 from provisioner.model.node import NodeKind
 from provisioner.ports import Store
 from provisioner.ports.rehearsals import RehearsalFailed
@@ -42,18 +43,18 @@ async def drafted(served: Served) -> None:
 def test_a_tenant_puts_its_own_node_off_and_sees_no_other():
     async def scenario(served: Served) -> None:
         await drafted(served)
-        body = {"until": NOW + DAY_S}
+        body = {"until": format_instant(NOW + DAY_S)}
         path = "/campaigns/c0001/nodes/su0-n01/defer"
         assert (await served.ask("blue", "POST", path, body))[0] == 404
         assert (await served.ask("viewer", "POST", path, body))[0] == 403
         # a node of its own that the campaign has not
         assert (await served.ask("red", "POST", path.replace("n01", "n02"), body))[0] == 404
-        far = await served.ask("red", "POST", path, {"until": NOW + 30 * DAY_S})
+        far = await served.ask("red", "POST", path, {"until": format_instant(NOW + 30 * DAY_S)})
         assert far[0] == 409
         status, told = await served.ask("red", "POST", path, body)
         assert (status, told["result"]["progress"]) == (200, "deferred"), told
         rows = {r.node: r.progress for r in await served.store.campaigns.list_rows("c0001")}
-        assert rows["su0-n01"].deferred_until == body["until"]
+        assert rows["su0-n01"].deferred_until == NOW + DAY_S
         for word in ("skip", "again"):
             other = path.replace("defer", word)
             assert (await served.ask("red", "POST", other, {}))[0] == 403

@@ -9,6 +9,7 @@ from given_events import in_state
 from served import NOW, Served, run
 
 from provisioner.model.case import Case, Origin, Service, Spare, Stage, Ticket
+from provisioner.model.instant import format_instant
 from provisioner.model.node import State
 from provisioner.planning.repair import evidence_bundle as archive
 from provisioner.ports import Secret
@@ -49,17 +50,19 @@ def test_a_tenant_agrees_and_puts_off_for_its_own_nodes_only():
     async def scenario(served: Served) -> None:
         opened = await served.ask("red", "POST", "/nodes/su0-n01/cases", {"reason": "jobs hang"})
         case = f"/cases/{opened[1]['result']['case']}"
-        until = {"until": NOW + 5 * 24 * HOURS_S}
+        until = {"until": format_instant(NOW + 5 * 24 * HOURS_S)}
         for verb, body in (("defer", until), ("accept", None)):
             assert (await served.ask("blue", "POST", f"{case}/{verb}", body))[0] == 404
             assert (await served.ask("viewer", "POST", f"{case}/{verb}", body))[0] == 403
-        late = await served.ask("red", "POST", f"{case}/defer", {"until": NOW + 1e7})
+        late = await served.ask(
+            "red", "POST", f"{case}/defer", {"until": format_instant(NOW + 1e7)}
+        )
         assert late[1]["blockers"][0]["detail"].startswith("it can be put off until 14 days")
         assert (await served.ask("red", "POST", f"{case}/defer", until))[0] == 200
         assert (await served.ask("red", "GET", case))[1]["line"]["drain_at"] == until["until"]
         status, told = await served.ask("red", "POST", f"{case}/accept")
         assert (status, told["asked_by"]) == (200, "red@example")
-        assert (await served.ask("red", "GET", case))[1]["line"]["drain_at"] == NOW
+        assert (await served.ask("red", "GET", case))[1]["line"]["drain_at"] == format_instant(NOW)
         told = await served.ask("red", "GET", "/notices?kind=failure")
         assert [(n["tenant"], n["kind"]) for n in told[1]["items"]] == [("red", "failure")]
         assert (await served.ask("blue", "GET", "/notices"))[1]["items"] == []

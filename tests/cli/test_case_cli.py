@@ -13,6 +13,7 @@ from program import run
 
 from provisioner.daemon.data import DATABASE
 from provisioner.model.case import Case, Origin, Service, Stage, Ticket
+from provisioner.model.instant import parse_instant
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.store.sql_store import open_store
@@ -103,8 +104,12 @@ def test_planned_work_is_no_fault_and_has_its_own_words_and_times(data: Path) ->
 
     assert opened.returncode == 0, opened.stderr
     assert (case["origin"], case["service"]) == ("maintenance", "drain")
-    assert case["drain_at"] - case["opened_at"] == pytest.approx(72 * 3600, abs=120)
-    assert case["work_ends_at"] - case["drain_at"] == pytest.approx(4 * 3600, abs=60)
+    assert parse_instant(case["drain_at"]) - parse_instant(case["opened_at"]) == pytest.approx(
+        72 * 3600, abs=120
+    )
+    assert parse_instant(case["work_ends_at"]) - parse_instant(case["drain_at"]) == pytest.approx(
+        4 * 3600, abs=60
+    )
     assert (notice["kind"], notice["channels"]) == ("maintenance", 0)
     assert notice["effective_at"] == case["drain_at"]
     assert "fault" not in notice["text"]
@@ -120,7 +125,7 @@ def test_people_say_what_they_did_and_only_where_they_were_asked(data: Path) -> 
 
     case = shown(data, "n2-c0001")
     assert case["stage"] == "returning"
-    assert case["ticket"]["closed_at"] > 0
+    assert case["ticket"]["closed_at"]
     assert twice.returncode == 1
 
 

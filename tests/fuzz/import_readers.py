@@ -1,4 +1,4 @@
-"""Readers of makers' files (`matrix import`), as registry.py lists readers."""
+"""Readers of makers' files (`matrix import`) and of the API's times, as registry.py lists them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from provisioner.model.input_error import InputError
 
 _IMPORTS = "planning.matrix.imports"
 IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
+    ("model.instant", (ValueError,), "parse_instant", {}),
     (f"{_IMPORTS}.boot_streams", (InputError,), "parse_boot_stream", {"source": "a.bfb"}),
     (f"{_IMPORTS}.boot_streams", (), "is_boot_stream", {}),
     (f"{_IMPORTS}.pldm_packages", (InputError,), "parse_package", {"source": "a.fwpkg"}),

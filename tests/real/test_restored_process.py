@@ -183,7 +183,7 @@ async def story(folder: Path, way: str, why: str) -> None:
         assert place.state("--offline") == "certified"
 
         async with place.daemon():
-            await place.until("surveyed", lambda: place.recovery()["surveyed_at"] > 0)
+            await place.until("surveyed", lambda: place.recovery()["surveyed_at"] is not None)
             assert place.said("nothing is written to any device")
             found = place.recovery()
             assert why in found["look_only"]
@@ -202,7 +202,7 @@ async def story(folder: Path, way: str, why: str) -> None:
             assert place.recovery()["look_only"] == ""
 
         async with place.daemon("--restored"):
-            await place.until("surveyed", lambda: place.recovery()["surveyed_at"] > 0)
+            await place.until("surveyed", lambda: place.recovery()["surveyed_at"] is not None)
             again = place.recovery()
             assert "a person asked" in again["look_only"]
             assert again["items"] == []

@@ -5,7 +5,7 @@ import { asks, operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
 import { proposes } from "./proposal.js";
-import { lasts, many, now, number, when } from "./words.js";
+import { instant, lasts, many, now, number, seconds, when } from "./words.js";
 
 const STATES = ["done", "soaking", "admitted", "failed", "notified", "deferred", "skipped", "pending"];
 const SHOWN_MAX = 200; // nodes in the table of one campaign
@@ -159,7 +159,7 @@ function of_node(n, campaign_path, again) {
   const made_of = {
     again: () => proposes({ words: "Again", title: `Try ${n.node} again`, path: `${path}/again`, done }),
     skip: () => proposes({ words: "Skip", title: `Leave ${n.node} out`, path: `${path}/skip`, done, fields: [{ name: "reason", words: "Why" }], body: (values) => values }),
-    defer: () => proposes({ words: "Defer", title: `Defer ${n.node}`, path: `${path}/defer`, done, says: "For its tenant, within the policy's limit.", fields: [{ name: "hours", words: "For how many hours", kind: "number", value: "24", required: true }], body: ({ hours }) => ({ until: now() + Number(hours) * 3600 }) }),
+    defer: () => proposes({ words: "Defer", title: `Defer ${n.node}`, path: `${path}/defer`, done, says: "For its tenant, within the policy's limit.", fields: [{ name: "hours", words: "For how many hours", kind: "number", value: "24", required: true }], body: ({ hours }) => ({ until: instant(now() + Number(hours) * 3600) }) }),
   };
   const may = { failed: ["again"], skipped: ["again"], pending: ["skip"], notified: ["skip", "defer"], deferred: ["skip", "defer"] };
   return (may[n.state] ?? []).map((verb) => made_of[verb]());
@@ -191,7 +191,7 @@ function rehearse(path, place) {
     const { result } = now_;
     if (!result?.report) show(now_.blockers?.length ? blockers(now_.blockers) : made("p", {}, operation_words(now_)));
     else {
-      show(facts([["Ended as", chip(result.report.state, "campaign")], ["Nodes", Object.entries(result.report.states).map(([state, n]) => `${number(n)} ${state}`).join(", ")], ["Minutes a node", number(Math.round(result.report.minutes_median))], ["Took", result.report.ended_at ? lasts(result.report.ended_at - result.report.began_at) : ""]]),
+      show(facts([["Ended as", chip(result.report.state, "campaign")], ["Nodes", Object.entries(result.report.states).map(([state, n]) => `${number(n)} ${state}`).join(", ")], ["Minutes a node", number(Math.round(result.report.minutes_median))], ["Took", result.report.ended_at ? lasts(seconds(result.report.ended_at) - seconds(result.report.began_at)) : ""]]),
         result.report.left.length ? table("Left behind", [["Node"], ["Progress"], ["Reason"]], result.report.left.map((n) => [n.node, chip(n.state, "progress"), n.reason || "—"])) : null, result.blockers.length ? blockers(result.blockers) : null);
     }
   };
@@ -208,7 +208,7 @@ export function forecast(seen) {
     seen.to_confirm.length ? [made("p", { class: "strong" }, "To be agreed to before it starts; nothing undoes it:"),
       made("ul", {}, seen.to_confirm.map((step) => made("li", {}, `${step}, on ${many(seen.one_way[step].length, "node")}`)))] : null,
     seen.waves.length ? table("Waves", [["Wave"], ["Nodes", "num"], ["GPUs", "num"], ["Resets", "num"], ["Begins", "num"], ["Ends", "num"]],
-      seen.waves.map((w) => [w.name, number(w.nodes.length), number(w.blast.gpus), number(w.resets), w.begins_s < 0 ? "never" : `+${lasts(w.begins_s)}`, w.ends_s < 0 ? "never" : `+${lasts(w.ends_s)}`]))
+      seen.waves.map((w) => [w.name, number(w.nodes.length), number(w.blast.gpus), number(w.resets), w.begins_s === null ? "never" : `+${lasts(w.begins_s)}`, w.ends_s === null ? "never" : `+${lasts(w.ends_s)}`]))
       : empty("It would upgrade nothing.", "See what is refused, or which nodes it picks."), seen.stopped.length ? blockers(seen.stopped) : null),
   refused.length ? section("Refused", made("p", { class: "quiet" }, `${many(refused.length, "node")} would not be upgraded.`), blockers(refused.slice(0, 50)), refused.length > 50 ? made("p", { class: "quiet" }, `and ${number(refused.length - 50)} more`) : null) : null);
 }

@@ -5,7 +5,7 @@ import { operation_words } from "./dialog.js";
 import { at, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
 import { proposes } from "./proposal.js";
-import { ago, lasts, now, when } from "./words.js";
+import { ago, instant, lasts, now, seconds, when } from "./words.js";
 
 const WAY = ["opened", "evidence", "diagnosis", "remedy", "measuring", "hardware", "returning", "closed"];
 const words = (word) => word.replaceAll("_", " ");
@@ -66,7 +66,7 @@ function request(verb, line, full) {
     accept: { words: "Accept", title: `Accept the repair of ${line.node}`, says: "As its tenant: the node is taken back now, and returns once it is repaired." },
     defer: {
       words: "Defer", title: `Defer the repair of ${line.node}`, says: "As its tenant: the node stays in service for now.",
-      fields: [{ name: "days", words: "For how many days", kind: "number", value: "3", required: true }], body: ({ days }) => ({ until: now() + Number(days) * DAY_S }),
+      fields: [{ name: "days", words: "For how many days", kind: "number", value: "3", required: true }], body: ({ days }) => ({ until: instant(now() + Number(days) * DAY_S) }),
     },
     returned: {
       words: "Returned", title: `${line.node}: the work is done`, primary: true, says: "The node is taken in as unknown hardware, compared with the parts before, and certified anew.",
@@ -117,7 +117,7 @@ function suspects(c) {
 function remedies(c) {
   if (!c.tries.length) return empty("No remedy was tried yet.", c.note);
   return table("Remedies, as they were tried", [["Remedy"], ["Part"], ["Try", "num"], ["Outcome"], ["Begun", "num"], ["Took", "num"], ["Detail"]],
-    c.tries.map((t) => [words(t.remedy), t.part, String(t.attempt), chip(t.outcome, "outcome"), at(t.started_at), t.measured_at ? lasts(t.measured_at - t.started_at) : "—", t.detail || "—"]));
+    c.tries.map((t) => [words(t.remedy), t.part, String(t.attempt), chip(t.outcome, "outcome"), at(t.started_at), t.measured_at ? lasts(seconds(t.measured_at) - seconds(t.started_at)) : "—", t.detail || "—"]));
 }
 
 function faults(c) {

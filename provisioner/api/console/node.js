@@ -6,7 +6,7 @@ import { at, blockers, chip, empty, facts, link, made, section, table, tell } fr
 import { follow } from "./live.js";
 import { page as list } from "./nodes_list.js";
 import { parts as phrases } from "./sentences.js";
-import { ago, lasts, many, now, number, short, when } from "./words.js";
+import { ago, lasts, many, now, number, seconds, short, when } from "./words.js";
 
 const WAY = ["discovered", "intake", "converging", "validating", "certified", "released"];
 
@@ -70,7 +70,7 @@ function top(node) {
   const place = node.location;
   const leaves = [...new Set(node.ports.map((p) => p.switch))];
   return facts([
-    ["In this state", made("span", { title: when(node.entered_at) }, lasts(now() - node.entered_at))], ["Now", node.note], ["Release", node.release], ["Profile", node.profile],
+    ["In this state", made("span", { title: when(node.entered_at) }, lasts(now() - seconds(node.entered_at)))], ["Now", node.note], ["Release", node.release], ["Profile", node.profile],
     ["Tenant", node.tenant ? link(["tenants", node.tenant], node.tenant) : "nobody's"],
     ["Placement", node.vrf ? `${node.placement}, VRF ${node.vrf}` : node.placement],
     ["Place", place.rack ? `${place.site}, pod ${place.pod}, unit ${place.scalable_unit}, ${place.rack}` : `${place.site}`],

@@ -19,7 +19,7 @@ export function parts(detail, depth = 0) {
 function phrase(word, name, value, depth) {
   if (value === "" || value === null || value === undefined || value === 0 || value === false) return "";
   if (value === true) return word;
-  if (name.endsWith("_at") || name === "until") return when(value) === "—" ? "" : `${word.replace(/ at$/, "")} ${when(value)}`;
+  if (/^(at|since|until)$|_(at|since|until)$/.test(name)) return when(value) === "—" ? "" : `${word.replace(/ at$/, "")} ${when(value)}`;
   if (name.endsWith("_s") && typeof value === "number") return `${word.slice(0, -2)} ${lasts(value)}`;
   if (Array.isArray(value)) return value.length ? `${word}: ${value.map((one) => one_of(one, depth)).filter(Boolean).join(", ")}` : "";
   if (typeof value === "object") return depth < DEPTH_MAX ? parts(value, depth + 1).join(", ") : word;

@@ -7,7 +7,7 @@ const count = new Intl.NumberFormat("en-GB");
 // The site's clock, as the server told it: the browser's may be wrong, and a simulated site's runs fast.
 let site = { at: Date.now() / 1000, heard: performance.now() / 1000, speed: 1 };
 
-/** Take the site's clock over: seconds since the epoch now, and how fast it runs. */
+/** Take the site's clock over: its time now, and how fast it runs. */
 export function set_clock(time, speed) {
   const at = seconds(time);
   if (Number.isFinite(at)) site = { at, heard: performance.now() / 1000, speed: speed || 1 };
@@ -22,11 +22,11 @@ export const number = (n) => count.format(n);
 /** "3 nodes", "1 node" */
 export const many = (n, one, more = `${one}s`) => `${number(n)} ${n === 1 ? one : more}`;
 
-/** A time of the API (RFC 3339, or seconds since the epoch) in seconds; 0 is not yet. */
-export function seconds(at) {
-  if (typeof at === "string") return at ? Date.parse(at) / 1000 || 0 : 0;
-  return at ?? 0;
-}
+/** A time of the API (RFC 3339) in seconds since the epoch; 0 for none. */
+export const seconds = (at) => (typeof at === "string" ? Date.parse(at) / 1000 || 0 : at ?? 0);
+
+/** Seconds since the epoch as the API takes them: RFC 3339 in UTC. */
+export const instant = (at) => new Date(at * 1000).toISOString();
 
 /** A time of the API as UTC. */
 export function when(time) {

@@ -15,6 +15,7 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.alert import ANY, Alert, Override
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.planning.watch import alerts as rules
 
 TAG = "alerts"
@@ -32,18 +33,18 @@ class AlertView(Record):
     classifications: tuple[str, ...]
     message: str
     source: str
-    since: float
-    last_at: float
+    since: Instant
+    last_at: Instant
     count: int
     active: bool
     flapping: bool
-    overridden_until: float = Field(
-        0.0, description="End of the override; 0: the alert has its effect."
+    overridden_until: InstantOrNone = Field(
+        0.0, description="End of the override; null: the alert has its effect."
     )
     overridden_by: str = ""
     overridden_why: str = ""
-    raises: tuple[float, ...] = Field((), description="The latest times at which it was raised.")
-    cleared_at: float = Field(0.0, description="Time of clearing; 0: it is active.")
+    raises: tuple[Instant, ...] = Field((), description="The latest times at which it was raised.")
+    cleared_at: InstantOrNone = Field(0.0, description="Time of clearing; null: it is active.")
     cleared_why: str = ""
 
 

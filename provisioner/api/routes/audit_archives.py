@@ -18,6 +18,7 @@ from provisioner.api.route import OPERATORS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
+from provisioner.model.instant import Instant
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.store.repositories.journal_archives import ROWS_MAX, Actor
 
@@ -30,7 +31,7 @@ DAY_S = 86_400.0
 class Archiving(Record):
     """The body of an archiving: the age of the rows, by one of two fields."""
 
-    until: float | None = Field(default=None, ge=0, description="Archive rows up to this time.")
+    until: Instant | None = Field(default=None, description="Archive rows up to this time.")
     older_than_days: float | None = Field(
         default=None, ge=0, le=36_500, description="Archive rows older than so many days."
     )

@@ -20,11 +20,11 @@ from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequ
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
+from provisioner.model.instant import Instant
 from provisioner.planning.campaigns.campaign_report import Report, build_report
 from provisioner.ports.rehearsals import RehearsalFailed
 
 HOSTS_MAX = 64  # of one twin
-TIME_MAX = 1e11  # seconds since the epoch: the year 5138
 
 
 class CampaignReport(Report):
@@ -34,7 +34,7 @@ class CampaignReport(Report):
 class Deferral(Record):
     """The body of a deferral."""
 
-    until: float = Field(ge=0, le=TIME_MAX, description="Seconds since the epoch.")
+    until: Instant = Field(description="Time until which it is put off, RFC 3339.")
 
 
 class Metric(Record):

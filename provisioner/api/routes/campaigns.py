@@ -22,6 +22,7 @@ from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, NodeProgress
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.input_error import InputError
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.planning.campaigns.campaign_preview import Preview
 from provisioner.planning.path.rollback import RollbackPreview
 
@@ -37,8 +38,8 @@ class CampaignLine(Record):
     state: str
     reason: str
     created_by: str
-    created_at: float
-    started_at: float
+    created_at: Instant
+    started_at: InstantOrNone
 
 
 class CampaignPage(Record):

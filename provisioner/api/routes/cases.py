@@ -27,6 +27,7 @@ from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Origin, Service, Stage
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.node import Node
 from provisioner.planning.repair.case_policy import PlannedWork
 from provisioner.planning.repair.case_steps import (
@@ -47,9 +48,9 @@ class CaseLine(Record):
     stage: str
     service: str
     tenant: str
-    opened_at: float
-    drain_at: float
-    closed_at: float
+    opened_at: Instant
+    drain_at: InstantOrNone
+    closed_at: InstantOrNone
     ending: str = ""
     reason: str = ""
     suspect: str = Field("", description="Main suspect, for the staff.")
@@ -98,10 +99,10 @@ class FaultReport(Record):
     tenant: bool = Field(
         default=False, description="Its tenant reports it, and the staff writes it down."
     )
-    begins_at: float = Field(
-        0.0, ge=0, description="Start of planned work; 0: after the site's notice."
+    begins_at: InstantOrNone = Field(
+        0.0, description="Start of planned work; null: after the site's notice."
     )
-    ends_at: float = Field(0.0, ge=0, description="Expected end of planned work; 0: unknown.")
+    ends_at: InstantOrNone = Field(0.0, description="Expected end of planned work; null: unknown.")
 
 
 class RackReport(Record):
@@ -109,10 +110,10 @@ class RackReport(Record):
 
     reason: str = Field(min_length=1, max_length=300, description="Reason, in a sentence.")
     service: Service = Field(Service.DRAIN, description="Effect on the tenants' use.")
-    begins_at: float = Field(
-        0.0, ge=0, description="Start of the work; 0: after the site's notice."
+    begins_at: InstantOrNone = Field(
+        0.0, description="Start of the work; null: after the site's notice."
     )
-    ends_at: float = Field(0.0, ge=0, description="Expected end of the work; 0: unknown.")
+    ends_at: InstantOrNone = Field(0.0, description="Expected end of the work; null: unknown.")
 
 
 async def list_all(ask: Ask) -> Reply:

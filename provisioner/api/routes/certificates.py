@@ -17,6 +17,7 @@ from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.node import State
 from provisioner.store.signing import envelope_of
 
@@ -28,7 +29,7 @@ class CertificateView(Record):
 
     certificate: Certificate
     in_force: bool = Field(description="Signed by a key of ours, not revoked, not expired.")
-    revoked_at: float = 0.0
+    revoked_at: InstantOrNone = 0.0
     revoked_reason: str = ""
 
 
@@ -39,9 +40,9 @@ class CertificateLine(Record):
     node: str
     release: str
     profile: str
-    issued_at: float
-    expires_at: float
-    revoked_at: float = 0.0
+    issued_at: Instant
+    expires_at: Instant
+    revoked_at: InstantOrNone = 0.0
     revoked_reason: str = ""
 
 

@@ -16,6 +16,7 @@ from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Route
 from provisioner.api.routes.matters import Me, show_caller
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
+from provisioner.model.instant import Instant
 
 TAG = "access"
 
@@ -29,9 +30,9 @@ class SessionView(Record):
     tenant: str
     token: str
     issuer: str
-    made_at: float
-    used_at: float
-    expires_at: float
+    made_at: Instant
+    used_at: Instant
+    expires_at: Instant
 
 
 class SessionList(Record):

@@ -17,6 +17,7 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
+from provisioner.model.instant import Instant, InstantOrNone
 
 
 class TokenView(Record):
@@ -26,9 +27,9 @@ class TokenView(Record):
     subject: str
     role: Role
     tenant: str
-    made_at: float
-    expires_at: float
-    revoked_at: float
+    made_at: Instant
+    expires_at: Instant
+    revoked_at: InstantOrNone
     good: bool
 
 

@@ -23,6 +23,7 @@ from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.model.base import Record
 from provisioner.model.events import list_names, name_kind
 from provisioner.model.events.event import EventKind
+from provisioner.model.instant import AT_EDGE, Detail, Instant
 
 TAG = "events"
 PAGE = 200  # rows that a stream reads at once
@@ -46,10 +47,10 @@ class Event(Record):
     """One row of the journal."""
 
     seq: int
-    at: float
+    at: Instant
     kind: str
     node: str = ""
-    detail: dict[str, Any] = Field(default_factory=dict)
+    detail: Detail = Field(default_factory=dict)
 
 
 class AuditRow(Event):
@@ -222,7 +223,7 @@ async def _next(ask: Ask, after: int) -> tuple[int, bytes]:
         after=after, limit=PAGE, kinds=kinds, node=ask.query.node
     )
     texts = [
-        f"id: {e.seq}\nevent: {_line(e.kind)}\ndata: {e.model_dump_json()}\n\n"
+        f"id: {e.seq}\nevent: {_line(e.kind)}\ndata: {e.model_dump_json(context=AT_EDGE)}\n\n"
         for e in await _seen(ask, rows)
     ]
     if last > after and not texts:  # nothing for this listener, which need not ask again

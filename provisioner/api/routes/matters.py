@@ -16,6 +16,7 @@ from provisioner.control.engine.overload import list_notices, measure_load
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, Role
 from provisioner.model.base import Record
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.matrix import Pin, Release, Requirement
 from provisioner.planning.lifecycle.overload import Strain, find_strains, highest_level
 from provisioner.planning.matrix.diff import ProfileDiff, compare_releases
@@ -96,8 +97,8 @@ class ArtifactView(Record):
         "",
         description="SHA-256 that the daemon who answers last read at `pulled_from`; empty: none.",
     )
-    seen_at: float = Field(
-        0, description="Time in seconds since the epoch; 0: not since its start."
+    seen_at: InstantOrNone = Field(
+        0.0, description="Time of that reading; null: not since its start."
     )
 
 
@@ -117,7 +118,7 @@ class Me(Record):
     roles: tuple[Role, ...]
     tenant: str
     via: str
-    now: float = Field(description="The site's clock, in seconds since the epoch.")
+    now: Instant = Field(description="The present time of the site's clock.")
     speed: float = Field(
         1.0, description="Simulated seconds in a real one; a simulated site runs fast."
     )

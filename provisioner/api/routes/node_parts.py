@@ -12,6 +12,7 @@ from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.control.node.neighbours import read_neighbours
 from provisioner.model.base import Record
 from provisioner.model.health import HealthReport
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.inventory import Device, Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
@@ -54,8 +55,8 @@ class Report(Record):
     """The results of the last validation."""
 
     node: str
-    started_at: float
-    ended_at: float
+    started_at: Instant
+    ended_at: Instant
     inventory_digest: str
     results: tuple[dict[str, Any], ...]
     selected: tuple[str, ...]
@@ -69,8 +70,8 @@ class Action(Record):
     action: str
     attempt: int
     status: str
-    intended_at: float
-    settled_at: float
+    intended_at: Instant
+    settled_at: InstantOrNone
     outcome: str
 
 

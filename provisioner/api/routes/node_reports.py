@@ -22,6 +22,7 @@ from provisioner.model.base import Record
 from provisioner.model.erasure import ErasureReport
 from provisioner.model.health import CheckResult
 from provisioner.model.input_error import InputError
+from provisioner.model.instant import Instant
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.tenant import ReleaseProof
@@ -77,7 +78,7 @@ class RejudgedNode(Record):
     """The results of one node's last validation, judged again."""
 
     node: str
-    reported_at: float
+    reported_at: Instant
     judged: int
     changed: int
     worse: int

@@ -27,6 +27,7 @@ from provisioner.api.route import (
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.instant import Instant
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker
@@ -39,13 +40,13 @@ TAG = "nodes"
 
 
 class NodeView(Record):
-    """A node in the form that its caller may see. Times are seconds since the epoch."""
+    """A node in the form that its caller may see."""
 
     id: str
     kind: NodeKind
     generation: int
     state: str
-    entered_at: float
+    entered_at: Instant
     placement: str
     vrf: str
     release: str

@@ -12,9 +12,9 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.campaign_row import PinScope, ReleasePin
+from provisioner.model.instant import InstantOrNone
 
 TAG = "pins"
-TIME_MAX = 1e11  # seconds since the epoch: the year 5138
 
 
 class PinView(ReleasePin):
@@ -45,8 +45,8 @@ class NewPin(Place):
     reason: str = Field(
         min_length=1, max_length=300, description="The reason; it is stored permanently."
     )
-    until: float = Field(
-        0.0, ge=0, le=TIME_MAX, description="When it ends; a node's or a rack's pin must end."
+    until: InstantOrNone = Field(
+        0.0, description="When it ends; null: never. A node's or a rack's pin must end."
     )
 
 

@@ -14,6 +14,7 @@ from provisioner.api.problem import refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
+from provisioner.model.instant import InstantOrNone
 from provisioner.model.node import State
 from provisioner.model.recovery import Difference, Settlement
 from provisioner.model.tenant import PortPlacement
@@ -28,7 +29,7 @@ class RecoveryView(Record):
     """A restore that waits to be settled. `look_only` empty: the daemons act."""
 
     look_only: str = Field(description="Why nothing is written to any device.")
-    surveyed_at: float
+    surveyed_at: InstantOrNone
     adopted_ports: dict[str, str] = Field(
         description='Ports without a node that a person left in a VRF: "leaf/interface".'
     )

@@ -16,6 +16,7 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import SigningKey
 from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.planning.certification import attestation
 from provisioner.store.signing import public_pem
 
@@ -27,8 +28,8 @@ class KeyView(Record):
 
     key_id: str
     standing: str = Field(description="signs, verifies only, or withdrawn.")
-    created_at: float
-    withdrawn_at: float
+    created_at: Instant
+    withdrawn_at: InstantOrNone
     pem: str
 
 

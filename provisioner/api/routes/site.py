@@ -24,6 +24,7 @@ from provisioner.model.events.request_events import (
     FactoryLoginsKept,
 )
 from provisioner.model.input_error import InputError
+from provisioner.model.instant import InstantOrNone
 from provisioner.model.node import NodeKind, State
 from provisioner.model.watch import WatchStatus
 from provisioner.ports import Secret
@@ -38,7 +39,7 @@ class AgentView(Record):
 
     node: str
     state: str = Field(description="expected, looked up, up, never came or dismissed.")
-    seen_at: float
+    seen_at: InstantOrNone
     version: str
     url: str
     command: str = Field(description="Present action; empty: none.")

@@ -19,6 +19,7 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.integrations.webhook import Webhook, WebhookStatus, secret_name
 from provisioner.planning.watch.webhooks import check, event_id, key_of, secret_of
 from provisioner.ports import Credentials, Secret
@@ -39,9 +40,9 @@ class WebhookView(Record):
     pending: int
     dead: int
     delivered: int
-    delivered_at: float
+    delivered_at: InstantOrNone
     paused_why: str
-    made_at: float
+    made_at: Instant
 
 
 class WebhookList(Record):
@@ -55,7 +56,7 @@ class DeadLetter(Record):
 
     seq: int
     event: str
-    at: float
+    at: Instant
     kind: str
     node: str
     tries: int

@@ -67,15 +67,11 @@ def _read(path: Path, flag: str) -> str:
         raise InputError(flag, str(path), problem, "Check the path.") from None
 
 
-def parse_time(option: str, value: Any) -> float:
-    """Return a time of UTC in seconds since the epoch. Raises InputError."""
-    try:
-        return float(value)
-    except ValueError:
-        pass
+def parse_time(option: str, value: Any) -> str:
+    """Return a time, of UTC unless it names an offset, as the API takes it. Raises InputError."""
     try:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
         problem = f"{value!r:.40} is no time"
         raise InputError(option, "", problem, "Write it like 2026-12-24T18:00.") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()

@@ -34,6 +34,7 @@ from provisioner.cli.options.trusted_keys import KeyOption, read_trusted_keys
 from provisioner.execution.artifacts import bundles
 from provisioner.model.bundle import BundleManifest
 from provisioner.model.input_error import InputError
+from provisioner.model.instant import AT_EDGE
 from provisioner.planning.matrix.pinned_files import list_pinned_files
 from provisioner.runtime.shipped import find_shipped
 from provisioner.runtime.wall_clock import WallClock
@@ -143,7 +144,7 @@ def _request_seal(reach: Connection, manifest: BundleManifest, request: str) -> 
     if request:
         answer = reach.send_request("GET", f"/operations/{quote(request, safe='')}")
     else:
-        body = manifest.model_dump(mode="json")
+        body = manifest.model_dump(mode="json", context=AT_EDGE)
         answer = reach.send_request("POST", "/bundles/seal", body=body, changes=True)
     if answer.good and answer.document["state"] == "running":
         answer = follow_operation(reach, answer, to_the_end=True)

@@ -104,7 +104,7 @@ def show_preview(document: Document, _given: Document) -> None:
     out.print(Text(f"at most at once: {_blast(preview.at_once)}"))
     table = Table("wave", "nodes", "blast radius", "steps", "resets", "min", "from h", "to h")
     for w in preview.waves:
-        times = ("never", "–") if w.begins_s < 0 else (_hours(w.begins_s), _hours(w.ends_s))
+        times = (_hours(w.begins_s, "never"), _hours(w.ends_s, "–"))
         figures = (len(w.nodes), _blast(w.blast), w.steps, w.resets, w.minutes, *times)
         table.add_row(w.name, *(Text(str(f)) for f in figures))
     out.print(table)
@@ -131,5 +131,5 @@ def _blast(b: Blast) -> str:
     return f"{b.hosts} hosts, {b.gpus} GPUs, {b.switches} switches{tenants}{rails}{planes}"
 
 
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.1f}"
+def _hours(seconds: float | None, none: str) -> str:
+    return none if seconds is None else f"{seconds / 3600:.1f}"

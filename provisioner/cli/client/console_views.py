@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import typer
 
 from provisioner.cli.client.connection import Connection
-from provisioner.cli.client.output import show_problem, strip_controls
+from provisioner.cli.client.output import parse_moment, show_problem, strip_controls
 
 AGAIN_S = 2.0  # between two requests while nothing new comes
 Document = Mapping[str, Any]
@@ -22,7 +21,7 @@ Document = Mapping[str, Any]
 def show_console_lines(document: Document, given: Document) -> None:
     """Print lines with the time at which each was received."""
     for line in document["lines"]:
-        at = datetime.fromtimestamp(line["at"], UTC).isoformat(timespec="seconds")
+        at = parse_moment(line["at"]).isoformat(timespec="seconds")
         typer.echo(f"{at} {strip_controls(line['text'])}")
     if not document["lines"] and not given.get("follow"):
         typer.echo("No line is stored for this node (setting `consoles`).", err=True)

@@ -27,7 +27,7 @@ from provisioner.cli.client.daemon_options import (
     TokenOption,
     open_connection,
 )
-from provisioner.cli.client.output import show_problem, strip_controls
+from provisioner.cli.client.output import parse_moment, show_problem, strip_controls
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.model.input_error import InputError
 
@@ -120,7 +120,7 @@ def watch_nodes(
 
 
 def _now(reach: Connection) -> float:
-    return float(_asked(reach, "/me")["now"])
+    return parse_moment(_asked(reach, "/me")["now"]).timestamp()
 
 
 def read_nodes(reach: Connection) -> list[dict[str, Any]]:
@@ -169,11 +169,11 @@ def draw_nodes(nodes: Sequence[Mapping[str, Any]], now: float) -> Group:
             bar = ProgressBar(total=len(nodes), completed=states[state], width=40)
             bars.add_row(state, bar, Text(f"{states[state]} of {len(nodes)}"))
     moving = sorted(
-        (n for n in nodes if n["state"] not in RESTING), key=lambda n: float(n["entered_at"])
+        (n for n in nodes if n["state"] not in RESTING), key=lambda n: str(n["entered_at"])
     )
     table = Table("node", "state", "for", "doing")
     for node in moving[:ROWS_MAX]:
-        age = _age(now - node["entered_at"])
+        age = _age(now - parse_moment(node["entered_at"]).timestamp())
         table.add_row(node["id"], node["state"], age, Text(strip_controls(node["note"])))
     more = len(moving) - ROWS_MAX
     footer = [Text(f"and {more} more")] if more > 0 else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ FORMATS = ("table", "wide", "json", "yaml")
 CELL_MAX = 60  # characters of a nested value in a table; the other formats print it whole
 COLUMNS_MAX = 9
 TIME_FIELDS = ("at", "since", "until")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)  # of the API
 Row = Mapping[str, Any]
 
 
@@ -122,7 +124,7 @@ def format_cell(value: Any, how: str = "") -> str:
     if value in (None, "", [], {}):
         return "–"
     if how == "at":
-        return format_minute(float(value)) if value else "–"
+        return format_minute(value)
     if how == "n":
         return str(len(value))
     if how == "all":
@@ -147,9 +149,14 @@ def format_cell(value: Any, how: str = "") -> str:
     return strip_controls(str(value))
 
 
-def format_minute(at: float | None) -> str:
-    """Return a time of UTC; a dash for none."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") if at else "–"
+def parse_moment(at: str) -> datetime:
+    """Return a time of the API, RFC 3339, in UTC."""
+    return datetime.fromisoformat(at).astimezone(UTC)
+
+
+def format_minute(at: str | None) -> str:
+    """Return a time of the API to the minute; a dash for none."""
+    return f"{parse_moment(at):%Y-%m-%d %H:%M}" if at else "–"
 
 
 def list_lines(value: Any, depth: int = 0, name: str = "") -> list[str]:
@@ -174,8 +181,8 @@ def list_lines(value: Any, depth: int = 0, name: str = "") -> list[str]:
 
 
 def _scalar(value: Any, name: str) -> str:
-    if isinstance(value, float) and (name in TIME_FIELDS or name.endswith("_at")):
-        return f"{format_minute(value)} UTC" if value else "–"
+    if isinstance(value, str) and TIME.fullmatch(value):
+        return f"{format_minute(value)} UTC"
     return strip_controls(str(value)) if not isinstance(value, bool) else format_cell(value)
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from provisioner.model.case import Ending, Origin, PartChange, RemedyKind, RemedyOutcome, Service
 from provisioner.model.events.event import Event, EventKind
+from provisioner.model.instant import Instant
 
 
 class CaseEvent(Event):
@@ -106,7 +107,7 @@ class CaseDeferred(CaseEvent):
     """The drain of a tenant's node was deferred."""
 
     KIND: ClassVar = EventKind.CASE_DEFERRED
-    until: float
+    until: Instant
     by: str
 
 
@@ -145,7 +146,7 @@ class CaseRetirementPlanned(CaseEvent):
     """A node's retirement was announced."""
 
     KIND: ClassVar = EventKind.CASE_RETIRING
-    at: float
+    at: Instant
     by: str
     why: str
     disks: str

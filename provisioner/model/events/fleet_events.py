@@ -10,6 +10,7 @@ from provisioner.model.alert import Classification
 from provisioner.model.campaign import Campaign, CampaignState, Progress
 from provisioner.model.campaign_row import ReleasePin
 from provisioner.model.events.event import Event, EventKind
+from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.node import State
 from provisioner.model.recovery import DifferenceKind, Settlement
 from provisioner.model.tenant import Tenant
@@ -90,7 +91,9 @@ class NoticeWritten(Event):
     case: str
     notice_kind: str = Field(alias="kind")
     text: str
-    effective_at: float = Field(description="When the node is taken at the latest; 0: it is not.")
+    effective_at: InstantOrNone = Field(
+        description="When the node is taken at the latest; null: it is not."
+    )
 
 
 class FabricSessionOpened(Event):
@@ -164,8 +167,8 @@ class OverrideEnded(Event):
     target: str
     by: str
     why: str
-    made_at: float
-    until: float
+    made_at: Instant
+    until: Instant
 
 
 class WebhookChanged(Event):
@@ -251,10 +254,10 @@ class DifferenceSettled(Event):
     world: str
     vrf: str
     tenant: str
-    seen_at: float
+    seen_at: InstantOrNone
     settled: Settlement
     settled_by: str
-    settled_at: float
+    settled_at: InstantOrNone
     state: State | None = None
     leaf: str = Field("", description="The leaf whose port or reading it was, or empty.")
     port: str = Field("", description='The port "leaf/interface", or empty.')

@@ -9,6 +9,7 @@ from pydantic import Field
 from provisioner.model.access import RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.events.event import Event, EventKind
+from provisioner.model.instant import Instant
 
 
 class TokenFacts(Record):
@@ -18,7 +19,7 @@ class TokenFacts(Record):
     subject: str
     role: Role
     tenant: str
-    expires_at: float
+    expires_at: Instant
 
 
 class TokenChanged(Event):
@@ -37,7 +38,7 @@ class SessionFacts(Record):
     tenant: str
     token: str = Field(description="Id of the local token that began it, or empty.")
     issuer: str = Field(description="Issuer of the provider's token that began it, or empty.")
-    expires_at: float
+    expires_at: Instant
 
 
 class SessionChanged(Event):

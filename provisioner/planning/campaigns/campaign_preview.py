@@ -36,7 +36,7 @@ class Blast(Record):
 class WavePreview(Record):
     """One wave.
 
-    `begins_s` and `ends_s` count from the start of the campaign; -1 means never.
+    `begins_s` and `ends_s` count from the start of the campaign; None means never.
     """
 
     number: int
@@ -46,8 +46,8 @@ class WavePreview(Record):
     steps: int
     resets: int
     minutes: int  # of all its nodes together
-    begins_s: float
-    ends_s: float
+    begins_s: float | None
+    ends_s: float | None
 
 
 class Preview(Record):
@@ -215,8 +215,8 @@ def _wave(
         steps=sum(n.steps for n in nodes),
         resets=sum(n.resets for n in nodes),
         minutes=sum(n.minutes for n in nodes),
-        begins_s=min(begins, default=-1.0),
-        ends_s=max(ends, default=-1.0),
+        begins_s=min(begins, default=None),
+        ends_s=max(ends, default=None),
     )
 
 

@@ -49,7 +49,7 @@ def find_standstill(campaign: Campaign, preview: Preview) -> list[Blocker]:
     """Return why a campaign would stop, or move no node, by its own preview; [] if it would not."""
     if preview.stopped:
         return list(preview.stopped)
-    if any(wave.begins_s >= 0 for wave in preview.waves):
+    if any(wave.begins_s is not None for wave in preview.waves):
         return []
     reasons = Counter((b.detail, b.unblock) for b in preview.refused.values())
     if not reasons:

@@ -9,6 +9,7 @@ from statistics import median
 from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, Progress
 from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.instant import InstantOrNone
 from provisioner.planning.campaigns.waves import wave_name
 from provisioner.planning.certification.regression import (
     Comparison,
@@ -18,13 +19,13 @@ from provisioner.planning.certification.regression import (
 
 
 class WaveReport(Record):
-    """One wave. Times are Unix seconds; 0 means not yet."""
+    """One wave. A time that is unset has not come yet."""
 
     name: str
     nodes: int
     states: Mapping[str, int]  # state of progress -> nodes
-    began_at: float = 0.0
-    ended_at: float = 0.0
+    began_at: InstantOrNone = 0.0
+    ended_at: InstantOrNone = 0.0
 
 
 class LeftBehind(Record):
@@ -50,8 +51,8 @@ class Report(Record):
     minutes_median: float = 0.0
     minutes_most: float = 0.0
     minutes_planned: float = 0.0  # median of the plans' estimates
-    began_at: float = 0.0
-    ended_at: float = 0.0  # of the node that came back last
+    began_at: InstantOrNone = 0.0
+    ended_at: InstantOrNone = 0.0  # of the node that came back last
 
 
 def build_report(campaign: Campaign, rows: Sequence[CampaignRow]) -> Report:

@@ -14,6 +14,7 @@ from typing import Any
 
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Stage
+from provisioner.model.instant import Instant, InstantOrNone
 
 PROPER = frozenset({Ending.CURED, Ending.REPAIRED})  # cases in which something was repaired
 
@@ -45,8 +46,8 @@ class TenantTime(Record):
 class RepairReport(Record):
     """Closed cases, and the number of open ones."""
 
-    since: float
-    until: float
+    since: InstantOrNone
+    until: Instant
     opened: int
     open_now: int
     endings: Mapping[str, int]

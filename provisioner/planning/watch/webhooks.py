@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote, urlsplit
 
 from provisioner.model.input_error import InputError
+from provisioner.model.instant import write_instants
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
@@ -64,7 +65,7 @@ def cloud_event(row: JournalRow, site: str) -> bytes:
         "datacontenttype": "application/json",
         # extension "sequence": a number of a node that is not above its last one is a repetition
         "sequence": f"{row.seq:020d}",
-        "data": {"kind": row.kind, "node": row.node, "detail": row.detail},
+        "data": {"kind": row.kind, "node": row.node, "detail": write_instants(row.detail)},
     }
     if row.node:
         event["subject"] = row.node

@@ -22,10 +22,10 @@ from provisioner.api.console_pages import add_console
 from provisioner.api.console_sign_in import ConsoleSignIn
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, build_answer, build_refusal
-from provisioner.api.route import PREFIX, Route
+from provisioner.api.route import PREFIX, Route, list_media
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
-from provisioner.model.instant import AT_EDGE
+from provisioner.model.times.instant import AT_EDGE
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
 
@@ -235,7 +235,7 @@ async def _read(request: web.Request, most: int) -> bytes:
 
 
 def _checked(model: type[Record], raw: bytes, request: web.Request) -> Record:
-    if raw and request.content_type != "application/json":
+    if raw and request.content_type not in list_media(request.method):
         raise build_refusal(
             415, "media", "The body must be JSON", "Send Content-Type: application/json."
         )

@@ -17,7 +17,14 @@ from typing import Any
 from aiohttp import web
 
 from provisioner.api.console_cookie import require_proof
-from provisioner.api.operations import OperationView, build_request_view, needs_approval
+from provisioner.api.operations import (
+    OperationState,
+    OperationView,
+    build_carried_view,
+    build_request_view,
+    decode_id,
+    needs_approval,
+)
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_blocked
 from provisioner.api.route import PREFIX
@@ -151,7 +158,7 @@ class Works:
             id="",
             kind=kind.value,
             subject=subject,
-            state="dry_run",
+            state=OperationState.DRY_RUN,
             asked_by=request.asked_by,
             opened_at=ask.now,
             result={
@@ -179,9 +186,9 @@ class Works:
     async def answer_change(self, ask: Ask, asked: ChangeRequest) -> Reply:
         """Return the operation as an answer: 200 ended, 202 not yet. Refused if blocked."""
         view = await read_operation_view(ask.parts, asked, ask.now)
-        if view.state == "failed" and view.blockers:
+        if view.state is OperationState.FAILED and view.blockers:
             raise refuse_blocked(view.blockers)
-        status = 200 if view.state == "done" else 202
+        status = 200 if view.state is OperationState.DONE else 202
         return Reply(view, status, location=f"{PREFIX}/operations/{view.id}")
 
     async def _carry_out(self, parts: ApiParts, asked: ChangeRequest) -> ChangeRequest:
@@ -290,9 +297,15 @@ async def _keep(parts: ApiParts, ended: ChangeRequest, by: str, now: float) -> C
 
 async def read_operation_view(parts: ApiParts, asked: ChangeRequest, now: float) -> OperationView:
     """Return a request in the form for the caller that follows it."""
-    of_node = asked.state is RequestState.UNDER_WAY
-    node = await parts.store.nodes.get(asked.subject) if of_node else None
-    return build_request_view(asked, node, now, parts.settings.api_approval_h * 3600)
+    limit_s = parts.settings.api_approval_h * 3600
+    if asked.state is not RequestState.UNDER_WAY:
+        return build_request_view(asked, None, now, limit_s)
+    own = str((asked.result or {}).get("operation", ""))
+    if own:  # an operation of the node carries it out
+        operation = await parts.store.operations.get(decode_id(own))
+        return build_carried_view(asked, operation, now, limit_s)
+    node = await parts.store.nodes.get(asked.subject)
+    return build_request_view(asked, node, now, limit_s)
 
 
 def _async(request: web.Request) -> bool:

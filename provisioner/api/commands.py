@@ -29,7 +29,13 @@ FILES = {
     "secret": "--secret-file",
 }
 # options that are repeated have the name of one of their values
-SINGULAR = {"kinds": "--kind", "nodes": "--node", "cards": "--card", "networks": "--range"}
+SINGULAR = {
+    "kinds": "--kind",
+    "nodes": "--node",
+    "cards": "--card",
+    "tags": "--tag",
+    "networks": "--range",
+}
 PAGED = ("limit", "cursor", "where")  # every list command has its own options for these
 EXAMPLES: Mapping[str, str] = {
     "node": "su0-n03",
@@ -68,6 +74,12 @@ COMMANDS: Mapping[str, Command] = {
     "retry_node": C("node retry"),
     "retry_blocked_nodes": C("node retry-group", ("reason", "unblock")),
     "reclaim_node": C("node reclaim", destructive=True, example="su0-n03 --for-repair"),
+    "show_node_power": C("node power-state"),
+    "switch_node_power": C(
+        "node power", ("action",), destructive=True, example="su0-n03 cycle --dry-run"
+    ),
+    "show_node_tags": C("node tags"),
+    "replace_node_tags": C("node tag", example="su0-n03 --tag loan --tag team:vision"),
     "summarise": C("node summary"),
     "show_parts": C("node parts"),
     "show_plan": C("node plan"),
@@ -206,7 +218,8 @@ COMMANDS: Mapping[str, Command] = {
     "create_token": C("token create", example="--subject ada --role operator --days 90"),
     "revoke_token": C("token revoke", destructive=True),
 }
-# pages and pictures for a browser, its cookie, and answers that a local command shows better
+# pages and pictures for a browser, its cookie, answers that a local command shows better, and
+# merge patches: a command has the whole
 WITHOUT_COMMAND = frozenset(
     {
         "show_docs",
@@ -218,6 +231,7 @@ WITHOUT_COMMAND = frozenset(
         "show_fleet_map",
         "list_checks",
         "list_settings",
+        "merge_node_tags",
         "show_measurements",
         "verify_audit",
         "seal_bundle",

@@ -20,7 +20,7 @@ from provisioner.store.repositories.atlas import FIELDS, Facts
 from provisioner.store.sql_store import SqlStore
 
 READ_AT_ONCE = 1024  # bodies; some 30 ms of the store's thread, so that others get their turn
-_REASON = FIELDS.index("reason")
+_STAFF_ONLY = frozenset(map(FIELDS.index, ("reason", "tag")))
 _TENANT = FIELDS.index("tenant")
 _KIND, _STATE, _POD, _UNIT, _PORTS = map(FIELDS.index, ("kind", "state", "pod", "su", "ports"))
 
@@ -99,7 +99,9 @@ class Atlas:
 def select_tenant(rows: Iterable[tuple[str, Facts]], tenant: str) -> list[tuple[str, Facts]]:
     """Its own only, without what our words say of them."""
     own = [(n, f) for n, f in rows if tenant and f[_TENANT] == (tenant,)]
-    return [(n, (*f[:_REASON], (), *f[_REASON + 1 :])) for n, f in own]
+    return [
+        (n, tuple(() if i in _STAFF_ONLY else values for i, values in enumerate(f))) for n, f in own
+    ]
 
 
 def build_capacity(counts: Counter[Facts]) -> Capacity:

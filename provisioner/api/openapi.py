@@ -13,8 +13,10 @@ from pydantic.json_schema import models_json_schema
 
 from provisioner.api.app import list_models
 from provisioner.api.event_schemas import REF, list_schemas, list_webhooks
+from provisioner.api.examples import read_examples
+from provisioner.api.field_meanings import add_meanings
 from provisioner.api.problem import MEDIA, Problem
-from provisioner.api.route import PREFIX, Route
+from provisioner.api.route import PREFIX, Route, list_media
 from provisioner.api.routes.pages import Document, Page
 
 WORDS = {
@@ -62,7 +64,9 @@ def build_document(routes: Sequence[Route]) -> dict[str, Any]:
     served = [m for m in list_models(routes) if m not in (Document, Page)]
     served.append(Problem)
     bodies = {r.body for r in routes}
-    _, schemas = models_json_schema([_mode(m, asked=m in bodies) for m in served], ref_template=REF)
+    _, answers = models_json_schema([_mode(m, asked=m in bodies) for m in served], ref_template=REF)
+    schemas = _null_defaults({**list_schemas(), **answers["$defs"]})
+    add_meanings(schemas)
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(PREFIX + route.path, {})[route.verb.lower()] = _operation(route)
@@ -81,7 +85,7 @@ def build_document(routes: Sequence[Route]) -> dict[str, Any]:
         "webhooks": list_webhooks(),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-            "schemas": _null_defaults({**list_schemas(), **schemas["$defs"]}),
+            "schemas": schemas,
         },
     }
 
@@ -121,10 +125,10 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.body is not None:
         schema = {"$ref": REF.format(model=route.body.__name__)}
         content: dict[str, Any] = {"schema": schema}
-        if route.example is not None:
-            content["example"] = dict(route.example)
+        content["example"] = dict(route.example or {})
         required = any(f.is_required() for f in route.body.model_fields.values())
-        operation["requestBody"] = {"required": required, "content": {"application/json": content}}
+        media = dict.fromkeys(list_media(route.verb), content)
+        operation["requestBody"] = {"required": required, "content": media}
     return operation
 
 
@@ -176,7 +180,7 @@ def _responses(route: Route) -> dict[str, Any]:
         responses[str(status)] = {
             "description": about,
             "headers": headers,
-            "content": {route.media: {"schema": schema}},
+            "content": {route.media: {"schema": schema, **_example(model, route)}},
         }
     if not route.changes and route.roles and route.media == "application/json":
         responses["304"] = {"description": "What you have is still so."}
@@ -184,6 +188,13 @@ def _responses(route: Route) -> dict[str, Any]:
         content = {MEDIA: {"schema": {"$ref": REF.format(model="Problem")}}}
         responses[str(status)] = {"description": why, "content": content}
     return responses
+
+
+def _example(model: type[BaseModel], route: Route) -> dict[str, Any]:
+    """Return the example of an answer; files of pages and streams have none."""
+    examples = read_examples()
+    shown = route.media == "application/json" and model.__name__ in examples
+    return {"example": examples[model.__name__]} if shown else {}
 
 
 def _refusals(route: Route) -> dict[int, str]:

@@ -5,16 +5,41 @@ A request on a node is done when the node rests again, which may be hours after 
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from pydantic import Field
 
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.instant import Detail, InstantOrNone
 from provisioner.model.node import Node, State
-from provisioner.model.operation import Operation
+from provisioner.model.operation import Operation, OperationStatus
 from provisioner.model.outcome import Blocker
+from provisioner.model.times.instant import Detail, InstantOrNone
 
 RESTING = frozenset({State.CERTIFIED, State.RELEASED, State.RETIRED})
+
+
+class OperationState(StrEnum):
+    """The progress of an operation."""
+
+    WAITING = "waiting"  # another person has to approve it
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNFINISHED = "unfinished"  # recorded, not yet in effect on every device
+    REFUSED = "refused"  # an approver refused it
+    EXPIRED = "expired"  # not approved in time
+    LOST = "lost"  # the daemon ended while it was under way
+    PARKED = "parked"  # an operation of a node needs a person
+    DRY_RUN = "dry_run"  # nothing was done
+
+
+_OWN = {
+    OperationStatus.ACTIVE: OperationState.RUNNING,
+    OperationStatus.DONE: OperationState.DONE,
+    OperationStatus.PARKED: OperationState.PARKED,
+}
+_CARRIED = {**_OWN, OperationStatus.PARKED: OperationState.FAILED}
 
 
 class OperationView(Record):
@@ -23,7 +48,7 @@ class OperationView(Record):
     id: str  # "r12": a request; "su0-n03:7": the seventh operation of a node; "": a dry run
     kind: str
     subject: str
-    state: str  # waiting | running | done | failed | refused | expired | lost | unfinished | parked
+    state: OperationState
     phase: str = ""
     note: str = ""
     asked_by: str = ""
@@ -37,21 +62,22 @@ class OperationView(Record):
     @property
     def over(self) -> bool:
         """Return whether it has ended, so that following it is of no use."""
-        return self.state not in ("waiting", "running")
+        return self.state not in (OperationState.WAITING, OperationState.RUNNING)
 
 
 def build_request_view(
     asked: ChangeRequest, node: Node | None, now: float, limit_s: float
 ) -> OperationView:
     """Return the present state of a request; `node`: its subject, if that is one."""
-    state = asked.state.value
     note = asked.note
     blockers = asked.blockers
     ended = asked.ended_at
     if asked.state is RequestState.WAITING and now - asked.asked_at > limit_s:
-        state = RequestState.EXPIRED.value
+        state = OperationState.EXPIRED
     elif asked.state is RequestState.UNDER_WAY:
         state, note, blockers, ended = _on_its_way(asked, node)
+    else:
+        state = OperationState(asked.state.value)
     return OperationView(
         id=f"r{asked.id}" if asked.id else "",
         kind=asked.kind.value,
@@ -70,25 +96,40 @@ def build_request_view(
 
 def _on_its_way(
     asked: ChangeRequest, node: Node | None
-) -> tuple[str, str, tuple[Blocker, ...], float]:
+) -> tuple[OperationState, str, tuple[Blocker, ...], float]:
     if node is None:
-        return "failed", "the node is gone", (), asked.ended_at
+        return OperationState.FAILED, "the node is gone", (), asked.ended_at
     reached = node.entered_at if node.entered_at >= asked.asked_at else 0.0
     if reached and node.state in RESTING:
-        return "done", f"it is {node.state.value}", (), reached
+        return OperationState.DONE, f"it is {node.state.value}", (), reached
     if reached and node.state is State.QUARANTINED:
-        return "failed", "it is quarantined", node.blockers, reached
-    return "running", f"{node.state.value}: {node.note}", node.blockers, 0.0
+        return OperationState.FAILED, "it is quarantined", node.blockers, reached
+    return OperationState.RUNNING, f"{node.state.value}: {node.note}", node.blockers, 0.0
+
+
+def build_carried_view(
+    asked: ChangeRequest, operation: Operation | None, now: float, limit_s: float
+) -> OperationView:
+    """Return the present state of a request that an operation of the node carries out."""
+    ended = asked.model_copy(update={"state": RequestState.DONE, "ended_at": 0.0})
+    view = build_request_view(ended, None, now, limit_s)
+    if operation is None:
+        return view.model_copy(
+            update={"state": OperationState.FAILED, "note": "its operation is gone"}
+        )
+    state = _CARRIED[operation.status]
+    return view.model_copy(
+        update={"state": state, "phase": operation.phase, "note": operation.note}
+    )
 
 
 def build_operation_view(operation: Operation) -> OperationView:
     """Return the present state of a node's own operation."""
-    states = {"active": "running"}
     return OperationView(
         id=encode_id(operation.id),
         kind=operation.want,
         subject=operation.node,
-        state=states.get(operation.status.value, operation.status.value),
+        state=_OWN[operation.status],
         phase=operation.phase,
         note=operation.note,
         asked_by="provisioner",

@@ -95,6 +95,12 @@ class Route:
 Item = TypeVar("Item", bound=Record)
 
 
+def list_media(verb: str) -> tuple[str, ...]:
+    """Return the media types of the body that a verb takes; a PATCH is a merge patch (RFC 7396)."""
+    patch = ("application/merge-patch+json",) if verb == "PATCH" else ()
+    return (*patch, "application/json")
+
+
 def format_etag(generation: int) -> str:
     """Return the ETag of a record that counts its changes."""
     return f'"g{generation}"'

@@ -25,6 +25,7 @@ from provisioner.control.fabric.isolating import Fabrics, keeper_of, tenancy_of
 from provisioner.control.node.certifier import Certifier
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
+from provisioner.control.node.power_switch import PowerSwitch
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
@@ -173,7 +174,7 @@ class Daemon:
         deciding = context.with_clock(DecidingClock(parts.clock, self.time))
         self.reconciler = Reconciler(deciding, self.observer, self.performer, self.time.await_time)
         self.engine = _engine(parts, self.reconciler)
-        self.reconciler.leaves = self.engine.leaves
+        self.reconciler.power = PowerSwitch(deciding, self.site)
         self.overload = Overload(parts.store, parts.clock)
         self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
         if self.watcher is not None and reach.gate is not None:
@@ -352,7 +353,9 @@ def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
     if parts.shared is None:
         return EmbeddedEngine(parts.store, reconciler.drive, most)
     cluster, queue = parts.shared
-    return SharedEngine(parts.store, reconciler.drive, most, cluster, queue)
+    engine = SharedEngine(parts.store, reconciler.drive, most, cluster, queue)
+    reconciler.leaves = engine.leaves
+    return engine
 
 
 def _watcher(

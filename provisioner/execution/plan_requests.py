@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from typing_extensions import TypeAliasType
+
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport, StandingClock, Write
@@ -32,7 +34,7 @@ from provisioner.ports import BmcAddress, BmcTransport, Credentials, PortError
 from provisioner.quirks import Quirk
 from provisioner.settings.maintenance import BootWay
 
-Means = Literal["redfish", "ansible", "ssh", "switch", "person"]
+Means = TypeAliasType("Means", Literal["redfish", "ansible", "ssh", "switch", "person"])
 
 _METHODS: dict[str, tuple[Means, str]] = {
     "redfish_push": ("redfish", "upload of the package"),

@@ -115,6 +115,8 @@ class ChangeKind(StrEnum):
     NODE_RETRY = "node.retry"
     NODE_RETRY_GROUP = "node.retry_group"
     NODE_RECLAIM = "node.reclaim"
+    NODE_POWER = "node.power"
+    NODE_TAG = "node.tag"
     TENANT_PUT = "tenant.put"
     TENANT_SHRINK = "tenant.shrink"
     TENANT_DELETE = "tenant.delete"

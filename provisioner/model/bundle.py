@@ -7,7 +7,7 @@ import re
 from pydantic import Field, field_validator
 
 from provisioner.model.base import Record
-from provisioner.model.instant import Instant
+from provisioner.model.times.instant import Instant
 
 MANIFEST = "bundle.dsse.json"  # the first member of the archive
 MANIFEST_PAYLOAD = "application/vnd.provisioner.bundle+json"

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from provisioner.model.base import Record
 from provisioner.model.campaign_policy import Policy
-from provisioner.model.instant import InstantOrNone
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker
+from provisioner.model.times.instant import InstantOrNone
 
 
 class CampaignState(StrEnum):

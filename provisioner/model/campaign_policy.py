@@ -14,8 +14,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
-from provisioner.model.instant import Instant
-from provisioner.model.time_zone import read_zone
+from provisioner.model.times.instant import Instant
+from provisioner.model.times.time_zone import read_zone
 
 DEFERRAL_MAX_S = 14 * 86_400  # the longest time for which a tenant may defer an upgrade
 DAY_S = 86_400

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignNode, NodeProgress
-from provisioner.model.instant import InstantOrNone
 from provisioner.model.node import NodeKind
+from provisioner.model.times.instant import InstantOrNone
 
 
 class CampaignRow(Record):

@@ -13,8 +13,8 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
-from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.inventory import DeviceKind
+from provisioner.model.times.instant import Instant, InstantOrNone
 
 
 class Origin(StrEnum):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from provisioner.model.base import Record
 from provisioner.model.health import Gate
-from provisioner.model.instant import Instant
+from provisioner.model.times.instant import Instant
 
 GATE_NAMES: Mapping[Gate, str] = {
     Gate.A: "identity and errors",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from provisioner.model.base import Record
-from provisioner.model.instant import Instant
+from provisioner.model.times.instant import Instant
 
 
 class Sample(Record):

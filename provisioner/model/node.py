@@ -7,6 +7,7 @@ from enum import StrEnum
 from provisioner.model.base import Record
 from provisioner.model.location import Location, Outlet, Port
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.times.instant import Instant, InstantOrNone
 
 PARKING = frozenset({Reason.OUR_BUG, Reason.DAMAGED_ROW})
 
@@ -79,14 +80,14 @@ class Node(Record):
     kind: NodeKind
     generation: int = 0
     state: State = State.DISCOVERED
-    entered_at: float = 0.0  # when `state` was entered
+    entered_at: Instant = 0.0  # when `state` was entered
     placement: Placement = Placement.NONE  # as last proved by reading it back
     vrf: str = ""  # name of the VRF that `placement` was proved for
     release: str = ""  # release of the matrix that this node is to run
     profile: str = ""
     tenant: str = ""  # tenant that the node is allocated to; "" while it has none
     served: str = ""  # tenant whose data may still be in it; "" once it is sanitized
-    fenced_at: float = 0.0  # when it was last proved to be back in the maintenance VRF
+    fenced_at: InstantOrNone = 0.0  # when it was last proved to be back in the maintenance VRF
     origin: Origin = Origin.TAKEN_IN
     taken: bool = False  # a person assigned its ports to us, whichever network they are in
     boots: Boots = Boots.SYSTEM
@@ -104,6 +105,7 @@ class Node(Record):
     blockers: tuple[Blocker, ...] = ()
     attempts: int = 0  # of automatic remedies since the last certificate
     note: str = ""  # the present work, for people
+    tags: tuple[str, ...] = ()  # words that people gave it, sorted
 
     @property
     def is_parked(self) -> bool:

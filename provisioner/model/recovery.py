@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from provisioner.model.base import Record
-from provisioner.model.instant import InstantOrNone
+from provisioner.model.times.instant import InstantOrNone
 
 
 class HighWater(Record):

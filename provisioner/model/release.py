@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from provisioner.model.base import Record
-from provisioner.model.instant import Instant
+from provisioner.model.times.instant import Instant
 
 # these become arguments of a command line: nothing but the characters of an address
 Address = Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}$")]

@@ -7,8 +7,8 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
-from provisioner.model.instant import InstantOrNone
 from provisioner.model.release import GateRow, LeafRecord
+from provisioner.model.times.instant import InstantOrNone
 
 MAINTENANCE_VRF = "MAINT"  # at most VRF_NAME_MAX characters, never a customer's
 

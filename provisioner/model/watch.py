@@ -11,7 +11,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
-from provisioner.model.instant import Instant, InstantOrNone
+from provisioner.model.times.instant import Instant, InstantOrNone
 
 
 class Way(StrEnum):

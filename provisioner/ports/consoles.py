@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from provisioner.model.base import Record
-from provisioner.model.instant import Instant
+from provisioner.model.times.instant import Instant
 from provisioner.ports.wire import BmcAddress
 
 

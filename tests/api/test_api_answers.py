@@ -14,8 +14,8 @@ from provisioner.api.changes import Outcome
 from provisioner.api.parts import ApiParts
 from provisioner.control.watch.time_standing import TimeStanding
 from provisioner.model.access import ChangeKind, ChangeRequest
-from provisioner.model.instant import format_instant
 from provisioner.model.inventory import Component, Inventory
+from provisioner.model.times.instant import format_instant
 from provisioner.runtime import process_scope
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.store.rows import request_rows

@@ -10,8 +10,8 @@ from served import NOW, PROFILE, RELEASE, Served, run
 from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.events.fleet_events import describe_change
-from provisioner.model.instant import format_instant
 from provisioner.model.node import NodeKind
+from provisioner.model.times.instant import format_instant
 from provisioner.ports import Store
 from provisioner.ports.rehearsals import RehearsalFailed
 

@@ -9,8 +9,8 @@ from given_events import in_state
 from served import NOW, Served, run
 
 from provisioner.model.case import Case, Origin, Service, Spare, Stage, Ticket
-from provisioner.model.instant import format_instant
 from provisioner.model.node import State
+from provisioner.model.times.instant import format_instant
 from provisioner.planning.repair import evidence_bundle as archive
 from provisioner.ports import Secret
 from provisioner.store.repositories.master_key import MasterKey

@@ -44,6 +44,7 @@ NOT_THERE = {
     "/revocations": 404,
     "/cohorts/comparison": 400,
     "/nodes/{node}/plan/requests": 409,
+    "/nodes/{node}/power": 409,
 }
 OPEN = [r for r in table.ALL if not r.roles]
 CLOSED = [r for r in table.ALL if r.roles]

@@ -15,7 +15,7 @@ from served import NOW, serving
 
 from provisioner.api import openapi, table
 from provisioner.model.case import Case, Origin, Service
-from provisioner.model.instant import (
+from provisioner.model.times.instant import (
     AT_EDGE,
     format_instant,
     is_time,

@@ -56,7 +56,7 @@ def test_alerts_are_listed_shown_overridden_and_cleared(data: Path) -> None:
 
     assert "SensorReading" in listed.stdout
     assert "\x1b" not in listed.stdout
-    assert (document["id"], document["overridden_until"]) == ("SensorReading", 0)
+    assert (document["id"], document["overridden_until"]) == ("SensorReading", None)
     assert over.returncode == clear.returncode == 0
     asked_by = json.loads(clear.stdout)["asked_by"]
     assert (held["overridden_by"], held["overridden_why"]) == (asked_by, "fan is ordered")

@@ -13,9 +13,9 @@ from program import run
 
 from provisioner.daemon.data import DATABASE
 from provisioner.model.case import Case, Origin, Service, Stage, Ticket
-from provisioner.model.instant import parse_instant
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.times.instant import format_instant, parse_instant
 from provisioner.store.sql_store import open_store
 
 PORT = Port(switch="leaf", interface="swp1", rail=0, nic_slot="NIC_0")
@@ -31,7 +31,7 @@ WAITING = Case(
 
 
 def in_hours(hours: float) -> str:
-    return f"{time.time() + hours * 3600:.0f}"
+    return format_instant(time.time() + hours * 3600)
 
 
 def shown(data: Path, case: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import State
+from provisioner.model.times.instant import parse_instant
 from provisioner.store.rows import session_rows
 from provisioner.store.schema.access_schema import console_sessions
 
@@ -373,4 +374,4 @@ def test_times_are_told_by_the_sites_clock_whatever_the_browsers_says(site: Site
         told = looker.run("async () => (await (await fetch('/v1/me')).json()).now")
 
     assert node is not None
-    assert abs(shown - told) < 60
+    assert abs(shown - parse_instant(told)) < 60

@@ -9,7 +9,8 @@ from provisioner.model.input_error import InputError
 
 _IMPORTS = "planning.matrix.imports"
 IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
-    ("model.instant", (ValueError,), "parse_instant", {}),
+    ("model.times.instant", (ValueError,), "parse_instant", {}),
+    ("model.times.instant", (), "write_instants", {}),
     (f"{_IMPORTS}.boot_streams", (InputError,), "parse_boot_stream", {"source": "a.bfb"}),
     (f"{_IMPORTS}.boot_streams", (), "is_boot_stream", {}),
     (f"{_IMPORTS}.pldm_packages", (InputError,), "parse_package", {"source": "a.fwpkg"}),

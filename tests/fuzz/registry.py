@@ -363,9 +363,8 @@ DECODE_FOR: Mapping[str, str] = {
     "adapters.switches.shell_line": ("adapters.switches.sonic.config_db:read_configuration"),
     "execution.steps.erasure": _OURS,
     "execution.validate.fabric_tests": _OURS,
-    "execution.artifacts.image_conversion": (
-        "qemu-img's own JSON, of an image whose digest was checked"
-    ),
+    "execution.artifacts.image_conversion": "qemu-img's JSON, of an image with a checked digest",
+    "api.examples": _OURS,
     "execution.validate.validator": _OURS,
     "planning.repair.diagnosis": _OURS,
     "planning.repair.shared_causes": _OURS,

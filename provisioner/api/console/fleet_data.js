@@ -5,7 +5,7 @@ import { ask } from "./api.js";
 import { matches, parse } from "./expression.js";
 import { live } from "./live.js";
 
-const FIELDS = ["node", "kind", "state", "profile", "release", "tenant", "vrf", "placement", "site", "pod", "su", "rack", "leaf", "rail", "reason"];
+const FIELDS = ["node", "kind", "state", "profile", "release", "tenant", "vrf", "placement", "site", "pod", "su", "rack", "leaf", "rail", "tag", "reason"];
 const CHANGED_MAX = 5000; // nodes of one answer; the rest is in the next
 
 /** Events: "changed" (some nodes are otherwise), "placed" (they stand otherwise, or are others). */

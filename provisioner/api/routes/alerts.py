@@ -12,10 +12,10 @@ from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.route import ANYBODY, OPERATORS, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
-from provisioner.model.alert import ANY, Alert, Override
+from provisioner.model.alert import ANY, Alert, Classification, Override
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
-from provisioner.model.instant import Instant, InstantOrNone
+from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.watch import alerts as rules
 
 TAG = "alerts"
@@ -30,7 +30,7 @@ class AlertView(Record):
     node: str
     id: str
     target: str
-    classifications: tuple[str, ...]
+    classifications: tuple[Classification, ...]
     message: str
     source: str
     since: Instant
@@ -101,7 +101,7 @@ def _view(alert: Alert, overrides: Sequence[Override], now: float) -> AlertView:
         node=alert.node,
         id=alert.id,
         target=alert.target,
-        classifications=tuple(c.value for c in alert.classifications),
+        classifications=alert.classifications,
         message=alert.message,
         source=alert.source,
         since=alert.since,

@@ -18,8 +18,8 @@ from provisioner.api.route import OPERATORS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
-from provisioner.model.instant import Instant
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.times.instant import Instant
 from provisioner.store.repositories.journal_archives import ROWS_MAX, Actor
 
 TAG = "audit"

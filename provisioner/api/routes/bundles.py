@@ -49,7 +49,7 @@ ROUTES = (
         refusals={409: "The process has no signing key."},
         example={
             "site": "lab",
-            "made_at": 1_800_000_000.0,
+            "made_at": "2027-01-15T08:00:00Z",
             "files": [{"path": "artifacts/nic.bin", "size": 8, "sha256": "0" * 64}],
         },
     ),

@@ -20,7 +20,7 @@ from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequ
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
-from provisioner.model.instant import Instant
+from provisioner.model.times.instant import Instant
 from provisioner.planning.campaigns.campaign_report import Report, build_report
 from provisioner.ports.rehearsals import RehearsalFailed
 
@@ -148,7 +148,7 @@ async def rehearse_campaign(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 def _on_node(word: str, kind: ChangeKind, summary: str, body: type[Record] | None) -> Route:
     tenants = kind is ChangeKind.CAMPAIGN_DEFER
     examples: dict[str, dict[str, object]] = {
-        "defer": {"until": 1800000000.0},
+        "defer": {"until": "2027-01-15T08:00:00Z"},
         "skip": {"reason": "it is on loan"},
     }
     return Route(

@@ -19,10 +19,10 @@ from provisioner.api.route import OPERATORS, VIEWERS, Paging, Route, format_etag
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.campaign import Campaign, NodeProgress
+from provisioner.model.campaign import Campaign, CampaignState, NodeProgress
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.input_error import InputError
-from provisioner.model.instant import Instant, InstantOrNone
+from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.campaigns.campaign_preview import Preview
 from provisioner.planning.path.rollback import RollbackPreview
 
@@ -35,7 +35,7 @@ class CampaignLine(Record):
     id: str
     release: str
     select: str
-    state: str
+    state: CampaignState
     reason: str
     created_by: str
     created_at: Instant

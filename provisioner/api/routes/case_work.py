@@ -272,7 +272,7 @@ ROUTES = (
         _KIND.CASE_DEFER,
         "Defer the repair as its tenant, by two weeks at most.",
         Deferral,
-        until=1800000000.0,
+        until="2027-01-15T08:00:00Z",
     ),
     _verb(
         "returned",

@@ -26,9 +26,9 @@ from provisioner.api.route import (
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.case import Case, Origin, Service, Stage
-from provisioner.model.instant import Instant, InstantOrNone
+from provisioner.model.case import Case, Ending, Origin, Service, Stage
 from provisioner.model.node import Node
+from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.repair.case_policy import PlannedWork
 from provisioner.planning.repair.case_steps import (
     Verb,
@@ -45,13 +45,13 @@ class CaseLine(Record):
 
     id: str
     node: str
-    stage: str
-    service: str
+    stage: Stage
+    service: Service
     tenant: str
     opened_at: Instant
     drain_at: InstantOrNone
     closed_at: InstantOrNone
-    ending: str = ""
+    ending: Ending | None = None
     reason: str = ""
     suspect: str = Field("", description="Main suspect, for the staff.")
     confidence: float = Field(0.0, description="Confidence in the suspect, from 0 to 1.")
@@ -178,13 +178,13 @@ def _line(case: Case, *, staff: bool) -> CaseLine:
     return CaseLine(
         id=case.id,
         node=case.node,
-        stage=case.stage.value,
-        service=case.service.value,
+        stage=case.stage,
+        service=case.service,
         tenant=case.tenant,
         opened_at=case.opened_at,
         drain_at=case.drain_at,
         closed_at=case.closed_at,
-        ending=case.ending.value if case.ending is not None else "",
+        ending=case.ending,
         reason=case.reason if own_words else "",
         suspect=f"{suspect.kind} {suspect.part}" if suspect else "",
         confidence=suspect.confidence if suspect else 0.0,

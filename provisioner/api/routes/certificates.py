@@ -17,8 +17,8 @@ from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
-from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.node import State
+from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.store.signing import envelope_of
 
 TAG = "certificates"

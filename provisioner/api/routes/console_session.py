@@ -16,7 +16,7 @@ from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Route
 from provisioner.api.routes.matters import Me, show_caller
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
-from provisioner.model.instant import Instant
+from provisioner.model.times.instant import Instant
 
 TAG = "access"
 

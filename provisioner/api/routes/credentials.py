@@ -17,7 +17,7 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
-from provisioner.model.instant import Instant, InstantOrNone
+from provisioner.model.times.instant import Instant, InstantOrNone
 
 
 class TokenView(Record):

@@ -23,7 +23,7 @@ from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.model.base import Record
 from provisioner.model.events import list_names, name_kind
 from provisioner.model.events.event import EventKind
-from provisioner.model.instant import AT_EDGE, Detail, Instant
+from provisioner.model.times.instant import AT_EDGE, Detail, Instant
 
 TAG = "events"
 PAGE = 200  # rows that a stream reads at once

@@ -54,7 +54,7 @@ class WaitingApproval(Record):
     """A request that waits for a second person."""
 
     request: str
-    kind: str
+    kind: ChangeKind
     subject: str
     asked_by: str
 
@@ -174,9 +174,7 @@ async def _list_approvals(ask: Ask) -> tuple[WaitingApproval, ...]:
     )
     limit_s = ask.parts.settings.api_approval_h * 3600
     return tuple(
-        WaitingApproval(
-            request=f"r{r.id}", kind=r.kind.value, subject=r.subject, asked_by=r.asked_by
-        )
+        WaitingApproval(request=f"r{r.id}", kind=r.kind, subject=r.subject, asked_by=r.asked_by)
         for r in rows
         if ask.now - r.asked_at <= limit_s
     )

@@ -23,7 +23,7 @@ from provisioner.adapters.redfish.discovery import (
     scan,
 )
 from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
-from provisioner.api.operations import OperationView
+from provisioner.api.operations import OperationState, OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import OPERATORS, Route
@@ -116,7 +116,7 @@ async def _forecast(ask: Ask, expected: Expected, networks: Sequence[Network]) -
         id="",
         kind=ChangeKind.NODE_INTAKE.value,
         subject=expected.site,
-        state="dry_run",
+        state=OperationState.DRY_RUN,
         opened_at=ask.now,
         result={"lines": lines, **result},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from provisioner.control.engine.overload import list_notices, measure_load
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Caller, Role
 from provisioner.model.base import Record
-from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.matrix import Pin, Release, Requirement
+from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.lifecycle.overload import Strain, find_strains, highest_level
 from provisioner.planning.matrix.diff import ProfileDiff, compare_releases
 from provisioner.planning.matrix.review import Readiness, judge_readiness
@@ -124,10 +125,18 @@ class Me(Record):
     )
 
 
+class HealthLevel(StrEnum):
+    """How much work is put off."""
+
+    CALM = "CALM"
+    STRAINED = "STRAINED"  # routine readings wait
+    SEVERE = "SEVERE"  # new work waits too
+
+
 class Health(Record):
     """The strains of the process that answers, and the work that it omits because of them."""
 
-    level: str = Field(description="CALM; STRAINED: routine readings wait; SEVERE: new work waits.")
+    level: HealthLevel
     strained_by: tuple[Strain, ...]
     notices: tuple[str, ...] = Field(
         (),
@@ -269,9 +278,8 @@ async def show_health(ask: Ask) -> Reply:
     began = loop.time()
     await asyncio.sleep(0)
     strains = find_strains(measure_load(ask.parts.store, loop.time() - began))
-    return Reply(
-        Health(level=highest_level(strains).name, strained_by=strains, notices=list_notices())
-    )
+    level = HealthLevel(highest_level(strains).name)
+    return Reply(Health(level=level, strained_by=strains, notices=list_notices()))
 
 
 ROUTES = (

@@ -12,12 +12,12 @@ from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.control.node.neighbours import read_neighbours
 from provisioner.model.base import Record
 from provisioner.model.health import HealthReport
-from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.inventory import Device, Inventory
 from provisioner.model.node import Node
-from provisioner.model.operation import LedgerEntry
+from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Gap
 from provisioner.model.plan import Plan
+from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.path.history import build_history
 from provisioner.planning.path.pins import judge_pin
 from provisioner.planning.path.planner import PlanningNode
@@ -69,7 +69,7 @@ class Action(Record):
     operation: str
     action: str
     attempt: int
-    status: str
+    status: ActionStatus
     intended_at: Instant
     settled_at: InstantOrNone
     outcome: str
@@ -183,7 +183,7 @@ def _action(entry: LedgerEntry) -> Action:
         operation=entry.operation.replace("#", ":"),
         action=entry.action,
         attempt=entry.attempt,
-        status=entry.status.value,
+        status=entry.status,
         intended_at=entry.intended_at,
         settled_at=entry.settled_at,
         outcome=entry.outcome,

@@ -22,10 +22,10 @@ from provisioner.model.base import Record
 from provisioner.model.erasure import ErasureReport
 from provisioner.model.health import CheckResult
 from provisioner.model.input_error import InputError
-from provisioner.model.instant import Instant
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.tenant import ReleaseProof
+from provisioner.model.times.instant import Instant
 from provisioner.planning.certification.rejudging import Rejudgement, rejudge_report
 from provisioner.planning.erasure.erasure import PAYLOAD_TYPE, certificate_text, render_certificate
 from provisioner.planning.lifecycle.explain import Explanation, explain

@@ -27,10 +27,10 @@ from provisioner.api.route import (
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
-from provisioner.model.instant import Instant
 from provisioner.model.location import Location, Port
-from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.node import BmcRef, Boots, Node, NodeKind, Origin, Placement, State
 from provisioner.model.outcome import Blocker
+from provisioner.model.times.instant import Instant
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 from provisioner.planning.lifecycle.reclaiming import describe_reclaim, find_return_obstacles
@@ -45,9 +45,9 @@ class NodeView(Record):
     id: str
     kind: NodeKind
     generation: int
-    state: str
+    state: State
     entered_at: Instant
-    placement: str
+    placement: Placement
     vrf: str
     release: str
     profile: str
@@ -55,13 +55,14 @@ class NodeView(Record):
     certificate: str
     location: Location
     ports: tuple[Port, ...]
-    boots: str
-    origin: str = Field("taken_in", description="taken_in, or adopted: it served already.")
+    origin: Origin = Origin.TAKEN_IN
+    boots: Boots
     blockers: tuple[Blocker, ...] = ()
     note: str = ""
     attempts: int = 0
     address: str = ""
     bmcs: tuple[BmcRef, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 class NodePage(Record):
@@ -82,8 +83,8 @@ class NodeQuery(Paging):
 class Count(Record):
     """The number of nodes with these values in common."""
 
-    kind: str
-    state: str
+    kind: NodeKind
+    state: State
     release: str
     tenant: str
     nodes: int
@@ -120,9 +121,9 @@ def build_view(node: Node, *, staff: bool) -> NodeView:
         id=node.id,
         kind=node.kind,
         generation=node.generation,
-        state=node.state.value,
+        state=node.state,
         entered_at=node.entered_at,
-        placement=node.placement.value,
+        placement=node.placement,
         vrf=node.vrf,
         release=node.release,
         profile=node.profile,
@@ -130,13 +131,14 @@ def build_view(node: Node, *, staff: bool) -> NodeView:
         certificate=node.certificate,
         location=node.location,
         ports=node.ports,
-        origin=node.origin.value,
-        boots=node.boots.value,
+        origin=node.origin,
+        boots=node.boots,
         blockers=node.blockers if staff else (),
         note=node.note if staff else "",
         attempts=node.attempts if staff else 0,
         address=node.address if staff else "",
         bmcs=node.bmcs if staff else (),
+        tags=node.tags if staff else (),
     )
 
 

@@ -12,7 +12,7 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.campaign_row import PinScope, ReleasePin
-from provisioner.model.instant import InstantOrNone
+from provisioner.model.times.instant import InstantOrNone
 
 TAG = "pins"
 

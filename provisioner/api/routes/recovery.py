@@ -14,10 +14,10 @@ from provisioner.api.problem import refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.instant import InstantOrNone
 from provisioner.model.node import State
 from provisioner.model.recovery import Difference, Settlement
 from provisioner.model.tenant import PortPlacement
+from provisioner.model.times.instant import InstantOrNone
 from provisioner.planning.watch.recovery import adopted_proof, settle_by_word, settle_port_by_word
 from provisioner.ports import StaleWrite
 

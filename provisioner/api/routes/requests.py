@@ -13,6 +13,7 @@ from provisioner.api.changes import read_operation_view
 from provisioner.api.console_cookie import require_proof
 from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.operations import (
+    OperationState,
     OperationView,
     build_operation_view,
     build_request_view,
@@ -147,7 +148,7 @@ async def _decide(ask: Ask, state: RequestState) -> ChangeRequest:
             403, "four-eyes", "Nobody decides on what he asked for himself", unblock
         )
     now = await read_operation_view(ask.parts, request, ask.now)
-    if now.state != RequestState.WAITING.value:
+    if now.state is not OperationState.WAITING:
         unblock = "Nothing is to be decided; ask for the change anew if it is still wanted."
         raise build_refusal(409, "decided", f"It is {now.state}, not waiting", unblock)
     decided = request.model_copy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
@@ -16,18 +17,26 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import SigningKey
 from provisioner.model.events.request_events import RequestCarriedOut
-from provisioner.model.instant import Instant, InstantOrNone
+from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.certification import attestation
 from provisioner.store.signing import public_pem
 
 TAG = "site"
 
 
+class KeyStanding(StrEnum):
+    """The use of a key now."""
+
+    SIGNS = "signs"
+    VERIFIES_ONLY = "verifies only"
+    WITHDRAWN = "withdrawn"
+
+
 class KeyView(Record):
     """A public key that signs or signed here."""
 
     key_id: str
-    standing: str = Field(description="signs, verifies only, or withdrawn.")
+    standing: KeyStanding
     created_at: Instant
     withdrawn_at: InstantOrNone
     pem: str
@@ -60,10 +69,10 @@ async def list_keys(ask: Ask) -> Reply:
 
 
 def _key(key: SigningKey) -> KeyView:
-    standing = "signs" if key.signs else "verifies only"
+    standing = KeyStanding.SIGNS if key.signs else KeyStanding.VERIFIES_ONLY
     return KeyView(
         key_id=key.key_id,
-        standing=standing if key.withdrawn_at is None else "withdrawn",
+        standing=standing if key.withdrawn_at is None else KeyStanding.WITHDRAWN,
         created_at=key.created_at,
         withdrawn_at=key.withdrawn_at or 0.0,
         pem=public_pem(key.public),

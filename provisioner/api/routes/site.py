@@ -6,6 +6,7 @@ import asyncio
 import base64
 import ssl
 from datetime import UTC, datetime
+from enum import StrEnum
 
 from pydantic import Field
 
@@ -24,8 +25,8 @@ from provisioner.model.events.request_events import (
     FactoryLoginsKept,
 )
 from provisioner.model.input_error import InputError
-from provisioner.model.instant import InstantOrNone
 from provisioner.model.node import NodeKind, State
+from provisioner.model.times.instant import InstantOrNone
 from provisioner.model.watch import WatchStatus
 from provisioner.ports import Secret
 
@@ -34,11 +35,21 @@ STALE = 3  # periods without a report after which the watch counts as silent
 VENDORS_MAX = 64
 
 
+class AgentStanding(StrEnum):
+    """Progress of a boot into the maintenance ramdisk."""
+
+    EXPECTED = "expected"
+    LOOKED_UP = "looked up"  # an agent asked for its node
+    UP = "up"
+    NEVER_CAME = "never came"
+    DISMISSED = "dismissed"
+
+
 class AgentView(Record):
     """The last boot of a node into the maintenance ramdisk."""
 
     node: str
-    state: str = Field(description="expected, looked up, up, never came or dismissed.")
+    state: AgentStanding
     seen_at: InstantOrNone
     version: str
     url: str
@@ -111,15 +122,15 @@ def _agent(session: AgentSession, now: float) -> AgentView:
     )
 
 
-def _standing_of(session: AgentSession, now: float) -> str:
+def _standing_of(session: AgentSession, now: float) -> AgentStanding:
     """Return the agent's state in a word; only its daemon can say whether it is silent."""
     if session.dismissed:
-        return "dismissed"
+        return AgentStanding.DISMISSED
     if session.seen_at:
-        return "up"
+        return AgentStanding.UP
     if now > session.until:
-        return "never came"
-    return "looked up" if session.peer else "expected"
+        return AgentStanding.NEVER_CAME
+    return AgentStanding.LOOKED_UP if session.peer else AgentStanding.EXPECTED
 
 
 async def show_authority(ask: Ask) -> Reply:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from provisioner.api.changes import Outcome, build_failure
 from provisioner.api.cursor import decode_cursor, encode_cursor
-from provisioner.api.operations import OperationView, needs_approval
+from provisioner.api.operations import OperationState, OperationView, needs_approval
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_blocked
 from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, VIEWERS, Paging, Route
@@ -186,7 +186,7 @@ def _dry(asked: ChangeRequest, answer: Answer, tag: str, *, waits: bool) -> Repl
         id="",
         kind=asked.kind.value,
         subject=asked.subject,
-        state="dry_run",
+        state=OperationState.DRY_RUN,
         opened_at=asked.asked_at,
         result={**write_answer(answer), "approval": waits},
     )

@@ -34,7 +34,7 @@ from provisioner.cli.options.trusted_keys import KeyOption, read_trusted_keys
 from provisioner.execution.artifacts import bundles
 from provisioner.model.bundle import BundleManifest
 from provisioner.model.input_error import InputError
-from provisioner.model.instant import AT_EDGE
+from provisioner.model.times.instant import AT_EDGE
 from provisioner.planning.matrix.pinned_files import list_pinned_files
 from provisioner.runtime.shipped import find_shipped
 from provisioner.runtime.wall_clock import WallClock

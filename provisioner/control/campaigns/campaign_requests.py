@@ -28,7 +28,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.time_zone import DATA_VERSION
+from provisioner.model.times.time_zone import DATA_VERSION
 from provisioner.planning.campaigns import waves
 from provisioner.planning.campaigns.campaign_moves import (
     build_rollback_rows,

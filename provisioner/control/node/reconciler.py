@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from provisioner.control.context import Context
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
+from provisioner.control.node.power_switch import PowerSwitch
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.model.events.node_events import NodeParked, NodeWaits
@@ -28,6 +29,7 @@ from provisioner.planning.lifecycle.decide import (
     decide_after_failure,
 )
 from provisioner.planning.lifecycle.journey import JOURNEY
+from provisioner.planning.lifecycle.power_requests import read_want
 from provisioner.planning.path.history import find_open_entries
 from provisioner.ports import DamagedRow, Fenced, PortError, StaleWrite, StoreFailed
 from provisioner.runtime.log_context import set_log_context
@@ -54,6 +56,7 @@ class Reconciler:
         self._sure = sure  # waits while the time is in doubt
         # whether a peer shall continue an operation; set by the engine's maker
         self.leaves: Callable[[str], bool] = lambda _operation: False
+        self.power: PowerSwitch | None = None  # set by the daemon; None: no person's requests
 
     async def drive(self, operation_id: str) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
@@ -70,8 +73,12 @@ class Reconciler:
 
     async def _driven(self, hold: Hold) -> None:
         operation = hold.operation
+        act = read_want(operation.want)
         try:
-            await self._turns(hold)
+            if act is None or self.power is None:
+                await self._turns(hold)
+            else:
+                await self.power.drive(hold, act)
         except Fenced:
             log.info("operation %s: another driver has taken it over", operation.id)
         except DamagedRow as error:  # of this node: whatever else is stored, it is not driven

@@ -13,6 +13,7 @@ from provisioner.model.events.node_events import NodeAllocated, NodeParked, Reme
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle.decide import PASSING
+from provisioner.planning.lifecycle.power_requests import read_want
 from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.tenancy.allocation import allocate_nodes
 from provisioner.ports import StaleWrite
@@ -100,7 +101,10 @@ class Scheduler:
         held = frozenset() if self._held is None else await self._held()
         nodes = await self._park_damaged(nodes, now)
         nodes = await self._allocate(nodes, await self._store.tenants.list(), held, now)
-        busy = {o.node for o in await self._store.operations.list_active()}
+        active = await self._store.operations.list_active()
+        busy = {o.node for o in active}
+        for requested in (o for o in active if read_want(o.want) is not None):
+            await self._submit(requested.id)  # opened by the API, for a person
         for node in nodes:
             if self._resting.get(node.id) is node:
                 continue

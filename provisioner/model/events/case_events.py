@@ -8,7 +8,7 @@ from pydantic import Field
 
 from provisioner.model.case import Ending, Origin, PartChange, RemedyKind, RemedyOutcome, Service
 from provisioner.model.events.event import Event, EventKind
-from provisioner.model.instant import Instant
+from provisioner.model.times.instant import Instant
 
 
 class CaseEvent(Event):

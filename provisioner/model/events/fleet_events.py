@@ -10,10 +10,10 @@ from provisioner.model.alert import Classification
 from provisioner.model.campaign import Campaign, CampaignState, Progress
 from provisioner.model.campaign_row import ReleasePin
 from provisioner.model.events.event import Event, EventKind
-from provisioner.model.instant import Instant, InstantOrNone
 from provisioner.model.node import State
 from provisioner.model.recovery import DifferenceKind, Settlement
 from provisioner.model.tenant import Tenant
+from provisioner.model.times.instant import Instant, InstantOrNone
 
 # --- campaigns
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from provisioner.model.access import RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.events.event import Event, EventKind
-from provisioner.model.instant import Instant
+from provisioner.model.times.instant import Instant
 
 
 class TokenFacts(Record):

@@ -19,7 +19,7 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from provisioner.model.campaign_policy import Policy
-from provisioner.model.time_zone import read_zone
+from provisioner.model.times.time_zone import read_zone
 from provisioner.planning.matrix.located_yaml import Located, Path, Tree, load
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

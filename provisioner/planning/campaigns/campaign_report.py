@@ -9,7 +9,7 @@ from statistics import median
 from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, Progress
 from provisioner.model.campaign_row import CampaignRow
-from provisioner.model.instant import InstantOrNone
+from provisioner.model.times.instant import InstantOrNone
 from provisioner.planning.campaigns.waves import wave_name
 from provisioner.planning.certification.regression import (
     Comparison,

@@ -44,6 +44,7 @@ NODE_FIELDS: Mapping[str, tuple[str, Callable[[Node], Iterable[str]]]] = {
     "rack": ("name of its rack", lambda n: (n.location.rack,)),
     "leaf": ("switches at its cables", lambda n: {p.switch for p in n.ports}),
     "rail": ("rails that it has", lambda n: {str(p.rail) for p in n.ports}),
+    "tag": ("words that people gave it", lambda n: n.tags),
     "reason": ("why it is blocked", lambda n: {b.reason.value for b in n.blockers}),
 }
 

@@ -2,7 +2,7 @@
 
 Work begins only if its estimated end lies in the same opening. Adjacent openings count as one. The
 day of a window is the day on which it begins, in its time zone, or in UTC plus its offset. Zones
-come from the program's own data (`model/time_zone.py`), so that a decision can be repeated.
+come from the program's own data (`model/times/time_zone.py`), so that a decision can be repeated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from provisioner.model.campaign import NodeProgress
 from provisioner.model.campaign_policy import DAY_S, Freeze, TenantTerms, Window
-from provisioner.model.time_zone import read_zone
+from provisioner.model.times.time_zone import read_zone
 
 Span = tuple[float, float]
 

@@ -34,9 +34,11 @@ def find_open_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]
     """Return the rows without a recorded outcome, which must be examined before any new action.
 
     Rows of a visit to the maintenance image (`visit`) are left out: the same decision starts that
-    visit again, and the visit resumes them.
+    visit again, and the visit resumes them. So are those of a person's power request (`power`),
+    which its own operation resumes.
     """
-    return tuple(e for e in entries if e.status in OPEN and "visit" not in e.before)
+    apart = {"visit", "power"}
+    return tuple(e for e in entries if e.status in OPEN and not apart & e.before.keys())
 
 
 def is_broken_off(entry: LedgerEntry) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Stage
-from provisioner.model.instant import Instant, InstantOrNone
+from provisioner.model.times.instant import Instant, InstantOrNone
 
 PROPER = frozenset({Ending.CURED, Ending.REPAIRED})  # cases in which something was repaired
 

@@ -19,8 +19,8 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote, urlsplit
 
 from provisioner.model.input_error import InputError
-from provisioner.model.instant import write_instants
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
+from provisioner.model.times.instant import write_instants
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 TYPE_PREFIX = "provisioner."

@@ -27,6 +27,7 @@ FIELDS = (
     "su",
     "rack",
     "ports",
+    "tag",
     "reason",
 )
 
@@ -106,5 +107,6 @@ def _facts(body: Mapping[str, Any]) -> Facts:
         (str(place.get("scalable_unit", 0)),),
         (str(place.get("rack", "")),),
         tuple(f"{rail} {switch}" for rail, switch in ports),
+        tuple(str(tag) for tag in body.get("tags") or ()),
         tuple(sorted({str(b["reason"]) for b in body.get("blockers") or ()})),
     )

@@ -1,0 +1,145 @@
+"""Routes of a host's power: its state now, and a person's request to switch it.
+
+A request opens an operation of the node, which the daemon carries out like any other: the intent is
+in the ledger before the BMC gets it, and the next daemon goes on with it. The request's own
+operation shows the progress.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from provisioner.adapters.redfish.dry_run import StandingClock
+from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
+from provisioner.api.operations import OperationView, encode_id
+from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.problem import build_refusal
+from provisioner.api.route import OPERATORS, VIEWERS, Route, format_etag
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.plan_requests import NodeBmcs
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.base import Record
+from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.inventory import Power
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.model.times.instant import Instant
+from provisioner.planning.lifecycle.power_requests import (
+    HOST,
+    PowerAct,
+    describe_effect,
+    find_objection,
+    write_want,
+)
+from provisioner.ports import PortError
+from provisioner.runtime import permit
+
+TAG = "power"
+
+
+class PowerView(Record):
+    """The power state of a host, as its BMC reports it now."""
+
+    node: str = Field(description="Name of the node.")
+    power: Power = Field(description="State that the BMC reports; Unknown: it reports none.")
+    read_at: Instant = Field(description="Time of the reading.")
+
+
+class PowerChange(Record):
+    """The body of a power request."""
+
+    action: PowerAct = Field(description="on, off (at once, without a shutdown), or cycle.")
+
+
+async def show_power(ask: Ask) -> Reply:
+    """Return the power state that the host's BMC reports; it is only read."""
+    parts = ask.parts
+    node = await ask.read_node()
+    if parts.vault is None or parts.transport is None:
+        raise build_refusal(409, "power", "This process reaches no BMC", "Ask the daemon.")
+    reach = NodeBmcs(node, parts.transport, parts.vault, StandingClock())
+    try:
+        with permit.allow_reads():
+            host = await reach.open_bmc(HOST)
+            state = host if isinstance(host, Blocker) else await host.client.power()
+    except PortError as error:
+        state = blocked(error, f"{node.id}/{HOST}")
+    if isinstance(state, Blocker):
+        raise build_refusal(503, "bmc", "The BMC does not answer", state.unblock, state.detail)
+    return Reply(PowerView(node=node.id, power=state, read_at=ask.now))
+
+
+async def ask_power(ask: Ask) -> Reply:
+    """Ask to switch a host on or off, or off and on."""
+    node = await ask.read_node()
+    ask.check_match(format_etag(node.generation))
+    arguments = ask.body.model_dump(mode="json")
+    return await ask.parts.works.submit_change(ask, ChangeKind.NODE_POWER, node.id, "", arguments)
+
+
+async def change_power(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Open the operation that carries a power request out."""
+    judged = await _judge(parts, asked)
+    if isinstance(judged, Outcome):
+        return judged
+    now = parts.clock.now()
+    act = PowerAct(asked.arguments["action"])
+    operation = await parts.store.operations.open(judged.id, write_want(act), now)
+    if operation is None:
+        return build_objection(judged.id, "an operation of it is under way", "Wait for its end.")
+    event = RequestCarriedOut(
+        about=judged.id,
+        request=write_want(act),
+        by=asked.asked_by,
+        id=asked.id,
+        approved=asked.decided_by,
+    )
+    await parts.store.journal.append(event, now)
+    return Outcome(RequestState.UNDER_WAY, {"operation": encode_id(operation.id)})
+
+
+async def foresee_power(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effect of a power request."""
+    judged = await _judge(parts, asked)
+    if isinstance(judged, Outcome):
+        return Forecast(blockers=judged.blockers)
+    return Forecast(describe_effect(judged, PowerAct(asked.arguments["action"])))
+
+
+async def _judge(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
+    node = await parts.store.nodes.get(asked.subject)
+    if node is None:
+        detail = "there is no such node any more"
+        return build_objection(asked.subject, detail, "Look at the list.")
+    objection = find_objection(node)
+    return node if objection is None else build_failure(objection)
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/nodes/{node}/power",
+        "show_node_power",
+        TAG,
+        "Show the power state that a host's BMC reports now.",
+        VIEWERS,
+        show_power,
+        {200: PowerView},
+        heavy=True,
+        refusals={409: "This process reaches no BMC.", 503: "The BMC does not answer."},
+    ),
+    Route(
+        "POST",
+        "/nodes/{node}/power",
+        "switch_node_power",
+        TAG,
+        "Switch a host that serves no tenant on or off, or off and on again.",
+        OPERATORS,
+        ask_power,
+        {200: OperationView, 202: OperationView},
+        body=PowerChange,
+        entity=True,
+        refusals={409: "It serves a tenant, or work on it is under way."},
+        example={"action": "cycle"},
+    ),
+)

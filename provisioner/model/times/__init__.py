@@ -1,0 +1,1 @@
+"""Times of the domain: instants, and the zones in which people name them."""

@@ -1,0 +1,88 @@
+"""A person's power request for one host: whether it may be carried out, and its name. Pure.
+
+It is an operation of its own, so that nothing else is done to the node meanwhile, and the next
+daemon goes on with it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from provisioner.model.inventory import Power
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.outcome import Blocker, Reason
+
+PREFIX = "power "  # of the operation's purpose
+RESTING = frozenset({State.QUARANTINED, State.REPAIRING, State.CERTIFIED})
+HOST = "host"  # the BMC that a host's power is switched by
+
+
+class PowerAct(StrEnum):
+    """The acts that a person may request."""
+
+    ON = "on"
+    OFF = "off"
+    CYCLE = "cycle"
+
+    @property
+    def end(self) -> Power:
+        """Return the power state that it ends with."""
+        return Power.OFF if self is PowerAct.OFF else Power.ON
+
+
+def write_want(act: PowerAct) -> str:
+    """Return the purpose of the operation that carries out an act."""
+    return f"{PREFIX}{act.value}"
+
+
+def read_want(want: str) -> PowerAct | None:
+    """Return the act of an operation's purpose; None: it is the node's journey."""
+    word = want.removeprefix(PREFIX)
+    return PowerAct(word) if want.startswith(PREFIX) and word in set(PowerAct) else None
+
+
+def find_objection(node: Node) -> Blocker | None:
+    """Return why the power of a node is not switched by request; None: it may be."""
+    if node.kind is not NodeKind.HOST or all(bmc.name != HOST for bmc in node.bmcs):
+        return _refuse(node, "it is no host with a BMC", "Switch it where it stands.")
+    if node.state is State.RELEASED or node.placement is Placement.CUSTOMER:
+        of = node.tenant or node.served or "somebody"
+        return _refuse(node, f"it serves {of}", "Reclaim it first: `provisioner node reclaim`.")
+    if node.state not in RESTING:
+        return _refuse(node, f"it is {node.state.value}", "Wait until it rests.")
+    if node.placement is not Placement.MAINTENANCE:
+        unblock = "Have its ports proved first: `provisioner explain`."
+        return _refuse(node, "its ports are not proved to be in the maintenance network", unblock)
+    if node.tenant and node.state is State.CERTIFIED:
+        return _refuse(node, f"it is on its way to {node.tenant}", "Reclaim it from the tenant.")
+    return None
+
+
+def judge_effect(act: PowerAct, before: Power, now: Power) -> bool | None:
+    """Return whether an act whose answer was lost has happened; None: the device does not show it.
+
+    A cycle that was cut short after it switched the host off is begun again, which ends it.
+    """
+    if act is not PowerAct.CYCLE:
+        return now is act.end
+    if now is not Power.ON:
+        return False
+    return True if before is Power.OFF else None
+
+
+def describe_effect(node: Node, act: PowerAct) -> tuple[str, ...]:
+    """Return the effects of an act, in sentences for the person who decides."""
+    match act:
+        case PowerAct.ON:
+            first = f"{node.id} is switched on by its BMC."
+        case PowerAct.OFF:
+            first = f"{node.id} is switched off at once, without a shutdown of its system."
+        case PowerAct.CYCLE:
+            first = f"{node.id} is switched off at once and on again."
+    if act is PowerAct.OFF and node.state is State.CERTIFIED:
+        return (first, "While it is off it cannot be released, and it is quarantined in the end.")
+    return (first,)
+
+
+def _refuse(node: Node, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=Reason.PRECONDITION, subject=node.id, detail=detail, unblock=unblock)

@@ -103,7 +103,7 @@ COMMANDS: Mapping[str, Command] = {
     "compare_cohorts": C("cohort compare", example="--before 3f2a9c --after 81c2d0"),
     "list_tenants": C("tenant list"),
     "show_tenant": C("tenant show"),
-    "put_tenant": C("tenant apply", example="red --nodes 4 --dry-run"),
+    "merge_tenant": C("tenant apply", example="red --nodes 4 --dry-run"),
     "shrink_tenant": C("tenant shrink", destructive=True, example="red --to 2 --node su0-n03"),
     "settle_tenant": C("tenant settle"),
     "audit_tenants": C("tenant audit"),
@@ -218,8 +218,8 @@ COMMANDS: Mapping[str, Command] = {
     "create_token": C("token create", example="--subject ada --role operator --days 90"),
     "revoke_token": C("token revoke", destructive=True),
 }
-# pages and pictures for a browser, its cookie, answers that a local command shows better, and
-# merge patches: a command has the whole
+# pages and pictures for a browser, its cookie, answers that a local command shows better, and one
+# of PUT and PATCH: `tenant apply` merges, `node tag` replaces
 WITHOUT_COMMAND = frozenset(
     {
         "show_docs",
@@ -232,6 +232,7 @@ WITHOUT_COMMAND = frozenset(
         "list_checks",
         "list_settings",
         "merge_node_tags",
+        "put_tenant",
         "show_measurements",
         "verify_audit",
         "seal_bundle",

@@ -48,6 +48,21 @@ def test_the_api_does_what_the_command_line_does():
             shown = await (await client.get(path, headers=key)).json()
             assert (shown["tenant"]["phase"], shown["usage"]["gpus"]) == ("ready", 8)
 
+            quota = {"quota": {"nodes": 4, "gpus": None, "prefixes": None}}
+            await client.patch(path, json=quota, headers=key)
+            merged = await (await client.get(path, headers=key)).json()
+            assert (merged["tenant"]["nodes_wanted"], merged["tenant"]["quota"]) == (
+                1,
+                quota["quota"],
+            )
+            reset = await client.patch(path, json={"quota": None}, headers=key)
+            assert (await reset.json())["result"]["tenant"]["quota"]["nodes"] is None
+            await client.patch(path, json=quota, headers=key)
+            replaced = await client.put(path, json={"nodes": 1}, headers=key)
+            assert (await replaced.json())["result"]["tenant"]["quota"]["nodes"] is None
+            emptied = await client.put(path, json={}, headers=key)
+            assert "Use shrink" in (await emptied.json())["blockers"][0]["unblock"]
+
             for body in (b"{", b'{"nodes": -1}', b'{"x": 1}', b"[" * 9999, b'{"nodes": 1e99}'):
                 typed = {**key, "Content-Type": "application/json"}
                 bad = await client.put(path, data=body, headers=typed)

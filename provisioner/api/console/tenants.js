@@ -62,7 +62,7 @@ function verbs(tenant, usage, me, again, go) {
   const names = (text) => text.split(/[\s,]+/).filter(Boolean);
   const about = { match, done, show: shown };
   return [
-    proposes({ ...about, words: "Grow", title: `More nodes for ${tenant.name}`, says: "Certified nodes follow by themselves.", path, verb: "PUT",
+    proposes({ ...about, words: "Grow", title: `More nodes for ${tenant.name}`, says: "Certified nodes follow by themselves.", path, verb: "PATCH",
       fields: [{ name: "nodes", words: "Nodes in all", kind: "number", required: true, value: String(tenant.nodes_wanted + 1) }, { name: "picked", words: "These first (names, or empty)", most: 2000 }],
       body: ({ nodes, picked }) => ({ nodes: Number(nodes), ...(picked ? { picked: [...new Set([...(tenant.picked ?? []), ...names(picked)])] } : {}) }) }),
     proposes({ ...about, words: "Shrink", danger: true, title: `Fewer nodes for ${tenant.name}`, path: `${path}/shrink`,

@@ -8,6 +8,7 @@ request continues it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Set
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -30,10 +31,24 @@ from provisioner.planning.tenancy.tenants import Request
 
 TAG = "tenants"
 PATH = "/tenants"
+# of a new tenant, besides its VRF
+DEFAULTS: Mapping[str, Any] = {
+    "nodes": 0,
+    "units": [],
+    "picked": [],
+    "spread": False,
+    "outside": [],
+    "storage": [],
+    "quota": {},
+}
 
 
 class Wanted(Record):
-    """The body of a PUT; an omitted field stays, or has the default of a new tenant."""
+    """The fields of a tenant that a person decides.
+
+    Of a PUT, an omitted field gets the default of a new tenant; of a PATCH it stays, and null gives
+    it the default. The VRF of a tenant never changes.
+    """
 
     vrf: str | None = Field(default=None, max_length=64)
     nodes: int | None = Field(default=None, ge=0, le=1_000_000)
@@ -128,9 +143,20 @@ async def audit_networks(ask: Ask) -> Reply:
 
 
 async def put(ask: Ask) -> Reply:
-    """Ask to create a tenant, or to change it."""
-    body = ask.body.model_dump(mode="json", exclude_unset=True)
-    return await _change(ask, ChangeKind.TENANT_PUT, body)
+    """Ask for a tenant with these fields and the defaults of a new one for the others."""
+    return await _change(ask, ChangeKind.TENANT_PUT, fill_defaults(ask.body, frozenset(DEFAULTS)))
+
+
+async def merge(ask: Ask) -> Reply:
+    """Ask for some fields otherwise (RFC 7396); a tenant that is not there is created."""
+    named = frozenset(ask.body.model_fields_set & DEFAULTS.keys())
+    return await _change(ask, ChangeKind.TENANT_PUT, fill_defaults(ask.body, named))
+
+
+def fill_defaults(wanted: Wanted, named: Set[str]) -> dict[str, Any]:
+    """Return the fields of a body, and for `named` ones without a value the default."""
+    body = {k: v for k, v in wanted.model_dump(mode="json").items() if v is not None}
+    return {**{name: DEFAULTS[name] for name in named}, **body}
 
 
 async def shrink_tenant(ask: Ask) -> Reply:
@@ -299,7 +325,7 @@ ROUTES = (
         PATH + "/{tenant}",
         "put_tenant",
         TAG,
-        "Create a tenant, or change it to this state.",
+        "Create a tenant, or replace its fields: those left out get their defaults.",
         OPERATORS,
         put,
         _DONE,
@@ -307,6 +333,20 @@ ROUTES = (
         entity=True,
         refusals=_REFUSED,
         example={"nodes": 4, "units": [[0, 0]], "quota": {"nodes": 8}},
+    ),
+    Route(
+        "PATCH",
+        PATH + "/{tenant}",
+        "merge_tenant",
+        TAG,
+        "Change some fields of a tenant (a merge patch, RFC 7396), or create it.",
+        OPERATORS,
+        merge,
+        _DONE,
+        body=Wanted,
+        entity=True,
+        refusals=_REFUSED,
+        example={"nodes": 8},
     ),
     Route(
         "POST",

@@ -52,6 +52,7 @@ EXAMPLES: Mapping[str, str] = {
     "token": "3f2a9c01",
     "session": "81c2d07e",
     "webhook": "pager",
+    "pin": "rack:su0-rack1",
 }
 
 
@@ -143,6 +144,7 @@ COMMANDS: Mapping[str, Command] = {
         ("scope", "name"),
         example="rack su0-rack1 --release spectrum-x-1.2.0 --reason 'a pilot' --until 2026-12-24",
     ),
+    "show_pin": C("pin show"),
     "remove_pin": C("pin remove", ("scope", "name"), destructive=True, example="rack su0-rack1"),
     "list_cases": C("case list", example="--open --node su0-n03"),
     "show_case": C("case show"),
@@ -182,6 +184,7 @@ COMMANDS: Mapping[str, Command] = {
     "show_audit_head": C("audit head"),
     "archive_journal": C("audit archive", example="--older-than-days 90"),
     "prune_journal": C("audit prune", destructive=True, example="--dry-run"),
+    "show_webhook": C("webhook show"),
     "list_webhooks": C("webhook list"),
     "list_dead_letters": C("webhook dead"),
     "add_webhook": C("webhook add", example="pager --url https://hooks.example/x --kind 'alert*'"),
@@ -219,7 +222,7 @@ COMMANDS: Mapping[str, Command] = {
     "revoke_token": C("token revoke", destructive=True),
 }
 # pages and pictures for a browser, its cookie, answers that a local command shows better, and one
-# of PUT and PATCH: `tenant apply` merges, `node tag` replaces
+# of several ways: `tenant apply` merges, `node tag` replaces, `pin set` names what it pins
 WITHOUT_COMMAND = frozenset(
     {
         "show_docs",
@@ -233,6 +236,9 @@ WITHOUT_COMMAND = frozenset(
         "list_settings",
         "merge_node_tags",
         "put_tenant",
+        "replace_pin",
+        "merge_pin",
+        "delete_pin",
         "show_measurements",
         "verify_audit",
         "seal_bundle",

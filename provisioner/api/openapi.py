@@ -33,6 +33,7 @@ WORDS = {
     "request": "Id of a request: r12.",
     "token": "Id of a token, as listed.",
     "session": "Id of a session, as a list says.",
+    "pin": "Id of a pin: fleet, node:NAME or rack:NAME.",
     "webhook": "Name of a webhook: small letters, digits and dashes.",
     "file": "Name of a file of the page.",
 }

@@ -38,6 +38,14 @@ class Paging(Record):
     cursor: str = Field("", max_length=400, description="`next` of the previous page.")
 
 
+class Counted(Record):
+    """A part of a list whose rows are counted."""
+
+    total: int | None = Field(
+        None, description="Rows of the whole list; null: they are not counted, as with `where`."
+    )
+
+
 class Dry(Record):
     """Whether a change is made, or only described."""
 

@@ -28,6 +28,7 @@ RED = {
     "token": "00000000",
     "session": "00000000",
     "webhook": "red",
+    "pin": "node:su0-n01",
     "file": "docs.js",
 }
 # words that stand only in what belongs to red
@@ -37,7 +38,9 @@ NOT_THERE = {
     "/operations/{operation}": 404,
     "/nodes/{node}/erasure": 404,
     "/nodes/{node}/proof": 404,
+    "/webhooks/{webhook}": 404,
     "/webhooks/{webhook}/dead": 404,
+    "/pins/{pin}": 404,
     "/agents/authority": 404,
     "/watch": 404,
     "/nodes/{node}/observation": 404,

@@ -10,7 +10,7 @@ from provisioner.api.changes import Outcome, build_objection
 from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.route import ANYBODY, OPERATORS, Paging, Route
+from provisioner.api.route import ANYBODY, OPERATORS, Counted, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.alert import ANY, Alert, Classification, Override
 from provisioner.model.base import Record
@@ -48,7 +48,7 @@ class AlertView(Record):
     cleared_why: str = ""
 
 
-class AlertPage(Record):
+class AlertPage(Counted):
     """A page of the list: by node, active alerts first."""
 
     items: tuple[AlertView, ...]
@@ -92,7 +92,8 @@ async def list_all(ask: Ask) -> Reply:
     shown = rows[begin : begin + ask.query.limit]
     items = tuple(_view(a, over, ask.now) for a in shown)
     more = begin + len(shown) < len(rows)
-    return Reply(AlertPage(items=items, next=encode_cursor(begin + len(shown)) if more else ""))
+    following = encode_cursor(begin + len(shown)) if more else ""
+    return Reply(AlertPage(items=items, next=following, total=len(rows)))
 
 
 def _view(alert: Alert, overrides: Sequence[Override], now: float) -> AlertView:

@@ -15,7 +15,7 @@ from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Paging, Route, format_etag
+from provisioner.api.route import OPERATORS, VIEWERS, Counted, Paging, Route, format_etag
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -42,7 +42,7 @@ class CampaignLine(Record):
     started_at: InstantOrNone
 
 
-class CampaignPage(Record):
+class CampaignPage(Counted):
     """A part of the list, by id."""
 
     items: tuple[CampaignLine, ...]
@@ -100,12 +100,13 @@ async def list_all(ask: Ask) -> Reply:
     """List all campaigns."""
     started = decode_cursor(ask.query.cursor, str)
     after = str(started[0]) if started else ""
-    rows = [c for c in await ask.parts.store.campaigns.list() if c.id > after]
+    every = await ask.parts.store.campaigns.list()
+    rows = [c for c in every if c.id > after]
     shown = rows[: ask.query.limit]
     fields = set(CampaignLine.model_fields)
     items = tuple(CampaignLine(**c.model_dump(mode="json", include=fields)) for c in shown)
     following = encode_cursor(shown[-1].id) if len(rows) > len(shown) else ""
-    return Reply(CampaignPage(items=items, next=following))
+    return Reply(CampaignPage(items=items, next=following, total=len(every)))
 
 
 async def show(ask: Ask) -> Reply:

@@ -8,7 +8,7 @@ from typing import Any
 from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import refuse_missing
-from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
+from provisioner.api.route import ANYBODY, VIEWERS, Counted, Paging, Route
 from provisioner.control.node.neighbours import read_neighbours
 from provisioner.model.base import Record
 from provisioner.model.health import HealthReport
@@ -75,7 +75,7 @@ class Action(Record):
     outcome: str
 
 
-class ActionPage(Record):
+class ActionPage(Counted):
     """Actions on a node, the newest first."""
 
     items: tuple[Action, ...]
@@ -175,7 +175,8 @@ async def list_actions(ask: Ask) -> Reply:
     shown = entries[begin : begin + ask.query.limit]
     more = begin + len(shown) < len(entries)
     items = tuple(_action(entry) for entry in shown)
-    return Reply(ActionPage(items=items, next=encode_cursor(begin + len(shown)) if more else ""))
+    following = encode_cursor(begin + len(shown)) if more else ""
+    return Reply(ActionPage(items=items, next=following, total=len(entries)))
 
 
 def _action(entry: LedgerEntry) -> Action:

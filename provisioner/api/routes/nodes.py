@@ -20,6 +20,7 @@ from provisioner.api.route import (
     ANYBODY,
     OPERATORS,
     OPERATORS_AND_TENANTS,
+    Counted,
     Paging,
     Route,
     format_etag,
@@ -65,7 +66,7 @@ class NodeView(Record):
     tags: tuple[str, ...] = ()
 
 
-class NodePage(Record):
+class NodePage(Counted):
     """A page of a list, by id."""
 
     items: tuple[NodeView, ...]
@@ -148,7 +149,19 @@ async def _page(ask: Ask, kind: NodeKind | None) -> Reply:
     after = str(started[0]) if started else ""
     selected, last = await select_nodes(ask.parts.store, selection, after, ask.query.limit)
     shown = tuple(build_view(n, staff=ask.caller.staff) for n in selected)
-    return Reply(NodePage.model_construct(items=shown, next=encode_cursor(last) if last else ""))
+    following = encode_cursor(last) if last else ""
+    total = await _count(ask, kind, None if started or last else len(shown))
+    return Reply(NodePage.model_construct(items=shown, next=following, total=total))
+
+
+async def _count(ask: Ask, kind: NodeKind | None, shown: int | None) -> int | None:
+    """Return the nodes of the whole list; `shown`: those of a first page that is the only one."""
+    if ask.query.where.strip():
+        return shown
+    groups = await ask.parts.store.nodes.count_groups(
+        None if ask.caller.staff else ask.caller.tenant
+    )
+    return sum(row[-1] for row in groups if kind is None or row[0] == kind)
 
 
 async def list_nodes(ask: Ask) -> Reply:

@@ -7,7 +7,7 @@ from pydantic import Field
 from provisioner.api.changes import Forecast, Outcome, build_objection
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import build_refusal
+from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -38,12 +38,30 @@ class Place(Record):
     )
 
 
-class NewPin(Place):
-    """The body of a pin."""
+class PinFields(Record):
+    """The body of a pin whose subject is in the path."""
 
     release: str = Field(min_length=1, max_length=128, description="The target release.")
     reason: str = Field(
         min_length=1, max_length=300, description="The reason; it is stored permanently."
+    )
+    until: InstantOrNone = Field(
+        0.0, description="When it ends; null: never. A node's or a rack's pin must end."
+    )
+
+
+class NewPin(PinFields, Place):
+    """The body of a pin."""
+
+
+class PinPatch(Record):
+    """A merge patch of a pin."""
+
+    release: str | None = Field(
+        None, min_length=1, max_length=128, description="The target release."
+    )
+    reason: str | None = Field(
+        None, min_length=1, max_length=300, description="The reason; it is stored permanently."
     )
     until: InstantOrNone = Field(
         0.0, description="When it ends; null: never. A node's or a rack's pin must end."
@@ -59,7 +77,10 @@ async def list_all(ask: Ask) -> Reply:
 
 async def put(ask: Ask) -> Reply:
     """Ask for a pin."""
-    body: NewPin = ask.body
+    return await _put(ask, ask.body)
+
+
+async def _put(ask: Ask, body: NewPin) -> Reply:
     releases = ask.parts.matrix.releases
     if body.release not in releases:
         unblock = f"Name one of: {', '.join(sorted(releases))}."
@@ -77,17 +98,66 @@ async def put(ask: Ask) -> Reply:
     if body.name not in names:
         unblock = "Look at the list of nodes."
         raise build_refusal(404, "missing", f"There is no such {body.scope}", unblock, body.name)
-    return await _ask(ask, ChangeKind.PIN_SET)
+    return await _ask(ask, ChangeKind.PIN_SET, body)
 
 
 async def remove(ask: Ask) -> Reply:
     """Ask for a pin's end."""
-    return await _ask(ask, ChangeKind.PIN_REMOVE)
+    return await _ask(ask, ChangeKind.PIN_REMOVE, ask.body)
 
 
-async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
-    arguments = ask.body.model_dump(mode="json")
-    subject = f"{ask.body.scope.value} {ask.body.name}".strip()
+def read_place(ask: Ask) -> Place:
+    """Return the subject of a pin by its id: fleet, node:NAME or rack:NAME. Raises Refused."""
+    scope, _, name = ask.read_word("pin").partition(":")
+    if scope not in set(PinScope) or bool(name) == (scope == PinScope.FLEET):
+        raise refuse_missing("pin")
+    return Place(scope=PinScope(scope), name=name)
+
+
+async def show_pin(ask: Ask) -> Reply:
+    """Return one pin."""
+    pin = await _read(ask)
+    return Reply(PinView(**dict(pin), expired=not pin.is_in_force(ask.now)))
+
+
+async def replace_pin(ask: Ask) -> Reply:
+    """Ask for a pin of the path's subject, new or instead of the present one."""
+    place = read_place(ask)
+    return await _put(ask, NewPin(**dict(ask.body), **dict(place)))
+
+
+async def merge_pin(ask: Ask) -> Reply:
+    """Ask for some fields of a pin otherwise."""
+    pin = await _read(ask)
+    patch: PinPatch = ask.body
+    until = patch.until if "until" in patch.model_fields_set else pin.expires_at
+    body = NewPin(
+        scope=pin.scope,
+        name=pin.name,
+        release=patch.release or pin.release,
+        reason=patch.reason or pin.reason,
+        until=until,
+    )
+    return await _put(ask, body)
+
+
+async def delete_pin(ask: Ask) -> Reply:
+    """Ask for the end of the path's pin."""
+    return await _ask(ask, ChangeKind.PIN_REMOVE, read_place(ask))
+
+
+async def _read(ask: Ask) -> ReleasePin:
+    place = read_place(ask)
+    pins = await ask.parts.store.campaigns.list_pins()
+    pin = next((p for p in pins if (p.scope, p.name) == (place.scope, place.name)), None)
+    if pin is None:
+        raise refuse_missing("pin")
+    return pin
+
+
+async def _ask(ask: Ask, kind: ChangeKind, body: Place) -> Reply:
+    arguments = body.model_dump(mode="json")
+    subject = f"{body.scope.value} {body.name}".strip()
     return await ask.parts.works.submit_change(ask, kind, subject, "", arguments)
 
 
@@ -157,6 +227,51 @@ ROUTES = (
         body=NewPin,
         example={"scope": "fleet", "release": "spectrum-x-1.3.0", "reason": "the baseline"},
         refusals={404: "There is no such node or rack."},
+    ),
+    Route(
+        "GET",
+        "/pins/{pin}",
+        "show_pin",
+        TAG,
+        "Show one pin.",
+        VIEWERS,
+        show_pin,
+        {200: PinView},
+    ),
+    Route(
+        "PUT",
+        "/pins/{pin}",
+        "replace_pin",
+        TAG,
+        "Set or replace a pin by its id: fleet, node:NAME or rack:NAME.",
+        OPERATORS,
+        replace_pin,
+        _ASKED,
+        body=PinFields,
+        example={"release": "spectrum-x-1.3.0", "reason": "the baseline"},
+        refusals={404: "There is no such node or rack."},
+    ),
+    Route(
+        "PATCH",
+        "/pins/{pin}",
+        "merge_pin",
+        TAG,
+        "Change some fields of a pin (a merge patch, RFC 7396).",
+        OPERATORS,
+        merge_pin,
+        _ASKED,
+        body=PinPatch,
+        example={"reason": "the tested baseline"},
+    ),
+    Route(
+        "DELETE",
+        "/pins/{pin}",
+        "delete_pin",
+        TAG,
+        "Remove a pin by its id. No node is moved by it.",
+        OPERATORS,
+        delete_pin,
+        _ASKED,
     ),
     Route(
         "POST",

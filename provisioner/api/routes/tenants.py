@@ -18,7 +18,7 @@ from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationState, OperationView, needs_approval
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_blocked
-from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, VIEWERS, Paging, Route
+from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, VIEWERS, Counted, Paging, Route
 from provisioner.control.fabric.tenant_keeper import Answer
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -90,7 +90,7 @@ class TenantRow(Tenant):
     nodes: int = Field(0, description="Nodes that are allocated to it now.")
 
 
-class TenantPage(Record):
+class TenantPage(Counted):
     """A part of the list, by name."""
 
     items: tuple[TenantRow, ...]
@@ -101,17 +101,19 @@ async def list_all(ask: Ask) -> Reply:
     """List all tenants; a tenant sees itself."""
     started = decode_cursor(ask.query.cursor, str)
     after = str(started[0]) if started else ""
-    rows = [
+    visible = [
         t
         for t in await ask.parts.store.tenants.list()
-        if (ask.caller.staff or t.name == ask.caller.tenant) and t.name > after
+        if ask.caller.staff or t.name == ask.caller.tenant
     ]
+    rows = [t for t in visible if t.name > after]
     nodes = await ask.parts.store.nodes.list()
     shown = tuple(
         TenantRow(**dict(t), nodes=count_usage(t, nodes).nodes) for t in rows[: ask.query.limit]
     )
     more = len(rows) > len(shown)
-    return Reply(TenantPage(items=shown, next=encode_cursor(shown[-1].name) if more else ""))
+    following = encode_cursor(shown[-1].name) if more else ""
+    return Reply(TenantPage(items=shown, next=following, total=len(visible)))
 
 
 async def show(ask: Ask) -> Reply:

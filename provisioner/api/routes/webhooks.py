@@ -56,6 +56,13 @@ def _view(s: WebhookStatus) -> WebhookView:
     )
 
 
+async def show(ask: Ask) -> Reply:
+    """Return one receiver with the events that wait for it."""
+    name = await _name(ask)
+    receivers = await ask.parts.store.webhooks.list()
+    return Reply(next(_view(s) for s in receivers if s.webhook.name == name))
+
+
 async def list_dead(ask: Ask) -> Reply:
     """Return the undelivered events, with the causes."""
     name = await _name(ask)
@@ -223,6 +230,16 @@ ROUTES = (
         VIEWERS,
         list_all,
         {200: WebhookList},
+    ),
+    Route(
+        "GET",
+        "/webhooks/{webhook}",
+        "show_webhook",
+        TAG,
+        "Show one receiver, and how many events wait for it.",
+        VIEWERS,
+        show,
+        {200: WebhookView},
     ),
     Route(
         "GET",

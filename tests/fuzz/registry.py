@@ -269,6 +269,8 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "access.identity:caller_of": _READ,
     "adapters.agent.answers:digest_of": _OURS,
     "api.app:build_response": _OURS,
+    "api.field_meanings:add_meanings": _OURS,
+    "api.field_meanings:list_fields": _OURS,
     "checks.attestation.event_log:digest_pcrs": _READ,
     "checks.check:fault": _JUDGES,
     "checks.counter_growth:find_before_load": _JUDGES,

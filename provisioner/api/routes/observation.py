@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import refuse_missing
@@ -14,12 +15,13 @@ from provisioner.model.base import Record
 from provisioner.runtime import permit, process_scope
 
 TAG = "observation"
+Mode = TypeAliasType("Mode", Literal["act", "observe", "look_only"])
 
 
 class ModeView(Record):
     """Whether this daemon changes devices."""
 
-    mode: Literal["act", "observe", "look_only"] = Field(
+    mode: Mode = Field(
         description="act: it changes devices; observe: it was started to read alone; look_only: "
         "a restore must be settled first."
     )
@@ -46,7 +48,7 @@ class PortList(Record):
     items: tuple[StrangePort, ...]
 
 
-def read_mode() -> Literal["act", "observe", "look_only"]:
+def read_mode() -> Mode:
     """Return the mode of this process."""
     if permit.is_observing():
         return "observe"

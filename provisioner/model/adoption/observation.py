@@ -5,6 +5,7 @@ from __future__ import annotations
 from provisioner.model.base import Record
 from provisioner.model.node import State
 from provisioner.model.outcome import Blocker
+from provisioner.model.times.instant import Instant
 
 
 class PlannedStep(Record):
@@ -19,7 +20,7 @@ class Observation(Record):
     """The readings of one node at one time. An empty list: nothing speaks against the node."""
 
     node: str
-    at: float
+    at: Instant
     state: State  # in the rows; an observing daemon does not change it
     vrfs: tuple[str, ...] = ()  # in which its ports were read
     would: tuple[str, ...] = ()  # acts that a daemon with every capability would carry out now

@@ -13,6 +13,7 @@ from program import run
 from provisioner.daemon.data import open_data
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.node import Node, NodeKind
+from provisioner.model.times.instant import AT_EDGE
 
 BASELINE = Baseline(
     metric="all_reduce_gb_s", profile="hgx", versions="aaaa", level=400.0, floor=380.0,
@@ -47,7 +48,7 @@ def test_cohorts_learned_floors_and_outliers_are_shown(site: Path) -> None:
     shown = run(["cohort", "show", "--profile", "hgx"], site).stdout
 
     assert [o["node"] for o in document["outliers"]] == ["n7"]
-    assert document["baselines"] == [BASELINE.model_dump(mode="json")]
+    assert document["baselines"] == [BASELINE.model_dump(mode="json", context=AT_EDGE)]
     assert {c["versions"] for c in document["cohorts"]} == {"aaaa", "bbbb"}
     assert "12 nodes, 3 racks" in shown
 

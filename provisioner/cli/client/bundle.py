@@ -96,7 +96,7 @@ def create(
         raise InputError("--artifacts", ", ".join(missing)[:300], "they are not there", remedy)
     manifest = BundleManifest(
         site=site,
-        made_at=WallClock().now(),
+        made_at=float(int(WallClock().now())),  # the API keeps milliseconds
         releases=tuple(release or ()),
         missing=missing,
         files=listed,
@@ -169,7 +169,7 @@ def _request_seal(reach: Connection, manifest: BundleManifest, request: str) -> 
 
 def _show(manifest: BundleManifest, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(manifest.model_dump(mode="json")))
+        typer.echo(json.dumps(manifest.model_dump(mode="json", context=AT_EDGE)))
         return
     made = datetime.fromtimestamp(manifest.made_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     table = Table("file", "bytes", "SHA-256", title=Text(f"of {manifest.site}, {made}"))

@@ -167,7 +167,7 @@ def _show_list(
     if sort:
         rows = sort_rows(rows, sort, spec["list"])
     shown = rows[: int(limit)] if limit else rows
-    envelope = {k: v for k, v in answer.document.items() if k not in ("items", "next")}
+    envelope = {k: v for k, v in answer.document.items() if k not in ("items", "next", "total")}
 
     def write() -> None:
         if command in VIEWS:

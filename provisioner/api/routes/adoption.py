@@ -13,7 +13,7 @@ from pydantic import Field
 
 from provisioner.adapters.redfish.discovery import probe_all, scan
 from provisioner.api.changes import Outcome, build_objection
-from provisioner.api.operations import OperationView
+from provisioner.api.operations import OperationState, OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import OPERATORS, Route
@@ -88,7 +88,7 @@ async def _forecast(ask: Ask, expected: Expected, body: AdoptionList) -> Reply:
         id="",
         kind=ChangeKind.NODE_ADOPT.value,
         subject=expected.site,
-        state="dry_run",
+        state=OperationState.DRY_RUN,
         opened_at=ask.now,
         result={"lines": lines, **_result(expected, adopted, silent)},
     )

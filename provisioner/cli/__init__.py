@@ -7,7 +7,6 @@ daemon, and the commands that run one, have modules of their own; commands.py li
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -26,6 +25,8 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version  # a twentieth of the time of `--help`
+
         typer.echo(f"provisioner {version('gpu-provisioner')}")
         raise typer.Exit
 
@@ -57,8 +58,15 @@ def main() -> None:
 
 
 def _is_promised(error: Exception) -> bool:
-    """Return whether this failure is one that a port promises; imported late, to start fast."""
-    from provisioner.cli.client.connection import NoAnswer
+    """Return whether this failure is one that a port promises.
+
+    Whatever raised one has loaded its class: a command that loaded no ports loads none now.
+    """
+    connection = sys.modules.get("provisioner.cli.client.connection")
+    if connection is not None and isinstance(error, connection.NoAnswer):
+        return True
+    if "provisioner.ports" not in sys.modules:
+        return False
     from provisioner.ports import PortError, StaleWrite, StoreFailed
 
-    return isinstance(error, NoAnswer | PortError | StaleWrite | StoreFailed)
+    return isinstance(error, PortError | StaleWrite | StoreFailed)

@@ -134,7 +134,7 @@ def test_ports_that_are_listed_and_not_moved_are_shown(
     assert "and 20 more ports: --all" in text
     assert "more ports" not in whole
     assert json.loads(document)["status"]["listed_ports"] == ports
-    assert json.loads(document)["status"]["leaf_ports_read"] == {"leaf": 1.0}
+    assert json.loads(document)["status"]["leaf_ports_read"] == {"leaf": "1970-01-01T00:00:01.000Z"}
 
 
 def test_the_watch_of_leaves_tells_which_ports_it_lists(tmp_path: Path) -> None:

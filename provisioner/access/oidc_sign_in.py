@@ -67,6 +67,15 @@ class SignInSite:
 
 
 @dataclass(frozen=True)
+class DeviceOffer:
+    """What a command line needs for the provider's device flow (RFC 8628); none of it is secret."""
+
+    issuer: str
+    client_id: str
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Question:
     """One sign-in under way, as the browser keeps it. `again`: to prove presence once more."""
 

@@ -8,6 +8,7 @@ a step of its own (`signed_in.js`).
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from http.cookies import CookieError, SimpleCookie
 
 from aiohttp import web
@@ -37,10 +38,14 @@ class ConsoleSignIn:
         app.router.add_get(WAY_BACK, self.end)
 
     async def show_offer(self, _request: web.Request) -> web.StreamResponse:
-        """Answer the name of the provider, "" without one."""
+        """Answer the name of the provider, "" without one, and what command lines need of it."""
         sign_in = self._parts.sign_in
+        offer = self._parts.device_offer
         return web.json_response(
-            {"provider": "" if sign_in is None else sign_in.provider_name},
+            {
+                "provider": "" if sign_in is None else sign_in.provider_name,
+                "device": None if offer is None else asdict(offer),
+            },
             headers={"Cache-Control": "no-store"},
         )
 

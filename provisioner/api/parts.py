@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from provisioner.access.identity import Identity
-from provisioner.access.oidc_sign_in import OidcSignIn
+from provisioner.access.oidc_sign_in import DeviceOffer, OidcSignIn
 from provisioner.api.callers import Callers
 from provisioner.api.feed import Feed
 from provisioner.api.fleet_atlas import Atlas
@@ -88,6 +88,7 @@ class ApiParts:
     static: Mapping[str, tuple[str, bytes]]  # path -> (type, content) of pages
     vault: Credentials | None = None  # None: nothing that needs a login is done here
     sign_in: OidcSignIn | None = None  # None: browsers sign in with a token only
+    device_offer: DeviceOffer | None = None  # None: command lines need a token's file
     signer: Signer | None = None  # None: archives are only served as they are stored
     rehearsals: Rehearsals | None = None  # None: there is no simulator in this process
     plan: AddressPlan | None = None  # of the fabric's addresses: it has the switches' planes

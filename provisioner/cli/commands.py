@@ -45,6 +45,16 @@ COMMANDS = {
         "Examine a site before go-live and report the remedies; nothing is changed.",
     ),
     "context": Command("client.context", "app", "Contexts: the daemons that commands use."),
+    "sign-in": Command(
+        "client.sign_in",
+        "sign_in",
+        "Sign in at the site's OIDC provider: open its page in any browser and type the code.",
+    ),
+    "sign-out": Command(
+        "client.sign_in",
+        "sign_out",
+        "End the sign-in at a daemon: its tokens are revoked at the provider and removed here.",
+    ),
     "intake": Command(
         ROUTES, "", "Take racked nodes in: they are stored, and the daemon continues with them."
     ),

@@ -14,7 +14,7 @@ from aiohttp import web
 from provisioner import components
 from provisioner.access.identity import Identity
 from provisioner.access.oidc import OidcProvider, OidcSite
-from provisioner.access.oidc_sign_in import OidcSignIn, SignInSite
+from provisioner.access.oidc_sign_in import DeviceOffer, OidcSignIn, SignInSite
 from provisioner.adapters.agent.tls import names_of_ours, open_authority
 from provisioner.api import openapi, table
 from provisioner.api.app import build_application
@@ -102,6 +102,7 @@ def api_parts(
         callers=Callers(settings, GatheredRows(append)),
         vault=vault,
         sign_in=_open_sign_in(settings, provider),
+        device_offer=_find_device_offer(settings),
         signer=signer,
         rehearsals=rehearsals,
         plan=plan,
@@ -154,6 +155,14 @@ def _open_sign_in(settings: Settings, provider: OidcProvider | None) -> OidcSign
         read_text(Path(file)).strip() if file else "",
     )
     return OidcSignIn(provider, site, settings.api_oidc_issuer)
+
+
+def _find_device_offer(settings: Settings) -> DeviceOffer | None:
+    """Return what command lines need to sign in at the provider; None if they cannot."""
+    client_id = settings.api_oidc_device_client_id
+    if not (settings.api_oidc_issuer and client_id):
+        return None
+    return DeviceOffer(settings.api_oidc_issuer, client_id, settings.api_oidc_scopes)
 
 
 @cache

@@ -126,6 +126,9 @@ class ApiSettings(Record):
     api_oidc_scopes: tuple[str, ...] = Field(
         ("openid",), min_length=1, max_length=16, description="Scopes that a sign-in asks for."
     )
+    api_oidc_device_client_id: str = Field(
+        "", description="Client id of command lines there (device flow); empty: tokens only."
+    )
     api_oidc_tenant_claim: str = Field("tenant", description="Claim with a tenant's name.")
 
     def session_limits(self) -> SessionLimits:

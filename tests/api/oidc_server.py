@@ -121,6 +121,7 @@ class Provider:
         self.access: dict[str, Any] | None = None  # claims of a JWT access token
         self.codes: dict[str, Code] = {}
         self.exchanges: list[dict[str, str]] = []
+        self.addresses: dict[str, str] = {}  # further ones of the discovery document
         self._app = self._build()
         self._server = make_server("127.0.0.1", 0, self._app, threaded=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -146,12 +147,16 @@ class Provider:
             "api_oidc_redirect_url": back,
         }
 
+    def save_token(self, token: dict[str, Any], request: Any) -> None:
+        """Keep what was given out; here nothing."""
+
     def _build(self) -> Flask:
         app = Flask("oidc")
-        authority = AuthorizationServer(
+        app.config["OAUTH2_REFRESH_TOKEN_GENERATOR"] = True
+        self.authority = authority = AuthorizationServer(
             app,
             query_client=lambda client_id: self.clients.get(client_id),
-            save_token=lambda token, request: None,
+            save_token=self.save_token,
         )
         authority.register_grant(_code_grant(self), [CodeChallenge(required=True), _identity(self)])
 
@@ -163,6 +168,7 @@ class Provider:
                 token_endpoint=self.issuer + "/token",
                 jwks_uri=self.issuer + "/keys",
                 code_challenge_methods_supported=["S256"],
+                **self.addresses,
             )
 
         @app.get("/keys")

@@ -78,7 +78,7 @@ def run(scenario: Callable[[Provider, Browser], Awaitable[None]], **more: str) -
 def test_a_person_signs_in_at_the_provider_and_has_the_roles_that_it_gives():
     async def scenario(provider: Provider, browser: Browser) -> None:
         offer = await browser.open("/console/sign-in-offer")
-        assert offer[2] == '{"provider": "127.0.0.1"}'
+        assert offer[2] == '{"provider": "127.0.0.1", "device": null}'
         assert await browser.who() == (401, (await browser.who())[1])
 
         status, _where, page = await browser.sign_in()
@@ -272,7 +272,9 @@ def test_without_a_client_there_is_no_sign_in_at_a_provider():
     async def scenario() -> None:
         async with serving() as served:
             browser = Browser(served)
-            assert (await browser.open("/console/sign-in-offer"))[2] == '{"provider": ""}'
+            assert (await browser.open("/console/sign-in-offer"))[2] == (
+                '{"provider": "", "device": null}'
+            )
             assert (await browser.open("/console/sign-in"))[0] == 404
             assert (await browser.open("/console/signed-in?code=x&state=y"))[0] == 404
 

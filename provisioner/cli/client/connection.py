@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -173,7 +174,7 @@ def connect(place: Place) -> Connection:
     host = parts.hostname
     port = parts.port or 443
     trust = ssl.create_default_context(cafile=place.ca or None)
-    headers = {"Authorization": f"Bearer {_read_token(place.token_file)}"}
+    headers = {"Authorization": f"Bearer {_find_token(place)}"}
 
     def over_tls(limit_s: float | None) -> http.client.HTTPConnection:
         return http.client.HTTPSConnection(host, port, timeout=limit_s, context=trust)
@@ -215,11 +216,24 @@ def _no_daemon(file: Path, error: OSError) -> NoAnswer:
     return NoAnswer(f"{file}: no daemon answers here. {remedy}")
 
 
+def _find_token(place: Place) -> str:
+    """Return the token of the place's file, else of its sign-in. Raises InputError for none."""
+    if place.token_file:
+        return _read_token(place.token_file)
+    # imported only here: a command with a token file, or at a socket, starts without it
+    sign_ins = import_module("provisioner.cli.client.sign_ins")
+    token: str = sign_ins.read_fresh_token(place)
+    if not token:
+        remedy = (
+            "Give --token-file FILE, set PROVISIONER_TOKEN_FILE, add it to the context, or run "
+            "`provisioner sign-in`."
+        )
+        raise InputError("--token-file", "", "it is not given", remedy)
+    return token
+
+
 def _read_token(name: str) -> str:
     """Return the token of a file. Raises InputError if it holds none."""
-    if not name:
-        remedy = "Give --token-file FILE, set PROVISIONER_TOKEN_FILE, or add it to the context."
-        raise InputError("--token-file", "", "it is not given", remedy)
     try:
         with Path(name).expanduser().open(encoding="ascii") as file:
             token = file.read(8192).strip()

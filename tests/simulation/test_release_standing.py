@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from port_soak import Soak
 from port_truth import MAINTENANCE
+from port_world import PortWorld
 from virtual_time import run
 
 from provisioner.model.node import Node, State
@@ -96,3 +97,30 @@ def test_nothing_is_handed_over_that_lost_its_standing_after_the_last_leaf(act: 
 
     assert seen[0] == ["RED", "RED"]
     assert seen[-1] == [MAINTENANCE] * 2
+
+
+async def _into_blue(soak: Soak, _node: Node) -> None:
+    """A person puts the port that has entered already into another customer's network."""
+    switch = soak.switches["leaf-0"]
+    soak.truth.hand("leaf-0", "swp1", "BLUE")
+    soak.truth.disturbed["node-0"] = soak.clock.now()
+    revision = switch.new_revision()
+    revision.changes.append(((), {"interface": {"swp1": {"ip": {"vrf": "BLUE"}}}}))
+    switch.apply(revision, soak.clock.now())
+    await _until(soak, lambda: "BLUE" in _vrfs(soak))
+
+
+def test_a_release_that_meets_another_customers_network_owes_an_erasure() -> None:
+    """The watch of leaves may come later: who gives the release up records what it met."""
+
+    def watch_no_leaf(world: PortWorld) -> None:
+        async def look(_leaf: str) -> None:
+            return None
+
+        world.leaf_watch.check_leaf = look  # type: ignore[method-assign]
+
+    soak = Soak(3, nodes=1, sabotage=watch_no_leaf)
+
+    run(_release(soak, _into_blue, entered=1))
+
+    assert soak.truth.rows["node-0"].served == "red, VRF BLUE"

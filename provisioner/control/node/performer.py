@@ -322,7 +322,7 @@ class Performer:
         if outcome.blockers:
             rows = tuple(str(r) for r in outcome.rows if r.bad)
             await hold.record(events=[ReleaseRefused(vrf=vrf, rows=rows[:20])])
-            back = await self._fence(hold, node)
+            back = await self._give_up_release(hold, node, vrf)
             return (*outcome.blockers, *back)
         standing = await self._standing(node, vrf)
         if not isinstance(standing, ReleaseConditions):
@@ -367,6 +367,17 @@ class Performer:
         """
         rows = (stale,) if stale else tuple(str(b) for b in against[:20])
         await hold.record(events=[ReleaseRefused(vrf=vrf, rows=rows)])
-        back = await self._fence(hold, node)
+        back = await self._give_up_release(hold, node, vrf)
         waits = [b for b in against if b.reason in PASSING and b.reason is not Reason.PRECONDITION]
         return (*waits, *back)
+
+    async def _give_up_release(self, hold: Hold, node: Node, vrf: str) -> Problems:
+        """Fence a node on its way into `vrf`; another customer's network that it is in is recorded
+        first.
+
+        Otherwise nobody would know of that network, and the node would not be erased.
+        """
+        read = await self._tenancy.read(node.ports)
+        vrf_of = {t.name: t.vrf for t in await self._store.tenants.list()}
+        placed = () if isinstance(read, Blocker) else tuple(p for p in read if p.vrf != vrf)
+        return await self._fence(hold, node, entitlement.find_trespasses(node, placed, vrf_of))

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, StaticPool
 
 from provisioner.model.input_error import InputError
@@ -165,8 +165,12 @@ def _engine(
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        options = connection.get_execution_options()
-        connection.exec_driver_sql(options.get("provisioner_begin", "BEGIN IMMEDIATE"))
+        # past SQLAlchemy, which takes twenty times as long for it as SQLite
+        statement = connection.get_execution_options().get("provisioner_begin", "BEGIN IMMEDIATE")
+        try:
+            _bare(connection).execute(statement)
+        except sqlite3.Error as error:
+            raise OperationalError(statement, None, error) from error
 
     return engine
 

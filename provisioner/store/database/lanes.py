@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from provisioner.ports.errors import StoreFailed
 from provisioner.store.database import waits
+from provisioner.store.database.read_cache import Question, ReadCache
 
 Result = TypeVar("Result")
 Work = Callable[[Connection], Result]
@@ -58,6 +59,10 @@ class Lane(Protocol):
 
     async def run(self, work: Work[Result]) -> Result: ...
 
+    async def recall(self, question: Question) -> Any:
+        """Answer as `run` would, without a transaction if nothing changed since the last time."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -68,7 +73,9 @@ class _Job:
     work: Work[Any]
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Any]
+    question: Question | None = None  # of a read that may be answered from the cache
     result: Any = None
+    cached: bool = False
     error: BaseException | None = None
 
     def tell(self) -> None:
@@ -188,6 +195,7 @@ class ThreadLane:
         self.transactions = 0
         self.jobs = 0
         self._connect = connect
+        self._cache = ReadCache()
         self._closed = False
         # Bounded by its users: a coroutine waits for its answer before it asks again.
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -201,12 +209,18 @@ class ThreadLane:
         return self._queue.qsize()
 
     async def run(self, work: Work[Result]) -> Result:
+        return cast(Result, await self._answer(work, None))
+
+    async def recall(self, question: Question) -> Any:
+        return await self._answer(question.ask, question)
+
+    async def _answer(self, work: Work[Any], question: Question | None) -> Any:
         if self._closed:
             raise StoreFailed("the store is closed")
         loop = asyncio.get_running_loop()
-        job = _Job(work, loop, loop.create_future())
+        job = _Job(work, loop, loop.create_future(), question)
         self._queue.put(job)
-        return cast(Result, await job.answer)
+        return await job.answer
 
     async def close(self) -> None:
         """Finish the waiting work, then end the thread. A second call does nothing."""
@@ -226,14 +240,31 @@ class ThreadLane:
                     with waits.on(f"a transaction of the {self._name}"):
                         connection = connection or self._open(jobs)
                         if connection is not None:
-                            self.transactions += run_group(
-                                connection, jobs, reads=self._reads, counting=self.counting
-                            )
+                            self._run(connection, jobs)
                     self.jobs += len(jobs)
                     _tell_all(jobs)
         finally:
             if connection is not None:
                 connection.close()
+
+    def _run(self, connection: Connection, jobs: Sequence[_Job]) -> None:
+        """Answer from the cache, and the rest in a transaction."""
+        cache = self._cache
+        asked = [(job, job.question) for job in jobs if job.question is not None]
+        if asked:
+            cache.refresh(connection)
+            for job, question in asked:
+                if question in cache:
+                    job.result = cache[question]
+                    job.cached = True
+        left = [job for job in jobs if not job.cached]
+        if left:
+            self.transactions += run_group(
+                connection, left, reads=self._reads, counting=self.counting
+            )
+        for job, question in asked:
+            if job.error is None:
+                cache.put(question, job.result)
 
     def _open(self, jobs: Sequence[_Job]) -> Connection | None:
         """Return the connection; None if it cannot be made now, and then these jobs have failed.
@@ -289,6 +320,7 @@ class InlineLane:
         self.jobs = 0
         self.waiting = 0
         self.counting: Counting | None = None
+        self._cache = ReadCache()
         self._connection: Connection | None = connect()
 
     async def run(self, work: Work[Result]) -> Result:
@@ -297,6 +329,16 @@ class InlineLane:
         self.transactions += 1
         self.jobs += 1
         return run_alone(self._connection, work, self.counting)
+
+    async def recall(self, question: Question) -> Any:
+        if self._connection is not None:
+            self._cache.refresh(self._connection)
+            if question in self._cache:
+                self.jobs += 1
+                return self._cache[question]
+        answer = await self.run(question.ask)
+        self._cache.put(question, answer)
+        return answer
 
     async def close(self) -> None:
         if self._connection is not None:

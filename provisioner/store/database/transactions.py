@@ -6,14 +6,19 @@ await: the row functions are synchronous and a lane runs them as one piece of wo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from pathlib import Path
+from typing import Concatenate, ParamSpec, cast
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.database import database
 from provisioner.store.database.lanes import Lane, Result, Work
+from provisioner.store.database.read_cache import Question
 from provisioner.store.rows import damage
+
+Arguments = ParamSpec("Arguments")
 
 
 class Transactions:
@@ -54,6 +59,28 @@ class Transactions:
         """Read rows of one node; a damaged one is recorded as that node's."""
         try:
             return await self.read(work)
+        except DamagedRow as error:
+            damage.record(self.engine, node, error)
+            raise DamagedRow(error.where, error.problem, node) from None
+
+    async def recall(
+        self,
+        function: Callable[Concatenate[Connection, Arguments], Result],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Read as `read` does, without a transaction if nothing was written since the last time.
+
+        `function` returns frozen values: its other callers get the same object.
+        """
+        assert not named, "arguments are given by place: they are the key"
+        places = cast(tuple[Hashable, ...], arguments)
+        return cast(Result, await self.reader.recall(Question(function, places)))
+
+    async def recall_of(self, function: Callable[[Connection, str], Result], node: str) -> Result:
+        """Recall rows of one node; a damaged one is recorded as that node's."""
+        try:
+            return await self.recall(function, node)
         except DamagedRow as error:
             damage.record(self.engine, node, error)
             raise DamagedRow(error.where, error.problem, node) from None

@@ -31,7 +31,7 @@ class SqlAlertRepository:
         self._transactions = transactions
 
     async def list(self, node: str = "") -> Sequence[Alert]:
-        return await self._transactions.read(lambda c: read_alerts(c, node))
+        return await self._transactions.recall(read_alerts, node)
 
     async def put(
         self,
@@ -42,7 +42,7 @@ class SqlAlertRepository:
         await self._transactions.write(lambda c: put_alerts(c, changed, events, now))
 
     async def list_overrides(self, node: str = "") -> Sequence[Override]:
-        return await self._transactions.read(lambda c: read_overrides(c, node))
+        return await self._transactions.recall(read_overrides, node)
 
     async def put_override(self, override: Override, event: Event, now: float) -> None:
         def store_both(connection: Connection) -> None:
@@ -55,7 +55,7 @@ class SqlAlertRepository:
         await self._transactions.write(lambda c: drop_override(c, override))
 
     async def list_subscriptions(self) -> Sequence[Subscription]:
-        return await self._transactions.read(read_subscriptions)
+        return await self._transactions.recall(read_subscriptions)
 
     async def put_subscription(self, subscription: Subscription) -> None:
         await self._transactions.write(lambda c: put_subscription(c, subscription))

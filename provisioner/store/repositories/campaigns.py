@@ -51,7 +51,7 @@ class SqlCampaignRepository:
         return await self._transactions.read(lambda c: read_campaign(c, campaign_id))
 
     async def list(self) -> Sequence[Campaign]:
-        return await self._transactions.read(read_campaigns)
+        return await self._transactions.recall(read_campaigns)
 
     async def save(
         self,
@@ -68,7 +68,7 @@ class SqlCampaignRepository:
         return await self._transactions.read(lambda c: read_rows(c, campaign_id))
 
     async def list_active_rows(self) -> Sequence[CampaignRow]:
-        return await self._transactions.read(read_active)
+        return await self._transactions.recall(read_active)
 
     async def put_rows(
         self,
@@ -85,7 +85,7 @@ class SqlCampaignRepository:
         return await self._transactions.write(lambda c: admit(c, campaign, row, node, why, now))
 
     async def list_pins(self) -> Sequence[ReleasePin]:
-        return await self._transactions.read(read_pins)
+        return await self._transactions.recall(read_pins)
 
     async def put_pin(self, pin: ReleasePin, now: float) -> None:
         await self._transactions.write(lambda c: put_pin(c, pin, now))

@@ -25,9 +25,7 @@ class SqlEvidenceRepository:
         self._transactions = transactions
 
     async def get_inventory(self, node: str) -> Inventory | None:
-        return await self._transactions.read_of(
-            node, lambda c: evidence_rows.read_inventory(c, node)
-        )
+        return await self._transactions.recall_of(evidence_rows.read_inventory, node)
 
     async def put_inventory(self, inventory: Inventory, now: float) -> None:
         await self._transactions.write(lambda c: evidence_rows.put_inventory(c, inventory, now))
@@ -49,12 +47,10 @@ class SqlEvidenceRepository:
         return await self._transactions.read(lambda c: evidence_rows.read_evidence(c, digest))
 
     async def get_certificate(self, certificate_id: str) -> Certificate | None:
-        return await self._transactions.read(
-            lambda c: evidence_rows.read_certificate(c, certificate_id)
-        )
+        return await self._transactions.recall(evidence_rows.read_certificate, certificate_id)
 
     async def is_attested(self, certificate: Certificate) -> bool:
-        keys = await self._transactions.read(signing_key_rows.believed)
+        keys = await self._transactions.recall(signing_key_rows.believed)
         return verify(certificate, keys)
 
     async def list_revocations(self) -> Sequence[Revocation]:
@@ -66,10 +62,10 @@ class SqlEvidenceRepository:
         )
 
     async def is_revoked(self, certificate_id: str) -> bool:
-        return await self._transactions.read(lambda c: evidence_rows.revoked(c, certificate_id))
+        return await self._transactions.recall(evidence_rows.revoked, certificate_id)
 
     async def get_proof(self, node: str) -> ReleaseProof | None:
-        return await self._transactions.read_of(node, lambda c: evidence_rows.read_proof(c, node))
+        return await self._transactions.recall_of(evidence_rows.read_proof, node)
 
     async def put_matrix(self, digest: str, text: str, now: float) -> None:
         await self._transactions.write(lambda c: evidence_rows.put_matrix(c, digest, text, now))

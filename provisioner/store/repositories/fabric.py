@@ -23,7 +23,7 @@ class SqlFabricRepository:
         return await self._transactions.write(lambda c: fabric_rows.put(c, session, outcomes))
 
     async def list_sessions(self) -> Sequence[FabricSession]:
-        return await self._transactions.read(fabric_rows.read_open)
+        return await self._transactions.recall(fabric_rows.read_open)
 
     async def get_outcome(self, node: str) -> FabricOutcome | None:
-        return await self._transactions.read_of(node, lambda c: fabric_rows.read_outcome(c, node))
+        return await self._transactions.recall_of(fabric_rows.read_outcome, node)

@@ -31,16 +31,16 @@ class SqlNodeRepository:
         return await self._transactions.write(lambda c: node_rows.add_node(c, node))
 
     async def get(self, node_id: str) -> Node | None:
-        return await self._transactions.read(lambda c: node_rows.read_node(c, node_id))
+        return await self._transactions.recall(node_rows.read_node, node_id)
 
     async def list(self) -> Sequence[Node]:
-        return self._aside.leave_out(await self._fleet.nodes(self._transactions.read))
+        return self._aside.leave_out(await self._fleet.nodes(self._transactions.recall))
 
     def find_damaged(self) -> Mapping[str, Blocker]:
         return self._aside.damaged()
 
     async def list_set_aside(self) -> Sequence[Node]:
-        readable = await self._fleet.nodes(self._transactions.read)
+        readable = await self._fleet.nodes(self._transactions.recall)
         self._aside.take(readable)
         damaged = self._aside.damaged()
         return *self._fleet.damaged, *(n for n in readable if n.id in damaged)

@@ -36,7 +36,7 @@ class SqlOperationRepository:
         )
 
     async def list_active(self) -> Sequence[Operation]:
-        return await self._transactions.read(operation_rows.active_operations)
+        return await self._transactions.recall(operation_rows.active_operations)
 
     async def get(self, operation_id: str) -> Operation | None:
         return await self._transactions.read(
@@ -100,7 +100,7 @@ class SqlOperationRepository:
         )
 
     async def list_entries(self, node: str) -> Sequence[LedgerEntry]:
-        return await self._transactions.read_of(node, lambda c: operation_rows.entries(c, node))
+        return await self._transactions.recall_of(operation_rows.entries, node)
 
     async def list_page(
         self, *, after: str = "", limit: int, status: str = "", node: str = ""

@@ -63,7 +63,7 @@ class SqlRecoveryRepository:
         await self._transactions.write(partial(only_look, why=why, now=now))
 
     async def list_adopted_ports(self) -> Mapping[str, str]:
-        return await self._transactions.read(read_adopted_ports)
+        return await self._transactions.recall(read_adopted_ports)
 
     async def drop_adopted(self, name: str, now: float) -> None:
         await self._transactions.write(partial(drop_adopted, name=name, now=now))

@@ -39,4 +39,4 @@ class SqlTenantRepository:
         await self._transactions.write(lambda c: tenant_rows.forget(c, tenant, now))
 
     async def list(self) -> Sequence[Tenant]:
-        return await self._transactions.read(tenant_rows.read_tenants)
+        return await self._transactions.recall(tenant_rows.read_tenants)

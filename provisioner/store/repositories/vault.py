@@ -42,10 +42,10 @@ class Vault:
         self._key = key
 
     async def current(self, name: str) -> Login | None:
-        return await self._transactions.read(lambda c: self._login(c, name, "current"))
+        return self._open(name, await self._transactions.recall(_read_sealed, name, "current"))
 
     async def pending(self, name: str) -> Login | None:
-        return await self._transactions.read(lambda c: self._login(c, name, "pending"))
+        return self._open(name, await self._transactions.recall(_read_sealed, name, "pending"))
 
     async def begin(self, name: str, username: str, secret: Secret) -> None:
         """Store a pending credential; with the same one again nothing changes.
@@ -75,7 +75,7 @@ class Vault:
         return await self._transactions.read(lambda c: tuple(c.scalars(query)))
 
     def _begin(self, connection: Connection, name: str, login: Login) -> None:
-        pending = self._login(connection, name, "pending")
+        pending = self._open(name, _read_sealed(connection, name, "pending"))
         if pending is not None and pending != login:
             raise StaleWrite(f"a change of the credential {name!r} is not finished")
         if pending is None:
@@ -89,8 +89,7 @@ class Vault:
         if updated.rowcount == 0:
             connection.execute(insert(credentials).values(name=name, **values))
 
-    def _login(self, connection: Connection, name: str, column: str) -> Login | None:
-        sealed = connection.scalar(_SEALED[column], {"wanted": name})
+    def _open(self, name: str, sealed: bytes | None) -> Login | None:
         if sealed is None:
             return None
         username, password = json.loads(self._key.open(sealed, f"credential {name}"))
@@ -99,6 +98,11 @@ class Vault:
     def _seal(self, name: str, login: Login) -> bytes:
         plain = json.dumps([login[0], login[1].reveal()]).encode()
         return self._key.seal(plain, f"credential {name}")
+
+
+def _read_sealed(connection: Connection, name: str, column: str) -> bytes | None:
+    sealed: bytes | None = connection.scalar(_SEALED[column], {"wanted": name})
+    return sealed
 
 
 def _remove(connection: Connection, name: str) -> None:

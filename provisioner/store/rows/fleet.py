@@ -11,7 +11,6 @@ lane may be rolled back and run again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -42,12 +41,12 @@ class Fleet:
         self.damaged: tuple[Node, ...] = ()  # stand-ins, of rows that cannot be read
 
     async def nodes(
-        self, read: Callable[[Callable[[Connection], Changed]], Awaitable[Changed]]
+        self, read: Callable[[Callable[[Connection, int], Changed], int], Awaitable[Changed]]
     ) -> tuple[Node, ...]:
         """Return every node whose row can be read, by id; the same object as long as nothing
         changed.
         """
-        changed = await read(partial(_after, number=self._seen))
+        changed = await read(_after, self._seen)
         more = False
         for number, node in changed:
             cached = self._known.get(node.id)
@@ -68,7 +67,7 @@ class Fleet:
 def _after(connection: Connection, number: int) -> Changed:
     rows = connection.execute(_CHANGED, {"seen": number}).all()
     # past the cache of single nodes: a whole fleet would only drive everything else out of it
-    return [(changed, _parse(connection, name, body)) for changed, name, body in rows]
+    return tuple((changed, _parse(connection, name, body)) for changed, name, body in rows)
 
 
 def _parse(connection: Connection, name: str, body: str) -> Node:

@@ -189,6 +189,25 @@ test-netbox: setup ## the mirror against a real NetBox (Python 3.12; postgresql,
 		$(NETBOX_VENV)/bin/pip install --quiet netbox==4.7.3; }
 	NETBOX_VENV="$(abspath $(NETBOX_VENV))" $(VENV)/bin/pytest -p no:cacheprovider tests/netbox/real_netbox.py $(ARGS)
 
+ACCEPTANCE_VENV ?= build/acceptance-venv
+ACCEPTANCE := docs/examples/acceptance
+.PHONY: acceptance acceptance-counterproofs acceptance-venv
+acceptance: acceptance-venv ## NVIDIA's suite against a demonstration (Python 3.12; SUITE=DIR); last line JSON
+	@$(VENV)/bin/python $(ACCEPTANCE)/run.py --suite "$(SUITE)" --python $(ACCEPTANCE_VENV)/bin/python \
+		--result $(ACCEPTANCE)/result.json --page docs/acceptance-suite.md $(ARGS)
+
+acceptance-counterproofs: acceptance-venv ## each step of it with the thing behind it broken, which has to fail; SUITE=DIR
+	@$(VENV)/bin/python $(ACCEPTANCE)/run.py --suite "$(SUITE)" --python $(ACCEPTANCE_VENV)/bin/python --counterproofs $(ARGS)
+
+# its own package needs a build tool that its folder is enough for: the .pth file
+acceptance-venv: setup
+	@test -n "$(SUITE)" -a -d "$(SUITE)/isvctl" || { echo "error: no folder of the suite: take NVIDIA/ai-cloud-validation \
+	from GitHub, then: make acceptance SUITE=DIR" >&2; exit 2; }
+	@test -e $(ACCEPTANCE_VENV)/ready || { $(NETBOX_PYTHON) -m venv $(ACCEPTANCE_VENV) && \
+		$(ACCEPTANCE_VENV)/bin/pip install --quiet -r $(ACCEPTANCE)/requirements.txt && touch $(ACCEPTANCE_VENV)/ready; }
+	@printf '%s\n' $(foreach part,isvctl isvtest isvreporter,"$(abspath $(SUITE))/$(part)/src") > \
+		"$$($(ACCEPTANCE_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/suite.pth"
+
 wheel: setup ## build the wheel into dist/, with the matrix and the Ansible content
 	@$(VENV)/bin/python -m delivery.wheel dist
 

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.access.tokens import DAYS_MAX, new_token
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.cli.serve.api_serving import served_api
 from provisioner.control.context import Context
@@ -193,16 +194,22 @@ async def serve_console(
     artifacts: Artifacts,
 ) -> AsyncIterator[str]:
     """Serve console and API, at the directory's socket and over TLS, and print how to sign in."""
-    served = {"api_serve": True, "api_port": port}
-    access = FabricAccess(AddressPlan(), settings.model_copy(update=served))
+    chosen = {"api_serve": True, "api_port": port}
+    access = FabricAccess(AddressPlan(), settings.model_copy(update=chosen))
     context = Context(data.store, clock, access.settings)
-    async with served_api(directory, data, context, access, matrix, artifacts) as url:
-        now = clock.now()
-        secret, token = new_token("demo", role, "", DAYS_MAX, now)
-        await data.store.tokens.add(token, now)
-        line = f"console: {url}/  token: {secret}  (role {role}; the certificate is the demo's own)"
-        console.print(line, highlight=False, soft_wrap=True)
-        yield url
+    transport = RedfishTransport()
+    served = served_api(directory, data, context, access, matrix, artifacts, transport)
+    try:
+        async with served as url:
+            now = clock.now()
+            secret, token = new_token("demo", role, "", DAYS_MAX, now)
+            await data.store.tokens.add(token, now)
+            note = f"(role {role}; the certificate is the demo's own)"
+            line = f"console: {url}/  token: {secret}  {note}"
+            console.print(line, highlight=False, soft_wrap=True)
+            yield url
+    finally:
+        await transport.close()
 
 
 def _empty(directory: Path) -> None:

@@ -1,0 +1,206 @@
+"""Counter-proofs: with the thing behind it broken, the same step may not pass any more.
+
+Each row of `ROWS` names the id, its step, and the way in which it is broken. The answers are judged
+by the suite's own checks. Rows for an unbroken site run before the suite, so that its history is
+still empty; the others after it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from daemon_client import wait_for
+from demonstration import Demonstration
+
+HERE = Path(__file__).resolve().parent
+STEP_LIMIT_S = 600
+Breakage = Callable[[Demonstration], Any]  # a context: its variables for the step
+
+
+@dataclass(frozen=True)
+class Row:
+    """One counter-proof."""
+
+    test_id: str
+    step: str
+    breaks: str  # name of the breakage
+    about: str = ""  # --node, --rack or nothing, by name of the demonstration's setting
+
+
+def _make_token(site: Demonstration, subject: str, *words: str) -> Path:
+    """Create a token and return its file."""
+    file = site.directory / f"{subject}-token"
+    file.touch(mode=0o600)
+    token = site.client("token", "create", "--subject", subject, *words, plain=True)
+    file.write_text(token, encoding="utf-8")
+    return file
+
+
+@contextmanager
+def revoke_key(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the step use a token that was revoked."""
+    file = _make_token(site, "revoked", "--role", "operator")
+    for row in site.open().get("/tokens")["items"]:
+        if row["subject"] == "revoked" and row["good"]:
+            site.client("token", "revoke", row["id"], "--yes")
+    yield {"ACCEPTANCE_TOKEN_FILE": str(file)}
+
+
+@contextmanager
+def use_stranger(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the step use a token of a tenant that has no node."""
+    site.open().change("PUT", "/tenants/stranger", {"nodes": 0, "vrf": "STRANGER"})
+    file = _make_token(site, "stranger", "--role", "tenant", "--tenant", "stranger")
+    yield {"ACCEPTANCE_TOKEN_FILE": str(file)}
+
+
+@contextmanager
+def hang_bmc(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the BMC of a host that serves answer no more."""
+    site.simulate("break", site.nodes["retired_id"], "gateway_timeout")
+    yield {}
+
+
+@contextmanager
+def fail_erasure(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Take a node back whose disk fails every erasure, and wait for the outcome."""
+    node = site.nodes["machine_id"]
+    daemon = site.open()
+
+    def read() -> bool:
+        return bool(daemon.list_all("/events", node=node, kind="not_sanitized"))
+
+    if not read():
+        site.simulate("break", node, "erase_fails")
+        daemon.accept(f"/nodes/{node}/reclaim", {})
+        wait_for(read, STEP_LIMIT_S, "the erasure of a disk failed")
+    yield {}
+
+
+@contextmanager
+def untag(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Give a node the two tags and remove one of them again."""
+    path = f"/nodes/{site.nodes['retired_id']}/tags"
+    site.open().change("PATCH", path, {"tags": {"name:acceptance": True, "createdby:demo": True}})
+    site.open().change("PATCH", path, {"tags": {"createdby:demo": None}})
+    yield {}
+
+
+@contextmanager
+def list_another(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the list of expected hardware have a host that is not there."""
+    listed = json.loads((site.directory / "expected.yaml").read_text(encoding="utf-8"))
+    host = next(n for n in listed["nodes"] if n["kind"] == "host")
+    absent = {**host, "name": "absent", "bmc": {**host["bmc"], "serial": "ABSENT-1"}}
+    file = site.directory / "expected-more.yaml"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps({**listed, "nodes": [*listed["nodes"], absent]}), encoding="utf-8")
+    yield {"ACCEPTANCE_EXPECTED": str(file)}
+
+
+@contextmanager
+def leave(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Change nothing more: an earlier row or the suite itself has broken something."""
+    yield {}
+
+
+BREAKAGES: dict[str, tuple[Breakage, str]] = {
+    "key": (revoke_key, "the token is revoked"),
+    "stranger": (use_stranger, "the token is of a tenant without nodes"),
+    "absent": (list_another, "a listed host is not there"),
+    "untagged": (untag, "one of the two tags is removed"),
+    "silent": (hang_bmc, "the host's BMC does not answer"),
+    "unwiped": (fail_erasure, "a disk of a node that came back could not be erased"),
+    "empty": (leave, "nothing of the kind has happened yet"),
+    "damaged": (leave, "nodes are faulty, after the suite's break-fix steps"),
+}
+
+
+def run_step(site: Demonstration, step: str, more: Mapping[str, str], *words: str) -> Any:
+    """Run a step as the suite runs it and return the object that it prints."""
+    environment = {**os.environ, **site.environment(), **more}
+    environment["ACCEPTANCE_EVIDENCE"] = str(site.evidence / "counterproofs")
+    done = subprocess.run(
+        [sys.executable, str(HERE / "ask.py"), step, *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=STEP_LIMIT_S,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+# each row runs before the suite, when nothing has happened yet, or after it
+BEFORE = (
+    Row("BFX02-01", "query_maintenance_events", "empty"),
+    Row("BFX02-02", "query_retirement_notices", "empty"),
+    Row("BFX02-03", "query_repair_history", "empty"),
+    Row("BFX05-01", "query_planned_notifications", "empty"),
+    Row("BFX06-01", "query_failure_notifications", "empty"),
+    Row("HWING01-01", "verify_ingestion", "absent"),
+    Row("CAP01-01", "query_governance_metrics", "stranger"),
+    Row("CAP02-01", "query_fleet_inventory", "stranger"),
+    Row("CAP03-01", "query_resource_discovery", "stranger"),
+    Row("CAP05-02", "query_health_aggregation", "stranger"),
+    Row("STG03-01", "query_stable_ips", "stranger"),
+    Row("STG05-01", "query_topology", "stranger"),
+    Row("BFX03-01", "query_serial_numbers", "stranger"),
+    Row("BFX03-02", "query_switch_firmware", "stranger"),
+    Row("BFX01-02", "return_node_maintenance", "key", "machine_id"),
+    Row("BFX01-03", "return_rack_maintenance", "key", "rack_id"),
+    Row("BFX01-05", "request_host_replacement", "key", "replaced_id"),
+    Row("CNP01-04", "topology_placement", "key", "machine_id"),
+    Row("CNP05-01", "verify_tags", "untagged", "retired_id"),
+    Row("CNP08-02", "reinstall_instance", "key", "machine_id"),
+)
+AFTER = (
+    Row("SEC21-02", "query_sanitization", "unwiped"),
+    Row("SEC21-04", "query_memory_sanitization", "unwiped"),
+    Row("SEC21-05", "query_gpu_sanitization", "unwiped"),
+    Row("STG02-01", "query_sanitization", "unwiped"),
+    Row("CAP05-01", "query_host_health", "damaged"),
+    Row("BOOT01-03", "verify_image", "silent", "retired_id"),
+)
+
+
+def prove(
+    site: Demonstration, suite: Path, python: Path, rows: tuple[Row, ...]
+) -> dict[str, dict[str, Any]]:
+    """Return for each id whether its step fails, with the suite's own words."""
+    nodes = site.nodes
+    questions = []
+    for row in rows:
+        breakage, text = BREAKAGES[row.breaks]
+        name = "--rack" if row.about == "rack_id" else "--node"
+        words = (name, nodes[row.about]) if row.about else ()
+        with breakage(site) as more:
+            answer = run_step(site, row.step, more, *words)
+        questions.append(
+            {
+                "id": row.test_id,
+                "step": row.step,
+                "broken": text,
+                "suite": "bare_metal",
+                "answer": answer,
+            }
+        )
+    done = subprocess.run(
+        [str(python), str(HERE / "judge.py"), str(suite)],
+        input=json.dumps(questions),
+        capture_output=True,
+        text=True,
+        timeout=STEP_LIMIT_S,
+        check=True,
+        env={**os.environ, "PYTHONPATH": ""},
+    )
+    judged = json.loads(done.stdout)
+    return {row["id"]: {**row, "holds": row["verdict"] != "passed"} for row in judged}

@@ -1,0 +1,129 @@
+"""A demonstration that stays, started and stopped, and the environment in which steps find it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from daemon_client import Daemon, list_hosts
+
+START_S = 900.0
+STOP_S = 60.0
+SIGN_IN = re.compile(r"console: (https://\S+)/\s+token: (\S+)")
+SERVES = "Every node serves"
+PROGRAM = (sys.executable, "-m", "provisioner")
+
+
+class Demonstration:
+    """A running demonstration: its address, its token, and its folder."""
+
+    def __init__(self, directory: Path, url: str, token: str) -> None:
+        self.directory = directory
+        self.url = url.rstrip("/")
+        self.evidence = directory.parent / "evidence"
+        self._token = directory / "acceptance-token"
+        self._token.touch(mode=0o600)
+        self._token.write_text(token, encoding="utf-8")
+
+    @property
+    def data(self) -> Path:
+        """Return the data directory of its daemon."""
+        return self.directory / "data"
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables from which a step takes the daemon's address."""
+        return {
+            "ACCEPTANCE_API": self.url,
+            "ACCEPTANCE_CA": str(self.data / "agent-ca.pem"),
+            "ACCEPTANCE_TOKEN_FILE": str(self._token),
+            "ACCEPTANCE_EVIDENCE": str(self.evidence),
+            "ACCEPTANCE_EXPECTED": str(self.directory / "expected.yaml"),
+        }
+
+    def open(self) -> Daemon:
+        """Return a client of its API."""
+        self.evidence.mkdir(parents=True, exist_ok=True)
+        token = self._token.read_text(encoding="utf-8")
+        return Daemon(self.url, str(self.data / "agent-ca.pem"), token, self.evidence / "run.jsonl")
+
+    def command(self, *words: str) -> str:
+        """Run a command of the program and return its output."""
+        done = subprocess.run(
+            [*PROGRAM, *words], capture_output=True, text=True, timeout=STOP_S, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"provisioner {' '.join(words)}: {done.stderr or done.stdout}")
+        return done.stdout
+
+    def client(self, *words: str, plain: bool = False) -> Any:
+        """Run a command of the client on this daemon and return its JSON, or its plain output."""
+        more = () if plain else ("--json",)
+        output = self.command(*words, "--data", str(self.data), *more)
+        return output if plain else json.loads(output)
+
+    def simulate(self, *words: str) -> None:
+        """Run a command of the simulator on this site."""
+        self.command("sim", *words, "--control", str(self.directory / "control.sock"))
+
+    @cached_property
+    def nodes(self) -> dict[str, str]:
+        """Return the nodes to give back, to retire and to replace, and the rack to give back."""
+        served = [
+            h
+            for h in list_hosts(self.open(), "kind=host and state=released")
+            if h["tenant"] in ("red", "blue")
+        ]
+        names = [h["id"] for h in served]
+        return {
+            "machine_id": names[0],
+            "retired_id": names[1],
+            "replaced_id": names[2],
+            "rack_id": served[3]["location"]["rack"],
+        }
+
+
+@contextmanager
+def run_demonstration(directory: Path, nodes: int) -> Iterator[Demonstration]:
+    """Start a demonstration, wait until its nodes serve, and end it afterwards."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    output = directory.parent / "demonstration.log"
+    options = ("--nodes", str(nodes), "--directory", str(directory))
+    with output.open("wb") as log:
+        process = subprocess.Popen(
+            [*PROGRAM, "demo", "--stay", *options],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    try:
+        yield _wait(process, output, directory)
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], output: Path, directory: Path) -> Demonstration:
+    """Return the demonstration once every node serves."""
+    until = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < until:
+        text = output.read_text(encoding="utf-8", errors="replace")
+        sign_in = SIGN_IN.search(text)
+        if sign_in and SERVES in text:
+            return Demonstration(directory, *sign_in.groups())
+        time.sleep(1.0)
+    raise RuntimeError(f"the demonstration did not start:\n{output.read_text()[-2000:]}")

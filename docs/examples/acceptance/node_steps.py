@@ -1,0 +1,165 @@
+"""Steps about the one node that the suite orders, uses and gives back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daemon_client import Daemon, RefusedError, list_hosts, wait_for
+
+TENANT = "acceptance"
+ORDER_S = 240.0
+TAGS = {"name": "Name", "createdby": "CreatedBy"}  # tags here are of small letters
+
+
+def _read_state(daemon: Daemon, host: dict[str, Any]) -> str:
+    """Return `running` for a host that is on, by its BMC, and serves its tenant."""
+    if daemon.get(f"/nodes/{host['id']}/power")["power"] != "On":
+        return "stopped"
+    return "running" if host["state"] == "released" else str(host["state"])
+
+
+def _describe(daemon: Daemon, node: str) -> dict[str, Any]:
+    host = daemon.get(f"/nodes/{node}")
+    return {
+        "instance_id": host["id"],
+        "state": _read_state(daemon, host),
+        "public_ip": host["address"],
+        "private_ip": host["address"],
+        "vpc_id": host["vrf"],
+        "instance_type": host["profile"],
+        "availability_zone": host["location"]["rack"],
+    }
+
+
+def launch_instance(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
+    """Order one node for a tenant of its own, wait until it serves, and tag it."""
+    free = list_hosts(daemon, "kind=host and state=certified")
+    picked = [h["id"] for h in free if not h["tenant"]][:1]
+    order = {"nodes": 1, "vrf": TENANT.upper(), "picked": picked}
+    daemon.change("PUT", f"/tenants/{TENANT}", order)
+    where = f"kind=host and state=released and tenant={TENANT}"
+    served = wait_for(lambda: list_hosts(daemon, where), ORDER_S, "one node serves the tenant")
+    node = served[0]["id"]
+    tags = {f"name:{TENANT}": True, f"createdby:{daemon.get('/me')['subject']}": True}
+    daemon.change("PATCH", f"/nodes/{node}/tags", {"tags": tags})
+    return _describe(daemon, node)
+
+
+def describe_instance(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
+    """Return the node as the daemon has it now."""
+    return _describe(daemon, node)
+
+
+def list_instances(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
+    """Return the nodes of the tenant."""
+    rows = [
+        _describe(daemon, h["id"]) for h in list_hosts(daemon, f"kind=host and tenant={TENANT}")
+    ]
+    return {
+        "instances": rows,
+        "count": len(rows),
+        "target_instance": node,
+        "found_target": any(row["instance_id"] == node for row in rows),
+    }
+
+
+def verify_tags(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
+    """Return the node's tags; `name:x` is the key Name with the value x."""
+    pairs = [tag.partition(":") for tag in daemon.get(f"/nodes/{node}/tags")["tags"]]
+    tags = {TAGS.get(key, key): value for key, _, value in pairs}
+    return {"instance_id": node, "tags": tags, "tag_count": len(tags)}
+
+
+def topology_placement(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
+    """Make, read, change and delete a tenant whose nodes have to be in the node's unit."""
+    group = "acceptance-place"
+    place = daemon.get(f"/nodes/{node}")["location"]
+    units = [[place["pod"], place["scalable_unit"]]]
+    path = f"/tenants/{group}"
+    daemon.change("PUT", path, {"nodes": 0, "vrf": "ACC-PLACE", "units": units, "spread": False})
+    made = daemon.get(path)["tenant"]
+    daemon.change("PATCH", path, {"spread": True})
+    changed = daemon.get(path)["tenant"]
+    daemon.change("DELETE", path)
+    left = wait_for(lambda: daemon.find(path) is None, ORDER_S, "the tenant is gone")
+    return {
+        "instance_id": node,
+        "placement_supported": made["units"] == units,
+        "placement_group": group,
+        "placement_strategy": "spread" if made["spread"] else "cluster",
+        "availability_zone": place["rack"],
+        "operations": {
+            "create": {"passed": made["phase"] == "ready"},
+            "read": {"passed": made["units"] == units},
+            "update": {"passed": changed["spread"] is True},
+            "delete": {"passed": left},
+        },
+    }
+
+
+def verify_image(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
+    """Return the system that the node runs, if it is the one that its release pins."""
+    host = daemon.get(f"/nodes/{node}")
+    rows = daemon.get(f"/nodes/{node}/parts")["components"]
+    system = next(row for row in rows if row["kind"] == "host.os")
+    profiles = daemon.get(f"/releases/{host['release']}")["profiles"]
+    pin = next(p["pins"]["host.os"] for p in profiles if p["name"] == host["profile"])
+    return {
+        "success": system["running"] == pin["version"],
+        "instance_id": node,
+        "image_id": pin["sha256"],
+        "image_name": system["running"],
+        "instance_state": _read_state(daemon, host),
+        "state": _read_state(daemon, host),
+    }
+
+
+def reinstall_instance(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
+    """Take the node back, so that it is erased and installed, and wait until it serves again."""
+    before = daemon.get(f"/nodes/{node}")["certificate"]
+    daemon.accept(f"/nodes/{node}/reclaim", {})
+    where = f"kind=host and state=released and tenant={TENANT}"
+
+    def read() -> Any:
+        return [h for h in list_hosts(daemon, where) if h["certificate"] != before]
+
+    again = wait_for(read, 2 * ORDER_S, "the node is installed anew and serves")
+    return {**_describe(daemon, again[0]["id"]), "certificate_before": before}
+
+
+def teardown(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
+    """Delete the tenant after its nodes are taken back."""
+    daemon.change("POST", f"/tenants/{TENANT}/shrink", {"to": 0})
+
+    def delete() -> bool:
+        if daemon.find(f"/tenants/{TENANT}") is None:
+            return True
+        try:
+            daemon.change("DELETE", f"/tenants/{TENANT}")
+        except RefusedError as error:
+            if error.status != 409:
+                raise
+        return False
+
+    wait_for(delete, ORDER_S, "the tenant is deleted")
+    return {"resources_deleted": [TENANT], "message": "the tenant's nodes are back"}
+
+
+def verify_teardown(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
+    """Return whether the tenant and its nodes are gone."""
+    left = list_hosts(daemon, f"kind=host and tenant={TENANT}")
+    tenant = daemon.find(f"/tenants/{TENANT}")
+    return {"success": not left and tenant is None, "left": [h["id"] for h in left]}
+
+
+STEPS = {
+    "launch_instance": launch_instance,
+    "describe_instance": describe_instance,
+    "list_instances": list_instances,
+    "verify_tags": verify_tags,
+    "topology_placement": topology_placement,
+    "verify_image": verify_image,
+    "reinstall_instance": reinstall_instance,
+    "teardown": teardown,
+    "verify_teardown": verify_teardown,
+}

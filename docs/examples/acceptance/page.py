@@ -1,0 +1,67 @@
+"""The page docs/acceptance-suite.md, written from the result of a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+HEAD = """# NVIDIA's acceptance suite for AI clouds
+
+<!-- written by docs/examples/acceptance/page.py from result.json of that folder -->
+
+`NVIDIA/ai-cloud-validation` judges the JSON that a provider's scripts print. Ours are in
+[`docs/examples/acceptance`](examples/acceptance/ask.py): each calls the REST API of a running
+daemon and prints the fields of its answers, which are recorded beside it. `make acceptance
+SUITE=DIR` starts `provisioner demo --stay`, runs the suite's own runner from the folder `DIR`, and
+then each step once more with the thing behind it broken. A pass counts only if the step then does
+not pass. `make acceptance-counterproofs SUITE=DIR` runs these alone. Nothing of the suite is in
+this repository; it needs Python 3.12. Hosts with SSH and GPUs are not simulated: ids that want them
+are skipped. A mapping that is ours: a tag `name:x` is the key `Name` with the value `x`, since
+tags have small letters.
+"""
+RESULT = """
+Run on {date} with version {suite_version} of the suite and {nodes} simulated hosts: of {of} ids
+{passed} passed, {failed} failed, and {skipped} were skipped.
+"""
+
+
+def draw_page(result: Mapping[str, Any]) -> str:
+    """Return the page as Markdown."""
+    summary = result["summary"]
+    lines = [
+        HEAD,
+        RESULT.format(
+            **{k: result[k] for k in ("date", "suite_version", "nodes")},
+            of=summary["of"],
+            passed=summary["passed"],
+            failed=len(summary["failed"]),
+            skipped=len(summary["skipped"]),
+        ),
+        "\n| id | result | message | counter-proof |",
+        "\n|---|---|---|---|",
+    ]
+    for test_id, verdict in result["verdicts"].items():
+        state = "skipped" if test_id in summary["skipped"] else verdict["state"]
+        message = summary["skipped"].get(test_id, verdict["message"])
+        proof = result["counterproofs"].get(test_id)
+        text = "" if proof is None else f"{proof['broken']}: {proof['verdict']}"
+        lines.append(f"\n| {test_id} | {state} | {_cell(message)} | {_cell(text)} |")
+    return "".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Return a text as one cell of a table, at most so long."""
+    line = " ".join(text.split()).replace("|", "/")
+    return line if len(line) < 200 else line[:197] + "..."
+
+
+def write_page(result: Mapping[str, Any], file: Path) -> None:
+    """Write the page."""
+    file.write_text(draw_page(result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_page(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2]))

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Run NVIDIA's ai-cloud-validation against a demonstration, and counter-proofs of each pass.
+
+    run.py --suite DIR --python .../bin/python [--counterproofs] [--page FILE]
+
+The last output is one JSON object: passed, failed, skipped with reasons, of. A pass counts only if
+the same step fails once the thing behind it is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import counterproofs
+import yaml
+from demonstration import Demonstration, run_demonstration
+from page import write_page
+from verdicts import Verdict, read_verdicts
+
+HERE = Path(__file__).resolve().parent
+SUITES = ("bare_metal",)
+SUITE_LIMIT_S = 3000
+
+
+def write_configuration(suite: Path, name: str, out: Path, site: Demonstration) -> Path:
+    """Write the configuration of one suite with this run's folders and nodes."""
+    text = (HERE / f"{name}.yaml").read_text(encoding="utf-8")
+    text = text.replace("SUITE", str(suite)).replace("HERE", str(HERE))
+    content = yaml.safe_load(text)
+    content["tests"]["settings"].update(site.nodes)
+    file = out / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return file
+
+
+def run_suite(python: Path, configuration: Path, out: Path, site: Demonstration) -> Path:
+    """Run the suite's own runner and return its JUnit file."""
+    junit = out / f"{configuration.stem}.junit.xml"
+    junit.unlink(missing_ok=True)  # of an earlier run
+    environment = {**os.environ, **site.environment()}
+    environment["PATH"] = f"{python.parent}:{environment['PATH']}"
+    environment.pop("PYTHONPATH", None)
+    words = ["-m", "isvctl.main", "test", "run", "-f", str(configuration), "--no-upload"]
+    with (out / f"{configuration.stem}.log").open("wb") as log:
+        subprocess.run(
+            [str(python), *words, "--junitxml", str(junit)],
+            env=environment,
+            cwd=out,
+            stdout=log,
+            stderr=log,
+            timeout=SUITE_LIMIT_S,
+            check=False,  # it ends with 1 if any check failed
+        )
+    return junit
+
+
+def count(verdicts: dict[str, Verdict], proofs: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the summary of all ids; a pass without a counter-proof is no pass."""
+    passed = []
+    failed = []
+    skipped = {}
+    for test_id, verdict in sorted(verdicts.items()):
+        unproved = proofs is not None and not proofs.get(test_id, {}).get("holds")
+        if verdict.state == "passed" and unproved:
+            skipped[test_id] = "passed, but without a counter-proof: it does not count"
+        elif verdict.state == "passed":
+            passed.append(test_id)
+        elif verdict.state == "failed":
+            failed.append(test_id)
+        else:
+            skipped[test_id] = verdict.message
+    return {"passed": len(passed), "failed": failed, "skipped": skipped, "of": len(verdicts)}
+
+
+def read_version(suite: Path) -> str:
+    """Return the version that the suite's package names."""
+    for line in (suite / "isvctl" / "pyproject.toml").read_text(encoding="utf-8").splitlines():
+        if line.startswith("version"):
+            return line.split('"')[1]
+    return "unknown"
+
+
+def main() -> int:
+    """Run the suites and the counter-proofs, write the result, and print its summary."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--suite", type=Path, required=True, help="folder with the suite")
+    parser.add_argument("--python", type=Path, required=True, help="Python with its packages")
+    parser.add_argument("--out", type=Path, default=Path("build/acceptance"))
+    parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--counterproofs", action="store_true", help="these only")
+    parser.add_argument("--result", type=Path, help="file to write the result to")
+    parser.add_argument("--page", type=Path, help="page to write from the result")
+    options = parser.parse_args()
+    suite = options.suite.resolve()
+    out = options.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(out / "evidence", ignore_errors=True)
+    verdicts: dict[str, Verdict] = {}
+    with run_demonstration(out / "site", options.nodes) as site:
+        before = counterproofs.prove(site, suite, options.python, counterproofs.BEFORE)
+        if not options.counterproofs:
+            for name in SUITES:
+                configuration = write_configuration(suite, name, out, site)
+                junit = run_suite(options.python, configuration, out, site)
+                verdicts |= read_verdicts(suite, name, junit)
+        after = counterproofs.prove(site, suite, options.python, counterproofs.AFTER)
+        proofs = {**before, **after}
+    (out / "counterproofs.json").write_text(json.dumps(proofs, indent=1), encoding="utf-8")
+    if options.counterproofs:
+        broken = sorted(i for i, p in proofs.items() if not p["holds"])
+        sys.stdout.write(json.dumps({"held": len(proofs) - len(broken), "broken": broken}) + "\n")
+        return 1 if broken else 0
+    summary = count(verdicts, proofs)
+    result = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "suite_version": read_version(suite),
+        "nodes": options.nodes,
+        "summary": summary,
+        "verdicts": {i: vars(v) for i, v in sorted(verdicts.items())},
+        "counterproofs": proofs,
+    }
+    target = options.result or out / "result.json"
+    target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if options.page is not None:
+        write_page(result, options.page)
+    sys.stdout.write(json.dumps(summary) + "\n")
+    return 1 if summary["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The verdict of each id, from the runner's JUnit file and the suite's list of checks."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+UNWIRED = "N/A"  # a check that proves no requirement of the suite's plan
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict of one id: of the worst of its checks."""
+
+    state: str  # passed, failed or skipped
+    message: str
+    suite: str
+    checks: tuple[str, ...]
+
+
+def list_checks(suite: Path, name: str) -> dict[str, dict[str, Any]]:
+    """Return the checks of a suite by name, with their ids and steps."""
+    file = suite / "isvctl" / "configs" / "suites" / f"{name}.yaml"
+    groups = yaml.safe_load(file.read_text(encoding="utf-8"))["tests"]["validations"]
+    return {
+        check: {"step": group.get("step", ""), **fields}
+        for group in groups.values()
+        for check, fields in group["checks"].items()
+    }
+
+
+def _read_cases(junit: Path) -> dict[str, tuple[str, str]]:
+    """Return the state and the message of each check in a JUnit file."""
+    cases = {}
+    for case in ET.parse(junit).iter("testcase"):  # noqa: S314 (a file of our own run)
+        state = "passed"
+        message = ""
+        for kind, name in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
+            element = case.find(kind)
+            if element is not None:
+                state = name
+                message = element.get("message") or (element.text or "").strip()
+        cases[case.get("name", "")] = (state, message)
+    return cases
+
+
+def read_verdicts(suite: Path, name: str, junit: Path) -> dict[str, Verdict]:
+    """Return the verdict of each id of a suite."""
+    cases = _read_cases(junit)
+    rows: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    for check, fields in list_checks(suite, name).items():
+        if fields.get("test_id", UNWIRED) == UNWIRED:
+            continue
+        state, message = cases.get(check, ("skipped", "the runner did not report it"))
+        if "ssh" in fields.get("labels", ()) and state == "skipped":
+            message = "it wants a host that answers SSH; those of the demonstration are simulated"
+        rows[fields["test_id"]].append((state, message, check))
+    order = {"failed": 0, "skipped": 1, "passed": 2}
+    verdicts = {}
+    for test_id, own in rows.items():
+        state, message, _ = min(own, key=lambda row: order[row[0]])
+        checks = tuple(check for _, _, check in own)
+        verdicts[test_id] = Verdict(state, message, name, checks)
+    return verdicts

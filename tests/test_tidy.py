@@ -9,6 +9,8 @@ import pkgutil
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -58,6 +60,41 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@dataclass(frozen=True)
+class Syntax:
+    """What the rules ask of one module, read once: to parse all of them takes seconds."""
+
+    documented: bool
+    functions: tuple[tuple[str, int], ...]  # name, lines
+    classes: tuple[str, ...]
+    prints: tuple[int, ...]  # lines
+    pairs: tuple[int, ...]  # lines of assignments of a tuple to a tuple, swaps left out
+
+
+@cache
+def syntax_of(path: Path) -> Syntax:
+    text = path.read_text()
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    calls = [n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    return Syntax(
+        documented=not text.strip() or bool(ast.get_docstring(tree)),
+        functions=tuple((n.name, (n.end_lineno or 0) - n.lineno + 1) for n in functions),
+        classes=tuple(n.name for n in nodes if isinstance(n, ast.ClassDef)),
+        prints=tuple(n.lineno for n in calls if getattr(n.func, "id", "") == "print"),
+        pairs=tuple(n.lineno for n in nodes if isinstance(n, ast.Assign) and is_pair(n)),
+    )
+
+
+def is_pair(node: ast.Assign) -> bool:
+    target = node.targets[0]
+    if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
+        return False
+    swapped = {ast.unparse(e) for e in target.elts}
+    return not {ast.unparse(e) for e in node.value.elts} <= swapped
+
+
 def modules(package: ModuleType) -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         yield importlib.import_module(found.name)
@@ -99,12 +136,10 @@ def test_no_two_modules_of_the_tests_have_one_name():
 
 def test_no_function_is_longer_than_a_screen():
     long = {
-        f"{named(path)}:{node.name}": node.end_lineno - node.lineno + 1
+        f"{named(path)}:{name}": lines
         for path in own_code()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno
-        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+        for name, lines in syntax_of(path).functions
+        if lines > FUNCTION_LINES_MAX
     }
 
     assert long == {}
@@ -122,23 +157,16 @@ def test_no_line_of_code_is_too_long():
 
 
 def test_every_module_says_what_it_is_for():
-    silent = [
-        named(path)
-        for path in own_code()
-        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
-    ]
+    silent = [named(path) for path in own_code() if not syntax_of(path).documented]
 
     assert silent == []
 
 
 def test_nothing_prints():
     prints = [
-        f"{named(path)}:{node.lineno}"
+        f"{named(path)}:{line}"
         for path in files("provisioner", suffixes={".py"})
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "print"
+        for line in syntax_of(path).prints
     ]
 
     assert prints == []
@@ -148,10 +176,9 @@ def test_no_module_or_class_has_a_name_that_says_nothing():
     """Methods and values may say "manager": Redfish has a resource of that name."""
     bad = [named(p) for p in own_code() if BAD_WORDS & set(p.stem.lower().split("_"))]
     for path in own_code():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                words = {w.lower() for w in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", node.name)}
-                bad += [f"{named(path)}:{node.name}"] if BAD_WORDS & words else []
+        for name in syntax_of(path).classes:
+            words = {w.lower() for w in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", name)}
+            bad += [f"{named(path)}:{name}"] if BAD_WORDS & words else []
 
     assert bad == []
 
@@ -258,14 +285,9 @@ def test_every_play_carries_the_mark_of_its_run_and_hands_over_one_result(play: 
 def test_no_assignment_of_a_tuple_saves_lines():
     """Values on one line are read in pairs; a call that returns a tuple, and a swap, may stay."""
     paired = [
-        f"{named(path)}:{node.lineno}"
+        f"{named(path)}:{line}"
         for path in files("provisioner", suffixes={".py"})
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Tuple)
-        and isinstance(node.value, ast.Tuple)
-        and not {ast.unparse(e) for e in node.value.elts}
-        <= {ast.unparse(e) for e in node.targets[0].elts}
+        for line in syntax_of(path).pairs
     ]
 
     assert paired == []

@@ -1,7 +1,8 @@
 """The wheel where a new user installs it: with pip, into an environment that has nothing else.
 
 The packages come from the index that pip is configured with, in the versions of requirements.lock.
-One environment serves all: first the bare wheel, then each extra is added to it.
+One environment serves all: first the bare wheel, then each extra is added to it. Nothing is
+compiled ahead: most of the modules, Ansible's above all, are never loaded here.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Installed:
         chosen = f"{self.wheel}[{','.join(extras)}]" if extras else str(self.wheel)
         words = [
             str(self.place / "bin" / "python"), "-m", "pip", "install", "--quiet",
-            "--disable-pip-version-check", "--constraint", str(self.place / "constraints"), chosen,
+            "--disable-pip-version-check", "--no-compile",
+            "--constraint", str(self.place / "constraints"), chosen,
         ]  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
         assert done.returncode == 0, done.stderr[-3000:]
@@ -169,7 +171,9 @@ def lend_pip(place: Path) -> None:
     """Install pip with our pip: Debian's python3.11 comes without ensurepip."""
     pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install"]
     subprocess.run(
-        [*pip, "--quiet", "--disable-pip-version-check", "pip"], check=True, timeout=INSTALL_LIMIT_S
+        [*pip, "--quiet", "--disable-pip-version-check", "--no-compile", "pip"],
+        check=True,
+        timeout=INSTALL_LIMIT_S,
     )
 
 

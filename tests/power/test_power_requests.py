@@ -35,14 +35,15 @@ class Bench:
         self.world = world
         self.daemon = daemon
 
-    async def open(self, act: PowerAct) -> Operation:
+    async def open(self, act: PowerAct, *, for_tenant: bool = False) -> Operation:
         now = self.world.clock.now()
-        operation = await self.world.store.operations.open(HOST, write_want(act), now)
+        want = write_want(act, for_tenant=for_tenant)
+        operation = await self.world.store.operations.open(HOST, want, now)
         assert operation is not None
         return operation
 
-    async def drive(self, act: PowerAct) -> Operation:
-        operation = await self.open(act)
+    async def drive(self, act: PowerAct, *, for_tenant: bool = False) -> Operation:
+        operation = await self.open(act, for_tenant=for_tenant)
         await self.daemon.reconciler.drive(operation.id)
         ended = await self.world.store.operations.get(operation.id)
         assert ended is not None
@@ -86,6 +87,53 @@ def test_a_host_is_switched_off_and_on_and_cycled(tmp_path: Path) -> None:
         assert bench.acts()[-2:] == ["On", "ForceOff"], "a host that is off gets no second request"
 
     with_bench(tmp_path, story)
+
+
+SERVES = {
+    "state": State.RELEASED,
+    "placement": Placement.CUSTOMER,
+    "vrf": "RED",
+    "tenant": "red",
+    "served": "red",
+}
+
+
+def test_a_host_that_serves_is_switched_at_its_tenants_wish_and_boots_anew(tmp_path: Path) -> None:
+    async def story(bench: Bench) -> None:
+        off = await bench.drive(PowerAct.OFF, for_tenant=True)
+        assert (off.status, off.note) == (OperationStatus.DONE, "it is Off")
+        on = await bench.drive(PowerAct.ON, for_tenant=True)
+        assert on.status is OperationStatus.DONE
+        first = on.note.partition("boot id ")[2].partition(",")[0]
+        cycled = await bench.drive(PowerAct.CYCLE, for_tenant=True)
+        assert first
+        assert cycled.note.endswith(f"before: {first}")
+        assert bench.acts() == ["ForceOff", "On", "ForceOff", "On"]
+        node = await bench.world.store.nodes.get(HOST)
+        assert node is not None
+        assert (node.state, node.tenant) == (State.RELEASED, "red")
+
+    with_bench(tmp_path, story, **SERVES)
+
+
+def test_a_host_that_serves_is_not_switched_without_its_tenants_wish(tmp_path: Path) -> None:
+    async def story(bench: Bench) -> None:
+        ended = await bench.drive(PowerAct.CYCLE)
+        assert ended.status is OperationStatus.PARKED
+        assert "it serves red" in ended.note
+        assert bench.acts() == []
+
+    with_bench(tmp_path, story, **SERVES)
+
+
+def test_a_tenants_wish_holds_for_a_host_that_serves_it_only() -> None:
+    bmcs = ({"name": "host", "url": "https://10.0.0.9"},)
+    bare = Node.model_validate({"id": HOST, "kind": "host", "bmcs": bmcs}, strict=False)
+    host = bare.model_copy(update=RESTS)
+    assert find_objection(host) is None
+    no = find_objection(host, for_tenant=True)
+    assert no is not None
+    assert "it serves no tenant" in no.detail
 
 
 def test_a_daemon_that_dies_between_off_and_on_is_followed_by_one_that_switches_on(

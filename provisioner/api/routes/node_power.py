@@ -49,6 +49,10 @@ class PowerChange(Record):
     """The body of a power request."""
 
     action: PowerAct = Field(description="on, off (at once, without a shutdown), or cycle.")
+    tenant: bool = Field(
+        default=False,
+        description="Its tenant asks for it: a node that serves is switched only then.",
+    )
 
 
 async def show_power(ask: Ask) -> Reply:
@@ -84,12 +88,13 @@ async def change_power(parts: ApiParts, asked: ChangeRequest) -> Outcome:
         return judged
     now = parts.clock.now()
     act = PowerAct(asked.arguments["action"])
-    operation = await parts.store.operations.open(judged.id, write_want(act), now)
+    want = write_want(act, for_tenant=_is_for_tenant(asked))
+    operation = await parts.store.operations.open(judged.id, want, now)
     if operation is None:
         return build_objection(judged.id, "an operation of it is under way", "Wait for its end.")
     event = RequestCarriedOut(
         about=judged.id,
-        request=write_want(act),
+        request=want,
         by=asked.asked_by,
         id=asked.id,
         approved=asked.decided_by,
@@ -111,8 +116,12 @@ async def _judge(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
     if node is None:
         detail = "there is no such node any more"
         return build_objection(asked.subject, detail, "Look at the list.")
-    objection = find_objection(node)
+    objection = find_objection(node, for_tenant=_is_for_tenant(asked))
     return node if objection is None else build_failure(objection)
+
+
+def _is_for_tenant(asked: ChangeRequest) -> bool:
+    return bool(asked.arguments.get("tenant"))
 
 
 ROUTES = (
@@ -133,13 +142,13 @@ ROUTES = (
         "/nodes/{node}/power",
         "switch_node_power",
         TAG,
-        "Switch a host that serves no tenant on or off, or off and on again.",
+        "Switch a host on or off, or off and on again; one that serves at its tenant's wish only.",
         OPERATORS,
         ask_power,
         {200: OperationView, 202: OperationView},
         body=PowerChange,
         entity=True,
-        refusals={409: "It serves a tenant, or work on it is under way."},
+        refusals={409: "It serves a tenant that did not ask, or work on it is under way."},
         example={"action": "cycle"},
     ),
 )

@@ -14,6 +14,7 @@ from provisioner.model.outcome import Blocker, Reason
 
 PREFIX = "power "  # of the operation's purpose
 RESTING = frozenset({State.QUARANTINED, State.REPAIRING, State.CERTIFIED})
+FOR_TENANT = " for its tenant"  # end of the purpose where a tenant asked for it
 HOST = "host"  # the BMC that a host's power is switched by
 
 
@@ -30,24 +31,37 @@ class PowerAct(StrEnum):
         return Power.OFF if self is PowerAct.OFF else Power.ON
 
 
-def write_want(act: PowerAct) -> str:
+def write_want(act: PowerAct, *, for_tenant: bool = False) -> str:
     """Return the purpose of the operation that carries out an act."""
-    return f"{PREFIX}{act.value}"
+    return f"{PREFIX}{act.value}{FOR_TENANT if for_tenant else ''}"
 
 
 def read_want(want: str) -> PowerAct | None:
     """Return the act of an operation's purpose; None: it is the node's journey."""
-    word = want.removeprefix(PREFIX)
+    word = want.removeprefix(PREFIX).removesuffix(FOR_TENANT)
     return PowerAct(word) if want.startswith(PREFIX) and word in set(PowerAct) else None
 
 
-def find_objection(node: Node) -> Blocker | None:
-    """Return why the power of a node is not switched by request; None: it may be."""
+def is_for_tenant(want: str) -> bool:
+    """Return whether the tenant of the node asked for the act of an operation's purpose."""
+    return read_want(want) is not None and want.endswith(FOR_TENANT)
+
+
+def find_objection(node: Node, *, for_tenant: bool = False) -> Blocker | None:
+    """Return why the power of a node is not switched by request; None: it may be.
+
+    A node that serves is switched only where its tenant asked for it.
+    """
     if node.kind is not NodeKind.HOST or all(bmc.name != HOST for bmc in node.bmcs):
         return _refuse(node, "it is no host with a BMC", "Switch it where it stands.")
+    serves = node.state is State.RELEASED and node.placement is Placement.CUSTOMER
+    if for_tenant:
+        unblock = "Leave the tenant's word out for a node that serves no tenant."
+        return None if serves and node.tenant else _refuse(node, "it serves no tenant", unblock)
     if node.state is State.RELEASED or node.placement is Placement.CUSTOMER:
         of = node.tenant or node.served or "somebody"
-        return _refuse(node, f"it serves {of}", "Reclaim it first: `provisioner node reclaim`.")
+        unblock = "Reclaim it first (`provisioner node reclaim`), or add `--tenant` if it asked."
+        return _refuse(node, f"it serves {of}", unblock)
     if node.state not in RESTING:
         return _refuse(node, f"it is {node.state.value}", "Wait until it rests.")
     if node.placement is not Placement.MAINTENANCE:
@@ -79,6 +93,8 @@ def describe_effect(node: Node, act: PowerAct) -> tuple[str, ...]:
             first = f"{node.id} is switched off at once, without a shutdown of its system."
         case PowerAct.CYCLE:
             first = f"{node.id} is switched off at once and on again."
+    if node.state is State.RELEASED:
+        return (first, f"The work of {node.tenant} on it ends; it stays with {node.tenant}.")
     if act is PowerAct.OFF and node.state is State.CERTIFIED:
         return (first, "While it is off it cannot be released, and it is quarantined in the end.")
     return (first,)

@@ -19,6 +19,7 @@ from served import Served, run
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "examples" / "acceptance"
+TENANTS = ("list_tenants", "get_tenant")  # steps about a tenant instead of a node
 FORMS: dict[str, Any] = {
     "verify_tags": {"instance_id": str, "tags": {"Name": str, "CreatedBy": str}, "tag_count": int},
     "query_governance_metrics": {
@@ -51,6 +52,21 @@ FORMS: dict[str, Any] = {
     },
     "query_topology": {"hosts": [{"host_id": str, "failure_domain": str}]},
     "query_serial_numbers": {"machines": [{"machine_id": str, "components": dict}]},
+    "query_oob_health": {
+        "hosts": [
+            {
+                "host_id": str,
+                "oob_health_present": bool,
+                "bmc_probe_ids": [str],
+                "failure_categories": {"device": {"observable": bool, "probe_ids": [str]}},
+            }
+        ]
+    },
+    "check_api": {"account_id": str, "tests": {"auth": {"passed": bool}}},
+    "create_access_key": {"username": str, "access_key_id": str},
+    "list_tenants": {"tenants": [dict], "count": int, "target_tenant": str, "found_target": bool},
+    "get_tenant": {"tenant_name": str, "tenant_id": str, "description": str},
+    "sa_credential_test": {"authenticated": bool, "credential_type": str, "identity": str},
     "return_node_maintenance": {
         "operation": {
             "requested": bool,
@@ -101,7 +117,7 @@ def test_the_answers_have_the_form_that_the_checks_read(tmp_path: Path) -> None:
         tags = {"tags": {"name:acceptance": True, "createdby:ada": True}}
         await served.ask("operator", "PATCH", "/nodes/su0-n01/tags", tags)
         for step, form in FORMS.items():
-            about = ("--node", "su0-n01")
+            about = ("--node", "red" if step in TENANTS else "su0-n01")
             printed = await answer(served, served.tokens["operator"], tmp_path, step, *about)
             assert printed["success"] is True, (step, printed)
             assert misfits({"platform": str, **form}, printed) == [], step
@@ -142,10 +158,12 @@ def test_each_step_of_the_configuration_is_answered_or_has_its_reason() -> None:
         [sys.executable, "-c", words], cwd=FOLDER, capture_output=True, check=True, timeout=30
     )
     steps, reasons = json.loads(listed.stdout)
-    configured = yaml.safe_load((FOLDER / "bare_metal.yaml").read_text(encoding="utf-8"))
-    names = [row["name"] for row in configured["commands"]["bare_metal"]["steps"]]
+    names = set()
+    for file in FOLDER.glob("*.yaml"):
+        (commands,) = yaml.safe_load(file.read_text(encoding="utf-8"))["commands"].values()
+        names |= {row["command"].split()[-1] for row in commands["steps"]}
 
-    assert sorted(names) == sorted({*steps, *reasons})
+    assert names == {*steps, *reasons}
     assert not set(steps) & set(reasons)
 
 

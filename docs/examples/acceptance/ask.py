@@ -15,9 +15,12 @@ import json
 import sys
 
 import breakfix_steps
+import control_steps
 import erasure_steps
 import fleet_steps
+import network_steps
 import node_steps
+import power_steps
 import unoffered
 from daemon_client import RefusedError, open_daemon
 
@@ -27,6 +30,9 @@ STEPS = {
     **fleet_steps.STEPS,
     **erasure_steps.STEPS,
     **breakfix_steps.STEPS,
+    **control_steps.STEPS,
+    **network_steps.STEPS,
+    **power_steps.STEPS,
 }
 
 

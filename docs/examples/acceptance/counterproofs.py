@@ -21,7 +21,9 @@ from daemon_client import wait_for
 from demonstration import Demonstration
 
 HERE = Path(__file__).resolve().parent
-STEP_LIMIT_S = 600
+STEP_LIMIT_S = 400
+ABOUT = "about"  # of a breakage: the --node of the step
+CONTROL = "control-plane"
 Breakage = Callable[[Demonstration], Any]  # a context: its variables for the step
 
 
@@ -32,7 +34,8 @@ class Row:
     test_id: str
     step: str
     breaks: str  # name of the breakage
-    about: str = ""  # --node, --rack or nothing, by name of the demonstration's setting
+    about: str = ""  # name of the demonstration's setting for --node or --rack, or a literal
+    suite: str = "bare_metal"
 
 
 def _make_token(site: Demonstration, subject: str, *words: str) -> Path:
@@ -86,6 +89,34 @@ def fail_erasure(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
+def make_good_key(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the step look at a key that is good still."""
+    made = run_step(site, "create_access_key", {})
+    yield {ABOUT: made["access_key_id"]}
+
+
+@contextmanager
+def make_bad_key(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the step look at a key that is revoked."""
+    made = run_step(site, "create_access_key", {})
+    run_step(site, "disable_access_key", {}, "--node", made["access_key_id"])
+    yield {ABOUT: made["access_key_id"]}
+
+
+@contextmanager
+def give_more_rights(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Give the account of the step the rights that it has to lack."""
+    yield {"ACCEPTANCE_ROLE": "operator"}
+
+
+@contextmanager
+def fail_leaf(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let a leaf accept no revision of its configuration."""
+    site.simulate("break", "leaf-su0-r0", "apply_fails")
+    yield {}
+
+
+@contextmanager
 def untag(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Give a node the two tags and remove one of them again."""
     path = f"/nodes/{site.nodes['retired_id']}/tags"
@@ -119,6 +150,11 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "untagged": (untag, "one of the two tags is removed"),
     "silent": (hang_bmc, "the host's BMC does not answer"),
     "unwiped": (fail_erasure, "a disk of a node that came back could not be erased"),
+    "good key": (make_good_key, "the key is good still"),
+    "bad key": (make_bad_key, "the key is revoked"),
+    "rights": (give_more_rights, "the account has the role of operators"),
+    "leaf": (fail_leaf, "a leaf accepts no revision"),
+    "none": (leave, "there is no such tenant"),
     "empty": (leave, "nothing of the kind has happened yet"),
     "damaged": (leave, "nodes are faulty, after the suite's break-fix steps"),
 }
@@ -152,6 +188,7 @@ BEFORE = (
     Row("CAP03-01", "query_resource_discovery", "stranger"),
     Row("CAP05-02", "query_health_aggregation", "stranger"),
     Row("STG03-01", "query_stable_ips", "stranger"),
+    Row("STG04-01", "query_oob_health", "stranger"),
     Row("STG05-01", "query_topology", "stranger"),
     Row("BFX03-01", "query_serial_numbers", "stranger"),
     Row("BFX03-02", "query_switch_firmware", "stranger"),
@@ -161,6 +198,23 @@ BEFORE = (
     Row("CNP01-04", "topology_placement", "key", "machine_id"),
     Row("CNP05-01", "verify_tags", "untagged", "retired_id"),
     Row("CNP08-02", "reinstall_instance", "key", "machine_id"),
+    Row("CP03-01", "check_api", "key", suite=CONTROL),
+    Row("CP05-01", "test_access_key", "bad key", suite=CONTROL),
+    Row("CP06-01", "verify_key_rejected", "good key", suite=CONTROL),
+    Row("CP07-01", "create_tenant", "key", suite=CONTROL),
+    Row("CP08-01", "list_tenants", "none", "acceptance-none", suite=CONTROL),
+    Row("CP09-01", "get_tenant", "none", "acceptance-none", suite=CONTROL),
+    Row("CP10-01", "delete_tenant", "none", "acceptance-none", suite=CONTROL),
+    Row("IAM01-01", "test_credentials", "bad key", suite="iam"),
+    Row("IAM03-01", "test_credentials", "bad key", suite="iam"),
+    Row("IAM02-01", "delete_user", "key", "acceptance-none", suite="iam"),
+    Row("SDN01-01", "vpc_crud", "key", suite="network"),
+    Row("SDN01-02", "vpc_crud", "key", suite="network"),
+    Row("SDN01-04", "vpc_crud", "key", suite="network"),
+    Row("NET02-02", "nvlink_domain", "stranger", "machine_id", suite="network"),
+    Row("SEC03-01", "sa_credential_test", "key", suite="security"),
+    Row("SEC04-02", "least_privilege_test", "rights", "machine_id", suite="security"),
+    Row("CAP04-01", "capacity_reservation_grouping", "key", suite="security"),
 )
 AFTER = (
     Row("SEC21-02", "query_sanitization", "unwiped"),
@@ -169,6 +223,13 @@ AFTER = (
     Row("STG02-01", "query_sanitization", "unwiped"),
     Row("CAP05-01", "query_host_health", "damaged"),
     Row("BOOT01-03", "verify_image", "silent", "retired_id"),
+    Row("CNP01-05", "reboot_instance", "silent", "retired_id"),
+    Row("CNP01-06", "power_cycle_instance", "silent", "retired_id"),
+    Row("CNP01-07", "stop_instance", "silent", "retired_id"),
+    Row("CNP01-08", "start_instance", "silent", "retired_id"),
+    Row("CNP08-01", "reboot_instance", "silent", "retired_id"),
+    Row("SDN11-01", "stable_ip_test", "silent", "retired_id", suite="network"),
+    Row("SDN04-02", "vpc_isolation", "leaf", suite="network"),
 )
 
 
@@ -181,15 +242,16 @@ def prove(
     for row in rows:
         breakage, text = BREAKAGES[row.breaks]
         name = "--rack" if row.about == "rack_id" else "--node"
-        words = (name, nodes[row.about]) if row.about else ()
         with breakage(site) as more:
+            about = more.get(ABOUT) or nodes.get(row.about, row.about)
+            words = (name, about) if about else ()
             answer = run_step(site, row.step, more, *words)
         questions.append(
             {
                 "id": row.test_id,
                 "step": row.step,
                 "broken": text,
-                "suite": "bare_metal",
+                "suite": row.suite,
                 "answer": answer,
             }
         )

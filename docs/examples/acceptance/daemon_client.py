@@ -16,7 +16,7 @@ from typing import Any
 
 POLL_S = 1.0
 REQUEST_S = 60.0
-ENDED = ("done", "failed", "unfinished", "refused", "expired", "lost", "parked")
+ENDED = ("done", "dry_run", "failed", "unfinished", "refused", "expired", "lost", "parked")
 
 
 class RefusedError(Exception):
@@ -69,8 +69,8 @@ class Daemon:
         while operation["state"] not in ENDED and time.monotonic() < until:
             time.sleep(POLL_S)
             operation = self.get(f"/operations/{operation['id']}")
-        if operation["state"] != "done":
-            blockers = "; ".join(b["detail"] for b in operation.get("blockers", ()))
+        blockers = "; ".join(b["detail"] for b in operation.get("blockers", ()))
+        if operation["state"] not in ("done", "dry_run") or blockers:
             raise RefusedError(409, f"{path} is {operation['state']}: {blockers}")
         return dict(operation)
 

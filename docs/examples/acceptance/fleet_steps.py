@@ -15,6 +15,13 @@ from daemon_client import Daemon, count_devices, list_hosts, read_age_s, read_in
 DELIVERED = ("certified", "released", "draining", "quarantined", "repairing")
 POLLS = 3
 POLL_INTERVAL_S = 2
+HEALTH = "Status.Health"
+CATEGORIES = {
+    "device": {"gpu", "nvswitch", "cpu"},
+    "network": {"nic", "dpu"},
+    "memory": {"memory"},
+    "drive": {"storage"},
+}
 Answer = dict[str, Any]
 
 
@@ -209,7 +216,32 @@ def query_stable_ips(daemon: Daemon, _node: str, _rack: str) -> Answer:
     return {"hosts_checked": len(hosts), "hosts": hosts}
 
 
+def query_oob_health(daemon: Daemon, _node: str, _rack: str) -> Answer:
+    """Return the classes of devices whose health (Status.Health) each host's BMCs report."""
+    hosts = []
+    for host, inventory in read_inventories(daemon):
+        reported = {d["kind"] for d in inventory["devices"] if d["health"] is not None}
+        probes = sorted(f"{HEALTH}/{kind}" for kind in reported)
+        categories = {
+            name: {
+                "observable": bool(kinds & reported),
+                "probe_ids": [f"{HEALTH}/{kind}" for kind in sorted(kinds & reported)],
+            }
+            for name, kinds in CATEGORIES.items()
+        }
+        hosts.append(
+            {
+                "host_id": host["id"],
+                "oob_health_present": bool(reported),
+                "bmc_probe_ids": probes,
+                "failure_categories": categories,
+            }
+        )
+    return {"hosts_checked": len(hosts), "hosts": hosts}
+
+
 STEPS = {
+    "query_oob_health": query_oob_health,
     "verify_ingestion": verify_ingestion,
     "query_governance_metrics": query_governance_metrics,
     "query_fleet_inventory": query_fleet_inventory,

@@ -127,21 +127,26 @@ def reinstall_instance(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
     return {**_describe(daemon, again[0]["id"]), "certificate_before": before}
 
 
-def teardown(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
-    """Delete the tenant after its nodes are taken back."""
-    daemon.change("POST", f"/tenants/{TENANT}/shrink", {"to": 0})
+def give_back(daemon: Daemon, tenant: str) -> None:
+    """Take all nodes of a tenant back, and delete it once they have left."""
+    daemon.change("POST", f"/tenants/{tenant}/shrink", {"to": 0})
 
     def delete() -> bool:
-        if daemon.find(f"/tenants/{TENANT}") is None:
+        if daemon.find(f"/tenants/{tenant}") is None:
             return True
         try:
-            daemon.change("DELETE", f"/tenants/{TENANT}")
+            daemon.change("DELETE", f"/tenants/{tenant}")
         except RefusedError as error:
             if error.status != 409:
                 raise
         return False
 
-    wait_for(delete, ORDER_S, "the tenant is deleted")
+    wait_for(delete, ORDER_S, f"the tenant {tenant} is deleted")
+
+
+def teardown(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
+    """Take the nodes of the tenant back and delete it."""
+    give_back(daemon, TENANT)
     return {"resources_deleted": [TENANT], "message": "the tenant's nodes are back"}
 
 

@@ -19,36 +19,43 @@ SUITE=DIR` starts `provisioner demo --stay`, runs the suite's own runner from th
 then each step once more with the thing behind it broken. A pass counts only if the step then does
 not pass. `make acceptance-counterproofs SUITE=DIR` runs these alone. Nothing of the suite is in
 this repository; it needs Python 3.12. Hosts with SSH and GPUs are not simulated: ids that want them
-are skipped. A mapping that is ours: a tag `name:x` is the key `Name` with the value `x`, since
-tags have small letters.
+are skipped. Five readings are ours: a tag `name:x` is the key `Name` with the value `x`, since tags
+have small letters; a tenant's VRF is a VPC, and its VNI the identity of both; a node that a person
+picked for a tenant is reserved; a probe of a BMC is the property `Status.Health` of a class of
+devices; `ssh_ready` is the daemon's own login to the node, which the simulator's shell answers. The
+suites observability, image-registry, storage, k8s, slurm and vm are not run.
 """
 RESULT = """
-Run on {date} with version {suite_version} of the suite and {nodes} simulated hosts: of {of} ids
-{passed} passed, {failed} failed, and {skipped} were skipped.
+Run on {date} with version {suite_version} and {nodes} simulated hosts, suites {suites}:
+of {of} ids {passed} passed, {failed} failed, and {skipped} were skipped.
 """
 
 
 def draw_page(result: Mapping[str, Any]) -> str:
     """Return the page as Markdown."""
     summary = result["summary"]
+    suites = sorted({v["suite"] for v in result["verdicts"].values()})
     lines = [
         HEAD,
         RESULT.format(
             **{k: result[k] for k in ("date", "suite_version", "nodes")},
+            suites=", ".join(suites),
             of=summary["of"],
             passed=summary["passed"],
             failed=len(summary["failed"]),
             skipped=len(summary["skipped"]),
         ),
-        "\n| id | result | message | counter-proof |",
-        "\n|---|---|---|---|",
+        "\n| id | suite | result | message | counter-proof |",
+        "\n|---|---|---|---|---|",
     ]
     for test_id, verdict in result["verdicts"].items():
         state = "skipped" if test_id in summary["skipped"] else verdict["state"]
         message = summary["skipped"].get(test_id, verdict["message"])
         proof = result["counterproofs"].get(test_id)
         text = "" if proof is None else f"{proof['broken']}: {proof['verdict']}"
-        lines.append(f"\n| {test_id} | {state} | {_cell(message)} | {_cell(text)} |")
+        lines.append(
+            f"\n| {test_id} | {verdict['suite']} | {state} | {_cell(message)} | {_cell(text)} |"
+        )
     return "".join(lines) + "\n"
 
 

@@ -24,8 +24,6 @@ from provisioner.model.tenant import Tenant
 from provisioner.ports import Store
 from provisioner.ports.rehearsals import RehearsalFailed
 from provisioner.settings import Settings
-from provisioner.twin.fleet_twin import RecordedFleet
-from provisioner.twin.rehearsal import prepare_rehearsal, run_rehearsal, to_json
 
 LIMIT_S = 1800.0  # of wall-clock time; the largest twin takes some five minutes of a core
 NICENESS = 15  # the daemon's own work takes precedence
@@ -56,6 +54,9 @@ class RehearsalProcess:
         self, store: Store, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
     ) -> Mapping[str, Any]:
         """Rehearse a campaign in a process of its own, which leaves nothing behind."""
+        # the twin brings the whole simulator, which a daemon without campaigns never needs
+        from provisioner.twin.rehearsal import prepare_rehearsal
+
         async with self._turn:
             recorded, of = await prepare_rehearsal(store, campaign, rows, hosts)
             request = RehearsalInput(
@@ -97,6 +98,9 @@ async def _run_process(request: bytes) -> Mapping[str, Any]:
 
 def main() -> None:
     """Run one rehearsal from standard input to standard output."""
+    from provisioner.twin.fleet_twin import RecordedFleet
+    from provisioner.twin.rehearsal import run_rehearsal, to_json
+
     os.nice(NICENESS)
     request = RehearsalInput.model_validate_json(sys.stdin.buffer.read(), strict=False)
     recorded = RecordedFleet(request.nodes, request.inventories, request.tenants)

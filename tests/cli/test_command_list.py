@@ -53,3 +53,18 @@ def test_a_misspelled_command_is_answered_with_what_was_meant() -> None:
 
     assert done.returncode == 2
     assert "Did you mean 'where'?" in done.stderr
+
+
+def test_a_daemon_loads_nothing_of_the_simulator_and_of_the_extras() -> None:
+    script = (
+        "import sys, provisioner.cli.serve.serve\n"
+        "unneeded = {'provisioner.sim', 'provisioner.demo', 'provisioner.twin.fleet_twin',\n"
+        "            'alembic', 'ansible_runner', 'dbos', 'opentelemetry', 'pysnmp'}\n"
+        "print(sorted(unneeded & set(sys.modules)))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
+    )
+
+    assert done.stdout == "[]\n"

@@ -36,6 +36,7 @@ from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.watches import (
     build_console_watch,
+    build_credential_keeper,
     build_leaf_watch,
     build_partition_watch,
 )
@@ -175,6 +176,7 @@ class Daemon:
         self.reconciler = Reconciler(deciding, self.observer, self.performer, self.time.await_time)
         self.engine = _engine(parts, self.reconciler)
         self.reconciler.power = PowerSwitch(deciding, self.site)
+        self.logins = build_credential_keeper(deciding, self.site, self.reconciler, self.engine)
         self.overload = Overload(parts.store, parts.clock)
         self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
         if self.watcher is not None and reach.gate is not None:
@@ -245,6 +247,7 @@ class Daemon:
             if self.parts.watch.attach:
                 self.parts.watch.attach(self.watcher)
         self._begin(self.scheduler.run, "scheduler")
+        self._begin(self.logins.run, "logins")
         self._begin(self.fabric.run, "fabric sessions")
         self._begin(self.release_watch.run, "release watch")
         self._begin(self.leaf_watch.run, "leaf watch")
@@ -370,8 +373,7 @@ def _outbox(
     parts: Parts, to: tuple[WebhookRepository, WebhookPosts], watcher: Watcher | None
 ) -> Outbox:
     keeper = None if watcher is None else watcher.keeper
-    book, posts = to
-    return Outbox(book, posts, parts.credentials, parts.clock, parts.settings, keeper)
+    return Outbox(*to, parts.credentials, parts.clock, parts.settings, keeper)
 
 
 def _shop(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from provisioner.control.context import Context
+from provisioner.control.engine.engine import Engine
+from provisioner.control.node.credential_rotator import CredentialRotator
+from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.control.watch.console_watch import ConsoleWatch
+from provisioner.control.watch.credential_keeper import CredentialKeeper
 from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.planning.places.address_plan import AddressPlan
@@ -49,3 +54,11 @@ def build_console_watch(
 ) -> ConsoleWatch | None:
     """Return the collector of consoles; None where none is collected."""
     return None if consoles is None else ConsoleWatch(context, reach, *consoles)
+
+
+def build_credential_keeper(
+    context: Context, site: Site, reconciler: Reconciler, engine: Engine
+) -> CredentialKeeper:
+    """Return the loop that changes passwords of BMCs, whose operations the reconciler drives."""
+    reconciler.rotator = CredentialRotator(context, site)
+    return CredentialKeeper(context, engine.submit)

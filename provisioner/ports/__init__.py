@@ -6,6 +6,7 @@ package can distinguish them.
 
 from provisioner.ports.agents import AgentAddress, AgentRepository, AgentResult, Agents
 from provisioner.ports.alerts import AlertRepository, EventStreams
+from provisioner.ports.credential_standings import CredentialStandings
 from provisioner.ports.errors import (
     AccountLocked,
     Busy,
@@ -66,6 +67,7 @@ __all__ = [
     "CertificateChanged",
     "CertificateUntrusted",
     "Clock",
+    "CredentialStandings",
     "Credentials",
     "DamagedRow",
     "EventStreams",

@@ -8,6 +8,7 @@ from provisioner.ports.agents import AgentRepository
 from provisioner.ports.alerts import AlertRepository
 from provisioner.ports.campaigns import CampaignRepository
 from provisioner.ports.cases import CaseRepository
+from provisioner.ports.credential_standings import CredentialStandings
 from provisioner.ports.recovery import RecoveryRepository
 from provisioner.ports.repositories import (
     ClockMarkRepository,
@@ -66,6 +67,9 @@ class Store(Protocol):
 
     @property
     def cases(self) -> CaseRepository: ...
+
+    @property
+    def credential_standings(self) -> CredentialStandings: ...
 
     @property
     def recovery(self) -> RecoveryRepository: ...

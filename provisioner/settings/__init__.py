@@ -14,6 +14,7 @@ from provisioner.checks.check import Pattern
 from provisioner.settings.api import ApiSettings
 from provisioner.settings.bmcs import BmcSettings
 from provisioner.settings.cluster import ClusterSettings
+from provisioner.settings.credentials import CredentialSettings
 from provisioner.settings.fabric import FabricSettings
 from provisioner.settings.maintenance import MaintenanceSettings
 from provisioner.settings.power import PowerSettings
@@ -34,6 +35,7 @@ class Settings(
     WebhookSettings,
     ClusterSettings,
     BmcSettings,
+    CredentialSettings,
 ):
     """Times are seconds of the daemon's clock unless the name states another unit."""
 

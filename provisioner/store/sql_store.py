@@ -23,6 +23,7 @@ from provisioner.store.repositories.campaigns import SqlCampaignRepository
 from provisioner.store.repositories.cases import SqlCaseRepository
 from provisioner.store.repositories.clock_marks import SqlClockMarkRepository
 from provisioner.store.repositories.cohorts import SqlCohortRepository
+from provisioner.store.repositories.credential_standings import SqlCredentialStandings
 from provisioner.store.repositories.evidence import SqlEvidenceRepository
 from provisioner.store.repositories.fabric import SqlFabricRepository
 from provisioner.store.repositories.home import SqlHomeRepository
@@ -46,6 +47,7 @@ class SqlStore(Transactions):
         super().__init__(engine, writer, reader)
         self.nodes = SqlNodeRepository(self)
         self.operations = SqlOperationRepository(self)
+        self.credential_standings = SqlCredentialStandings(self)
         self.evidence = SqlEvidenceRepository(self)
         self.agents = SqlAgentRepository(self)
         self.cohorts = SqlCohortRepository(self)

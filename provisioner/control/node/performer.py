@@ -109,7 +109,14 @@ class Performer:
             case Fence():
                 return await self._fence(hold, node, turn.trespass)
             case Sanitize():
-                return await sanitize(self._store, self._observer, self._eraser, hold, node)
+                return await sanitize(
+                    self._store,
+                    self._observer,
+                    self._eraser,
+                    hold,
+                    node,
+                    changes_logins=self._settings.credential_after_tenant,
+                )
             case Mend():
                 assert self._mender is not None
                 return await self._mender.turn(hold, node)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.control.context import Context
+from provisioner.control.node.credential_rotator import CredentialRotator
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.power_switch import PowerSwitch
@@ -19,6 +20,7 @@ from provisioner.model.events.node_events import NodeParked, NodeWaits
 from provisioner.model.node import Node
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.lifecycle.credential_rotation import WANT as ROTATION
 from provisioner.planning.lifecycle.decide import (
     Enter,
     Execute,
@@ -57,6 +59,7 @@ class Reconciler:
         # whether a peer shall continue an operation; set by the engine's maker
         self.leaves: Callable[[str], bool] = lambda _operation: False
         self.power: PowerSwitch | None = None  # set by the daemon; None: no person's requests
+        self.rotator: CredentialRotator | None = None  # set by the daemon
 
     async def drive(self, operation_id: str) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
@@ -75,7 +78,9 @@ class Reconciler:
         operation = hold.operation
         act = read_want(operation.want)
         try:
-            if act is None or self.power is None:
+            if operation.want == ROTATION and self.rotator is not None:
+                await self.rotator.drive(hold)
+            elif act is None or self.power is None:
                 await self._turns(hold)
             else:
                 await self.power.drive(hold, act)

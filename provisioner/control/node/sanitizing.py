@@ -6,26 +6,38 @@ from collections.abc import Sequence
 
 from provisioner.control.node.observer import Observer
 from provisioner.execution.actions.hold import Hold
+from provisioner.execution.observe.login_change import change_after_tenant
 from provisioner.execution.steps.erasure import Eraser
 from provisioner.model.events.node_events import NodeNotSanitized, NodeSanitized
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
+from provisioner.planning.certification.part_changes import STRANGER
 from provisioner.planning.erasure.drives import list_erased
 from provisioner.planning.erasure.erasure import list_unsanitized
 from provisioner.ports import Store
 
 
 async def sanitize(
-    store: Store, observer: Observer, eraser: Eraser, hold: Hold, node: Node
+    store: Store,
+    observer: Observer,
+    eraser: Eraser,
+    hold: Hold,
+    node: Node,
+    *,
+    changes_logins: bool = False,
 ) -> Sequence[Blocker]:
     """Erase the node; return the blockers of its cleanness, () if it is clean. The report is always
-    stored.
+    stored. `changes_logins`: the passwords of its BMCs are changed first.
     """
     inventory = await store.evidence.get_inventory(node.id)
     if inventory is None:
         inventory, unseen = await observer.read_bmcs(node)
         if inventory is None:
             return unseen
+    if changes_logins and node.served != STRANGER:
+        refused = await change_after_tenant(eraser.site, store.credential_standings, node)
+        if refused:
+            return refused
     noted = await hold.record(node=node.model_copy(update={"note": "it is being erased"}))
     assert noted is not None
     erased = await eraser.erase(hold, noted, inventory, observer.disks_of(noted))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,6 +18,7 @@ from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.leaks import find_refusal
 from provisioner.ports import (
+    AccountLocked,
     BmcAddress,
     BmcTransport,
     Call,
@@ -28,6 +31,7 @@ from provisioner.ports import (
 )
 
 HOST = "host"  # the BMC that the leak detectors are behind
+CHANGING_S = 10.0  # a change of a password is over after about this
 
 
 class Reach:
@@ -51,9 +55,26 @@ class Reach:
         self._nodes: dict[str, Node] = {}  # as last asked for, by id
         self._quirks: dict[str, quirks.Quirk] = {}
         self._clients: dict[tuple[str, str], Redfish] = {}
+        self._changing: set[str] = set()  # logins whose password is being changed
+
+    @contextmanager
+    def hold_login(self, name: str) -> Iterator[bool]:
+        """Keep others from logging in to "node/bmc" meanwhile; yield whether that is granted."""
+        granted = name not in self._changing
+        self._changing.add(name)
+        try:
+            yield granted
+        finally:
+            if granted:
+                self._changing.discard(name)
 
     async def address(self, node: Node, bmc: BmcRef) -> BmcAddress | Blocker:
-        """Return the address and current credential of one BMC."""
+        """Return the address and current credential of one BMC.
+
+        Raises `AccountLocked` while its password is being changed.
+        """
+        if f"{node.id}/{bmc.name}" in self._changing:
+            raise AccountLocked(f"{bmc.url}: its password is being changed", CHANGING_S)
         credential = await self.credentials.current(f"{node.id}/{bmc.name}")
         if credential is None:
             return _no_credential(f"{node.id}/{bmc.name}")

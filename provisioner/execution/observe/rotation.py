@@ -34,11 +34,16 @@ async def rotate(
     name: str,
     address: BmcAddress,
     proof: Callable[[Redfish], Awaitable[bool]] = Redfish.admits,
+    *,
+    renew: bool = False,
 ) -> BmcAddress | Blocker:
     """Change the password at `address` to a new one, stored under `name`; return the new login.
 
     `proof` reads a resource that needs a login, which may be one that the caller needs next. Raises
     `PortError` while the BMC does not answer; the next try continues from the stored state.
+
+    `renew`: a pending password that the BMC refuses, while it accepts the current one, is given up
+    for another: an earlier attempt ended, so that no request with it is under way any more.
     """
     pending = await credentials.pending(name)
     if pending is not None:
@@ -46,6 +51,13 @@ async def rotate(
         if await _accepts(Redfish(transport, ours, quirk), proof):
             await credentials.confirm(name)  # a crash came between the BMC's yes and our note
             return ours
+        if renew:
+            if not await _accepts(Redfish(transport, address, quirk), proof):
+                # a third login with a wrong password would lock some accounts
+                raise LoginRefused("it accepts neither of the two passwords that are stored")
+            assert address.secret is not None
+            await credentials.put(name, address.username, address.secret)
+            pending = None
     new = pending[1] if pending is not None else new_password()
     await credentials.begin(name, address.username, new)
     problem = await Redfish(transport, address, quirk).set_password(address.username, new)

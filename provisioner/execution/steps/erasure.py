@@ -55,6 +55,11 @@ class Eraser:
         self._site = site
         self.policy = policy
 
+    @property
+    def site(self) -> Site:
+        """Return the parts that reach devices."""
+        return self._site
+
     async def erase(
         self, hold: Hold, node: Node, inventory: Inventory, disks_of: int
     ) -> tuple[Node, ErasureReport] | Blocker:

@@ -32,11 +32,12 @@ class NodeAdopted(Event):
 
 
 class CredentialReplaced(Event):
-    """The factory password of a BMC was replaced, and its certificate pinned."""
+    """The password of a BMC was replaced: its factory password, or ours by one that is newer."""
 
     KIND: ClassVar = EventKind.CREDENTIAL
     bmc: str
     pin: str = Field(description="SHA-256 of the certificate, hex.")
+    cause: str = Field("", description="Why it was changed again; empty: at intake.")
 
 
 class NodeSurveyed(Event):

@@ -1,0 +1,100 @@
+"""Keeps logins young: finds what is due, the most urgent first, and begins changes at a set rate.
+
+What is due is in rows: a demand of a person or an event, or the age. So a restart begins where the
+last daemon ended, and a demand of all 720,896 logins is one statement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+
+from provisioner.control.context import Context
+from provisioner.model.node import Node
+from provisioner.planning.lifecycle.credential_rotation import (
+    WANT,
+    compute_age_limit,
+    list_logins,
+    may_rotate,
+)
+from provisioner.runtime import permit
+
+READ_MAX = 8192  # due rows of one round: more than busy nodes can have
+
+
+class CredentialKeeper:
+    """Ticks until cancelled. `submit` hands an operation to the engine."""
+
+    def __init__(self, context: Context, submit: Callable[[str], Awaitable[None]]) -> None:
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
+        self._submit = submit
+        self._names: dict[str, str] | None = None  # enrolled logins with their nodes
+        self._nodes: dict[str, Node] = {}  # as they were enrolled: unchanged rows are one object
+        self._allowance = 0.0  # changes that may begin now
+        self._last: float | None = None
+
+    async def run(self) -> None:
+        """Tick for ever, at the pace of `poll_s`."""
+        while True:
+            await self.tick()
+            await self._clock.sleep(self._settings.poll_s)
+
+    async def tick(self) -> None:
+        """Enroll new logins, then begin what is due."""
+        now = self._clock.now()
+        nodes = {node.id: node for node in await self._store.nodes.list()}
+        await self._enroll(nodes, now)
+        rate = self._settings.credential_rotations_per_s
+        passed_s = self._settings.poll_s if self._last is None else max(0.0, now - self._last)
+        self._last = now
+        # what was not used is not saved up: a pause is followed by no storm
+        self._allowance = min(self._allowance, 0.0) + rate * min(
+            passed_s, 2 * self._settings.poll_s
+        )
+        if not permit.is_observing() and not permit.get_closing_reason():
+            await self._begin(nodes, now)
+
+    async def _enroll(self, nodes: Mapping[str, Node], now: float) -> None:
+        """Give each login that the daemon set a row, and take away rows of logins that are gone."""
+        standings = self._store.credential_standings
+        if self._names is None:
+            self._names = dict(await standings.list_names())
+        changed = [n for n in nodes.values() if self._nodes.get(n.id) is not n]
+        gone = self._nodes.keys() - nodes.keys()
+        self._nodes = dict(nodes)
+        if not changed and not gone:
+            return
+        held = {f"{n.id}/{b.name}": n.id for n in changed for b in list_logins(n)}
+        looked = {n.id for n in changed} | gone
+        new = {name: node for name, node in held.items() if name not in self._names}
+        lost = [name for name, node in self._names.items() if node in looked and name not in held]
+        if new:
+            await standings.enroll(new, now)
+            self._names |= new
+        if lost:
+            await standings.remove(lost)
+            for name in lost:
+                del self._names[name]
+
+    async def _begin(self, nodes: Mapping[str, Node], now: float) -> None:
+        limit = compute_age_limit(now, self._settings.credential_days)
+        due = await self._store.credential_standings.list_due(now, limit, READ_MAX)
+        if not due:
+            return
+        active = await self._store.operations.list_active()
+        busy = {o.node for o in active}
+        room = self._settings.credential_nodes_max - sum(o.want == WANT for o in active)
+        logins = Counter(standing.node for standing in due)  # in the order of urgency
+        for name, count in logins.items():
+            if room <= 0 or self._allowance <= 0:
+                return
+            node = nodes.get(name)
+            if node is None or name in busy or not may_rotate(node):
+                continue
+            operation = await self._store.operations.open(name, WANT, now)
+            if operation is not None:
+                room -= 1
+                self._allowance -= count
+                await self._submit(operation.id)

@@ -1,0 +1,39 @@
+"""Settings of logins that the daemon keeps: how old a password may become, and how fast all change.
+
+The rate at its default changes the 720,896 BMCs of 65,536 hosts within 6.3 hours.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from provisioner.model.base import Record
+
+
+class CredentialSettings(Record):
+    """Part of `Settings`."""
+
+    credential_days: float = Field(
+        0.0,
+        ge=0,
+        le=3650,
+        description="A BMC's password is changed when it is older than this, in days; 0: only "
+        "when an event or a person demands it.",
+    )
+    credential_after_tenant: bool = Field(
+        default=False,
+        description="Passwords of a host's BMCs are changed when it comes back from a tenant, "
+        "before it counts as sanitized.",
+    )
+    credential_rotations_per_s: float = Field(
+        32.0, gt=0, le=1000, description="BMCs whose password is changed, for the whole fleet."
+    )
+    credential_nodes_max: int = Field(
+        256, ge=1, le=65536, description="Nodes whose passwords are changed at the same time."
+    )
+    credential_shown_h: float = Field(
+        4.0,
+        gt=0,
+        le=168,
+        description="A password that a person was shown is changed after so many hours.",
+    )

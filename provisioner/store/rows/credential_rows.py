@@ -1,0 +1,217 @@
+"""Rows of logins' ages and demands. A demand of all logins is one statement, whatever their
+number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, insert, or_, select
+from sqlalchemy import update as update_rows
+
+from provisioner.model.credential import (
+    URGENCY,
+    CredentialStanding,
+    CredentialSummary,
+    RotationCause,
+)
+from provisioner.store.schema.credential_schema import credential_standings as rows
+
+IN_MAX = 500  # names in one statement
+_CAUSES = {place: cause for cause, place in URGENCY.items()}
+_FRESH = {
+    "due_at": 0.0,
+    "urgency": 0,
+    "shown_to": "[]",
+    "failures": 0,
+    "retry_at": 0.0,
+    "problem": "",
+}
+
+
+def enroll(connection: Connection, names: Mapping[str, str], changed_at: float) -> None:
+    """Add logins that have no row."""
+    for part in _parts(names):
+        stored = set(connection.scalars(select(rows.c.name).where(rows.c.name.in_(part))))
+        new = [
+            {"name": name, "node": names[name], "changed_at": changed_at, **_FRESH}
+            for name in part
+            if name not in stored
+        ]
+        if new:
+            connection.execute(insert(rows), new)
+
+
+def remove(connection: Connection, names: Collection[str]) -> None:
+    """Remove rows, as far as there are any."""
+    for part in _parts(names):
+        connection.execute(delete(rows).where(rows.c.name.in_(part)))
+
+
+def read(connection: Connection, name: str) -> CredentialStanding | None:
+    """Return one row."""
+    row = connection.execute(select(rows).where(rows.c.name == name)).one_or_none()
+    return None if row is None else _standing(row)
+
+
+def read_node(connection: Connection, node: str) -> Sequence[CredentialStanding]:
+    """Return the rows of one node, by name."""
+    query = select(rows).where(rows.c.node == node).order_by(rows.c.name)
+    return tuple(_standing(row) for row in connection.execute(query))
+
+
+def read_names(connection: Connection) -> Mapping[str, str]:
+    """Return the node of each login."""
+    return {row.name: row.node for row in connection.execute(select(rows.c.name, rows.c.node))}
+
+
+def read_page(
+    connection: Connection, after: str, limit: int, node: str, due_by: float | None
+) -> Sequence[CredentialStanding]:
+    """Return rows by name, behind `after`."""
+    query = select(rows).where(rows.c.name > after)
+    if node:
+        query = query.where(rows.c.node == node)
+    if due_by is not None:
+        query = query.where(rows.c.urgency > 0, rows.c.due_at <= due_by)
+    page = connection.execute(query.order_by(rows.c.name).limit(limit))
+    return tuple(_standing(row) for row in page)
+
+
+def read_due(
+    connection: Connection, now: float, changed_before: float, limit: int
+) -> Sequence[CredentialStanding]:
+    """Return rows to change now: demanded ones by urgency, then those of age."""
+    may = or_(rows.c.retry_at <= now, rows.c.failures == 0)
+    demanded = select(rows).where(rows.c.urgency > 0, rows.c.due_at <= now, may)
+    order = (rows.c.urgency, rows.c.due_at, rows.c.name)
+    due = [_standing(r) for r in connection.execute(demanded.order_by(*order).limit(limit))]
+    if changed_before <= 0.0 or len(due) >= limit:
+        return due
+    aged = select(rows).where(
+        rows.c.changed_at < changed_before, or_(rows.c.urgency == 0, rows.c.due_at > now), may
+    )
+    aged = aged.order_by(rows.c.changed_at, rows.c.name).limit(limit - len(due))
+    return [*due, *(_standing(row) for row in connection.execute(aged))]
+
+
+def demand(
+    connection: Connection,
+    cause: RotationCause,
+    due_at: float,
+    nodes: Collection[str],
+    names: Collection[str],
+    shown_to: str,
+) -> int:
+    """Demand a change of all logins, or of those selected; return how many."""
+    if shown_to:
+        return _demand(connection, cause, due_at, rows.c.name.in_(_shown(connection, shown_to)))
+    if not nodes and not names:
+        return _demand(connection, cause, due_at, rows.c.name != "")
+    by_node = sum(
+        _demand(connection, cause, due_at, rows.c.node.in_(part)) for part in _parts(nodes)
+    )
+    return by_node + sum(
+        _demand(connection, cause, due_at, rows.c.name.in_(part)) for part in _parts(names)
+    )
+
+
+def record_shown(connection: Connection, name: str, person: str, due_at: float) -> bool:
+    """Record that a person is shown the password in force, which ends at `due_at`."""
+    standing = read(connection, name)
+    if standing is None:
+        return False
+    people = sorted({*standing.shown_to, person})
+    shown = update_rows(rows).where(rows.c.name == name).values(shown_to=json.dumps(people))
+    connection.execute(shown)
+    _demand(connection, RotationCause.SHOWN, due_at, rows.c.name == name)
+    return True
+
+
+def record_change(connection: Connection, name: str, node: str, now: float) -> None:
+    """Begin the row's age anew; every demand is met."""
+    values = {"node": node, "changed_at": now, **_FRESH}
+    changed = connection.execute(update_rows(rows).where(rows.c.name == name).values(**values))
+    if changed.rowcount == 0:
+        connection.execute(insert(rows).values(name=name, **values))
+
+
+def begin_attempt(connection: Connection, name: str, node: str, retry_at: float) -> None:
+    """Record that an attempt begins, which is over at `retry_at` at the latest."""
+    begun = update_rows(rows).where(rows.c.name == name).values(retry_at=retry_at)
+    if connection.execute(begun).rowcount == 0:
+        values = {**_FRESH, "retry_at": retry_at}
+        connection.execute(insert(rows).values(name=name, node=node, changed_at=0.0, **values))
+
+
+def record_failure(connection: Connection, name: str, problem: str, retry_at: float) -> None:
+    """Count a failed attempt."""
+    failed = update_rows(rows).where(rows.c.name == name)
+    connection.execute(
+        failed.values(failures=rows.c.failures + 1, problem=problem, retry_at=retry_at)
+    )
+
+
+def summarize(connection: Connection, now: float) -> CredentialSummary:
+    """Count all rows."""
+    known = rows.c.changed_at > 0
+
+    def number(holds: ColumnElement[bool]) -> ColumnElement[int]:
+        return func.coalesce(func.sum(case((holds, 1), else_=0)), 0)
+
+    query = select(
+        func.count(),
+        number(rows.c.changed_at == 0),
+        number(and_(rows.c.urgency > 0, rows.c.due_at <= now)),
+        number(rows.c.failures > 0),
+        number(rows.c.shown_to != "[]"),
+        func.min(case((known, rows.c.changed_at))),
+    )
+    row = connection.execute(query).one()
+    return CredentialSummary(
+        count=row[0],
+        unknown_age=row[1],
+        due=row[2],
+        failing=row[3],
+        shown=row[4],
+        oldest_at=row[5] or 0.0,
+    )
+
+
+def _demand(
+    connection: Connection, cause: RotationCause, due_at: float, which: ColumnElement[bool]
+) -> int:
+    """Keep an earlier demand's time and a more urgent one's cause; together they come sooner."""
+    place = URGENCY[cause]
+    none = rows.c.urgency == 0
+    values = {
+        "due_at": case((or_(none, rows.c.due_at > due_at), due_at), else_=rows.c.due_at),
+        "urgency": case((or_(none, rows.c.urgency > place), place), else_=rows.c.urgency),
+    }
+    return connection.execute(update_rows(rows).where(which).values(**values)).rowcount
+
+
+def _shown(connection: Connection, person: str) -> list[str]:
+    shown = select(rows.c.name, rows.c.shown_to).where(rows.c.shown_to != "[]")
+    person = person.casefold()
+    return [
+        row.name
+        for row in connection.execute(shown)
+        if person in (p.casefold() for p in json.loads(row.shown_to))
+    ]
+
+
+def _standing(row: Row[tuple[object, ...]]) -> CredentialStanding:
+    values = row._asdict()
+    return CredentialStanding(
+        cause=_CAUSES.get(values.pop("urgency")),
+        shown_to=tuple(json.loads(values.pop("shown_to"))),
+        **values,
+    )
+
+
+def _parts(names: Collection[str]) -> Iterator[Sequence[str]]:
+    ordered = sorted(names)
+    for begin in range(0, len(ordered), IN_MAX):
+        yield ordered[begin : begin + IN_MAX]

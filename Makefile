@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock chart-lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports check-history check-model bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
+	soak-ports check-history check-model bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-rotation bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -155,6 +155,9 @@ bench-watch-whole: setup ## the same measured as a whole, over minutes of the wa
 
 bench-recovery: setup ## kill -9 with 10,000 operations in flight until all are driven again; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_recovery.py $(ARGS)
+
+bench-rotation: setup ## change the passwords of 720,896 BMCs in virtual time; last line JSON; ARGS="--nodes 1024" for fewer
+	@$(VENV)/bin/python tests/bench/bench_rotation.py $(ARGS)
 
 bench-scale: setup ## how each cost grows from 1,024 to 65,536 nodes, as exponents; last line JSON; ARGS="1024 4096"
 	@$(VENV)/bin/python tests/bench/bench_scale.py $(ARGS)

@@ -197,8 +197,7 @@ class Daemon:
         self.consoles = build_console_watch(context, reach, parts.consoles)
         plan = None if parts.fabrics is None else parts.fabrics.plan
         self.leaf_watch = build_leaf_watch(context, watched, plan, parts.recovery, parts.alerts)
-        partitions = None if parts.fabrics is None else parts.fabrics.partitions
-        self.partition_watch = build_partition_watch(context, watched, partitions)
+        self.partition_watch = build_partition_watch(context, watched, parts.fabrics)
         self.fabric = _fabric(context, parts, self.site, self.engine, self.tenancy)
         self.campaigns = _campaigns(deciding, parts)
         self._ticking: list[asyncio.Task[None]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from provisioner.control.context import Context
 from provisioner.control.engine.engine import Engine
+from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.node.credential_rotator import CredentialRotator
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.watch.apart_watch import ApartWatch
@@ -18,7 +19,7 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import AlertRepository, Partitions
+from provisioner.ports import AlertRepository
 from provisioner.ports.consoles import ConsoleBook, Consoles
 from provisioner.ports.recovery import RecoveryRepository
 
@@ -40,9 +41,10 @@ def build_leaf_watch(
 
 
 def build_partition_watch(
-    context: Context, watched: Watched, partitions: Partitions | None
+    context: Context, watched: Watched, fabrics: Fabrics | None
 ) -> PartitionWatch | None:
     """Return the watch of InfiniBand partitions; None where there are none."""
+    partitions = None if fabrics is None else fabrics.partitions
     if partitions is None or context.settings.isolation == "vrf":
         return None
     tenancy, trespasses, released = watched

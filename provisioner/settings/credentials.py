@@ -31,9 +31,3 @@ class CredentialSettings(Record):
     credential_nodes_max: int = Field(
         256, ge=1, le=65536, description="Nodes whose passwords are changed at the same time."
     )
-    credential_shown_h: float = Field(
-        4.0,
-        gt=0,
-        le=168,
-        description="A password that a person was shown is changed after so many hours.",
-    )

@@ -64,6 +64,7 @@ class Living:
     async def begin(self) -> Living:
         """Store what the BMC has, with a demand to change it."""
         await self.bench.deliver()
+        self.bench.account.change_required = False
         await self.standings.enroll({NAME: "n"}, 1.0)
         await self.standings.demand(RotationCause.EMERGENCY, self.clock.now())
         return self
@@ -72,8 +73,8 @@ class Living:
         """A new daemon changes the login."""
         fuse = fuse or Fuse()
         self.bench.vault.fuse = self.standings.fuse = fuse
-        reach = Reach(FusedBmcs(self.bench.bmcs, fuse), None, self.bench.vault)  # type: ignore[arg-type]
         nothing: Any = None
+        reach = Reach(FusedBmcs(self.bench.bmcs, fuse), nothing, self.bench.vault)
         self.site = Site(
             self.clock, Settings(site="test"), reach, nothing, nothing, nothing, nothing
         )

@@ -51,10 +51,7 @@ async def rotate(
         if await _accepts(Redfish(transport, ours, quirk), proof):
             await credentials.confirm(name)  # a crash came between the BMC's yes and our note
             return ours
-        if renew:
-            if not await _accepts(Redfish(transport, address, quirk), proof):
-                # a third login with a wrong password would lock some accounts
-                raise LoginRefused("it accepts neither of the two passwords that are stored")
+        if renew and await _opens(transport, address, quirk, proof):
             assert address.secret is not None
             await credentials.put(name, address.username, address.secret)
             pending = None
@@ -74,6 +71,23 @@ async def rotate(
         )
     await credentials.confirm(name)
     return ours
+
+
+async def _opens(
+    transport: BmcTransport,
+    address: BmcAddress,
+    quirk: Quirk,
+    proof: Callable[[Redfish], Awaitable[bool]],
+) -> bool:
+    """Return whether the current password shows resources; False: it must be changed first.
+
+    Raises `LoginRefused` if it is wrong as well: a third wrong login would lock some accounts.
+    """
+    if await _accepts(Redfish(transport, address, quirk), proof):
+        return True
+    if await transport.password_change(address) is not None:
+        return False
+    raise LoginRefused("it accepts neither of the two passwords that are stored")
 
 
 async def _accepts(client: Redfish, proof: Callable[[Redfish], Awaitable[bool]]) -> bool:

@@ -16,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from provisioner.model.campaign import Campaign, CampaignState
+from provisioner.model.credential import CredentialSummary
 from provisioner.planning.campaigns.rollout_stops import compute_budget, find_failures
 from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.ports import Clock
@@ -109,6 +110,7 @@ class FleetMetrics(Collector):
         yield from _collect_states(look.fleet)
         yield from _collect_counts(look.fleet)
         yield from _collect_certificates(look.fleet)
+        yield from _collect_logins(look.fleet.logins, self._clock.now())
         yield from _collect_campaigns(look)
         yield _make_gauge(
             "provisioner_metrics_read_seconds", "The last look took this.", look.took_s
@@ -180,6 +182,19 @@ def _collect_certificates(fleet: Fleet) -> Iterator[Metric]:
     yield family
     text = "Age of the oldest certificate of a node in force."
     yield _make_gauge("provisioner_certificate_oldest_seconds", text, fleet.oldest_certificate_s)
+
+
+def _collect_logins(logins: CredentialSummary, now: float) -> Iterator[Metric]:
+    name = "provisioner_credential_oldest_seconds"
+    age_s = max(0.0, now - logins.oldest_at) if logins.oldest_at else 0.0
+    yield _make_gauge(name, "Age of the oldest password of a BMC, as far as recorded.", age_s)
+    for name, text, count in (
+        ("credentials", "Logins of BMCs that the daemon keeps.", logins.count),
+        ("credentials_unknown_age", "Of these, with an unrecorded age.", logins.unknown_age),
+        ("credentials_due", "Of these, an event demands a change.", logins.due),
+        ("credentials_failing", "Of these, the last change failed.", logins.failing),
+    ):
+        yield _make_gauge(f"provisioner_{name}", text, count)
 
 
 def _collect_campaigns(look: _FleetReading) -> Iterator[Metric]:

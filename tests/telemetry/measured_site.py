@@ -18,6 +18,7 @@ from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, No
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.certificate import Certificate
+from provisioner.model.credential import RotationCause
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node, NodeKind, State
@@ -108,6 +109,16 @@ async def fill(store: SqlStore, late: int = 3) -> None:
     )
     await store.cases.add(case, now=NOW)
     await _campaign(store)
+    await _logins(store)
+
+
+async def _logins(store: SqlStore) -> None:
+    book = store.credential_standings
+    await book.enroll({"n00/host": "n00"}, NOW - 20 * DAY_S)
+    await book.enroll({"n01/host": "n01"}, NOW - DAY_S)
+    await book.enroll({"n02/host": "n02"}, 0.0)
+    await book.demand(RotationCause.REQUESTED, NOW, names=["n01/host"])
+    await book.record_failure("n00/host", "no answer", NOW + HOUR_S)
 
 
 async def _campaign(store: SqlStore) -> None:

@@ -79,6 +79,16 @@ def test_certificates_are_told_by_when_they_end(text: str):
     assert of(told, "provisioner_certificate_oldest_seconds") == 10 * 86400
 
 
+def test_logins_are_told_by_their_age(text: str):
+    told = parsed(text)
+
+    assert of(told, "provisioner_credentials") == 3
+    assert of(told, "provisioner_credentials_unknown_age") == 1
+    assert of(told, "provisioner_credentials_due") == 1
+    assert of(told, "provisioner_credentials_failing") == 1
+    assert of(told, "provisioner_credential_oldest_seconds") == 20 * 86400
+
+
 def test_a_campaign_is_told_with_its_failures_and_its_budget(text: str):
     told = parsed(text)
 

@@ -11,7 +11,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Double, Table, case, cast, func, select
 
+from provisioner.model.credential import CredentialSummary
 from provisioner.model.node import State
+from provisioner.store.rows import credential_rows
 from provisioner.store.rows.json_text import json_text
 from provisioner.store.schema.access_schema import requests
 from provisioner.store.schema.campaign_schema import campaign_nodes, campaigns
@@ -49,6 +51,7 @@ class Fleet:
     requests: Mapping[str, int]  # state -> changes that were asked for
     campaigns: Mapping[tuple[str, str], int]  # (campaign, state of its nodes) -> nodes
     journal_rows: int
+    logins: CredentialSummary  # of BMCs
 
 
 def read_fleet(
@@ -89,6 +92,7 @@ def read_fleet(
         requests=_counted(connection, requests.c.state, requests, requests.c.state != ""),
         campaigns=_campaigns(connection),
         journal_rows=connection.scalar(select(func.max(journal.c.seq))) or 0,
+        logins=credential_rows.summarize(connection, now),
     )
 
 

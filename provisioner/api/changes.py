@@ -42,6 +42,8 @@ WHILE_CLOSED = frozenset(
 WHILE_OBSERVING = frozenset(
     {
         ChangeKind.NODE_ADOPT,
+        ChangeKind.CAPABILITY_GRANT,
+        ChangeKind.CAPABILITY_WITHDRAW,
         ChangeKind.TOKEN_CREATE,
         ChangeKind.TOKEN_REVOKE,
         ChangeKind.SESSION_END,

@@ -113,6 +113,9 @@ COMMANDS = {
         "",
         "Adopt nodes that serve: they enter as released to the tenant whose network they are in.",
     ),
+    "capability": Command(
+        ROUTES, "", "Capabilities over adopted nodes: list, show, grant, withdraw."
+    ),
     "observation": Command(
         ROUTES, "", "Observing (`serve --observe`): each node's reading, and the acts that follow."
     ),

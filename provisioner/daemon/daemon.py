@@ -29,15 +29,16 @@ from provisioner.control.node.power_switch import PowerSwitch
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
-from provisioner.control.watch.outbox import Outbox
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.time_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
     build_console_watch,
     build_credential_keeper,
     build_leaf_watch,
+    build_outbox,
     build_partition_watch,
 )
 from provisioner.execution.actions.host_keys import HostLogin
@@ -134,9 +135,9 @@ class Daemon:
     """The driver of a site. `start` returns at once; `stop` leaves devices as they are."""
 
     def __init__(self, parts: Parts) -> None:
-        self.parts = parts
+        self.context = context = build_context(parts)
+        self.parts = parts = guard_parts(parts, context.get_gate())
         reach = _reach(parts)
-        self.context = context = Context(parts.store, parts.clock, parts.settings, parts.telemetry)
         self.site = _site(parts, reach)
         profiles = parts.matrix.nic_profiles
         collector = Collector(self.site, profiles, select_sets(parts.matrix))
@@ -206,6 +207,7 @@ class Daemon:
 
     async def start(self) -> None:
         """Resume operations that were under way, then look for work until stopped."""
+        await self.context.get_gate().open()
         if isinstance(self.parts.clock, WallClock):  # in virtual time there is nothing to measure
             await self.time.begin()
             for run in (self.overload.run, self.time.run):
@@ -264,7 +266,8 @@ class Daemon:
         if self.consoles is not None:
             self._begin(self.consoles.run, "consoles")
         if self.parts.webhooks is not None:
-            outbox = _outbox(self.parts, self.parts.webhooks, self.watcher)
+            to = self.parts.webhooks
+            outbox = build_outbox(self.context, self.parts.credentials, to, self.watcher)
             self._begin(outbox.run, "webhooks")
 
     def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
@@ -304,6 +307,7 @@ class Daemon:
         await self.engine.stop()
         await self.fabric.stop()
         await self.tenancy.close()
+        self.context.get_gate().close()
 
 
 def _reach(parts: Parts) -> Reach:
@@ -366,13 +370,6 @@ def _watcher(
     if parts.watch is None:
         return None
     return Watcher(context, parts.watch, reach, engine.submit, overload.may_watch)
-
-
-def _outbox(
-    parts: Parts, to: tuple[WebhookRepository, WebhookPosts], watcher: Watcher | None
-) -> Outbox:
-    keeper = None if watcher is None else watcher.keeper
-    return Outbox(*to, parts.credentials, parts.clock, parts.settings, keeper)
 
 
 def _shop(

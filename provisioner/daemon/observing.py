@@ -22,10 +22,10 @@ from provisioner.adapters.read_only.switches import ReadOnlySwitches
 from provisioner.adapters.read_only.wires import ReadOnlyBmcs, ReadOnlySwitchWire
 from provisioner.control.engine.engine import FirstFailure
 from provisioner.control.node.observing import Eyes, SiteObserver
-from provisioner.control.watch.outbox import Outbox
 from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.hosts import Hosts
+from provisioner.daemon.watches import build_outbox
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.execution.tenancy.release_recheck import Rechecks
@@ -107,11 +107,9 @@ class ObservingDaemon:
                 self.parts.watch.attach(watcher)
             self._begin(watcher.run, "watcher")
         if self.parts.webhooks is not None:
-            keeper = None if watcher is None else watcher.keeper
-            book, posts = self.parts.webhooks
-            parts = self.parts
-            credentials = parts.credentials
-            outbox = Outbox(book, posts, credentials, parts.clock, parts.settings, keeper)
+            outbox = build_outbox(
+                self.context, self.parts.credentials, self.parts.webhooks, watcher
+            )
             self._begin(outbox.run, "webhooks")
 
     def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:

@@ -11,17 +11,20 @@ from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.control.watch.console_watch import ConsoleWatch
 from provisioner.control.watch.credential_keeper import CredentialKeeper
 from provisioner.control.watch.leaf_watch import LeafWatch
+from provisioner.control.watch.outbox import Outbox
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.trespasses import Trespasses
+from provisioner.control.watch.watcher import Watcher
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import AlertRepository
+from provisioner.ports import AlertRepository, Credentials
 from provisioner.ports.consoles import ConsoleBook, Consoles
 from provisioner.ports.recovery import RecoveryRepository
+from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
 
 Watched = tuple[Tenancy, Trespasses, ReleaseWatch]
 
@@ -64,3 +67,15 @@ def build_credential_keeper(
     """Return the loop that changes passwords of BMCs, whose operations the reconciler drives."""
     reconciler.rotator = CredentialRotator(context, site)
     return CredentialKeeper(context, engine.submit)
+
+
+def build_outbox(
+    context: Context,
+    credentials: Credentials,
+    to: tuple[WebhookRepository, WebhookPosts],
+    watcher: Watcher | None,
+) -> Outbox:
+    """Return the sender of events to webhooks."""
+    keeper = None if watcher is None else watcher.keeper
+    book, posts = to
+    return Outbox(book, posts, credentials, context.clock, context.settings, keeper)

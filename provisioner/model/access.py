@@ -149,6 +149,8 @@ class ChangeKind(StrEnum):
     NODE_TAKE = "node.take"
     NODE_INTAKE = "node.intake"
     NODE_ADOPT = "node.adopt"
+    CAPABILITY_GRANT = "capability.grant"
+    CAPABILITY_WITHDRAW = "capability.withdraw"
     PIN_SET = "pin.set"
     PIN_REMOVE = "pin.remove"
     WEBHOOK_ADD = "webhook.add"
@@ -180,6 +182,7 @@ PROOF_KINDS = frozenset(
         ChangeKind.CERTIFICATE_REVOKE,
         ChangeKind.CASE_RETIRE,
         ChangeKind.NODE_TAKE,
+        ChangeKind.CAPABILITY_GRANT,
         ChangeKind.KEY_ROTATE,
         ChangeKind.RECOVERY_SETTLE,
         ChangeKind.TOKEN_CREATE,  # or a session would prolong itself

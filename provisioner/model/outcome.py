@@ -78,6 +78,7 @@ class Reason(StrEnum):
     OVERLOADED = "overloaded"  # the daemon or its database was too slow; no request was sent
     DAMAGED_ROW = "damaged_row"  # a stored row cannot be read; parked, not retried
     LOOK_ONLY = "look_only"  # no device may be written to until a restore is settled
+    NOT_GRANTED = "not_granted"  # an act on an adopted node that no person has allowed
     OUR_BUG = "our_bug"  # an assertion of ours failed; parked, not retried
 
 

@@ -81,6 +81,12 @@ class LookOnly(PortError):
     reason = Reason.LOOK_ONLY
 
 
+class NotGranted(LookOnly):
+    """An act on an adopted node was withheld: no person granted the capability that it needs."""
+
+    reason = Reason.NOT_GRANTED
+
+
 class StaleWrite(Exception):
     """Another writer changed the row since it was read: read again, decide again."""
 

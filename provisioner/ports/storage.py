@@ -7,6 +7,7 @@ from typing import Protocol
 from provisioner.ports.agents import AgentRepository
 from provisioner.ports.alerts import AlertRepository
 from provisioner.ports.campaigns import CampaignRepository
+from provisioner.ports.capabilities import GrantRepository
 from provisioner.ports.cases import CaseRepository
 from provisioner.ports.credential_standings import CredentialStandings
 from provisioner.ports.recovery import RecoveryRepository
@@ -70,6 +71,9 @@ class Store(Protocol):
 
     @property
     def credential_standings(self) -> CredentialStandings: ...
+
+    @property
+    def grants(self) -> GrantRepository: ...
 
     @property
     def recovery(self) -> RecoveryRepository: ...

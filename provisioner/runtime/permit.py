@@ -5,6 +5,9 @@ When it continues, its first request to a device checks here and finds out. A da
 lost writes only reads: every request that would change a device is refused here, before it is sent.
 So does a daemon that was started with `--observe`, for as long as it runs.
 
+Where adopted nodes exist, a write leaves only inside of `name_act`: a part that forgot the gate of
+capabilities cannot write to any device.
+
 A request counts as a write unless its caller declares that it only reads.
 """
 
@@ -14,12 +17,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from provisioner.ports.errors import LookOnly
+from provisioner.ports.errors import LookOnly, NotGranted
 from provisioner.runtime import process_scope
 
 WITHHELD = "withheld"  # the count of acts that were not sent
 OBSERVES = "it was started with --observe"
+Guard = Callable[[], str]  # returns why an act may not be sent now; "" if it may
 _reads: ContextVar[bool] = ContextVar("reads", default=False)
+_act: ContextVar[Guard | None] = ContextVar("act", default=None)
 
 
 def ask(*, writes: bool = True) -> None:
@@ -33,6 +38,30 @@ def ask(*, writes: bool = True) -> None:
     if writes and scope.closed and not _reads.get():
         count_withheld()
         raise LookOnly(f"nothing is written to any device: {scope.closed[-1]}")
+    if writes and scope.names_acts and not _reads.get():
+        guard = _act.get()
+        why = "an act whose device was not named to the gate" if guard is None else guard()
+        if why:
+            count_withheld()
+            raise NotGranted(why)
+
+
+@contextmanager
+def name_act(guard: Guard) -> Iterator[None]:
+    """Within the block, this task sends an act on devices that the gate knows, and `guard` judges.
+
+    The guard is asked again just before each request leaves: a grant may have been withdrawn since.
+    """
+    token = _act.set(guard)
+    try:
+        yield
+    finally:
+        _act.reset(token)
+
+
+def require_names(*, required: bool) -> None:
+    """From now on, refuse every write that no gate has named: adopted nodes exist."""
+    process_scope.get_scope().names_acts = required
 
 
 def get_closing_reason() -> str:

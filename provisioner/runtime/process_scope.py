@@ -26,6 +26,7 @@ class Scope:
     checks: list[Callable[[], None]] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)  # reasons why no device may be changed
     observes: bool = False  # it was started to read alone (`serve --observe`)
+    names_acts: bool = False  # adopted nodes exist: each write has to be named to their gate
     turns: list[Any] = field(default_factory=list)  # of `leaf_turns.Shared`
     notices: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by subject, for people
     limited: Counter[str] = field(default_factory=Counter)  # requests over a limit, by its kind

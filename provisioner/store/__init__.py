@@ -18,6 +18,7 @@ from provisioner.store.schema import (
     campaign_schema,  # noqa: F401 (its tables belong to the metadata)
     case_schema,  # noqa: F401 (its tables belong to the metadata)
     executor_schema,  # noqa: F401 (its tables belong to the metadata)
+    grant_schema,  # noqa: F401 (its tables belong to the metadata)
     recovery_schema,  # noqa: F401 (its tables belong to the metadata)
     webhook_schema,  # noqa: F401 (its tables belong to the metadata)
 )

@@ -26,6 +26,7 @@ from provisioner.store.repositories.cohorts import SqlCohortRepository
 from provisioner.store.repositories.credential_standings import SqlCredentialStandings
 from provisioner.store.repositories.evidence import SqlEvidenceRepository
 from provisioner.store.repositories.fabric import SqlFabricRepository
+from provisioner.store.repositories.grants import SqlGrantRepository
 from provisioner.store.repositories.home import SqlHomeRepository
 from provisioner.store.repositories.journal import SqlJournalRepository
 from provisioner.store.repositories.journal_archives import SqlArchiveRepository
@@ -58,6 +59,7 @@ class SqlStore(Transactions):
         self.clock_marks = SqlClockMarkRepository(self)
         self.answers = SqlAnswerRepository(self)
         self.atlas = SqlAtlasRepository(self)
+        self.grants = SqlGrantRepository(self)
         self.home = SqlHomeRepository(self)
         self.requests = SqlRequestRepository(self)
         self.signing_keys = SqlSigningKeyRepository(self)

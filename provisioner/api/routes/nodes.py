@@ -26,6 +26,7 @@ from provisioner.api.route import (
     format_etag,
 )
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
+from provisioner.model.adoption.capability import Capability
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.location import Location, Port
@@ -35,6 +36,7 @@ from provisioner.model.times.instant import Instant
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 from provisioner.planning.lifecycle.reclaiming import describe_reclaim, find_return_obstacles
+from provisioner.planning.release.capabilities import GRANT_REMEDY
 from provisioner.store.repositories.nodes import COLUMNS
 
 TAG = "nodes"
@@ -278,6 +280,9 @@ async def _plan(
     if asked.kind is ChangeKind.NODE_RETRY:
         changed = retry_node(node, now)
     else:
+        act = "take it back from its tenant"
+        if why := await parts.context.refuse_act(node, Capability.CERTIFICATION, act):
+            return build_objection(node.id, why, GRANT_REMEDY)
         changed = reclaim_node(node, now, for_repair=bool(arguments.get("for_repair")))
     if isinstance(changed, str):
         return build_objection(node.id, changed, "See what it waits for: `provisioner explain`.")

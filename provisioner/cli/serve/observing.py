@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from pathlib import Path
 
 from provisioner.daemon.observing import ObservingDaemon
 from provisioner.model.input_error import InputError
-from provisioner.model.node import Origin
 from provisioner.store.database.postgres import is_postgres
-from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
@@ -25,15 +22,6 @@ def check_own_place(database: str) -> None:
     if is_postgres(database):
         remedy = "Leave --database out: an observing daemon has a data directory of its own."
         raise InputError("--observe", "--database", "other daemons may act on it", remedy)
-
-
-async def refuse_adopted_nodes(directory: Path, store: SqlStore) -> None:
-    """Refuse to act on a database with adopted nodes: no capability can be granted on them yet."""
-    adopted = [n.id for n in await store.nodes.list() if n.origin is Origin.ADOPTED]
-    if adopted:
-        problem = f"{len(adopted)} nodes in it were adopted ({adopted[0]}), and are only observed"
-        remedy = "Add --observe; or give the nodes that are to be changed a directory of their own."
-        raise InputError("--data", str(directory), problem, remedy)
 
 
 async def run_observing(daemon: ObservingDaemon) -> None:

@@ -32,7 +32,6 @@ from provisioner.cli.serve.api_serving import served_api
 from provisioner.cli.serve.daemon_parts import Receivers, build_parts, build_site_parts
 from provisioner.cli.serve.observing import (
     check_own_place,
-    refuse_adopted_nodes,
     run_observing,
 )
 from provisioner.control.engine.engine_shared import WorkQueue
@@ -286,8 +285,6 @@ async def _until_stopped(
     observe: bool,
 ) -> None:
     """Drive the site, or observe it, with the API and metrics beside it."""
-    if not observe:
-        await refuse_adopted_nodes(data, opened.store)
     daemon = ObservingDaemon(parts) if observe else Daemon(parts)
     parts = daemon.parts
     measured, counted = counts

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from provisioner.control.campaigns.campaign_memory import Memory
 from provisioner.control.context import Context
+from provisioner.model.adoption.capability import Capability
 from provisioner.model.campaign import (
     Admit,
     Campaign,
@@ -57,6 +58,7 @@ class Campaigns:
         self, context: Context, book: CampaignRepository, plan: AddressPlan | None = None
     ) -> None:
         """`plan` gives switches' planes; without it they are unknown."""
+        self._context = context
         self._store = context.store
         self._plan = plan
         self._book = book
@@ -264,6 +266,10 @@ class Campaigns:
     ) -> bool:
         """Admit one node; hosts that make room for it leave first. False: it is not admitted."""
         why = f"campaign {campaign.id} to {campaign.target}: {admit.reason}"
+        for name in (*admit.displaces, admit.node):
+            act = f"take it for campaign {campaign.id}"
+            if await self._context.refuse_act(nodes[name], Capability.FIRMWARE, act):
+                return False  # it waits until a person grants it, or skips the node
         try:
             for name in admit.displaces:
                 room = displace_host(nodes[name], f"{admit.node} is upgraded ({campaign.id})", now)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk, close_case
+from provisioner.model.adoption.capability import Capability
 from provisioner.model.alert import Alert
 from provisioner.model.case import Case, Ending, Origin, RemedyKind, RemedyOutcome, Service, Stage
 from provisioner.model.events.case_events import CaseClosed, CaseNeedsHardware, PartsCompared
@@ -46,6 +47,7 @@ class Repairs:
         submit: Callable[[str], Awaitable[None]],
     ) -> None:
         self.desk = desk
+        self._context = context
         self._store = context.store
         self._alerts = alerts
         self._clock = context.clock
@@ -86,12 +88,27 @@ class Repairs:
 
     # --- opening
 
+    async def _begin(
+        self,
+        node: Node,
+        origin: Origin,
+        reason: str,
+        by: str,
+        *,
+        service: Service | None = None,
+        work: str = "",
+    ) -> None:
+        """Open a case, unless the node is adopted and no person granted that."""
+        act = f"open a repair case: {reason}"[:200]
+        if not await self._context.refuse_act(node, Capability.TICKETS, act):
+            await self.desk.open(node, origin, reason, by, service=service, work=work)
+
     async def _open(self, node: Node, standing: Sequence[Alert]) -> None:
         if trespasses := entitlement.trespasses_of(node):
             # people find out whose hand it was; nothing is wrong with the node itself
             nobodys = node.model_copy(update={"tenant": ""})
             reason = str(trespasses[0])
-            await self.desk.open(
+            await self._begin(
                 nobodys,
                 Origin.WORK,
                 reason,
@@ -106,7 +123,7 @@ class Repairs:
             first = node.blockers[0]
             checked = first.reason in (Reason.CHECK_FAILED, Reason.CABLING, Reason.FABRIC)
             origin = Origin.CHECK if checked else Origin.WORK
-            await self.desk.open(node, origin, str(first), "provisioner")
+            await self._begin(node, origin, str(first), "provisioner")
             return
         if node.state not in (State.RELEASED, State.CERTIFIED):
             return
@@ -114,13 +131,13 @@ class Repairs:
         if drains and (lapsed := policy.lapsed_alerts(standing)):
             reason = f"{lapsed[0].message}; it is proved anew"
             drain = Service.DRAIN  # with its notice: a date never cuts a tenant off
-            await self.desk.open(node, Origin.WORK, reason, "provisioner", service=drain)
+            await self._begin(node, Origin.WORK, reason, "provisioner", service=drain)
             return
         opening = policy.opening_alerts(standing)
         if opening:
             worst = opening[0]
             reason = f"{worst.id} at {worst.target or node.id}: {worst.message}"
-            await self.desk.open(node, Origin.EVENT, reason, worst.source)
+            await self._begin(node, Origin.EVENT, reason, worst.source)
 
     # --- going on
 
@@ -159,6 +176,9 @@ class Repairs:
             if quiet and case.origin is Origin.EVENT and not policy.opening_alerts(standing):
                 await self._close(case, node, Ending.NO_FAULT, "its alerts are over")
         elif taken_at <= now:
+            act = f"take it back for repair ({case.id})"
+            if await self._context.refuse_act(node, Capability.CERTIFICATION, act):
+                return
             draining = reclaim_node(node, now, for_repair=True)
             assert isinstance(draining, Node)
             note = f"taken back for repair ({case.id})"

@@ -16,6 +16,7 @@ from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.adoption.capability import Capability
 from provisioner.model.alert import Classification
 from provisioner.model.events.node_events import NodeTakenBack
 from provisioner.model.node import Node, NodeKind, Placement, State
@@ -44,6 +45,7 @@ class ReleaseWatch:
         submit: Callable[[str], Awaitable[None]],
         keeper: AlertKeeper | None = None,
     ) -> None:
+        self._context = context
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
@@ -135,6 +137,8 @@ class ReleaseWatch:
         now = self._clock.now()
         conditions = [_found("PortElsewhere", b.subject, b.detail) for b in why[:8]]
         await self._tell(node, conditions)
+        if await self._context.refuse_act(node, Capability.ISOLATION, f"take it back: {why[0]}"):
+            return
         reclaimed = requests.reclaim_node(node, now, for_repair=True)
         if isinstance(reclaimed, str):
             return

@@ -13,6 +13,7 @@ from provisioner.control.context import Context
 from provisioner.control.watch.trespasses import Trespasses, list_ports
 from provisioner.control.watch.unowned_ports import as_port
 from provisioner.execution.tenancy.tenancy import MoveOutcome
+from provisioner.model.adoption.capability import Capability
 from provisioner.model.events.node_events import PortsFenced
 from provisioner.model.location import Port
 from provisioner.model.node import Node, State
@@ -38,6 +39,7 @@ class TrespassFence:
         move: Move,
         seen_by: str,
     ) -> None:
+        self._context = context
         self._store = context.store
         self._clock = context.clock
         self._trespasses = trespasses
@@ -46,7 +48,14 @@ class TrespassFence:
         self._seen_by = seen_by
 
     async def fence_node(self, node: Node, found: Sequence[PortPlacement]) -> None:
-        """Record and fence ports of a node, which then waits for a person if it was no tenant's."""
+        """Record and fence ports of a node, which then waits for a person if it was no tenant's.
+
+        An adopted node without the capability is reported, and left where it is.
+        """
+        act = f"fence {', '.join(list_ports(found)[:8])}"
+        if await self._context.refuse_act(node, Capability.ISOLATION, act):
+            await self._trespasses.report(node, found, self._seen_by)
+            return
         node = await self._trespasses.note(node, found, self._seen_by)
         if node.state is State.RELEASED:
             await self._take_back(

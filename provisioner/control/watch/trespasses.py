@@ -39,6 +39,11 @@ class Trespasses:
 
         A new stay in maintenance begins with it: earlier erasures do not count.
         """
+        await self.report(node, found, seen_by)
+        return await self._begin_stay(node, found)
+
+    async def report(self, node: Node, found: Sequence[PortPlacement], seen_by: str) -> None:
+        """Record these ports in the journal and alert; the node's row stays as it is."""
         now = self._clock.now()
         if self._is_new(node.id, found, now):
             ports = list_ports(found)
@@ -47,7 +52,6 @@ class Trespasses:
             )
             await self._store.journal.append(event, now)
             await self._alert(node.id, found, now)
-        return await self._begin_stay(node, found)
 
     async def note_fenced(self, node: Node) -> Node:
         """Record that its ports have just been fenced; return the node's present row.

@@ -16,6 +16,7 @@ from typing import Any
 from provisioner.execution.actions.hold import Hold
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.release.capabilities import GRANT_REMEDY
 from provisioner.ports import Clock, PortError, Unreachable
 from provisioner.settings import Settings
 
@@ -28,6 +29,7 @@ _BEFORE_SENDING = (
     Reason.CERTIFICATE_CHANGED,
     Reason.CERTIFICATE_UNTRUSTED,
     Reason.HOST_KEY_UNKNOWN,
+    Reason.NOT_GRANTED,
 )
 
 
@@ -176,6 +178,7 @@ def blocked(error: PortError, subject: str) -> Blocker:
         Reason.HOST_KEY_UNKNOWN: "Add the host's key to the file of known hosts.",
         Reason.ACCOUNT_LOCKED: "Wait: the next login is tried when the lockout is surely over.",
         Reason.SWITCH_REFUSED: "Look at the switch's own log; it is tried again by itself.",
+        Reason.NOT_GRANTED: GRANT_REMEDY,
         Reason.NOT_OFFERED: "Correct the expected-hardware list, then retry the node.",
     }
     return Blocker(

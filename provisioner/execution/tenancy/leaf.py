@@ -36,7 +36,7 @@ GATHER_PARTS = 5
 # of the switch's own time and some thirty requests until the longest pause is reached.
 LATE = 0.1
 # Refusals that one port of a batch may bring on all of it.
-_OF_ONE_PORT = (Reason.SWITCH_REFUSED, Reason.MALFORMED)
+_OF_ONE_PORT = (Reason.SWITCH_REFUSED, Reason.MALFORMED, Reason.NOT_GRANTED)
 
 Routes = Mapping[str, tuple[str, ...]]  # VRF -> prefixes
 Views = Mapping[str, frozenset[str]]  # port -> every VRF that it is or will be in

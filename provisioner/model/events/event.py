@@ -22,6 +22,8 @@ class EventKind(StrEnum):
     # a node's journey
     DISCOVERED = "discovered"
     ADOPTED = "adopted"
+    CAPABILITY = "capability"
+    WOULD = "would"
     CREDENTIAL = "credential"
     SURVEYED = "surveyed"
     IDENTIFIED = "identified"

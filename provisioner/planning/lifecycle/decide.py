@@ -34,7 +34,8 @@ PASSING: frozenset[Reason] = frozenset(
         Reason.MALFORMED,
     }
 )
-OURS = frozenset({Reason.OVERLOADED})  # passing causes in the daemon, not in the node
+# passing causes in the daemon or in a decision of people, not in the node
+OURS = frozenset({Reason.OVERLOADED, Reason.NOT_GRANTED})
 # After this many failures in a row, a passing cause counts as a lasting one.
 PASSING_FAILURES_MAX = 12
 

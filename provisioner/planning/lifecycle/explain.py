@@ -15,7 +15,7 @@ from provisioner.model.campaign import Campaign
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.case import Case
 from provisioner.model.certificate import Certificate
-from provisioner.model.node import Boots, Node, NodeKind, Placement, State
+from provisioner.model.node import Boots, Node, NodeKind, Origin, Placement, State
 from provisioner.model.operation import LedgerEntry, Operation
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan
@@ -103,6 +103,8 @@ def _explain_state(seen: Situation) -> Iterator[str]:
         empty = "; no disk has a system" if node.boots is Boots.NOTHING else ""
         yield f"It runs the maintenance image, or is on its way there or back{empty}."
     yield _explain_certificate(seen)
+    if node.origin is Origin.ADOPTED:
+        yield "It was adopted while it served: only acts that people granted are sent to it."
 
 
 def _is_in_customer_vrf(node: Node) -> bool:
@@ -147,6 +149,7 @@ def _explain_cause(seen: Situation) -> Iterator[str]:
     yield from (
         f"{_format_blocker(b)}." for b in (*seen.node.blockers, *_read_waiting_blockers(seen))
     )
+    yield from _explain_withheld(seen)
     if seen.node.attempts:
         yield f"Automatic remedies tried since its last certificate: {seen.node.attempts}."
     if seen.case is not None:
@@ -181,6 +184,17 @@ def _explain_last_step(rows: Sequence[Mapping[str, Any]], now: float) -> Iterato
     ended = f"and failed: {clean_text(str(problems[0]))}" if problems else "and went well"
     title = clean_text(str(step_row["detail"].get("step", "?")))
     yield f"The last step was {title}, {format_age(now - step_row['at'])}, {ended}."
+
+
+def _explain_withheld(seen: Situation) -> Iterator[str]:
+    """Say which acts would have been sent to an adopted node, the newest first."""
+    listed: set[str] = set()
+    for row in (r for r in seen.history if r["kind"] == "would"):
+        act = clean_text(str(row["detail"].get("act", "?")))
+        if act not in listed and len(listed) < ALERTS_MAX:
+            listed.add(act)
+            why = clean_text(str(row["detail"].get("why", "")))
+            yield f"It would {format_age(seen.now - row['at'])}: {act}; not sent, because {why}."
 
 
 def _explain_case(case: Case, now: float) -> Iterator[str]:

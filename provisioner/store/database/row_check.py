@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, Table, select
 from sqlalchemy.exc import DBAPIError
 
 from provisioner.model.access import ChangeRequest, Session, Token
+from provisioner.model.adoption.capability import Grant
 from provisioner.model.agent import AgentSession
 from provisioner.model.alert import Alert, Override, Subscription
 from provisioner.model.campaign import Campaign, CampaignNotice
@@ -35,6 +36,7 @@ from provisioner.store.schema import (
     access_schema,
     campaign_schema,
     case_schema,
+    grant_schema,
     schema,
     webhook_schema,
 )
@@ -59,6 +61,7 @@ BODIES: Sequence[tuple[Table, type[BaseModel]]] = (
     (campaign_schema.release_pins, ReleasePin),
     (campaign_schema.notices, CampaignNotice),
     (case_schema.cases, Case),
+    (grant_schema.grants, Grant),
     (webhook_schema.webhooks, Webhook),
     (access_schema.tokens, Token),
     (access_schema.console_sessions, Session),

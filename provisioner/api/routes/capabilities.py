@@ -1,0 +1,264 @@
+"""Routes of capabilities: the acts that people hand over on adopted nodes, step by step.
+
+A dry run lists the nodes that gain or lose a capability, and the acts that were withheld of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field, model_validator
+
+from provisioner.api.changes import Forecast, Outcome, build_objection
+from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.adoption.capability import LADDER, Capability, Grant, GrantScope
+from provisioner.model.base import Record
+from provisioner.model.events import EventKind
+from provisioner.model.node import Node, Origin
+from provisioner.model.times.instant import Instant
+from provisioner.planning.release.capabilities import (
+    covers_node,
+    find_change,
+    list_allowed,
+    list_decisions,
+    plan_withdrawal,
+)
+
+TAG = "capabilities"
+WOULD_MAX = 50  # rows of a node's journal that are looked through
+LISTED_MAX = 20  # nodes that a preview names
+
+
+class CapabilityAsk(Record):
+    """A capability over a set of nodes."""
+
+    capability: Capability = Field(description="The last step that is handed over.")
+    scope: GrantScope = Field(description="site, unit, rack or node.")
+    name: str = Field(
+        "", max_length=128, description="Node, rack, or unit (pod0/su0); empty for the site."
+    )
+    reason: str = Field(min_length=1, max_length=500, description="Why; it is recorded.")
+
+    @model_validator(mode="after")
+    def _check(self) -> CapabilityAsk:
+        if (self.scope is GrantScope.SITE) != (not self.name):
+            raise ValueError("a unit, rack or node has a name, and the site has none")
+        return self
+
+
+class GrantList(Record):
+    """All decisions on capabilities."""
+
+    items: tuple[Grant, ...]
+
+
+class WithheldAct(Record):
+    """An act that would have been sent to a node."""
+
+    at: Instant = Field(description="Time at which it was withheld.")
+    act: str = Field(description="The act, as it would have been sent.")
+    needs: Capability = Field(description="The capability that it needs.")
+    why: str = Field(description="The capability that is lacking.")
+
+
+class NodeCapabilities(Record):
+    """The capabilities over one node, and the acts that were withheld."""
+
+    node: str
+    origin: Origin
+    allowed: tuple[Capability, ...] = Field(description="Capabilities in force, in their order.")
+    decisions: tuple[Grant, ...] = Field(description="The decision that counts for each.")
+    would: tuple[WithheldAct, ...] = Field(description="Acts that were withheld, newest first.")
+
+
+async def list_grants(ask: Ask) -> Reply:
+    """Return all decisions on capabilities."""
+    return Reply(GrantList(items=tuple(await ask.parts.store.grants.list())))
+
+
+async def show_capabilities(ask: Ask) -> Reply:
+    """Return the capabilities over one node."""
+    node = await ask.read_node()
+    grants = await ask.parts.store.grants.list()
+    allowed = list_allowed(node, grants)
+    return Reply(
+        NodeCapabilities(
+            node=node.id,
+            origin=node.origin,
+            allowed=tuple(c for c in LADDER if c in allowed),
+            decisions=tuple(list_decisions(node, grants).values()),
+            would=await _list_withheld(ask.parts, node.id),
+        )
+    )
+
+
+async def _list_withheld(parts: ApiParts, node: str) -> tuple[WithheldAct, ...]:
+    rows, _ = await parts.store.journal.list_page(
+        after=0, limit=WOULD_MAX, kinds=[EventKind.WOULD], node=node, backwards=True
+    )
+    return tuple(
+        WithheldAct(
+            at=row["at"],
+            act=row["detail"]["act"],
+            needs=Capability(row["detail"]["needs"]),
+            why=row["detail"]["why"],
+        )
+        for row in rows
+    )
+
+
+async def ask_grant(ask: Ask) -> Reply:
+    """Ask to grant a capability."""
+    return await _ask(ask, ChangeKind.CAPABILITY_GRANT)
+
+
+async def ask_withdrawal(ask: Ask) -> Reply:
+    """Ask to withdraw a capability."""
+    return await _ask(ask, ChangeKind.CAPABILITY_WITHDRAW)
+
+
+async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
+    body: CapabilityAsk = ask.body
+    subject = f"{body.scope.value} {body.name}".strip()
+    arguments = body.model_dump(mode="json")
+    return await ask.parts.works.submit_change(ask, kind, subject, "", arguments)
+
+
+async def change_capability(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out a grant or a withdrawal."""
+    plan = await _plan(parts, asked)
+    if isinstance(plan, Outcome):
+        return plan
+    await parts.store.grants.put(plan.decisions, parts.clock.now())
+    return Outcome(RequestState.DONE, {"lines": list(plan.lines)})
+
+
+async def foresee_capability(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the nodes that would gain or lose capabilities, and their withheld acts."""
+    plan = await _plan(parts, asked)
+    if isinstance(plan, Outcome):
+        return Forecast(blockers=plan.blockers)
+    lines = list(plan.lines)
+    for node in plan.changed[:LISTED_MAX]:
+        waiting = [a for a in await _list_withheld(parts, node.id) if a.needs in plan.gained]
+        acts = list(dict.fromkeys(a.act for a in waiting))
+        lines += [f"{node.id} would then: {act}" for act in acts[:3]]
+    return Forecast(tuple(lines))
+
+
+class _Plan(Record):
+    decisions: tuple[Grant, ...]
+    changed: tuple[Node, ...]
+    gained: frozenset[Capability]
+    lines: tuple[str, ...]
+
+
+async def _plan(parts: ApiParts, asked: ChangeRequest) -> _Plan | Outcome:
+    """Return the decisions that a request makes and their effects, or why it is refused."""
+    body = CapabilityAsk.model_validate(asked.arguments, strict=False)
+    grants = await parts.store.grants.list()
+    nodes = [n for n in await parts.store.nodes.list() if n.origin is Origin.ADOPTED]
+    grant = Grant(
+        scope=body.scope,
+        name=body.name,
+        capability=body.capability,
+        granted=asked.kind is ChangeKind.CAPABILITY_GRANT,
+        by=asked.asked_by,
+        at=parts.clock.now(),
+        reason=body.reason,
+    )
+    inside = [n for n in nodes if covers_node(grant, n)]
+    if not inside:
+        remedy = "See the adopted nodes with their racks and units: `provisioner node list`."
+        return build_objection(asked.subject, "no adopted node is there", remedy)
+    if grant.granted and (lacking := _find_lacking(inside, grants, grant.capability)):
+        detail = f"{lacking[0].id} has no {lacking[1]}, which {grant.capability} builds upon"
+        return build_objection(asked.subject, detail, f"Grant {lacking[1]} there first.")
+    decisions = (grant,) if grant.granted else plan_withdrawal(grant, grants, nodes)
+    keys = {d.key for d in decisions}
+    after = [*(g for g in grants if g.key not in keys), *decisions]
+    effects = {n.id: find_change(n, grants, after) for n in inside}
+    changed = tuple(n for n in inside if any(effects[n.id]))
+    lines = tuple(_describe(changed, effects, len(inside)))
+    gained = frozenset().union(*(effects[n.id][0] for n in changed))
+    return _Plan(decisions=decisions, changed=changed, gained=gained, lines=lines)
+
+
+def _find_lacking(
+    nodes: Sequence[Node], grants: Sequence[Grant], capability: Capability
+) -> tuple[Node, Capability] | None:
+    """Return a node with a capability before this one that is not in force over it."""
+    for node in nodes:
+        allowed = list_allowed(node, grants)
+        for before in LADDER[: LADDER.index(capability)]:
+            if before not in allowed:
+                return node, before
+    return None
+
+
+def _describe(
+    changed: Sequence[Node],
+    effects: dict[str, tuple[frozenset[Capability], frozenset[Capability]]],
+    count: int,
+) -> list[str]:
+    lines = [f"{len(changed)} of {count} adopted nodes change."]
+    for node in changed[:LISTED_MAX]:
+        gained, lost = effects[node.id]
+        parts = [f"gains {c}" for c in LADDER if c in gained]
+        parts += [f"loses {c}" for c in LADDER if c in lost]
+        lines.append(
+            f"{node.id} ({node.state}, tenant {node.tenant or 'none'}): {', '.join(parts)}"
+        )
+    return lines
+
+
+_ASKED = {200: OperationView, 202: OperationView}
+ROUTES = (
+    Route(
+        "GET",
+        "/capabilities",
+        "list_capabilities",
+        TAG,
+        "List the decisions on capabilities over adopted nodes.",
+        VIEWERS,
+        list_grants,
+        {200: GrantList},
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/capabilities",
+        "show_capabilities",
+        TAG,
+        "Show the capabilities over a node, and the acts that were withheld of it.",
+        VIEWERS,
+        show_capabilities,
+        {200: NodeCapabilities},
+    ),
+    Route(
+        "POST",
+        "/capabilities/grant",
+        "grant_capability",
+        TAG,
+        "Grant a capability over adopted nodes: the site, a unit, a rack or a node.",
+        OPERATORS,
+        ask_grant,
+        _ASKED,
+        body=CapabilityAsk,
+        example={"capability": "watch", "scope": "rack", "name": "su0-rack1", "reason": "step 1"},
+    ),
+    Route(
+        "POST",
+        "/capabilities/withdraw",
+        "withdraw_capability",
+        TAG,
+        "Withdraw a capability over adopted nodes, and those that build upon it.",
+        OPERATORS,
+        ask_withdrawal,
+        _ASKED,
+        body=CapabilityAsk,
+        example={"capability": "watch", "scope": "rack", "name": "su0-rack1", "reason": "stop"},
+    ),
+)

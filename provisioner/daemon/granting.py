@@ -1,0 +1,94 @@
+"""The composition of a daemon that acts: every port that can change a device is behind the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from provisioner.adapters.granted.hosts import (
+    GrantedAgents,
+    GrantedPdu,
+    GrantedRunner,
+    GrantedShell,
+)
+from provisioner.adapters.granted.switches import GrantedSwitches, GrantedSwitchPasswords
+from provisioner.adapters.granted.wires import GrantedBmcs
+from provisioner.control.context import Context
+from provisioner.ports import (
+    Agents,
+    BmcTransport,
+    Clock,
+    HostShell,
+    PlaybookRunner,
+    Store,
+    Switches,
+    SwitchPasswords,
+)
+from provisioner.ports.power import Pdu
+from provisioner.ports.telemetry import Telemetry
+from provisioner.runtime.capability_gate import CapabilityGate
+from provisioner.settings import Settings
+
+
+class ActingParts(Protocol):
+    """The parts that a daemon's context is made of, and its ports that can change a device."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def telemetry(self) -> Telemetry: ...
+
+    @property
+    def transport(self) -> BmcTransport: ...
+
+    @property
+    def switches(self) -> Switches: ...
+
+    @property
+    def runner(self) -> PlaybookRunner: ...
+
+    @property
+    def shell(self) -> HostShell: ...
+
+    @property
+    def agents(self) -> Agents: ...
+
+    @property
+    def passwords(self) -> SwitchPasswords | None: ...
+
+    @property
+    def pdus(self) -> Mapping[str, Pdu]: ...
+
+
+P = TypeVar("P", bound=ActingParts)
+
+
+def guard_parts(parts: P, gate: CapabilityGate) -> P:
+    """Return parts whose every port that can change a device is behind the gate."""
+    passwords = parts.passwords
+    return replace(
+        parts,
+        transport=GrantedBmcs(parts.transport, gate),
+        switches=GrantedSwitches(parts.switches, gate),
+        runner=GrantedRunner(parts.runner, gate),
+        shell=GrantedShell(parts.shell, gate),
+        agents=GrantedAgents(parts.agents, gate),
+        passwords=None if passwords is None else GrantedSwitchPasswords(passwords, gate),
+        pdus={name: GrantedPdu(name, pdu, gate) for name, pdu in parts.pdus.items()},
+    )
+
+
+def build_context(parts: ActingParts) -> Context:
+    """Return the context of a daemon's controllers, with its gate of capabilities."""
+    gate = CapabilityGate(parts.store, parts.clock)
+    return Context(parts.store, parts.clock, parts.settings, parts.telemetry, gate)

@@ -1,0 +1,72 @@
+"""The capabilities that people granted over adopted nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, delete, insert, select
+
+from provisioner.model.adoption.capability import Capability, Grant, GrantScope
+from provisioner.model.events.capability_events import CapabilityDecided
+from provisioner.ports.errors import DamagedRow
+from provisioner.store.database.transactions import Transactions
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows.records import parse
+from provisioner.store.schema.grant_schema import grants
+
+
+class SqlGrantRepository:
+    """`ports.GrantRepository` on the daemon's own database."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._newest: tuple[Grant, ...] = ()
+
+    @property
+    def newest(self) -> Sequence[Grant]:
+        return self._newest
+
+    async def list(self) -> Sequence[Grant]:
+        self._newest = await self._transactions.read(read_grants)
+        return self._newest
+
+    async def put(self, grants: Sequence[Grant], now: float) -> None:
+        self._newest = await self._transactions.write(lambda c: put_grants(c, grants, now))
+
+
+def read_grants(connection: Connection) -> tuple[Grant, ...]:
+    """Return all decisions. One that cannot be read counts as withdrawn: `doctor` reports it."""
+    decisions = []
+    for row in connection.execute(select(grants).order_by(grants.c.key)):
+        try:
+            decisions.append(parse(Grant, row.body, f"grants, {row.key}"))
+        except DamagedRow:
+            decisions += _withdraw_damaged(row.key)
+    return tuple(decisions)
+
+
+def _withdraw_damaged(key: str) -> Sequence[Grant]:
+    """Return the decisions that a damaged row stands for: no grant of what its key names."""
+    scope, _, rest = key.partition(":")
+    name, _, capability = rest.rpartition(":")
+    if scope in list(GrantScope) and capability in list(Capability):
+        return (
+            Grant(
+                scope=GrantScope(scope),
+                name=name,
+                capability=Capability(capability),
+                granted=False,
+                reason="its row is damaged: see `provisioner doctor`",
+            ),
+        )
+    raise DamagedRow(f"grants, {key}", "its key names no capability")
+
+
+def put_grants(connection: Connection, decisions: Sequence[Grant], now: float) -> tuple[Grant, ...]:
+    """Make or replace decisions; return all."""
+    for grant in decisions:
+        connection.execute(delete(grants).where(grants.c.key == grant.key))
+        connection.execute(insert(grants).values(key=grant.key, body=grant.model_dump_json()))
+        about = grant.name if grant.scope == "node" else ""
+        chain.append(connection, CapabilityDecided(about=about, grant=grant), now)
+    return read_grants(connection)

@@ -47,6 +47,7 @@ def report(world: ClusterWorld, seed: str, struck: Counter[str]) -> dict[str, An
         "intents": len(world.history.intents),
         "drivers": len(world.history.taken),
         "entries": len(world.history.entered),
+        "calls": len(world.history.calls),
         "lives": world.lives,
         "struck": dict(struck),
         "anomalies": check(world.history, SENT_WITHIN_S),
@@ -145,7 +146,7 @@ def summary(reports: list[dict[str, Any]], took_s: float) -> dict[str, Any]:
     for told in reports:
         struck.update(told.get("struck", {}))
     bad = [t for t in reports if t["anomalies"]]
-    names = ("writes", "intents", "drivers", "entries", "lives")
+    names = ("writes", "intents", "drivers", "entries", "calls", "lives")
     return {
         "histories": len(reports),
         **{name: sum(t.get(name, 0) for t in reports) for name in names},

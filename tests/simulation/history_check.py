@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from math import inf
 
 from history_log import History, Intent, Taken, Write
+from linear_check import check_calls
 
 # Whatever left a daemon before it was ended arrives within this: the wire of the world takes 0.2 s.
 ON_ITS_WAY_S = 0.5
@@ -31,6 +32,7 @@ def check(history: History, window_s: float) -> list[str]:
         *_drivers(history),
         *_turns(history),
         *_entries(history),
+        *check_calls(history.calls),
     ]
 
 

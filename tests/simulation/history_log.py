@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from linear_check import Call
+
 from provisioner.model.operation import Operation
 from provisioner.store import SqlStore
 from provisioner.store.repositories.operations import SqlOperationRepository
@@ -87,6 +89,7 @@ class History:
     entered: list[Entered] = field(default_factory=list)
     certified: list[Certified] = field(default_factory=list)
     ended: dict[str, float] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)  # on rows, epochs and ports
     violations: Sequence[str] = ()  # by the simulator's own truth
 
 

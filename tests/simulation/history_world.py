@@ -31,8 +31,9 @@ from history_log import (
     bmc_act,
     switch_act,
 )
+from linear_log import CallLog, LoggedStore, LoggedSwitches
 from rig import MATRIX, World
-from shared_memory import Gate, MemberStore, MemoryQueue, MemorySeat, MemoryThreads, Server
+from shared_memory import Gate, MemoryQueue, MemorySeat, MemoryThreads, Server
 from sqlalchemy import select
 from virtual_time import EPOCH
 
@@ -129,6 +130,7 @@ class ClusterWorld(World):
         super().__init__(directory, 1, seed, lost, **more)
         self.chance = random.Random(f"{seed}/chance")
         self.history = History()
+        self.calls = CallLog()
         self.server = Server(self.clock.now, self._session_over)
         self.members: dict[int, Member] = {}
         self.count = members
@@ -200,6 +202,8 @@ class ClusterWorld(World):
             note(now, kind, subject, detail)
             if kind == "vrf":
                 self._moved(now, leaf, subject)
+            if kind == "reset":
+                self.calls.note_restart(leaf, self.site.switches[leaf].startup)
 
         return noted
 
@@ -308,7 +312,7 @@ class ClusterWorld(World):
         seat: Any = member.seat
         time = SharedTime(clock.database, APART_MAX_S)
         member.cluster = Cluster(seat, lost, time, member.threads)
-        store = MemberStore(self.store, self.server, gate)
+        store = LoggedStore(self.store, self.server, gate, self.calls, member.name)
         store.operations = LoggedOperations(store, self.history, member.name, self.clock.now)
         await member.cluster.start()
         vault = Vault(store, self.vault._key)
@@ -336,7 +340,7 @@ class ClusterWorld(World):
             clock=clock,
             settings=self.settings,
             transport=transport,
-            switches=make_switches(switches),
+            switches=LoggedSwitches(make_switches(switches), self.calls, member.name),
             runner=runner,
             shell=shell,
             agents=Gated(agents, gate, ("request",)),
@@ -369,4 +373,5 @@ class ClusterWorld(World):
             expires = json.loads(row.body)["expires_at"]
             until = min(expires, row.revoked_at or float("inf"))
             self.history.certified.append(Certified(row.node, row.issued_at - 1.0, until))
+        self.history.calls = self.calls.calls
         self.history.violations = (*self.history.violations, *await self.violations())

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from handing_over import SCOPES, History, open_handover
+from handing_over import HOSTS, SCOPES, History, open_handover
+from test_observing import put
 from virtual_time import run
 
 from provisioner.model.adoption.capability import LADDER
+from provisioner.model.node import State
+from provisioner.sim.site.truth import list_placements
 
 STEPS = 4
 SITE = 50  # histories on one site, before a new one is built
@@ -53,5 +56,32 @@ def test_the_witness_of_the_histories_sees_an_act_without_a_grant(tmp_path: Path
         await world.clock.sleep(60.0)
         await world.crash()
         assert any("isolation" in act for act in witness.unlawful)
+
+    run(scenario())
+
+
+def test_a_fence_without_isolation_is_shown_and_carried_out_when_it_is_granted(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        world, witness = await open_handover(tmp_path)
+        history = History(world, witness, 1)
+        await world.start()
+        await history.put([(scope, name, LADDER[:-1]) for scope, name in SCOPES], granted=True)
+        put(world, [3], "BLUE", HOSTS[0])
+        await world.clock.sleep(300.0)
+        node = await world.store.nodes.get(HOSTS[0])
+        assert node is not None
+        assert (node.state, node.vrf) == (State.RELEASED, "RED")
+        assert "BLUE" in list_placements(world.site, HOSTS[0]).values()
+        shown = [r for r in await world.store.journal.list(0, 10_000) if r["kind"] == "would"]
+        assert {(r["node"], r["detail"]["needs"]) for r in shown} == {(HOSTS[0], "isolation")}
+        assert not witness.acts
+
+        await history.put([(scope, name, LADDER) for scope, name in SCOPES], granted=True)
+        await world.clock.sleep(300.0)
+        await world.crash()
+        assert "BLUE" not in list_placements(world.site, HOSTS[0]).values()
+        assert not witness.unlawful
 
     run(scenario())

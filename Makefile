@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock chart-lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports check-history check-model bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-rotation bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
+	soak-ports fault-coverage check-history check-model bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-rotation bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -74,6 +74,9 @@ check-history: setup ## 1,000 histories of two and three daemons, judged by the 
 
 check-model: setup ## search the model of handovers exhaustively, with each protection left out; last line JSON; ARGS=--quick
 	@$(VENV)/bin/python tests/model/check_model.py $(ARGS)
+
+fault-coverage: setup ## play every Redfish fault in every act, write docs/fault-coverage.md; last line JSON; ARGS=--check
+	@$(VENV)/bin/python tests/faults/fault_coverage.py $(ARGS)
 
 soak-ports: setup ## ten million steps of releases under faults, may be interrupted; ARGS="--model", "20000"
 	$(VENV)/bin/python tests/simulation/soak_ports.py $(ARGS)

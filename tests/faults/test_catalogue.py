@@ -158,7 +158,7 @@ def _row(name: str) -> str:
 
 @pytest.mark.parametrize("act", ["update", "power", "media", "boot", "password", "card"])
 def test_without_a_fault_everything_is_done_at_once(tmp_path: Path, act: str) -> None:
-    drill, outcomes, wrong = virtual_time.run(_play(tmp_path, "", act))
+    drill, outcomes, wrong = virtual_time.run(play_fault(tmp_path, "", act))
 
     assert outcomes == "done"
     assert wrong == ""
@@ -168,7 +168,7 @@ def test_without_a_fault_everything_is_done_at_once(tmp_path: Path, act: str) ->
 @pytest.mark.parametrize("name", [pytest.param(n, id=f"{ALL[n].catalogue}-{n}") for n in CASES])
 def test_a_fault_ends_with_its_outcome_and_reason(tmp_path: Path, name: str) -> None:
     case = CASES[name]
-    drill, outcomes, wrong = virtual_time.run(_play(tmp_path, name, case.act))
+    drill, outcomes, wrong = virtual_time.run(play_fault(tmp_path, name, case.act))
 
     assert outcomes == case.outcomes
     assert case.says in str(drill.last or "")
@@ -186,12 +186,12 @@ NEVER_MET = {"monitor_ahead", "if_match_needed", "empty_body_refused", "account_
 
 
 def test_a_failed_refresh_never_falls_back_to_the_password_in_each_request(tmp_path: Path) -> None:
-    drill, _, _ = virtual_time.run(_play(tmp_path, "refresh_fails", "update"))
+    drill, _, _ = virtual_time.run(play_fault(tmp_path, "refresh_fails", "update"))
 
     assert drill.exchange.basic == 0
 
 
-async def _play(directory: Path, name: str, act: str) -> tuple[Drill, str, str]:
+async def play_fault(directory: Path, name: str, act: str) -> tuple[Drill, str, str]:
     drill = await Drill(directory).open()
     if name:
         inject_fault(drill.site, name, NODE)

@@ -1,4 +1,4 @@
-"""`provisioner backup`, `restore` and `db`: copies of a site's database, and its schema."""
+"""`provisioner backup`, `restore` and `db`: copies of a site's database, its schema, its key."""
 
 from __future__ import annotations
 
@@ -24,10 +24,18 @@ from provisioner.store.database.copying import copier
 from provisioner.store.database.data_directory import lock_data_directory, prepare_directory
 from provisioner.store.database.migrating import revisions
 from provisioner.store.database.postgres import is_postgres
-from provisioner.store.repositories.master_key import ENVIRONMENT, KEY_FILE
+from provisioner.store.database.seat import read_members
+from provisioner.store.repositories.master_key import (
+    ENVIRONMENT,
+    KEY_FILE,
+    MasterKey,
+    prepare_key,
+    rekey,
+)
 from provisioner.store.sql_store import open_store
 
 db = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True)
+NEW_KEY = "PROVISIONER_NEW_KEY"
 
 
 @db.callback()
@@ -115,6 +123,49 @@ def upgrade(
         typer.echo(f"schema {before} is now {revisions()[-1]}; as it was: {copy}")
     else:
         typer.echo(f"schema {before} is the newest that this version knows: nothing to do")
+
+
+@db.command()
+def reseal(
+    data: DataOption = Path("var"), database: Database = "", as_json: JsonOption = False
+) -> None:
+    """Seal all stored secrets with a new master key; every daemon is stopped before.
+
+    The key file is replaced by a new key. Where PROVISIONER_KEY has the key, PROVISIONER_NEW_KEY
+    has the new one. After an interruption at any point one of the two keys opens all secrets.
+
+    Example: provisioner db reseal --data var
+    """
+    where = database_of(data, database)
+    if not is_postgres(where) and not Path(where).is_file():
+        raise InputError(where, "", "there is no database here", "Check --data.")
+    with held_data(data, where):
+        if is_postgres(where) and (members := read_members(where)):
+            problem = f"{len(members)} daemons use this database"
+            raise InputError(where, "", problem, "Stop them first: they have the old key.")
+        old, new, count = asyncio.run(_reseal(where, data))
+    if as_json:
+        typer.echo(json.dumps({"before": old.id, "after": new.id, "secrets": count}))
+        return
+    typer.echo(f"{count} secrets are sealed with key {new.id}; it was {old.id}")
+    typer.echo("Back the new key up. Backups made before open with the old one: keep both apart.")
+
+
+async def _reseal(where: str, data: Path) -> tuple[MasterKey, MasterKey, int]:
+    store = open_store(where)
+    try:
+        old = await prepare_key(store, data, os.environ)
+        if ENVIRONMENT not in os.environ:
+            new = MasterKey.generate()
+            return old, new, await rekey(store, old, new, data)
+        if NEW_KEY not in os.environ:
+            problem = f"{ENVIRONMENT} has the key, and {NEW_KEY} is not set"
+            remedy = f"Put the new key into {NEW_KEY}: URL-safe base64 of 32 random bytes."
+            raise InputError(NEW_KEY, "", problem, remedy)
+        new = MasterKey.parse(os.environ[NEW_KEY], NEW_KEY)
+        return old, new, await rekey(store, old, new)
+    finally:
+        await store.close()
 
 
 def _show(manifest: Manifest, first: str, *, as_json: bool) -> None:

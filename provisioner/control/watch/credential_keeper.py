@@ -19,6 +19,7 @@ from provisioner.planning.lifecycle.credential_rotation import (
 )
 from provisioner.runtime import permit
 
+IDLE_S = 180.0  # between two looks while nothing is due
 READ_MAX = 8192  # due rows of one round: more than busy nodes can have
 
 
@@ -36,13 +37,13 @@ class CredentialKeeper:
         self._last: float | None = None
 
     async def run(self) -> None:
-        """Tick for ever, at the pace of `poll_s`."""
+        """Tick for ever, at the pace of `poll_s` while something is due."""
         while True:
-            await self.tick()
-            await self._clock.sleep(self._settings.poll_s)
+            due = await self.tick()
+            await self._clock.sleep(self._settings.poll_s if due else IDLE_S)
 
-    async def tick(self) -> None:
-        """Enroll new logins, then begin what is due."""
+    async def tick(self) -> bool:
+        """Enroll new logins, then begin what is due; return whether anything is."""
         now = self._clock.now()
         nodes = {node.id: node for node in await self._store.nodes.list()}
         await self._enroll(nodes, now)
@@ -53,8 +54,9 @@ class CredentialKeeper:
         self._allowance = min(self._allowance, 0.0) + rate * min(
             passed_s, 2 * self._settings.poll_s
         )
-        if not permit.is_observing() and not permit.get_closing_reason():
-            await self._begin(nodes, now)
+        if permit.is_observing() or permit.get_closing_reason():
+            return False
+        return await self._begin(nodes, now)
 
     async def _enroll(self, nodes: Mapping[str, Node], now: float) -> None:
         """Give each login that the daemon set a row, and take away rows of logins that are gone."""
@@ -78,18 +80,18 @@ class CredentialKeeper:
             for name in lost:
                 del self._names[name]
 
-    async def _begin(self, nodes: Mapping[str, Node], now: float) -> None:
+    async def _begin(self, nodes: Mapping[str, Node], now: float) -> bool:
         limit = compute_age_limit(now, self._settings.credential_days)
         due = await self._store.credential_standings.list_due(now, limit, READ_MAX)
         if not due:
-            return
+            return False
         active = await self._store.operations.list_active()
         busy = {o.node for o in active}
         room = self._settings.credential_nodes_max - sum(o.want == WANT for o in active)
         logins = Counter(standing.node for standing in due)  # in the order of urgency
         for name, count in logins.items():
             if room <= 0 or self._allowance <= 0:
-                return
+                break
             node = nodes.get(name)
             if node is None or name in busy or not may_rotate(node):
                 continue
@@ -98,3 +100,4 @@ class CredentialKeeper:
                 room -= 1
                 self._allowance -= count
                 await self._submit(operation.id)
+        return True

@@ -125,6 +125,13 @@ bench-attest: setup ## verify 10,000 re-made reports on one core; last line JSON
 bench-release: setup ## release 512 nodes on simulated leaves: revisions, time; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_release.py $(ARGS)
 
+.PHONY: bench-mttr bench-goodput
+bench-mttr: setup ## a fault until a certified spare serves: our time and the devices' apart; last line JSON; ARGS="--nodes 4096"
+	@$(VENV)/bin/python tests/bench/bench_mttr.py $(ARGS)
+
+bench-goodput: setup ## a year of 16,384 GPUs at published failure rates, by policy of spares; last line JSON; ARGS="--days 30"
+	@$(VENV)/bin/python tests/bench/bench_goodput.py $(ARGS)
+
 conformance: need-schemas setup ## DMTF's service validator on the simulated BMCs; SCHEMAS=DIR of DMTF's CSDL files
 	PROVISIONER_REDFISH_SCHEMAS="$(abspath $(SCHEMAS))" $(VENV)/bin/python -m pytest -q -m "" tests/real/test_conformance.py
 

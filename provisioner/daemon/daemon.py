@@ -257,7 +257,7 @@ class Daemon:
         if self.campaigns is not None:
             self._begin(self.campaigns.run, "campaigns")
         if self.shop is not None:
-            for name, loop in self.shop.list_loops(self.engine.submit).items():
+            for name, loop in self.shop.list_loops(self.engine.submit, self.watcher).items():
                 self._begin(loop, name)
         if self.keeper is not None:
             self._begin(partial(self.keeper.run, self.parts.settings.tenant_settle_s), "tenants")

@@ -287,6 +287,8 @@ class Case(Record):
     score: float = 0.0  # of its history, when the case was opened
     drain_at: InstantOrNone = 0.0  # when it is reclaimed from its tenant
     work_ends_at: InstantOrNone = 0.0  # of planned maintenance, as people estimate; 0: no estimate
+    stand_in: str = ""  # the hot spare that takes the node's place with its tenant
+    stood_in_at: InstantOrNone = 0.0  # when the spare was proved in the tenant's network
     retire_at: InstantOrNone = 0.0  # when people have the node removed for good
     disks_gone: str = ""  # who destroyed its disks, and how; "": it is erased before it is retired
     opened_at: Instant

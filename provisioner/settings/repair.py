@@ -56,6 +56,14 @@ class RepairSettings(Record):
         5.0, ge=0, description="Score of a repeat offender that a ticket proposes to retire."
     )
 
+    spares_per_unit: int = Field(
+        0,
+        ge=0,
+        le=512,
+        description="Certified hosts that stay free among those on the same leaves; one takes the "
+        "place of a serving host with a fault. 0: no spares.",
+    )
+
     retire_credentials: Literal["remove", "factory", "keep"] = Field(
         "remove",
         description="Logins of a retired node's BMCs: forgotten here; the factory password is set "

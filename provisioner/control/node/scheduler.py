@@ -16,6 +16,7 @@ from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.lifecycle.power_requests import read_want
 from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.tenancy.allocation import allocate_nodes
+from provisioner.planning.tenancy.spares import list_reserved
 from provisioner.ports import StaleWrite
 from provisioner.settings import Settings
 
@@ -156,6 +157,9 @@ class Scheduler:
     ) -> Sequence[Node]:
         # an allocated node counts for its tenant, whatever stands against it
         counted = [n for n in nodes if n.tenant or n.id not in held]
+        picked = frozenset(name for t in tenants for name in t.picked)
+        spares = list_reserved(counted, self._settings.spares_per_unit, picked)
+        counted = [n for n in counted if n.id not in spares]
         pairs = dict(allocate_nodes(counted, tenants, now))
         result = []
         for node in nodes:

@@ -13,6 +13,7 @@ from provisioner.control.node.retiring import Retirer
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.repairs import Repairs
 from provisioner.control.repairs.ticketing import Ticketing
+from provisioner.control.watch.watcher import Watcher
 from provisioner.execution.actions.work import Site
 from provisioner.execution.executor import Executor
 from provisioner.execution.repair.bundling import Bundler
@@ -79,10 +80,18 @@ class RepairShop:
         self.ticketing = Ticketing(context, book, site.reach, bundler, parts.tickets)
 
     def list_loops(
-        self, submit: Callable[[str], Awaitable[None]]
+        self, submit: Callable[[str], Awaitable[None]], watcher: Watcher | None
     ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        """Return the loops by name. `submit` hands an operation to the engine."""
+        """Return the loops by name. `submit` hands an operation to the engine; a node is looked at
+        as soon as the watcher raises an alert.
+        """
         alerts = self._parts.alerts
         desk = CaseDesk(self._context, self._parts.book, alerts)
         repairs = Repairs(self._context, desk, alerts, submit)
-        return {"repairs": repairs.run, "tickets": self.ticketing.run}
+        if watcher is not None:
+            watcher.keeper.on_raised = repairs.call
+        return {
+            "repairs": repairs.run,
+            "urgent repairs": repairs.answer_calls,
+            "tickets": self.ticketing.run,
+        }

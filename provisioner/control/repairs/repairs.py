@@ -7,11 +7,13 @@ successor finds the reason before its effect.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk, close_case
+from provisioner.control.repairs.stand_ins import StandIns
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.alert import Alert
 from provisioner.model.case import Case, Ending, Origin, RemedyKind, RemedyOutcome, Service, Stage
@@ -28,7 +30,7 @@ from provisioner.planning.repair import case_joining as joining
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.repair import remedies
 from provisioner.planning.watch import alerts as alert_rules
-from provisioner.ports import AlertRepository, StaleWrite
+from provisioner.ports import AlertRepository, DamagedRow, StaleWrite
 
 log = logging.getLogger(__name__)
 # a node with a case that is on its way to be proved
@@ -53,6 +55,50 @@ class Repairs:
         self._clock = context.clock
         self._settings = context.settings
         self._submit = submit
+        self.stand_ins = StandIns(context, desk.book, alerts, submit)
+        self._urgent: set[str] = set()  # nodes whose alerts have just changed
+        self._called = asyncio.Event()
+        self._locks: dict[str, asyncio.Lock] = {}  # a tick and an urgent look open no case twice
+
+    def call(self, node: str) -> None:
+        """Have a node looked at now, and not at the next tick."""
+        self._urgent.add(node)
+        self._called.set()
+
+    async def answer_calls(self) -> None:
+        """Look for ever at nodes as soon as they are called; a slow look holds up no other."""
+        async with asyncio.TaskGroup() as looks:
+            while True:
+                await self._called.wait()
+                for name in self._take_calls():
+                    looks.create_task(self.look(name))
+
+    async def answer_present_calls(self) -> None:
+        """Look at the nodes that were called so far, all at once."""
+        await asyncio.gather(*(self.look(name) for name in self._take_calls()))
+
+    def _take_calls(self) -> Sequence[str]:
+        self._called.clear()
+        names = sorted(self._urgent)
+        self._urgent.clear()
+        return names
+
+    async def look(self, name: str) -> None:
+        """Look at one node by its present rows."""
+        try:
+            node = await self._store.nodes.get(name)
+            if node is None or node.kind is not NodeKind.HOST:
+                return
+            standing = await self._list_standing(name)
+            case = await self.desk.book.get_open(name)
+            if case is None:
+                await self._open(node, standing)
+            else:
+                await self._advance(case, node, standing)
+            if self._settings.spares_per_unit:
+                await self._replace(name)
+        except (StaleWrite, DamagedRow):
+            return  # the next tick sees it
 
     async def run(self) -> None:
         """Tick for ever, at the pace of `poll_s`."""
@@ -64,6 +110,7 @@ class Repairs:
         """Look at all nodes and cases once."""
         nodes = {n.id: n for n in await self._store.nodes.list() if n.kind is NodeKind.HOST}
         cases = {c.node: c for c in await self.desk.book.list_open()}
+        self.stand_ins.take_cases(cases.values())
         standing = await self._standing()
         for node in nodes.values():
             case = cases.get(node.id)
@@ -72,6 +119,8 @@ class Repairs:
                     await self._open(node, standing.get(node.id, ()))
                 else:
                     await self._advance(case, node, standing.get(node.id, ()))
+                    if case.stand_in or self._settings.spares_per_unit:
+                        await self._replace(node.id)
             except StaleWrite:
                 continue  # another daemon was faster; the next tick sees it
 
@@ -86,36 +135,50 @@ class Repairs:
             by_node.setdefault(alert.node, []).append(alert)
         return by_node
 
+    async def _list_standing(self, name: str) -> Sequence[Alert]:
+        """Return alerts of a node that have an effect."""
+        if self._alerts is None:
+            return ()
+        overrides = await self._alerts.list_overrides(name)
+        present = await self._alerts.list(name)
+        return alert_rules.list_effective(present, overrides, self._clock.now())
+
+    async def _replace(self, name: str) -> None:
+        """Go on with the replacement of a node, by rows read again."""
+        case = await self.desk.book.get_open(name)
+        node = await self._store.nodes.get(name)
+        if case is not None and node is not None:
+            await self.stand_ins.provide(case, node)
+
     # --- opening
 
-    async def _begin(
+    async def _report(
         self,
         node: Node,
         origin: Origin,
         reason: str,
-        by: str,
+        by: str = "provisioner",
         *,
         service: Service | None = None,
         work: str = "",
     ) -> None:
-        """Open a case, unless the node is adopted and no person granted that."""
+        """Open a case, unless another look has opened one, or the node is adopted and no person
+        granted that.
+        """
         act = f"open a repair case: {reason}"[:200]
-        if not await self._context.refuse_act(node, Capability.TICKETS, act):
-            await self.desk.open(node, origin, reason, by, service=service, work=work)
+        if await self._context.refuse_act(node, Capability.TICKETS, act):
+            return
+        async with self._locks.setdefault(node.id, asyncio.Lock()):
+            if await self.desk.book.get_open(node.id) is None:
+                await self.desk.open(node, origin, reason, by, service=service, work=work)
 
     async def _open(self, node: Node, standing: Sequence[Alert]) -> None:
         if trespasses := entitlement.trespasses_of(node):
             # people find out whose hand it was; nothing is wrong with the node itself
             nobodys = node.model_copy(update={"tenant": ""})
             reason = str(trespasses[0])
-            await self._begin(
-                nobodys,
-                Origin.WORK,
-                reason,
-                "provisioner",
-                service=Service.KEEP,
-                work=trespasses[0].unblock,
-            )
+            work = trespasses[0].unblock
+            await self._report(nobodys, Origin.WORK, reason, service=Service.KEEP, work=work)
             return
         if node.state is State.QUARANTINED and policy.is_repairable(
             node, self._settings.remedies_max
@@ -123,7 +186,7 @@ class Repairs:
             first = node.blockers[0]
             checked = first.reason in (Reason.CHECK_FAILED, Reason.CABLING, Reason.FABRIC)
             origin = Origin.CHECK if checked else Origin.WORK
-            await self._begin(node, origin, str(first), "provisioner")
+            await self._report(node, origin, str(first))
             return
         if node.state not in (State.RELEASED, State.CERTIFIED):
             return
@@ -131,13 +194,13 @@ class Repairs:
         if drains and (lapsed := policy.lapsed_alerts(standing)):
             reason = f"{lapsed[0].message}; it is proved anew"
             drain = Service.DRAIN  # with its notice: a date never cuts a tenant off
-            await self._begin(node, Origin.WORK, reason, "provisioner", service=drain)
+            await self._report(node, Origin.WORK, reason, service=drain)
             return
         opening = policy.opening_alerts(standing)
         if opening:
             worst = opening[0]
             reason = f"{worst.id} at {worst.target or node.id}: {worst.message}"
-            await self._begin(node, Origin.EVENT, reason, worst.source)
+            await self._report(node, Origin.EVENT, reason, worst.source)
 
     # --- going on
 
@@ -181,8 +244,10 @@ class Repairs:
                 return
             draining = reclaim_node(node, now, for_repair=True)
             assert isinstance(draining, Node)
-            note = f"taken back for repair ({case.id})"
-            await self._store.nodes.save(draining.model_copy(update={"note": note}))
+            changes = {"note": f"taken back for repair ({case.id})"}
+            if case.stood_in_at:  # another node has its place
+                changes["tenant"] = ""
+            await self._store.nodes.save(draining.model_copy(update=changes))
             event = RequestCarriedOut(about=node.id, request="repair", case=case.id)
             await self._store.journal.append(event, now)
 
@@ -289,11 +354,15 @@ class Repairs:
         if case.tenant:
             kind = "retirement" if ending is Ending.RETIRED else "returned"
             text = f"Node {node.id}: {why} ({ending.value})."
+            if case.stood_in_at:
+                kind = "replacement"
+                text += f" {case.stand_in} serves you in its place."
             notices = [policy.make_notice(case, kind, text, now)]
         event = CaseClosed(about=node.id, case=case.id, ending=ending, why=why)
         await self.desk.book.save(
             close_case(case, ending, now, why), notices=notices, events=[event], now=now
         )
+        await self.stand_ins.withdraw(case)
 
     async def _move(
         self, node: Node, state: State, why: str, blockers: Sequence[Blocker] = ()

@@ -32,6 +32,7 @@ class AlertKeeper:
         self._clock = clock
         self._submit = submit
         self._locks: dict[str, asyncio.Lock] = {}
+        self.on_raised: Callable[[str], None] | None = None  # gets a node with a new alert
 
     async def report(self, node: str, signals: Sequence[Signal]) -> tuple[Alert, ...]:
         """Take reports of single conditions; what changed."""
@@ -130,6 +131,8 @@ class AlertKeeper:
         now = self._clock.now()
         events = [e for a in changed if (e := _describe(known.get(a.key), a)) is not None]
         await self.book.put(changed, events, now)
+        if self.on_raised is not None and any(isinstance(e, AlertRaised) for e in events):
+            self.on_raised(node)
         return tuple(changed)
 
     def _lock(self, node: str) -> asyncio.Lock:

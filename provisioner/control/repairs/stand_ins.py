@@ -1,0 +1,152 @@
+"""Give a tenant a certified spare for a node with a fault, and take the node's place from it.
+
+Rows only, each step written before the next, so that a successor continues anywhere: the case names
+the spare (with the notice to the tenant), then the spare's row gets the tenant, and an operation
+releases it through the gate like every node. Once it is proved to serve, the case records that, and
+the faulty node's row gives up the tenant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from provisioner.control.context import Context
+from provisioner.model.case import Case, TenantNotice
+from provisioner.model.events.node_events import NodeAllocated
+from provisioner.model.node import Node, State
+from provisioner.planning.repair import case_policy as policy
+from provisioner.planning.tenancy import spares
+from provisioner.planning.watch import alerts as alert_rules
+from provisioner.ports import AlertRepository, StaleWrite
+from provisioner.ports.cases import CaseRepository
+
+NONE_FREE = "no certified spare is free on its leaves: one takes its place once there is one"
+
+
+class StandIns:
+    """`submit` hands an operation to the engine."""
+
+    def __init__(
+        self,
+        context: Context,
+        book: CaseRepository,
+        alerts: AlertRepository | None,
+        submit: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
+        self._book = book
+        self._alerts = alerts
+        self._submit = submit
+        self._promised: dict[str, str] | None = None  # spare -> case; None: not read yet
+
+    def take_cases(self, cases: Iterable[Case]) -> None:
+        """Learn from the open cases which spares are promised."""
+        self._promised = {}
+        for case in sorted(cases, key=lambda c: c.id):
+            if case.stand_in and not case.stood_in_at:
+                self._promised.setdefault(case.stand_in, case.id)
+
+    async def provide(self, case: Case, node: Node) -> Case:
+        """Advance the replacement of a node as far as it can go now; return the case as stored."""
+        if spares.may_leave(case, node):
+            await self._store.nodes.save(node.model_copy(update={"tenant": ""}))
+            return case
+        if self._settings.spares_per_unit == 0 or not spares.needs_stand_in(case, node):
+            return case
+        promised = await self._read_promised()
+        if case.stand_in:
+            spare = await self._store.nodes.get(case.stand_in)
+            doubly = promised.get(case.stand_in, case.id) != case.id
+            if doubly or spares.has_failed(case, spare):
+                case = await self._give_up(case, None if doubly else spare)
+        if not case.stand_in and spares.needs_stand_in(case, node):
+            case = await self._choose(case, node, promised)
+        return await self._place(case) if case.stand_in else case
+
+    async def withdraw(self, case: Case) -> None:
+        """Take a spare back that is not needed any more, because the node itself returned."""
+        if not case.stand_in or case.stood_in_at:
+            return
+        spare = await self._store.nodes.get(case.stand_in)
+        if spare is not None and spares.may_withdraw(case, spare):
+            await self._store.nodes.save(spare.model_copy(update={"tenant": ""}))
+
+    async def _read_promised(self) -> dict[str, str]:
+        if self._promised is None:
+            self.take_cases(await self._book.list_open())
+        assert self._promised is not None
+        return self._promised
+
+    async def _choose(self, case: Case, node: Node, promised: dict[str, str]) -> Case:
+        """Return the case with a spare, and notify the tenant in the same transaction."""
+        nodes = await self._store.nodes.list()
+        now = self._clock.now()
+        barred: set[str] = set()
+        while spare := spares.choose_spare(node, nodes, promised.keys() | barred):
+            promised[spare.id] = case.id  # before anything is awaited: others take another one
+            if not await self._is_held(spare):
+                break
+            del promised[spare.id]
+            barred.add(spare.id)
+        if spare is None:
+            if case.note:
+                return case
+            return await self._book.save(case.model_copy(update={"note": NONE_FREE}), now=now)
+        text = f"Node {spare.id} takes the place of {node.id}, once it is proved in your network."
+        notice = policy.make_notice(case, "replacement", text, now, case.drain_at)
+        note = "" if case.note == NONE_FREE else case.note
+        changed = case.model_copy(update={"stand_in": spare.id, "note": note})
+        try:
+            return await self._book.save(changed, notices=[notice], now=now)
+        except StaleWrite:
+            del promised[spare.id]
+            raise
+
+    async def _place(self, case: Case) -> Case:
+        """Allocate the spare and have it released; record it once it serves."""
+        spare = await self._store.nodes.get(case.stand_in)
+        assert spare is not None, case.stand_in
+        now = self._clock.now()
+        if not spare.tenant:
+            spare = await self._store.nodes.save(spare.model_copy(update={"tenant": case.tenant}))
+            event = NodeAllocated(about=spare.id, tenant=case.tenant)
+            _, operation = await asyncio.gather(  # one commit for both
+                self._store.journal.append(event, now),
+                self._store.operations.open(spare.id, spare.state.value, now),
+            )
+            if operation is not None:
+                await self._submit(operation.id)
+        if spare.state is not State.RELEASED:
+            return case
+        text = f"Node {spare.id} serves you in the place of {case.node}."
+        notice = TenantNotice(
+            id=f"{case.id}/stand-in/{spare.id}",
+            tenant=case.tenant,
+            node=spare.id,
+            case=case.id,
+            kind="returned",
+            text=text,
+            at=now,
+        )
+        changed = case.model_copy(update={"stood_in_at": now})
+        return await self._book.save(changed, notices=[notice], now=now)
+
+    async def _give_up(self, case: Case, spare: Node | None) -> Case:
+        """Return the case without a spare that cannot take the place."""
+        if spare is not None and spares.may_withdraw(case, spare):
+            await self._store.nodes.save(spare.model_copy(update={"tenant": ""}))
+        if self._promised is not None and self._promised.get(case.stand_in) == case.id:
+            del self._promised[case.stand_in]
+        changed = case.model_copy(update={"stand_in": ""})
+        return await self._book.save(changed, now=self._clock.now())
+
+    async def _is_held(self, spare: Node) -> bool:
+        """Return whether alerts keep a node from tenants."""
+        if self._alerts is None:
+            return False
+        overrides = await self._alerts.list_overrides(spare.id)
+        standing = await self._alerts.list(spare.id)
+        return alert_rules.is_held(standing, overrides, self._clock.now())

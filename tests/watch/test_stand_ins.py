@@ -1,0 +1,215 @@
+"""A fault of a serving node: its spare, the notices, and a daemon that dies in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from provisioner.control.context import Context
+from provisioner.control.node.scheduler import Scheduler
+from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.repairs import Repairs
+from provisioner.control.watch.alert_keeper import AlertKeeper
+from provisioner.model.alert import Classification, Signal
+from provisioner.model.case import Case, Ending, Service, Stage
+from provisioner.model.location import Location, Port
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.tenant import Tenant
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore, open_store
+
+
+def host(number: int, **changes: object) -> Node:
+    node = Node(
+        id=f"n{number}",
+        kind=NodeKind.HOST,
+        state=State.CERTIFIED,
+        placement=Placement.MAINTENANCE,
+        location=Location(rack="r01", index=number),
+        ports=(Port(switch="leaf", interface=f"swp{number}", rail=0, nic_slot="NIC_0"),),
+    )
+    return node.model_copy(update=changes)
+
+
+def serving(number: int) -> Node:
+    changes = {"state": State.RELEASED, "placement": Placement.CUSTOMER, "tenant": "blue"}
+    return host(number, **changes)
+
+
+class Site:
+    """Nodes on one leaf, and the parts of a daemon that decide on faults."""
+
+    def __init__(self, store: SqlStore, spares: int) -> None:
+        self.store = store
+        self.clock = WallClock()
+        self.context = Context(store, self.clock, Settings(spares_per_unit=spares))
+        self.submitted: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        """A daemon that remembers nothing."""
+        self.keeper = AlertKeeper(self.store.alerts, self.store, self.clock, self._submit)
+        desk = CaseDesk(self.context, self.store.cases, self.store.alerts)
+        self.repairs = Repairs(self.context, desk, self.store.alerts, self._submit)
+        self.keeper.on_raised = self.repairs.call
+
+    async def _submit(self, operation: str) -> None:
+        self.submitted.append(operation)
+
+    async def fail(self, *names: str) -> None:
+        """An error that no result survives, on each of these nodes."""
+        for name in names:
+            signal = Signal(
+                node=name,
+                id="Xid79",
+                target="GPU_0",
+                source="watch",
+                message="fallen off the bus",
+                classifications=(Classification.FATAL_EVENT,),
+                at=self.clock.now(),
+            )
+            await self.keeper.report(name, [signal])
+
+    async def node(self, name: str) -> Node:
+        stored = await self.store.nodes.get(name)
+        assert stored is not None
+        return stored
+
+    async def case(self, name: str) -> Case:
+        return (await self.store.cases.list(name))[0]
+
+    async def become(self, name: str, **changes: object) -> None:
+        await self.store.nodes.save((await self.node(name)).model_copy(update=changes))
+
+
+def with_site(
+    folder: Path, nodes: list[Node], story: Callable[[Site], Awaitable[None]], spares: int = 1
+) -> None:
+    async def main() -> None:
+        store = open_store(folder / "p.db")
+        try:
+            for node in nodes:
+                await store.nodes.add(node)
+            await story(Site(store, spares))
+        finally:
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_fault_opens_a_case_and_allocates_a_spare_without_waiting_for_a_tick(
+    tmp_path: Path,
+) -> None:
+    async def story(site: Site) -> None:
+        await site.fail("n0")
+        await site.repairs.answer_present_calls()
+        case = await site.case("n0")
+        spare = await site.node("n2")
+        assert (case.service, case.stand_in, spare.tenant) == (Service.CUT_OFF, "n2", "blue")
+        assert len(site.submitted) == 1  # it is released like every node: by an operation
+        notices = await site.store.cases.list_notices("blue")
+        assert sorted(n.kind for n in notices) == ["failure", "replacement"]
+        assert (await site.node("n0")).tenant == "blue"  # until the spare serves
+
+        await site.repairs.tick()
+        await site.become("n2", state=State.RELEASED, placement=Placement.CUSTOMER)
+        await site.become("n0", state=State.REPAIRING, placement=Placement.MAINTENANCE)
+        for _ in range(2):
+            await site.repairs.tick()
+        case = await site.case("n0")
+        assert case.stood_in_at > 0
+        assert (await site.node("n0")).tenant == ""
+        joined = [n for n in await site.store.cases.list_notices("blue") if n.node == "n2"]
+        assert [(n.kind, n.case) for n in joined] == [("returned", case.id)]
+
+        returning = case.enter_stage(Stage.RETURNING, site.clock.now())
+        await site.store.cases.save(returning, now=site.clock.now())
+        await site.become("n0", state=State.CERTIFIED)
+        await site.repairs.tick()
+        case = await site.case("n0")
+        assert (case.ending, (await site.node("n0")).tenant) == (Ending.REPAIRED, "")
+        notices = await site.store.cases.list_notices("blue")
+        assert any("n2 serves you in its place" in n.text for n in notices)
+
+    with_site(tmp_path, [serving(0), host(1), host(2)], story)
+
+
+def test_many_faults_at_once_get_a_spare_each_and_none_twice(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        await site.fail(*(f"n{i}" for i in range(20)))
+        await site.repairs.answer_present_calls()
+        await site.repairs.tick()
+        chosen = [(await site.case(f"n{i}")).stand_in for i in range(20)]
+        assert sorted(filter(None, chosen)) == sorted(f"n{i}" for i in range(20, 35))
+        lacking = [i for i, spare in enumerate(chosen) if not spare]
+        assert len(lacking) == 5
+        assert "no certified spare" in (await site.case(f"n{lacking[0]}")).note
+        await site.store.nodes.add(host(50))
+        await site.repairs.tick()
+        chosen = [(await site.case(f"n{i}")).stand_in for i in lacking]
+        assert sorted(chosen) == ["", "", "", "", "n50"]
+
+    fleet = [serving(i) for i in range(20)] + [host(i) for i in range(20, 35)]
+    with_site(tmp_path, fleet, story, spares=20)
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_a_daemon_that_dies_after_any_step_is_continued(tmp_path: Path, step: int) -> None:
+    """The rows as a daemon leaves them after each of its writes, and the next daemon's ticks."""
+
+    async def story(site: Site) -> None:
+        await site.fail("n0")
+        now = site.clock.now()
+        if step >= 1:  # the case with its notice
+            await site.repairs._open(await site.node("n0"), await site.repairs._list_standing("n0"))
+        if step >= 2:  # the case names the spare, whose row has no tenant yet
+            case = await site.case("n0")
+            await site.store.cases.save(case.model_copy(update={"stand_in": "n1"}), now=now)
+        site.start()
+        for _ in range(2):
+            await site.repairs.tick()
+        case = await site.case("n0")
+        allocated = [n.id for n in await site.store.nodes.list() if n.tenant == "blue"]
+        assert (case.stand_in, sorted(allocated)) == (
+            "n1" if step >= 2 else "n2",
+            ["n0", case.stand_in],
+        )
+
+    with_site(tmp_path, [serving(0), host(1), host(2)], story, spares=2)
+
+
+def test_a_spare_that_fails_its_gate_is_exchanged_for_another(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        await site.fail("n0")
+        await site.repairs.answer_present_calls()
+        assert (await site.case("n0")).stand_in == "n2"
+        await site.become("n2", state=State.QUARANTINED)
+        await site.repairs.tick()
+        assert (await site.case("n0")).stand_in == "n1"
+        assert ((await site.node("n1")).tenant, (await site.node("n2")).tenant) == ("blue", "")
+
+    with_site(tmp_path, [serving(0), host(1), host(2)], story, spares=2)
+
+
+def test_a_spare_with_an_alert_of_its_own_is_not_taken(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        await site.fail("n2")
+        await site.fail("n0")
+        await site.repairs.answer_present_calls()
+        assert (await site.case("n0")).stand_in == "n1"
+
+    with_site(tmp_path, [serving(0), host(1), host(2)], story, spares=2)
+
+
+def test_tenants_that_grow_leave_the_spares_alone(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        await site.store.tenants.put(Tenant(name="red", vrf="RED", nodes_wanted=9))
+        await Scheduler(site.context, site._submit).tick()
+        free = sorted(n.id for n in await site.store.nodes.list() if not n.tenant)
+        assert free == ["n2", "n3"]
+
+    with_site(tmp_path, [host(i) for i in range(4)], story, spares=2)

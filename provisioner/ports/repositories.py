@@ -214,12 +214,21 @@ class TenantRepository(Protocol):
         request: str,
         by: str = "",
         now: float,
+        known: Collection[str] | None = None,
     ) -> Tenant:
         """Store a tenant and the nodes that leave it, with a row of the journal, in one
         transaction.
 
         `by` is the person who asked; "" is the daemon itself. Raises `StaleWrite` if any of them
-        has changed since it was read, or if a name, VRF or number is taken.
+        has changed since it was read, if a name, VRF or number is taken, or if the tenant has a
+        node that is not among the `known` ones (None: it may have any).
+        """
+        ...
+
+    async def allocate(self, node: Node, tenant: Tenant, now: float) -> Node:
+        """Give a node to a tenant, with a row of the journal, in one transaction.
+
+        Raises `StaleWrite` if node or tenant has changed since it was read.
         """
         ...
 

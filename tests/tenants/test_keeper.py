@@ -170,6 +170,38 @@ def test_shrinking_writes_tenant_and_nodes_together_or_neither():
     run(scenario)
 
 
+def test_a_node_that_is_given_during_a_shrink_is_neither_kept_nor_lost():
+    """Whichever is stored first, the other one sees that it decided by an older row."""
+
+    async def scenario(world: World) -> None:
+        await world.keeper.create(ASKED)
+        store = world.rig.store
+        row = await world.row("green")
+        assert row is not None
+        certified = world.rig.nodes["su0-n00"].model_copy(update={"state": State.CERTIFIED})
+        node = await store.nodes.save(certified)
+        assert (await world.keeper.shrink("green", 0)).blockers == ()
+        with pytest.raises(StaleWrite, match="green"):  # the shrink was first
+            await store.tenants.allocate(node, row, 2.0)
+        left = await store.nodes.get("su0-n00")
+        assert left is not None
+        assert left.tenant == ""
+
+        grown = await world.keeper.change(Request(name="green", nodes=1))
+        assert grown.tenant is not None
+        await store.tenants.allocate(left, grown.tenant, 3.0)
+        smaller = grown.tenant.model_copy(update={"nodes_wanted": 0})
+        with pytest.raises(StaleWrite, match="su0-n00"):  # the node was first
+            await store.tenants.save(
+                smaller, new=False, nodes=(), request="shrink", now=4.0, known=()
+            )
+        assert await world.row("green") == grown.tenant
+        shrunk = await world.keeper.shrink("green", 0)  # reads both anew
+        assert (shrunk.blockers, [n.tenant for n in shrunk.nodes]) == ((), [""])
+
+    run(scenario)
+
+
 def test_two_tenants_at_one_time_get_two_numbers():
     async def scenario(world: World) -> None:
         found = await asyncio.gather(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.model.node import Node
@@ -121,9 +121,14 @@ class TenantKeeper:
             shrunk = requests.shrink_tenant(name, to, leaving, rows, nodes, self._clock.now())
             if isinstance(shrunk, tuple):
                 return Answer(blockers=shrunk)
-            request = ("shrink", by)
-            made = shrunk.tenant
-            return await self._carry_out(request, made, rows, shrunk.nodes, dry_run=dry_run)
+            return await self._carry_out(
+                ("shrink", by),
+                shrunk.tenant,
+                rows,
+                shrunk.nodes,
+                known=await self._list_known(name, nodes),
+                dry_run=dry_run,
+            )
 
     async def delete(self, name: str, *, by: str = "", dry_run: bool = False) -> Answer:
         """Return the tenant's network goes from every device, then its row. Refused while it
@@ -135,7 +140,8 @@ class TenantKeeper:
             made = requests.delete(name, rows, nodes)
             if made is None:
                 return Answer()
-            return await self._carry_out(("delete", by), made, rows, dry_run=dry_run)
+            known = await self._list_known(name, nodes)
+            return await self._carry_out(("delete", by), made, rows, known=known, dry_run=dry_run)
 
     async def settle(self, name: str) -> Answer:
         """Bring the fabric to the recorded state of one tenant."""
@@ -164,6 +170,7 @@ class TenantKeeper:
         rows: Sequence[Tenant],
         nodes: tuple[Node, ...] = (),
         *,
+        known: Collection[str] | None = None,
         dry_run: bool,
     ) -> Answer:
         if not isinstance(made, Tenant):
@@ -180,6 +187,7 @@ class TenantKeeper:
                     request=asked[0],
                     by=asked[1],
                     now=self._clock.now(),
+                    known=known,
                 )
             except StaleWrite as stale:
                 return Answer(stored, blockers=(_stale(made.name, stale),))
@@ -187,6 +195,11 @@ class TenantKeeper:
         answer = await self._settled(made, [*remaining, made], dry_run=dry_run)
         written = not dry_run and made != stored
         return Answer(answer.tenant, nodes, answer.steps, answer.blockers, written)
+
+    async def _list_known(self, tenant: str, nodes: Sequence[Node]) -> Collection[str]:
+        """Return a tenant's nodes as they were read, and all that damaged rows set aside."""
+        aside = await self._store.nodes.list_set_aside()
+        return {n.id for n in nodes if n.tenant == tenant} | {n.id for n in aside}
 
     async def _settled(self, row: Tenant, rows: Sequence[Tenant], *, dry_run: bool) -> Answer:
         if row.phase is Phase.READY:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.control.context import Context
-from provisioner.model.events.node_events import NodeAllocated, NodeParked, RemedyTried
+from provisioner.model.events.node_events import NodeParked, RemedyTried
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle.decide import PASSING
@@ -161,16 +161,15 @@ class Scheduler:
         spares = list_reserved(counted, self._settings.spares_per_unit, picked)
         counted = [n for n in counted if n.id not in spares]
         pairs = dict(allocate_nodes(counted, tenants, now))
+        by_name = {t.name: t for t in tenants}
         result = []
         for node in nodes:
-            tenant = pairs.get(node.id)
-            if tenant is None:
+            name = pairs.get(node.id)
+            if name is None:
                 result.append(node)
                 continue
             try:
-                changed = await self._store.nodes.save(node.model_copy(update={"tenant": tenant}))
+                result.append(await self._store.tenants.allocate(node, by_name[name], now))
             except StaleWrite:
-                continue  # another daemon was faster; the next tick sees it
-            await self._store.journal.append(NodeAllocated(about=node.id, tenant=tenant), now)
-            result.append(changed)
+                continue  # another daemon or a person was faster; the next tick sees it
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from provisioner.model.node import Node
@@ -31,9 +31,13 @@ class SqlTenantRepository:
         request: str,
         by: str = "",
         now: float,
+        known: Collection[str] | None = None,
     ) -> Tenant:
-        keep = partial(tenant_rows.keep, tenant=tenant, new=new, nodes=nodes)
+        keep = partial(tenant_rows.keep, tenant=tenant, new=new, nodes=nodes, known=known)
         return await self._transactions.write(partial(keep, request=request, by=by, now=now))
+
+    async def allocate(self, node: Node, tenant: Tenant, now: float) -> Node:
+        return await self._transactions.write(lambda c: tenant_rows.allocate(c, node, tenant, now))
 
     async def remove(self, tenant: Tenant, now: float) -> None:
         await self._transactions.write(lambda c: tenant_rows.forget(c, tenant, now))

@@ -6,12 +6,13 @@ for two people who ask at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from provisioner.model.events.fleet_events import TenantChanged
+from provisioner.model.events.node_events import NodeAllocated
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
@@ -20,6 +21,7 @@ from provisioner.store.rows import journal as chain
 from provisioner.store.rows import node_rows
 from provisioner.store.rows.damage import STAND_IN, record_owner
 from provisioner.store.rows.records import parse
+from provisioner.store.schema.schema import nodes as node_table
 from provisioner.store.schema.schema import tenants
 
 _ALL = select(  # made once
@@ -79,14 +81,34 @@ def keep(
     request: str,
     by: str,
     now: float,
+    known: Collection[str] | None = None,
 ) -> Tenant:
-    """Save a tenant and the nodes that leave it, with their events: all of it or nothing."""
+    """Save a tenant and the nodes that leave it, with their events: all of it or nothing.
+
+    `known`: `StaleWrite` if it has a node that is not among these; None: it may have any.
+    """
     saved = save_tenant(connection, tenant, new=new)
+    if known is not None:
+        held = connection.scalars(select(node_table.c.id).where(node_table.c.tenant == tenant.name))
+        if fresh := sorted(set(held) - set(known)):
+            raise StaleWrite(f"tenant {tenant.name} got {', '.join(fresh[:4])} meanwhile")
     actor: dict[str, Any] = {"by": by} if by else {}
     for node in nodes:
         node_rows.save_node(connection, node)
         chain.append(connection, RequestCarriedOut(about=node.id, request=request, **actor), now)
     chain.append(connection, TenantChanged(request=request, tenant=saved, **actor), now)
+    return saved
+
+
+def allocate(connection: Connection, node: Node, tenant: Tenant, now: float) -> Node:
+    """Give a node to a tenant, with the event. `StaleWrite` if either changed since it was read:
+    a tenant that was shrunk or deleted meanwhile gets no node.
+    """
+    stored = read_tenant(connection, tenant.name)
+    if stored is None or stored.generation != tenant.generation:
+        raise StaleWrite(f"tenant {tenant.name} is no longer at generation {tenant.generation}")
+    saved = node_rows.save_node(connection, node.model_copy(update={"tenant": tenant.name}))
+    chain.append(connection, NodeAllocated(about=node.id, tenant=tenant.name), now)
     return saved
 
 

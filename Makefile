@@ -217,7 +217,7 @@ acceptance-venv: setup
 	@test -n "$(SUITE)" -a -d "$(SUITE)/isvctl" || { echo "error: no folder of the suite: take NVIDIA/ai-cloud-validation \
 	from GitHub, then: make acceptance SUITE=DIR" >&2; exit 2; }
 	@test -e $(ACCEPTANCE_VENV)/ready || { $(NETBOX_PYTHON) -m venv $(ACCEPTANCE_VENV) && \
-		$(ACCEPTANCE_VENV)/bin/pip install --quiet -r $(ACCEPTANCE)/requirements.txt && touch $(ACCEPTANCE_VENV)/ready; }
+		$(ACCEPTANCE_VENV)/bin/pip install --quiet --require-hashes -r $(ACCEPTANCE)/requirements.lock && touch $(ACCEPTANCE_VENV)/ready; }
 	@printf '%s\n' $(foreach part,isvctl isvtest isvreporter,"$(abspath $(SUITE))/$(part)/src") > \
 		"$$($(ACCEPTANCE_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/suite.pth"
 

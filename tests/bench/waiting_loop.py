@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, TypeVar
 
 from provisioner.store.database.lanes import Lane, Work
+from provisioner.store.database.read_cache import Question
 from provisioner.store.sql_store import SqlStore
 from provisioner.twin.loop import VirtualLoop
 
@@ -37,6 +38,13 @@ class Asked:
         self._loop.asked += 1
         try:
             return await self._lane.run(work)
+        finally:
+            self._loop.asked -= 1
+
+    async def recall(self, question: Question) -> Any:
+        self._loop.asked += 1
+        try:
+            return await self._lane.recall(question)
         finally:
             self._loop.asked -= 1
 

@@ -108,7 +108,7 @@ def ask_no_standing(world: PortWorld) -> None:
     ("sabotage", "words", "first"),
     [  # `first`: a seed whose life meets it at present, so that few are lived
         (watch_no_leaf, "is in (RED|BLUE)", 7),
-        (owe_no_erasure, "not erased since it stood elsewhere", 3),
+        (owe_no_erasure, "not erased since it stood elsewhere", 43),
         (ask_no_standing, "without a valid certificate|has no valid certificate", 2),
     ],
 )

@@ -24,7 +24,6 @@ from provisioner.store.database.copying import copier
 from provisioner.store.database.data_directory import lock_data_directory, prepare_directory
 from provisioner.store.database.migrating import revisions
 from provisioner.store.database.postgres import is_postgres
-from provisioner.store.database.seat import read_members
 from provisioner.store.repositories.master_key import (
     ENVIRONMENT,
     KEY_FILE,
@@ -140,15 +139,23 @@ def reseal(
     if not is_postgres(where) and not Path(where).is_file():
         raise InputError(where, "", "there is no database here", "Check --data.")
     with held_data(data, where):
-        if is_postgres(where) and (members := read_members(where)):
-            problem = f"{len(members)} daemons use this database"
-            raise InputError(where, "", problem, "Stop them first: they have the old key.")
+        if is_postgres(where):
+            _check_alone(where)
         old, new, count = asyncio.run(_reseal(where, data))
     if as_json:
         typer.echo(json.dumps({"before": old.id, "after": new.id, "secrets": count}))
         return
     typer.echo(f"{count} secrets are sealed with key {new.id}; it was {old.id}")
     typer.echo("Back the new key up. Backups made before open with the old one: keep both apart.")
+
+
+def _check_alone(where: str) -> None:
+    """Raise InputError while daemons use this PostgreSQL database."""
+    from provisioner.store.database.seat import read_members  # needs the extra "postgres"
+
+    if members := read_members(where):
+        problem = f"{len(members)} daemons use this database"
+        raise InputError(where, "", problem, "Stop them first: they have the old key.")
 
 
 async def _reseal(where: str, data: Path) -> tuple[MasterKey, MasterKey, int]:

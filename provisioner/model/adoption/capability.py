@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
-from provisioner.model.times.instant import Instant
+from provisioner.model.times.instant import InstantOrNone
 
 
 class Capability(StrEnum):
@@ -46,7 +46,7 @@ class Grant(Record):
     capability: Capability = Field(description="The step that it is about.")
     granted: bool = Field(description="false: it was withdrawn, also where a wider grant has it.")
     by: str = Field("", description="The person who decided it.")
-    at: Instant = Field(0.0, description="Time of the decision.")
+    at: InstantOrNone = Field(0.0, description="Time of the decision.")
     reason: str = Field("", max_length=500, description="The person's reason.")
 
     @property

@@ -56,7 +56,7 @@ QUICK = {
     "poll_s": 0.5,
     "switch_drain_limit_s": 30.0,
 }
-LIMIT_S = 60.0  # of one scenario, on a loaded machine
+LIMIT_S = 240.0
 
 
 class Shells:

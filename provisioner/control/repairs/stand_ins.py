@@ -8,12 +8,13 @@ the faulty node's row gives up the tenant.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from provisioner.control.context import Context
 from provisioner.model.case import Case, TenantNotice
+from provisioner.model.events.node_events import NodeAllocated
 from provisioner.model.node import Node, State
-from provisioner.model.tenant import Phase
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.tenancy import spares
 from provisioner.planning.watch import alerts as alert_rules
@@ -110,12 +111,12 @@ class StandIns:
         assert spare is not None, case.stand_in
         now = self._clock.now()
         if not spare.tenant:
-            tenants = await self._store.tenants.list()
-            tenant = next((t for t in tenants if t.name == case.tenant), None)
-            if tenant is None or tenant.phase is not Phase.READY:
-                return await self._give_up(case, spare)
-            spare = await self._store.tenants.allocate(spare, tenant, now)
-            operation = await self._store.operations.open(spare.id, spare.state.value, now)
+            spare = await self._store.nodes.save(spare.model_copy(update={"tenant": case.tenant}))
+            event = NodeAllocated(about=spare.id, tenant=case.tenant)
+            _, operation = await asyncio.gather(  # one commit for both
+                self._store.journal.append(event, now),
+                self._store.operations.open(spare.id, spare.state.value, now),
+            )
             if operation is not None:
                 await self._submit(operation.id)
         if spare.state is not State.RELEASED:

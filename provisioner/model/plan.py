@@ -80,6 +80,9 @@ class History(Record):
     staged: tuple[StagedFact, ...] = ()
     # (component kind, slot, version, failed attempts): a step tried too often becomes a blocker
     failures: tuple[tuple[str, str, str, int], ...] = ()
+    # (component kind, slot, version): written and activated, without an error, as often as is
+    # sensible; if the version still does not run, the step is not repeated
+    completed: tuple[tuple[str, str, str], ...] = ()
 
 
 class Neighbour(Record):

@@ -190,6 +190,46 @@ def test_what_failed(sentence: str) -> None:
     assert list(found.failures) == [("bluefield.nic", *failure) for failure in failures]
 
 
+AT_ONCE = Activation.NONE
+# sentence: (rows, slots and versions whose update is not repeated)
+COMPLETED: dict[str, tuple[list[Row], list[str]]] = {
+    "once is tried again: the reading may have come too early": ([Row(update(waits=AT_ONCE))], []),
+    "twice is not": ([Row(update(waits=AT_ONCE))] * 2, ["0 2"]),
+    "each slot counts for itself": (
+        [Row(update(waits=AT_ONCE), slots=("0", "1")), Row(update(waits=AT_ONCE), slots=("1",))],
+        ["1 2"],
+    ),
+    "a write without its reset is not complete": ([Row(update())] * 2, []),
+    "with its reset it is": ([Row(update()), Row(reset(COLD))] * 2, ["0 2"]),
+    "a reset that failed completes nothing": ([Row(update()), Row(reset(COLD), FAILED)] * 2, []),
+    "a reset after one that failed completes nothing either": (
+        [Row(update()), Row(reset(COLD)), Row(update()), Row(reset(COLD), FAILED), Row(reset(AC))],
+        [],
+    ),
+    "a reset that was only intended completes nothing": (
+        [Row(update()), Row(reset(COLD), ActionStatus.INTENDED)] * 2,
+        [],
+    ),
+    "another version between them begins anew": (
+        [Row(update(v, waits=AT_ONCE)) for v in ("2", "3", "2")],
+        [],
+    ),
+    "an operation that is over does not count": (
+        [Row(update(waits=AT_ONCE), operation=BEFORE), Row(update(waits=AT_ONCE))],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", COMPLETED)
+def test_which_updates_are_not_repeated(sentence: str) -> None:
+    rows, repeated = COMPLETED[sentence]
+
+    made = build_history(entries(rows), NOW)
+
+    assert [f"{slot} {version}" for _, slot, version in made.completed] == repeated
+
+
 def test_rows_may_be_given_in_any_order() -> None:
     rows = entries([Row(update("2")), Row(reset(COLD)), Row(update("3"))])
 

@@ -206,6 +206,7 @@ NO = [
     ({}, {"evidence": ""}, {}, Reason.MISSING_EVIDENCE),
     ({}, {"requires": {"switch.os": ">=5.12"}}, {}, Reason.CONSTRAINT),
     ({}, {}, {"failures": (("host.bmc", "BMC", "2.0", 3),)}, Reason.ATTEMPTS_EXHAUSTED),
+    ({}, {}, {"completed": (("host.bmc", "BMC", "2.0"),)}, Reason.NOT_ACTIVATED),
 ]
 
 

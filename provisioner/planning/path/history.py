@@ -17,6 +17,7 @@ OPEN = frozenset({ActionStatus.INTENDED, ActionStatus.SENT})
 # Transfers of one slot, one after the other, that may break with our own daemon and do not count
 # against the device. A daemon that dies more often may well die of this very transfer.
 BROKEN_MAX = 3
+COMPLETED_MAX = 2  # complete updates of a slot to one version, in a row; a third would be as idle
 Slot = tuple[str, str]  # kind of component, slot
 
 
@@ -56,15 +57,19 @@ def build_history(entries: Iterable[LedgerEntry], operation: str) -> History:
 
     Failures of earlier operations do not count: an operator opens a new operation after looking
     into them. Transfers that broke off because their driver was replaced count only beyond
-    `BROKEN_MAX` in a row.
+    `BROKEN_MAX` in a row. Updates that ended well are counted too: one without an effect would be
+    planned again without end.
     """
     staged: dict[Slot, StagedFact] = {}
     failures: dict[tuple[str, str, str], int] = {}
     broken: dict[Slot, int] = {}
+    completed = CompletedUpdates()
     for entry in sorted(entries, key=lambda e: e.intended_at):
         if "step" not in entry.before:
             continue  # a boot or an erasure stages nothing
         step = read_step(entry)
+        if entry.operation == operation:
+            completed.add(step, read_slots(entry), entry.status)
         if step.kind is StepKind.UPDATE:
             own = entry.operation == operation
             for slot in read_slots(entry):
@@ -76,7 +81,50 @@ def build_history(entries: Iterable[LedgerEntry], operation: str) -> History:
     return History(
         staged=tuple(staged[key] for key in sorted(staged)),
         failures=tuple((*key, count) for key, count in sorted(failures.items())),
+        completed=completed.list_repeated(),
     )
+
+
+class CompletedUpdates:
+    """Counts updates that were written and, where they need a reset, activated by one.
+
+    An update that another version of its slot followed begins anew: a person may pin one version
+    after the other.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[Slot, tuple[str, Activation]] = {}
+        self._times: dict[Slot, tuple[str, int]] = {}
+
+    def add(self, step: Step, slots: Iterable[str], status: ActionStatus) -> None:
+        """Take note of a step's end; steps are added in the order of time."""
+        done = status is ActionStatus.CONFIRMED
+        if step.kind is StepKind.ACTIVATE and (done or status is ActionStatus.FAILED):
+            for key, (version, activation) in list(self._written.items()):
+                if covers_activation(step.activation, activation):
+                    del self._written[key]
+                    if done:  # a reset that failed is counted as a failure
+                        self._count(key, version)
+        if step.kind is StepKind.ACTIVATE or not done:
+            return
+        for slot in slots:
+            self._written.pop((step.component, slot), None)
+            if step.activation in (Activation.NONE, Activation.SERVICE_RESTART):
+                self._count((step.component, slot), step.to_version)
+            else:
+                self._written[step.component, slot] = (step.to_version, step.activation)
+
+    def list_repeated(self) -> tuple[tuple[str, str, str], ...]:
+        """Return kind, slot and version of the updates completed `COMPLETED_MAX` times in a row."""
+        return tuple(
+            (kind, slot, version)
+            for (kind, slot), (version, times) in sorted(self._times.items())
+            if times >= COMPLETED_MAX
+        )
+
+    def _count(self, slot: Slot, version: str) -> None:
+        last, times = self._times.get(slot, (version, 0))
+        self._times[slot] = (version, times + 1 if last == version else 1)
 
 
 def _count_staged(

@@ -194,6 +194,7 @@ def _build_cache_key(node: PlanningNode, relevant: frozenset[str]) -> tuple[obje
         ),
         tuple((f.kind, f.slot, f.version, f.activation) for f in node.history.staged),
         node.history.failures,
+        node.history.completed,
         node.inventory.obstacles,
         _get_order_rule(node.inventory.vendor),
         frozenset(

@@ -138,6 +138,7 @@ def _group_tracks(
     for (kind, *_), members in groups.items():
         first = members[0]
         slots = tuple(c.slot for c in members)
+        completed = _list_completed(str(kind), slots, moves, history)
         yield Track(
             kind=str(kind),
             slots=slots,
@@ -146,20 +147,24 @@ def _group_tracks(
             reported=tuple(ReportedSlot(c.slot, c.version or "", c.staged, c.bmc) for c in members),
             goal=_goal(str(kind), moves),
             updateable=all(c.updateable is not False for c in members),
-            exhausted=_exhausted(str(kind), slots, moves, history),
+            exhausted=_list_failed(str(kind), slots, moves, history) | completed,
+            without_effect=completed,
         )
 
 
 def _derived(kind: str, staged: Staged | None, moves: Moves, history: History) -> Track:
+    slots = (bundles.SLOT,)
+    completed = _list_completed(kind, slots, moves, history)
     return Track(
         kind=kind,
-        slots=(bundles.SLOT,),
+        slots=slots,
         running=MIXED,
         staged=staged,
         reported=(),
         goal=_goal(kind, moves),
         derived=True,
-        exhausted=_exhausted(kind, (bundles.SLOT,), moves, history),
+        exhausted=_list_failed(kind, slots, moves, history) | completed,
+        without_effect=completed,
     )
 
 
@@ -171,7 +176,19 @@ def _goal(kind: str, moves: Moves) -> frozenset[str] | None:
     return frozenset(name for name in moves.list_versions(kind) if is_pinned(grammar, name, pin))
 
 
-def _exhausted(kind: str, slots: tuple[str, ...], moves: Moves, history: History) -> frozenset[str]:
+def _list_completed(
+    kind: str, slots: tuple[str, ...], moves: Moves, history: History
+) -> frozenset[str]:
+    return frozenset(
+        moves.normalize_version(kind, version)
+        for done, slot, version in history.completed
+        if done == kind and slot in slots
+    )
+
+
+def _list_failed(
+    kind: str, slots: tuple[str, ...], moves: Moves, history: History
+) -> frozenset[str]:
     return frozenset(
         moves.normalize_version(kind, version)
         for failed, slot, version, times in history.failures

@@ -52,6 +52,10 @@ _WHAT: dict[Reason, tuple[str, str]] = {
         "it failed as often as is allowed",
         "Look at the failed attempts in the ledger, repair, and open a new operation.",
     ),
+    Reason.NOT_ACTIVATED: (
+        "each step of it ended well, as often as is sensible, and another version still runs",
+        "Look in the device or host for what holds the old version, then open a new operation.",
+    ),
 }
 
 
@@ -76,7 +80,9 @@ def explain_failed_activations(problem: Problem) -> tuple[Blocker, ...]:
     return tuple(
         _blocker(Reason.ATTEMPTS_EXHAUSTED, track, f"activating {track.staged.version}")
         for track in problem.tracks
-        if track.staged and track.goal and track.staged.version in track.exhausted
+        if track.staged
+        and track.goal
+        and track.staged.version in track.exhausted - track.without_effect
     )
 
 
@@ -270,7 +276,9 @@ def _objections(track: Track, hop: Hop) -> tuple[Reason, ...]:
     device_says = not track.updateable and hop.method.startswith(("redfish", "bluefield"))
     if device_says and Reason.NOT_UPDATEABLE not in out:
         out.append(Reason.NOT_UPDATEABLE)
-    if hop.to in track.exhausted:
+    if hop.to in track.without_effect:
+        out.append(Reason.NOT_ACTIVATED)
+    elif hop.to in track.exhausted:
         out.append(Reason.ATTEMPTS_EXHAUSTED)
     return tuple(out)
 

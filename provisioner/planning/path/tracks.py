@@ -51,7 +51,8 @@ class Track:
     goal: frozenset[str] | None
     derived: bool = False
     updateable: bool = True
-    exhausted: frozenset[str] = frozenset()  # versions that failed too often
+    exhausted: frozenset[str] = frozenset()  # versions that were tried too often
+    without_effect: frozenset[str] = frozenset()  # those among them whose tries all ended well
 
 
 Running = tuple[str, ...]  # by track index

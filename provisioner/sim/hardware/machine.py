@@ -254,7 +254,9 @@ class Machine:
                 host.os = host.os_next
                 self._first_boot()
                 host.boot_id = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
-                host.loaded = dict(host.packages)
+                stays = "old_driver_starts" in self.faults and "host.driver" in host.loaded
+                unchanged = {"host.driver": host.loaded["host.driver"]} if stays else {}
+                host.loaded = dict(host.packages) | unchanged
                 self.log_event(at, "boot", "host", f"{host.os} {host.boot_id}")
 
         post_ends = now + self.add_jitter(self.durations.post_s)

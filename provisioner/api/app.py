@@ -150,6 +150,8 @@ class _Endpoint:
         ask = Ask(self._parts, request, caller, query, body, self._parts.clock.now())
         if route.changes:
             self._parts.callers.charge_change(caller, route.name)
+            if route.secret:
+                return await self._answer(ask)
         else:
             return _conditional(request, await self._answer(ask))
         return await idempotency.answer_once(ask, raw, lambda: self._answer(ask))
@@ -197,7 +199,11 @@ class _Endpoint:
             self._route.name,
             result.status,
         )
-        return build_response(result)
+        response = build_response(result)
+        if self._route.secret:
+            del response.headers["ETag"]
+            response.headers["Cache-Control"] = "no-store"
+        return response
 
 
 def build_response(told: Reply) -> web.Response:

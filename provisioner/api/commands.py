@@ -35,6 +35,8 @@ SINGULAR = {
     "cards": "--card",
     "tags": "--tag",
     "networks": "--range",
+    "racks": "--rack",
+    "logins": "--login",
 }
 PAGED = ("limit", "cursor", "where")  # every list command has its own options for these
 EXAMPLES: Mapping[str, str] = {
@@ -52,6 +54,7 @@ EXAMPLES: Mapping[str, str] = {
     "token": "3f2a9c01",
     "session": "81c2d07e",
     "webhook": "pager",
+    "bmc": "host",
     "pin": "rack:su0-rack1",
 }
 
@@ -230,6 +233,16 @@ COMMANDS: Mapping[str, Command] = {
     "list_sessions": C("session list"),
     "end_other_session": C("session end", destructive=True),
     "end_sessions": C("session end-all", ("subject",), destructive=True, example="ada"),
+    "list_credentials": C("credential list", example="--node su0-n03"),
+    "rotate_credentials": C(
+        "credential rotate",
+        destructive=True,
+        example="--rack su0-rack1 --reason 'a laptop was lost'",
+    ),
+    "request_credential": C(
+        "credential show", example="su0-n03 host --reason 'the host hangs, its console is needed'"
+    ),
+    "reveal_credential": C("credential reveal"),
     "list_tokens": C("token list"),
     "create_token": C("token create", example="--subject ada --role operator --days 90"),
     "revoke_token": C("token revoke", destructive=True),

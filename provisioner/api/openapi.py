@@ -34,6 +34,7 @@ WORDS = {
     "token": "Id of a token, as listed.",
     "session": "Id of a session, as a list says.",
     "pin": "Id of a pin: fleet, node:NAME or rack:NAME.",
+    "bmc": "Name of a BMC of the node: host.",
     "webhook": "Name of a webhook: small letters, digits and dashes.",
     "file": "Name of a file of the page.",
 }
@@ -157,7 +158,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
                 "schema": parameter_schema,
             }
         )
-    if route.changes:
+    if route.changes and not route.secret:
         parameters.append(_KEY)
         if route.entity:
             parameters.append(_MATCH)

@@ -77,6 +77,7 @@ class Route:
     media: str = "application/json"
     heavy: bool = False  # expensive to compute: a caller has few of them at a time
     reads: bool = False  # a POST that changes nothing: its question is too long for a query
+    secret: bool = False  # its answer has a secret: it is never stored, not under a key either
     body_max: int = 256 * 1024  # bytes; 64 sessions of 512 prefixes are some 500 KB
 
     def __post_init__(self) -> None:

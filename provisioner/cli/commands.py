@@ -96,6 +96,9 @@ COMMANDS = {
     "request": Command(ROUTES, "", "Requests for changes: list, approve, refuse."),
     "event": Command(ROUTES, "", "Events: list them, or follow them as they happen."),
     "audit": Command(ROUTES, "", "The audit log: list, verify, archive and prune it."),
+    "credential": Command(
+        ROUTES, "", "Passwords of BMCs: their ages; change them; one is shown with four eyes."
+    ),
     "token": Command(ROUTES, "", "Tokens for the REST API: create, list, revoke."),
     "session": Command(ROUTES, "", "Sessions of browsers: list, end."),
     "webhook": Command(ROUTES, "", "Webhooks: receivers of events, and undelivered events."),

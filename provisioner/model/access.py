@@ -165,6 +165,8 @@ class ChangeKind(StrEnum):
     CLOCK_ACCEPT = "clock.accept"
     KEY_ROTATE = "key.rotate"
     FACTORY_KEEP = "factory.keep"
+    CREDENTIAL_ROTATE = "credential.rotate"
+    CREDENTIAL_SHOW = "credential.show"
     TOKEN_CREATE = "token.create"  # noqa: S105 (a kind of change, not a token)
     TOKEN_REVOKE = "token.revoke"  # noqa: S105 (a kind of change, not a token)
     SESSION_END = "session.end"
@@ -185,11 +187,17 @@ PROOF_KINDS = frozenset(
         ChangeKind.CAPABILITY_GRANT,
         ChangeKind.KEY_ROTATE,
         ChangeKind.RECOVERY_SETTLE,
+        ChangeKind.CREDENTIAL_ROTATE,
+        ChangeKind.CREDENTIAL_SHOW,
         ChangeKind.TOKEN_CREATE,  # or a session would prolong itself
         ChangeKind.TOKEN_REVOKE,
         ChangeKind.AUDIT_PRUNE,
     }
 )
+
+
+# another person has to approve these kinds at every site, whatever its settings
+APPROVED_KINDS = frozenset({ChangeKind.CREDENTIAL_SHOW})
 
 
 class RequestState(StrEnum):

@@ -58,6 +58,10 @@ class CredentialStandings(Protocol):
         """
         ...
 
+    async def list_shown(self, person: str) -> Sequence[str]:
+        """Return the names of logins whose password in force this person was shown."""
+        ...
+
     async def record_shown(
         self, name: str, person: str, due_at: float, event: Event, now: float
     ) -> bool:

@@ -25,6 +25,12 @@ class CredentialSettings(Record):
         description="Passwords of a host's BMCs are changed when it comes back from a tenant, "
         "before it counts as sanitized.",
     )
+    credential_shown_h: float = Field(
+        4.0,
+        gt=0,
+        le=72,
+        description="A password that a person was shown is changed after this, in hours.",
+    )
     credential_rotations_per_s: float = Field(
         32.0, gt=0, le=1000, description="BMCs whose password is changed, for the whole fleet."
     )

@@ -30,6 +30,7 @@ RED = {
     "webhook": "red",
     "pin": "node:su0-n01",
     "file": "docs.js",
+    "bmc": "host",
 }
 # words that stand only in what belongs to red
 OF_RED = ("su0-n01", "su0-n02", "cert-su0-n01", "RED", '"r1"', '"red"')

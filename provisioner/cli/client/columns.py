@@ -29,6 +29,9 @@ COLUMNS: dict[str, str] = {
     ),
     "drift": "node state release target why behind=behind:behind",
     "debt": "node component=kind version slots:all waits_for source",
+    "credential list": (
+        "login=name changed=changed_at:at due=due_at:at cause shown_to:all failures why=problem"
+    ),
     "token list": "token=id subject role tenant made=made_at:at expires=expires_at:at good",
     "session list": "session=id subject roles:all tenant used=used_at:at expires=expires_at:at",
     "webhook list": (
@@ -59,6 +62,7 @@ EMPTY: dict[str, str] = {
     "tenant list": "There is no tenant yet: `provisioner tenant apply NAME` makes one.",
     "campaign list": "There is no campaign yet: `provisioner campaign create` drafts one.",
     "pin list": "Nothing is pinned: each node has the release of its campaign, or of intake.",
+    "credential list": "No password is kept or due: intake sets the first.",
     "token list": "There is no token yet: `provisioner token create` makes one.",
     "webhook list": "There is no webhook yet: `provisioner webhook add NAME` adds one.",
     "webhook dead": "Nothing waits that could not be sent.",

@@ -25,6 +25,7 @@ class EventKind(StrEnum):
     CAPABILITY = "capability"
     WOULD = "would"
     CREDENTIAL = "credential"
+    CREDENTIAL_SHOWN = "credential_shown"
     SURVEYED = "surveyed"
     IDENTIFIED = "identified"
     STATE = "state"

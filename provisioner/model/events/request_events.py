@@ -115,6 +115,18 @@ class RequestCarriedOut(Event):
     compromised: bool = False
 
 
+class CredentialShown(Event):
+    """A person was shown the password of a BMC, which another person had approved."""
+
+    KIND: ClassVar = EventKind.CREDENTIAL_SHOWN
+    login: str = Field(description="Node and BMC: su0-n03/host.")
+    by: str
+    approved: str = Field(description="Who approved it.")
+    id: int = Field(description="Number of the request.")
+    why: str = ""
+    expires_at: Instant = Field(description="When the password is changed, at the latest.")
+
+
 class FactoryLoginsKept(Event):
     """Factory logins of BMCs were sealed in the vault, or forgotten."""
 

@@ -61,6 +61,9 @@ class SqlCredentialStandings:
             lambda c: credential_rows.demand(c, cause, due_at, nodes, names, shown_to)
         )
 
+    async def list_shown(self, person: str) -> Sequence[str]:
+        return await self._transactions.read(lambda c: credential_rows.read_shown(c, person))
+
     async def record_shown(
         self, name: str, person: str, due_at: float, event: Event, now: float
     ) -> bool:

@@ -106,7 +106,7 @@ def demand(
 ) -> int:
     """Demand a change of all logins, or of those selected; return how many."""
     if shown_to:
-        return _demand(connection, cause, due_at, rows.c.name.in_(_shown(connection, shown_to)))
+        return _demand(connection, cause, due_at, rows.c.name.in_(read_shown(connection, shown_to)))
     if not nodes and not names:
         return _demand(connection, cause, due_at, rows.c.name != "")
     by_node = sum(
@@ -115,6 +115,17 @@ def demand(
     return by_node + sum(
         _demand(connection, cause, due_at, rows.c.name.in_(part)) for part in _parts(names)
     )
+
+
+def read_shown(connection: Connection, person: str) -> Sequence[str]:
+    """Return the names of logins whose password in force a person was shown."""
+    shown = select(rows.c.name, rows.c.shown_to).where(rows.c.shown_to != "[]")
+    person = person.casefold()
+    return [
+        row.name
+        for row in connection.execute(shown)
+        if person in (p.casefold() for p in json.loads(row.shown_to))
+    ]
 
 
 def record_shown(connection: Connection, name: str, person: str, due_at: float) -> bool:
@@ -190,16 +201,6 @@ def _demand(
         "urgency": case((or_(none, rows.c.urgency > place), place), else_=rows.c.urgency),
     }
     return connection.execute(update_rows(rows).where(which).values(**values)).rowcount
-
-
-def _shown(connection: Connection, person: str) -> list[str]:
-    shown = select(rows.c.name, rows.c.shown_to).where(rows.c.shown_to != "[]")
-    person = person.casefold()
-    return [
-        row.name
-        for row in connection.execute(shown)
-        if person in (p.casefold() for p in json.loads(row.shown_to))
-    ]
 
 
 def _standing(row: Row[tuple[object, ...]]) -> CredentialStanding:

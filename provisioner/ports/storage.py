@@ -97,6 +97,14 @@ class Credentials(Protocol):
         """
         ...
 
+    async def is_pending_likely(self, name: str) -> bool:
+        """Return whether the pending credential is likelier in force than the current one."""
+        ...
+
+    async def expect_pending(self, name: str) -> None:
+        """Note that the device took the pending credential, or refused the current one."""
+        ...
+
     async def begin(self, name: str, username: str, secret: Secret) -> None:
         """Store the new credential as pending, on disk, before it is sent to the device."""
         ...

@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from provisioner.adapters.redfish.session import password_change
 from provisioner.ports import (
     BmcAddress,
     Call,
@@ -101,7 +102,8 @@ class MemoryBmcs:
         return "00" * 32
 
     async def password_change(self, bmc: BmcAddress) -> str | None:
-        return None  # this transport has no login that could require a change
+        """Read a resource that needs a login, as a Basic login is proved."""
+        return password_change(await self.request(bmc, Call("GET", "/redfish/v1/Systems")))
 
     async def forget(self, bmc: BmcAddress) -> None:
         return None

@@ -136,8 +136,11 @@ def test_a_lockdown_keeps_the_password_in_force_and_is_named() -> None:
     async def scenario() -> None:
         living = await Living("dell").begin()
         wire = wired(living, Locked)
+        assert isinstance(await living.change(), Blocker)
         problem = await living.change()
         assert isinstance(problem, Blocker)
+        failed = [e for e in living.bench.machine.log if e.kind == "login_failed"]
+        assert failed == [], "the password that was refused is not tried"
         standing = await living.standing()
         assert standing.problem == problem.detail
         assert standing.retry_at > living.clock.now()

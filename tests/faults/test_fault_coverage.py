@@ -32,6 +32,27 @@ def test_a_row_is_what_is_played(name: str) -> None:
     assert {act: play_cell(name, act).outcome for act in ACTS} == ROWS[name]
 
 
+# each once cost a failed login, left a session behind, or ended with a reason that was not true
+MENDED = {
+    "flapping_service": ("boot", "media", "password"),
+    "etag_refused": ("password",),
+    "busy_as_400": ("password",),
+    "post_lost_after": ("media",),
+    "token_expires": ("boot", "media", "password"),
+    "refresh_fails": ("media",),
+    "drops_connections": ("boot", "password"),
+}
+
+
+@pytest.mark.parametrize(("name", "act"), [(n, a) for n, acts in MENDED.items() for a in acts])
+def test_a_passing_fault_leaves_no_failed_login_and_no_session(name: str, act: str) -> None:
+    cell = play_cell(name, act)
+
+    assert cell.left == ""
+    assert cell.outcome == ROWS[name][act]
+    assert re.fullmatch(r"unreachable \(lasts\)|(.*, )?done", cell.outcome)
+
+
 @pytest.mark.long
 def test_the_whole_table_is_what_is_played() -> None:
     cells = {(name, act): play_cell(name, act) for name in CASES for act in ACTS}

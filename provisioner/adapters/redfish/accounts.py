@@ -42,6 +42,10 @@ async def _account(service: Service, username: str) -> str | Blocker:
         raise_silence(walk.gaps)  # a BMC that restarts is no BMC without accounts
         return not_offered(username, "AccountService")
     reply = await service.call("GET", path)
+    if reply.status == 401:  # also to a session just made, while sessions end early (facts S4)
+        reply = await service.call("GET", path)
+    if reply.status == 401:
+        return read_refusal(reply, username, UNBLOCK)
     if reply.status >= 500:
         raise Unreachable(f"{path}: HTTP status {reply.status}", maybe_executed=False)
     if reply.status == 403:

@@ -11,6 +11,8 @@ from provisioner.ports import BmcAddress, Call, Reply
 
 ROOTS = frozenset({ROOT, ROOT.rstrip("/")})  # both spellings; asked of each request, so quickly
 ROOT_MAX_BYTES = 16 * 1024  # kept; real ones have two or three KiB
+ORPHANS_MAX = 4
+ORPHAN_S = 300.0  # sessions live 30 s or more (facts S12); later the path may be another client's
 
 
 @dataclass
@@ -28,7 +30,19 @@ class Line:
     coding: str = "identity"
     told: bool = False  # a warning about missing security was logged
     resets_kept: bool = False  # it broke a connection that was used again (HPE, facts T2)
+    _orphans: list[tuple[float, Login]] = field(default_factory=list)
     _root: tuple[tuple[str, bool], float, Reply] | None = None  # trusted how, when, what
+
+    def leave_session(self, login: Login, now: float) -> None:
+        """Note a session that may still be open at the BMC, to be closed by the next login."""
+        if login.path:
+            self._orphans = [*self._orphans[1 - ORPHANS_MAX :], (now, login)]
+
+    def take_orphans(self, now: float) -> list[Login]:
+        """Return the sessions that were left a short time ago, each once."""
+        orphans = [login for at, login in self._orphans if now - at <= ORPHAN_S]
+        self._orphans = []
+        return orphans
 
     def find_root(self, bmc: BmcAddress, call: Call, now: float) -> Reply | None:
         """A request's service root, if one `known_s` old will do and it was trusted in this way.

@@ -14,6 +14,7 @@ from provisioner.adapters.redfish.service import (
     Service,
     action_of,
     not_offered,
+    raise_silence,
     target_of,
 )
 from provisioner.adapters.redfish.walk import Resource
@@ -53,13 +54,19 @@ async def enable_media(service: Service) -> Blocker | None:
 
 
 async def insert_image(service: Service, image: str) -> Blocker | None:
-    """Insert an image by URL, by the drive's action or by PATCH where it has none."""
+    """Insert an image by URL, by the drive's action or by PATCH where it has none.
+
+    An image that is in the drive already needs no request: the answer to an earlier one was lost,
+    and a second one would be refused because the drive is in use.
+    """
     refused = await find_obstacle(service, "media") or await enable_media(service)
     if refused is not None:
         return refused
     drive = await _find_drive(service)
     if drive is None:
         return not_offered("media", "virtual CD that takes an image by URL")
+    if _holds(drive, image):
+        return None
     target = target_of(action_of(drive.data, "VirtualMedia.InsertMedia"))
     if target is None:
         body = {"Image": image, "Inserted": True, "WriteProtected": True}
@@ -88,7 +95,11 @@ async def _insert_by_action(service: Service, target: str, image: str) -> Blocke
 async def is_inserted(service: Service, image: str) -> bool:
     """Return whether exactly this image is in the drive."""
     drive = await _find_drive(service)
-    if drive is None or truth(drive.data.get("Inserted")) is False:
+    return drive is not None and _holds(drive, image)
+
+
+def _holds(drive: Resource, image: str) -> bool:
+    if truth(drive.data.get("Inserted")) is False:
         return False
     return text(drive.data.get("Image")) == image
 
@@ -108,14 +119,19 @@ async def eject_image(service: Service) -> Blocker | None:
 
 
 async def _find_drive(service: Service) -> Resource | None:
-    """Return the first virtual CD that takes images: the manager's, or the system's."""
+    """Return the first virtual CD that takes images: the manager's, or the system's.
+
+    A collection that did not answer is no BMC without drives: its silence is raised.
+    """
     manager = await service.read_manager()
     system = await service.read_system()
+    walk = service.walk()
     for owner in (manager, system):
         path = link(owner.data, "VirtualMedia") if owner is not None else None
-        for drive in await service.walk().read_members(path):
+        for drive in await walk.read_members(path):
             if _takes_images(service, drive):
                 return drive
+    raise_silence(walk.gaps)
     return None
 
 

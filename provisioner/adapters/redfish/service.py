@@ -91,7 +91,7 @@ class Service:
         walk = self.walk()
         managers = of_type(await walk.read_linked(await walk.read_root(), "Managers"), "Manager")
         manager = host_manager(managers, await self.read_system())
-        if manager is None:
+        if manager is None or not manager.data:
             raise_silence(walk.gaps)
         return manager
 

@@ -33,6 +33,7 @@ ROOT = "/redfish/v1/"  # DSP0266: the only path that is known beforehand
 SESSIONS = "/redfish/v1/SessionService/Sessions"  # where the root hides its link (facts S5)
 LOGIN_LIMIT_S = 30.0
 LOGOUT_LIMIT_S = 10.0
+LOGOUT_TRIES = 2
 ANSWER_MAX_BYTES = 1024 * 1024
 BUSY_WAIT_S = 60.0  # where a BMC says "too many sessions" without Retry-After
 LOCKED_WAIT_S = 1800.0  # where a BMC says "locked out" without Retry-After
@@ -100,16 +101,23 @@ async def open_login(exchange: Exchange, bmc: BmcAddress) -> Login:
 
 async def close_login(
     exchange: Exchange, bmc: BmcAddress, login: Login, path: str | None = None
-) -> None:
-    """Delete the session at `path` (the login's own by default). Never raises: it may be gone."""
+) -> bool:
+    """Delete the session at `path` (the login's own by default); return whether it is gone.
+
+    Never raises. A request that was lost, or met a service that is not ready, is sent once more:
+    to delete a session twice is harmless, and one that is left takes a row of the table.
+    """
     path = login.path if path is None else path
-    if not path:
-        return
-    try:
-        with permit.allow_reads():
-            await exchange(bmc, Call("DELETE", path, timeout_s=LOGOUT_LIMIT_S), login)
-    except PortError as error:
-        LOG.info("%s: session was not closed, its timeout will: %s", bmc.url, error)
+    for _ in range(LOGOUT_TRIES if path else 0):
+        try:
+            with permit.allow_reads():
+                reply = await exchange(bmc, Call("DELETE", path, timeout_s=LOGOUT_LIMIT_S), login)
+        except PortError as error:
+            LOG.info("%s: session was not closed, its timeout will: %s", bmc.url, error)
+            continue
+        if reply.status < 500:
+            return reply.status not in (401, 403)
+    return not path
 
 
 _SESSIONS_PATH = re.compile(r"/redfish/v1/(?:[\w./-]+/)?Sessions/?")

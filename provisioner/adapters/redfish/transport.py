@@ -89,6 +89,8 @@ class RedfishTransport:
         if line.opening is not None:
             await asyncio.wait({line.opening})
         async with self._slots:
+            if line.login_address is not None and line.login is not None:
+                await self._close_orphans(line, line.login_address, line.login)
             await self._drop(line)
 
     async def close(self) -> None:
@@ -110,8 +112,9 @@ class RedfishTransport:
     async def _read(self, line: Line, bmc: BmcAddress, call: Call) -> Reply:
         """A GET; after 401 once more with a new session.
 
-        If the new one gets 401 too, the BMC refuses the resource and the old session may still
-        live: it is closed then, not before, since an expired one has nothing to close.
+        A session that worked a moment ago cannot have expired: it may still live, and the new one
+        closes it. If the new one gets 401 too, the BMC refuses the resource, and an older session
+        may still live as well. One that has expired has nothing to close.
         """
         login = await self._login(line, bmc)
         if (cached := line.find_root(bmc, call, _now())) is not None:  # the login has just read it
@@ -121,11 +124,15 @@ class RedfishTransport:
             return self._answered(line, bmc, reply, login)
         if login.basic:
             self._refused(line, bmc, login)
+        fresh = _now() - line.used_s <= FRESH_S
         if line.login is login:
             line.login = line.login_address = None
+            if fresh:
+                line.leave_session(login, _now())
         renewed = await self._login(line, bmc)
         reply = await self._send(line, bmc, call, renewed)
-        if reply.status == 401 and renewed is not None and renewed.path != login.path:
+        refused = reply.status == 401 and renewed is not None and renewed.path != login.path
+        if refused and renewed is not None and not fresh:
             await close_login(self._exchange(line), bmc, renewed, login.path)
         return self._answered(line, bmc, reply, renewed)
 
@@ -261,7 +268,13 @@ class RedfishTransport:
         line.login = login
         line.login_address = bmc
         line.used_s = _now()
+        await self._close_orphans(line, bmc, login)
         return login
+
+    async def _close_orphans(self, line: Line, bmc: BmcAddress, login: Login) -> None:
+        for orphan in line.take_orphans(_now()):
+            if orphan.path != login.path:
+                await close_login(self._exchange(line), bmc, login, orphan.path)
 
     def _refused(self, line: Line, bmc: BmcAddress, login: Login) -> NoReturn:
         """A password that was good is refused: counted once, however many requests carried it."""
@@ -277,10 +290,14 @@ class RedfishTransport:
         line.login = line.login_address = None
         if login is None or address is None:
             return
-        logout = asyncio.create_task(close_login(self._exchange(line), address, login))
+        logout = asyncio.create_task(self._log_out(line, address, login))
         self._logouts.add(logout)
         logout.add_done_callback(self._logouts.discard)
         await asyncio.shield(logout)
+
+    async def _log_out(self, line: Line, bmc: BmcAddress, login: Login) -> None:
+        if not await close_login(self._exchange(line), bmc, login):
+            line.leave_session(login, _now())
 
     def _line(self, bmc: BmcAddress) -> Line:
         return self._lines.setdefault(bmc.url, Line())

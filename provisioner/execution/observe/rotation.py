@@ -1,6 +1,9 @@
 """Makes a BMC's credential ours and unique, so that a crash at any point leaves one that we know.
 
-The new password is stored as pending before the BMC hears of it; afterwards either one is tried.
+The new password is stored as pending before the BMC hears of it; afterwards either one may be in
+force. The likelier one is tried first, since a wrong one costs a failed login each time: the
+pending one once the BMC answered with a yes or refused the current one, and else the current one,
+which a BMC that was busy, refused the request or never got it still has.
 """
 
 from __future__ import annotations
@@ -48,10 +51,11 @@ async def rotate(
     pending = await credentials.pending(name)
     if pending is not None:
         ours = replace(address, username=pending[0], secret=pending[1])
-        if await _accepts(Redfish(transport, ours, quirk), proof):
+        taken = await _find_taken(transport, credentials, quirk, name, (address, ours), proof)
+        if taken is ours:
             await credentials.confirm(name)  # a crash came between the BMC's yes and our note
             return ours
-        if renew and await _opens(transport, address, quirk, proof):
+        if renew:
             assert address.secret is not None
             await credentials.put(name, address.username, address.secret)
             pending = None
@@ -60,6 +64,7 @@ async def rotate(
     problem = await Redfish(transport, address, quirk).set_password(address.username, new)
     if problem is not None:
         return problem
+    await credentials.expect_pending(name)
     await transport.forget(address)
     ours = replace(address, secret=new)
     if not await _accepts(Redfish(transport, ours, quirk), proof):
@@ -73,21 +78,45 @@ async def rotate(
     return ours
 
 
+async def _find_taken(
+    transport: BmcTransport,
+    credentials: Credentials,
+    quirk: Quirk,
+    name: str,
+    logins: tuple[BmcAddress, BmcAddress],
+    proof: Callable[[Redfish], Awaitable[bool]],
+) -> BmcAddress:
+    """Return which of the current and the pending login the BMC accepts.
+
+    Raises `LoginRefused` if it accepts neither: a third wrong login would lock some accounts.
+    """
+    current, pending = logins
+    likely = await credentials.is_pending_likely(name)
+    for address in (pending, current) if likely else (current, pending):
+        if await _opens(transport, address, quirk, proof):
+            return address
+        if address is current:
+            await credentials.expect_pending(name)
+    raise LoginRefused("it accepts neither of the two passwords that are stored")
+
+
 async def _opens(
     transport: BmcTransport,
     address: BmcAddress,
     quirk: Quirk,
     proof: Callable[[Redfish], Awaitable[bool]],
 ) -> bool:
-    """Return whether the current password shows resources; False: it must be changed first.
+    """Return whether a new login with this password succeeds.
 
-    Raises `LoginRefused` if it is wrong as well: a third wrong login would lock some accounts.
+    A session that is open already proves nothing: it may outlive the password it was opened with.
     """
-    if await _accepts(Redfish(transport, address, quirk), proof):
-        return True
-    if await transport.password_change(address) is not None:
+    await transport.forget(address)
+    try:
+        if await transport.password_change(address) is not None:
+            return True  # the BMC knows it, and shows nothing before it is changed
+        return await proof(Redfish(transport, address, quirk))
+    except LoginRefused:
         return False
-    raise LoginRefused("it accepts neither of the two passwords that are stored")
 
 
 async def _accepts(client: Redfish, proof: Callable[[Redfish], Awaitable[bool]]) -> bool:

@@ -20,6 +20,7 @@ from provisioner.store.repositories.master_key import MasterKey, prepare_key
 from provisioner.store.schema.schema import credentials
 
 Login = tuple[str, Secret]
+LIKELY = "likely"  # after the password of a pending credential: it is the one to try first
 # made once: every turn of every operation needs some logins
 _SEALED = {
     column: select(credentials.c[column]).where(credentials.c.name == bindparam("wanted"))
@@ -46,6 +47,14 @@ class Vault:
 
     async def pending(self, name: str) -> Login | None:
         return self._open(name, await self._transactions.recall(_read_sealed, name, "pending"))
+
+    async def is_pending_likely(self, name: str) -> bool:
+        sealed = await self._transactions.recall(_read_sealed, name, "pending")
+        return sealed is not None and len(self._read(name, sealed)) > 2
+
+    async def expect_pending(self, name: str) -> None:
+        """Note that the pending credential is the likelier one; without one nothing changes."""
+        await self._transactions.write(lambda c: self._expect(c, name))
 
     async def begin(self, name: str, username: str, secret: Secret) -> None:
         """Store a pending credential; with the same one again nothing changes.
@@ -81,6 +90,11 @@ class Vault:
         if pending is None:
             self._write(connection, name, pending=self._seal(name, login))
 
+    def _expect(self, connection: Connection, name: str) -> None:
+        pending = self._open(name, _read_sealed(connection, name, "pending"))
+        if pending is not None:
+            self._write(connection, name, pending=self._seal(name, pending, LIKELY))
+
     def _write(self, connection: Connection, name: str, **columns: bytes | None) -> None:
         values = {**columns, "key_id": self._key.id}
         updated = connection.execute(
@@ -92,11 +106,15 @@ class Vault:
     def _open(self, name: str, sealed: bytes | None) -> Login | None:
         if sealed is None:
             return None
-        username, password = json.loads(self._key.open(sealed, f"credential {name}"))
+        username, password, *_ = self._read(name, sealed)
         return username, Secret(password)
 
-    def _seal(self, name: str, login: Login) -> bytes:
-        plain = json.dumps([login[0], login[1].reveal()]).encode()
+    def _read(self, name: str, sealed: bytes) -> list[str]:
+        fields: list[str] = json.loads(self._key.open(sealed, f"credential {name}"))
+        return fields
+
+    def _seal(self, name: str, login: Login, *marks: str) -> bytes:
+        plain = json.dumps([login[0], login[1].reveal(), *marks]).encode()
         return self._key.seal(plain, f"credential {name}")
 
 

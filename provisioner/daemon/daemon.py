@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,8 +38,8 @@ from provisioner.daemon.watches import (
     build_console_watch,
     build_credential_keeper,
     build_leaf_watch,
-    build_outbox,
     build_partition_watch,
+    list_senders,
 )
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.leak_gate import LeakGate
@@ -74,6 +74,7 @@ from provisioner.ports import (
     Switches,
     SwitchPasswords,
 )
+from provisioner.ports.audit_exports import AuditExportRepository, AuditSink
 from provisioner.ports.campaigns import CampaignRepository
 from provisioner.ports.cases import CaseRepository
 from provisioner.ports.consoles import ConsoleBook, Consoles
@@ -123,6 +124,7 @@ class Parts:
     consoles: tuple[Consoles, ConsoleBook] | None = None  # None: no console is collected
     watch: WatchParts | None = None  # None: released nodes are read only by operations
     webhooks: tuple[WebhookRepository, WebhookPosts] | None = None  # None: no webhook is posted
+    exports: tuple[AuditExportRepository, Sequence[AuditSink]] | None = None  # as webhooks
     shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
 
     @property
@@ -265,10 +267,9 @@ class Daemon:
             self._begin(self.watcher.run, "watcher")
         if self.consoles is not None:
             self._begin(self.consoles.run, "consoles")
-        if self.parts.webhooks is not None:
-            to = self.parts.webhooks
-            outbox = build_outbox(self.context, self.parts.credentials, to, self.watcher)
-            self._begin(outbox.run, "webhooks")
+        to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)
+        for name, loop in list_senders(self.context, *to, self.watcher).items():
+            self._begin(loop, name)
 
     def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         task = asyncio.create_task(self._past_damage(run), name=name)

@@ -25,7 +25,7 @@ from provisioner.control.node.observing import Eyes, SiteObserver
 from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.hosts import Hosts
-from provisioner.daemon.watches import build_outbox
+from provisioner.daemon.watches import list_senders
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.execution.tenancy.release_recheck import Rechecks
@@ -106,11 +106,9 @@ class ObservingDaemon:
             if self.parts.watch.attach:
                 self.parts.watch.attach(watcher)
             self._begin(watcher.run, "watcher")
-        if self.parts.webhooks is not None:
-            outbox = build_outbox(
-                self.context, self.parts.credentials, self.parts.webhooks, watcher
-            )
-            self._begin(outbox.run, "webhooks")
+        to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)
+        for name, loop in list_senders(self.context, *to, watcher).items():
+            self._begin(loop, name)
 
     def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         task = asyncio.create_task(run(), name=name)

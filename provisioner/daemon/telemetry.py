@@ -62,7 +62,8 @@ async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Meas
         parts.append(Recorder(registry, clock.now))
     traces = None
     if settings.trace_endpoint:
-        traces = open_traces(settings.trace_endpoint, _headers(settings), read_version())
+        headers = read_headers("trace_headers_file", settings.trace_headers_file)
+        traces = open_traces(settings.trace_endpoint, headers, read_version())
         parts.append(traces)
     try:
         receiver = parts[0] if len(parts) == 1 else TelemetryFanout(parts) if parts else SILENCE
@@ -158,9 +159,8 @@ def _token(path: str) -> Secret | None:
     return Secret(token)
 
 
-def _headers(settings: Settings) -> dict[str, str]:
-    """Return the collector's headers; their values are secrets, and are never logged."""
-    path = settings.trace_headers_file
+def read_headers(setting: str, path: str) -> dict[str, str]:
+    """Return a collector's headers; their values are secrets, and are never logged."""
     headers = dict[str, str]()
     if not path:
         return headers
@@ -168,7 +168,7 @@ def _headers(settings: Settings) -> dict[str, str]:
         name, colon, value = line.partition(":")
         if line.strip() and not (colon and name.strip().isascii() and value.strip()):
             problem = f"line {number} is no header"
-            raise InputError("trace_headers_file", path, problem, "Write lines of `Name: value`.")
+            raise InputError(setting, path, problem, "Write lines of `Name: value`.")
         if line.strip():
             headers[name.strip()] = value.strip()
     return headers

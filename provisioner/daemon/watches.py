@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
 from provisioner.control.context import Context
 from provisioner.control.engine.engine import Engine
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.node.credential_rotator import CredentialRotator
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.watch.apart_watch import ApartWatch
+from provisioner.control.watch.audit_export import AuditExport
 from provisioner.control.watch.console_watch import ConsoleWatch
 from provisioner.control.watch.credential_keeper import CredentialKeeper
 from provisioner.control.watch.leaf_watch import LeafWatch
@@ -22,6 +26,7 @@ from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import AlertRepository, Credentials
+from provisioner.ports.audit_exports import AuditExportRepository, AuditSink
 from provisioner.ports.consoles import ConsoleBook, Consoles
 from provisioner.ports.recovery import RecoveryRepository
 from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
@@ -69,13 +74,20 @@ def build_credential_keeper(
     return CredentialKeeper(context, engine.submit)
 
 
-def build_outbox(
+def list_senders(
     context: Context,
     credentials: Credentials,
-    to: tuple[WebhookRepository, WebhookPosts],
+    webhooks: tuple[WebhookRepository, WebhookPosts] | None,
+    exports: tuple[AuditExportRepository, Sequence[AuditSink]] | None,
     watcher: Watcher | None,
-) -> Outbox:
-    """Return the sender of events to webhooks."""
-    keeper = None if watcher is None else watcher.keeper
-    book, posts = to
-    return Outbox(book, posts, credentials, context.clock, context.settings, keeper)
+) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the loops that send the journal elsewhere: to webhooks, and to log systems."""
+    loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+    clock = context.clock
+    if webhooks is not None:
+        keeper = None if watcher is None else watcher.keeper
+        outbox = Outbox(*webhooks, credentials, clock, context.settings, keeper)
+        loops["webhooks"] = outbox.run
+    if exports is not None:
+        loops["audit export"] = AuditExport(*exports, clock, context.settings).run
+    return loops

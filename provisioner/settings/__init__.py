@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from provisioner.checks.check import Pattern
 from provisioner.settings.api import ApiSettings
+from provisioner.settings.audit_export import AuditExportSettings
 from provisioner.settings.bmcs import BmcSettings
 from provisioner.settings.cluster import ClusterSettings
 from provisioner.settings.credentials import CredentialSettings
@@ -33,6 +34,7 @@ class Settings(
     ReleaseSettings,
     PowerSettings,
     WebhookSettings,
+    AuditExportSettings,
     ClusterSettings,
     BmcSettings,
     CredentialSettings,

@@ -19,6 +19,7 @@ from provisioner.store.repositories.agents import SqlAgentRepository
 from provisioner.store.repositories.alerts import SqlAlertRepository
 from provisioner.store.repositories.answers import SqlAnswerRepository
 from provisioner.store.repositories.atlas import SqlAtlasRepository
+from provisioner.store.repositories.audit_exports import SqlAuditExportRepository
 from provisioner.store.repositories.campaigns import SqlCampaignRepository
 from provisioner.store.repositories.cases import SqlCaseRepository
 from provisioner.store.repositories.clock_marks import SqlClockMarkRepository
@@ -56,6 +57,7 @@ class SqlStore(Transactions):
         self.tenants = SqlTenantRepository(self)
         self.journal = SqlJournalRepository(self)
         self.archives = SqlArchiveRepository(self)
+        self.audit_exports = SqlAuditExportRepository(self)
         self.clock_marks = SqlClockMarkRepository(self)
         self.answers = SqlAnswerRepository(self)
         self.atlas = SqlAtlasRepository(self)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.credential import CredentialSummary
+from provisioner.model.integrations.audit_export import ExportStatus
 from provisioner.planning.campaigns.rollout_stops import compute_budget, find_failures
 from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.ports import Clock
@@ -111,6 +112,7 @@ class FleetMetrics(Collector):
         yield from _collect_counts(look.fleet)
         yield from _collect_certificates(look.fleet)
         yield from _collect_logins(look.fleet.logins, self._clock.now())
+        yield from _collect_exports(look.fleet.exports, self._clock.now())
         yield from _collect_campaigns(look)
         yield _make_gauge(
             "provisioner_metrics_read_seconds", "The last look took this.", look.took_s
@@ -195,6 +197,29 @@ def _collect_logins(logins: CredentialSummary, now: float) -> Iterator[Metric]:
         ("credentials_failing", "Of these, the last change failed.", logins.failing),
     ):
         yield _make_gauge(f"provisioner_{name}", text, count)
+
+
+def _collect_exports(exports: Sequence[ExportStatus], now: float) -> Iterator[Metric]:
+    labels = ("receiver",)
+    waiting = GaugeMetricFamily(
+        "provisioner_audit_export_waiting",
+        "Rows of the journal that a receiver has not taken.",
+        labels=labels,
+    )
+    failing = GaugeMetricFamily(
+        "provisioner_audit_export_failing_seconds",
+        "How long it has taken nothing, 0 while it does.",
+        labels=labels,
+    )
+    rejected = CounterMetricFamily(
+        "provisioner_audit_export_rejected", "Rows that it refused for good.", labels=labels
+    )
+    for export in exports:
+        since = export.failing_since
+        waiting.add_metric((export.receiver,), export.waiting)
+        failing.add_metric((export.receiver,), max(0.0, now - since) if since else 0.0)
+        rejected.add_metric((export.receiver,), export.rejected)
+    yield from (waiting, failing, rejected)
 
 
 def _collect_campaigns(look: _FleetReading) -> Iterator[Metric]:

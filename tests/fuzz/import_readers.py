@@ -1,4 +1,6 @@
-"""Readers of makers' files (`matrix import`) and of the API's times, as registry.py lists them."""
+"""Readers of makers' files (`matrix import`), the API's times and answers of services, as
+registry.py lists them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ _IMPORTS = "planning.matrix.imports"
 IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     ("model.times.instant", (ValueError,), "parse_instant", {}),
     ("model.times.instant", (), "write_instants", {}),
+    ("planning.watch.audit_form", (), "read_otlp_reply", {"status": 200, "sent": 5}),
     (f"{_IMPORTS}.boot_streams", (InputError,), "parse_boot_stream", {"source": "a.bfb"}),
     (f"{_IMPORTS}.boot_streams", (), "is_boot_stream", {}),
     (f"{_IMPORTS}.pldm_packages", (InputError,), "parse_package", {"source": "a.fwpkg"}),

@@ -110,6 +110,8 @@ async def fill(store: SqlStore, late: int = 3) -> None:
     await store.cases.add(case, now=NOW)
     await _campaign(store)
     await _logins(store)
+    await store.audit_exports.set_receivers(["otlp", "syslog"])
+    await store.audit_exports.record_failure("syslog", "no answer", NOW - 60.0)
 
 
 async def _logins(store: SqlStore) -> None:

@@ -60,6 +60,7 @@ def test_no_label_is_an_address_a_path_or_unbounded(text: str):
     allowed = {"kind", "state", "reason", "vendor", "outcome", "component", "le", "expires"}
     allowed |= {"queue", "status", "classification", "stage", "campaign", "node", "version"}
     allowed |= {"limit"}  # of one caller of the API: a closed list
+    allowed |= {"receiver"}  # of the exported journal: two
     allowed |= {"subject"}  # of what daemons compare: a handful of names
     platform = {"implementation", "major", "minor", "patchlevel"}
     labels = {name for k in parsed(text) for name, _ in k[1]}
@@ -87,6 +88,17 @@ def test_logins_are_told_by_their_age(text: str):
     assert of(told, "provisioner_credentials_due") == 1
     assert of(told, "provisioner_credentials_failing") == 1
     assert of(told, "provisioner_credential_oldest_seconds") == 20 * 86400
+
+
+def test_receivers_of_the_journal_are_told_by_what_they_have_not_taken(text: str):
+    told = parsed(text)
+    rows = of(told, "provisioner_journal_rows")
+    failing = "provisioner_audit_export_failing_seconds"
+
+    assert of(told, "provisioner_audit_export_waiting", receiver="otlp") == rows > 0
+    assert of(told, failing, receiver="otlp") == 0
+    assert of(told, failing, receiver="syslog") == 60
+    assert of(told, "provisioner_audit_export_rejected_total", receiver="otlp") == 0
 
 
 def test_a_campaign_is_told_with_its_failures_and_its_budget(text: str):

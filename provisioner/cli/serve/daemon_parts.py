@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from provisioner.execution.actions.host_keys import HostLogin, login_of
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.model.matrix import Matrix
 from provisioner.ports import Clock, SwitchPasswords, SwitchTransport
+from provisioner.ports.audit_exports import AuditSink
 from provisioner.ports.consoles import ConsoleBook, Consoles
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
@@ -56,6 +57,7 @@ class Receivers:
     watch: WatchParts
     webhooks: WebhookPosts
     tickets: TicketSystem | None
+    sinks: Sequence[AuditSink]
     shared: tuple[Cluster, WorkQueue] | None
     fabrics: Fabrics | None
 
@@ -97,6 +99,7 @@ def build_parts(
         switches=make_switches(switches, hosts.shell),
         watch=receivers.watch,
         webhooks=(opened.store.webhooks, receivers.webhooks),
+        exports=(opened.store.audit_exports, receivers.sinks),
         tickets=receivers.tickets,
         shared=receivers.shared,
         fabrics=receivers.fabrics,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,7 @@ from provisioner.daemon.agents import (
     serve_agents,
 )
 from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts, warn_of_boot_token
+from provisioner.daemon.audit_export import open_audit_sinks
 from provisioner.daemon.cluster import (
     clock_of,
     declared_end,
@@ -73,6 +74,7 @@ from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.watch.membership import WorksBy
 from provisioner.ports import Clock, Remote, StoreFailed
+from provisioner.ports.audit_exports import AuditSink
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
@@ -146,13 +148,13 @@ def serve(
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             open_fabrics(access) as fabrics,
             open_watch(events_url, senders, data, opened.store, clock, sse, access) as watch,
-            _people(clock, chosen, ca_file) as (posts, tickets),
+            _people(clock, chosen, ca_file) as people,
         ):
             parts = build_parts(
                 (opened, clock, chosen, pinned, measured.telemetry),
                 (narrow_hosts(hosts) if observe else hosts, served, files),
                 (transport, narrow_switch_wire(switches) if observe else switches),
-                Receivers(watch, posts, tickets, shared, fabrics),
+                Receivers(watch, *people, shared, fabrics),
                 build_site_parts(site, data, chosen, ssh_user, ssh_key, thresholds),
             )
             await _until_stopped(parts, data, opened, (access, files), (measured, counted), observe)
@@ -198,13 +200,14 @@ def _run_alone(
 @asynccontextmanager
 async def _people(
     clock: WallClock, chosen: Settings, ca_file: Path | None
-) -> AsyncIterator[tuple[WebhookPosts, TicketSystem | None]]:
-    """Open the ways to people's own systems: webhooks and tickets."""
+) -> AsyncIterator[tuple[WebhookPosts, TicketSystem | None, Sequence[AuditSink]]]:
+    """Open the ways to people's own systems: webhooks, tickets and logs."""
     async with (
         open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
         open_tickets(chosen, clock, os.environ, ca_file) as tickets,
+        open_audit_sinks(chosen, clock) as sinks,
     ):
-        yield posts, tickets
+        yield posts, tickets, sinks
 
 
 @asynccontextmanager

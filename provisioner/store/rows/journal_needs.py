@@ -2,7 +2,7 @@
 
 By node: since its open operation or case began, since the evidence of its certificate in force was
 measured, since it was handed over to its tenant. Beside that: requests without an end, campaigns
-that are not over, and events that webhooks have not received.
+that are not over, and rows that webhooks or receivers of the exported journal have not received.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from provisioner.store.rows.records import parse
 from provisioner.store.schema.access_schema import requests
 from provisioner.store.schema.campaign_schema import campaigns
 from provisioner.store.schema.case_schema import cases
+from provisioner.store.schema.journal_schema import audit_exports
 from provisioner.store.schema.schema import certificates, nodes, operations, proofs
 from provisioner.store.schema.webhook_schema import webhook_deliveries, webhooks
 
@@ -49,6 +50,7 @@ class Needs:
     campaigns_since: float = float("inf")
     untold_after: float = float("inf")  # rows with a greater number: of a webhook
     deliveries: frozenset[int] = frozenset()
+    unexported_after: float = float("inf")  # rows with a greater number: of an audit export
 
     def keep_from(self, node: str, at: float) -> None:
         """Keep a node's rows from a time on."""
@@ -62,6 +64,8 @@ class Needs:
             return "campaign"
         if row["seq"] > self.untold_after or row["seq"] in self.deliveries:
             return "webhook"
+        if row["seq"] > self.unexported_after:
+            return "audit export"
         if row["kind"] == "asked" and self.requests:
             return "request" if json.loads(row["detail"]).get("id") in self.requests else ""
         return ""
@@ -86,6 +90,8 @@ def read_needs(connection: Connection, now: float) -> Needs:
     needs.campaigns_since = float("inf") if oldest is None else oldest
     untold = connection.scalar(select(func.min(webhooks.c.position)))
     needs.untold_after = float("inf") if untold is None else untold
+    unexported = connection.scalar(select(func.min(audit_exports.c.position)))
+    needs.unexported_after = float("inf") if unexported is None else unexported
     needs.deliveries = frozenset(connection.scalars(select(webhook_deliveries.c.seq)))
     return needs
 

@@ -12,8 +12,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Double, Table, case, cast, func, select
 
 from provisioner.model.credential import CredentialSummary
+from provisioner.model.integrations.audit_export import ExportStatus
 from provisioner.model.node import State
-from provisioner.store.rows import credential_rows
+from provisioner.store.rows import credential_rows, export_rows
 from provisioner.store.rows.json_text import json_text
 from provisioner.store.schema.access_schema import requests
 from provisioner.store.schema.campaign_schema import campaign_nodes, campaigns
@@ -52,6 +53,7 @@ class Fleet:
     campaigns: Mapping[tuple[str, str], int]  # (campaign, state of its nodes) -> nodes
     journal_rows: int
     logins: CredentialSummary  # of BMCs
+    exports: tuple[ExportStatus, ...]  # receivers of the journal
 
 
 def read_fleet(
@@ -93,6 +95,7 @@ def read_fleet(
         campaigns=_campaigns(connection),
         journal_rows=connection.scalar(select(func.max(journal.c.seq))) or 0,
         logins=credential_rows.summarize(connection, now),
+        exports=export_rows.read_exports(connection),
     )
 
 

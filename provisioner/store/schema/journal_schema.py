@@ -1,8 +1,8 @@
-"""The tables of the journal's archived and removed rows; see `schema.py` for the rules."""
+"""The tables of the journal's archived, removed and exported rows; see `schema.py`."""
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Integer, String, Table, Text
+from sqlalchemy import Column, Double, Integer, String, Table, Text
 
 from provisioner.store.schema.schema import metadata
 
@@ -22,4 +22,15 @@ journal_links = Table(
     metadata,
     Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("previous", String, nullable=False),
+)
+# receivers of the exported journal, and how far each has taken it
+audit_exports = Table(
+    "audit_exports",
+    metadata,
+    Column("receiver", String, primary_key=True),
+    Column("position", Integer, nullable=False),  # the last row that it has taken
+    Column("rejected", Integer, nullable=False),  # rows that it has refused for good
+    Column("taken_at", Double, nullable=False),
+    Column("failing_since", Double, nullable=False),  # 0: the last try went well
+    Column("error", Text, nullable=False),
 )

@@ -1,0 +1,1 @@
+"""Receivers of the exported journal: syslog over TLS, and OpenTelemetry's logs over HTTP."""

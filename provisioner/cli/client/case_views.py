@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -56,7 +57,7 @@ def list_case_lines(case: Case) -> Iterator[str]:
     yield "stages: " + " → ".join(f"{s.stage.value} {format_minute(s.at)}" for s in case.stages)
     for suspect in case.suspects:
         serial = f" (serial {suspect.serial})" if suspect.serial else ""
-        yield f"suspect {suspect.kind} {suspect.part}{serial} {suspect.confidence:.0%}: "
+        yield f"suspect {suspect.kind} {suspect.part}{serial} {suspect.confidence:.0%}:"
         yield f"  {suspect.why}"
         yield from (f"    {line}" for line in suspect.evidence)
     for tried in case.tries:
@@ -64,8 +65,8 @@ def list_case_lines(case: Case) -> Iterator[str]:
         yield f"  before: {', '.join(tried.before) or 'nothing measured'}"
         if tried.measured_at:
             yield f"  after:  {', '.join(tried.after) or 'nothing'}"
-    for name, digest in sorted(case.evidence.items()):
-        yield f"evidence {name}: {digest}"
+    if case.evidence:
+        yield f"evidence: {count_evidence(case.evidence)}; `provisioner case bundle {case.id}`"
     yield from (f"not to be had: {gap}" for gap in case.gaps)
     if case.ticket is not None:
         yield from list_work(case.ticket)
@@ -76,6 +77,12 @@ def list_case_lines(case: Case) -> Iterator[str]:
         yield from list_differences(case.difference)
     if case.note:
         yield f"note: {case.note}"
+
+
+def count_evidence(evidence: Iterable[str]) -> str:
+    """Return how many stored items of each kind a case has: "41 check, 11 logs, 1 inventory"."""
+    kinds = Counter(name.split()[0] for name in evidence)
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
 
 
 def list_work(ticket: Ticket) -> Iterator[str]:

@@ -21,7 +21,7 @@ COLUMNS: dict[str, str] = {
     "campaign list": "campaign=id state release select by=created_by started=started_at:at reason",
     "pin list": "of=scope name release until=expires_at:at expired by reason",
     "case list": (
-        "case=id stage=stage_now service tenant suspect sure=confidence:part waits_for=note_now"
+        "case=id stage=stage_now service tenant suspect sure=confidence:part note=note_now"
     ),
     "notice list": "at=at:at tenant node kind from=effective_at:at delivery=delivery_now text",
     "alert list": (

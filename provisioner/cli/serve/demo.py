@@ -298,10 +298,10 @@ def draw_result(summary: Summary, *, measured: bool = True) -> Panel:
         ),
         f"{summary.uncertified_in_customer_vrf} uncertified hosts in a customer VRF",
         *([f"{summary.redfish_requests} Redfish requests in {summary.wall_s:.0f} s"] * measured),
-        "",
-        "quarantined:",
-        *(f"  {q['node']}: {q['blocker']}" for q in summary.quarantined),
     ]
+    if summary.quarantined:
+        lines += ["", "quarantined:"]
+        lines += [f"  {q['node']}: {q['blocker']}" for q in summary.quarantined]
     if summary.ran_out_of_time:
         lines += ["", "the time was over before everything rested: fewer --nodes, less load"]
     if summary.violations:

@@ -55,6 +55,7 @@ class Nvue:
         self._loop = asyncio.new_event_loop()
         self._work: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
+        self._stopped = asyncio.Event()  # set before it is awaited, it ends the server at once
         self._thread = threading.Thread(target=self._serve, name=f"nvue of {switch.name}")
 
     def start(self) -> Nvue:
@@ -65,7 +66,7 @@ class Nvue:
 
     def stop(self) -> None:
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join(timeout=60.0)
 
     def count(self, method: str, path: str) -> int:
@@ -103,7 +104,7 @@ class Nvue:
     # --- serving
 
     def _serve(self) -> None:
-        async def open_door() -> web.AppRunner:
+        async def serve() -> None:
             app = web.Application(client_max_size=4 * 1024 * 1024)
             app.router.add_route("*", "/{path:.*}", self._handle)
             runner = web.AppRunner(app, access_log=None)
@@ -113,12 +114,11 @@ class Nvue:
             await site.start()
             self.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
             self._ready.set()
-            return runner
+            await self._stopped.wait()
+            await runner.cleanup()
 
         asyncio.set_event_loop(self._loop)
-        runner = self._loop.run_until_complete(open_door())
-        self._loop.run_forever()
-        self._loop.run_until_complete(runner.cleanup())
+        self._loop.run_until_complete(serve())
         self._loop.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:

@@ -51,6 +51,7 @@ class Boots(StrEnum):
     SYSTEM = "system"  # an operating system from its own disk
     RAMDISK = "ramdisk"  # the maintenance image, or on the way there or back
     NOTHING = "nothing"  # the maintenance image, and no disk has a system
+    HANDED_OVER = "handed_over"  # a system from its own disk, without a login of the daemon's
 
 
 class Origin(StrEnum):

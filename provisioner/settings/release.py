@@ -41,6 +41,11 @@ class ReleaseSettings(Record):
     release_never_reached: tuple[Address, ...] = Field(
         (), max_length=64, description="No released node reaches these, nor BMCs and switches."
     )
+    handover_login: Literal["keep", "remove"] = Field(
+        "keep",
+        description="The daemon's login in a system that it wrote, at the handover to a tenant: it "
+        "stays, or is removed, with proof (docs/release.md). The tenant then needs one of its own.",
+    )
     release_rdma: Literal["required", "listed", "off"] = Field(
         "listed",
         description="RDMA to a canary in the tenant's VRF before a node's handover: of every "

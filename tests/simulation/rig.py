@@ -38,6 +38,7 @@ from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 RESTING = (State.RELEASED, State.QUARANTINED)
+PUBLIC_KEY = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "F" * 43  # of no private key
 
 
 class World:
@@ -128,7 +129,7 @@ class World:
                 cases=self.cases,
                 fabrics=self.fabrics,
                 os_images=OsImages(artifacts, self.files.artifacts / "raw", "https://images.test"),
-                login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),
+                login=HostLogin("provisioner", f"ssh-ed25519 {PUBLIC_KEY} provisioner"),
             )
         )
         return self.daemon

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import virtual_time
@@ -25,7 +25,7 @@ def lived(
     story: Callable[[World], Awaitable[Result]],
     *,
     wanted: int = 1,
-    **settings: float,
+    **settings: Any,
 ) -> tuple[Result, list[str]]:
     """A node that has come to its rest, then the story; its result, and what must never be."""
 

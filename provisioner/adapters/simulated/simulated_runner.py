@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from provisioner.ports import (
+    LoginRefused,
     PlaybookCall,
     PlaybookResult,
     ShellCommand,
@@ -87,6 +88,9 @@ class SimulatedShell:
         """Nothing of its own is open."""
 
 
+REFUSED_LOGIN = "Permission denied (publickey)."  # of OpenSSH's client
+
+
 def name_commands(commands: Sequence[ShellCommand]) -> dict[str, Any]:
     """Return commands in the simulator's form."""
     listed = [{"name": c.name, "command": c.line, "timeout_s": c.timeout_s} for c in commands]
@@ -94,7 +98,9 @@ def name_commands(commands: Sequence[ShellCommand]) -> dict[str, Any]:
 
 
 def read_outputs(result: PlaybookResult, commands: Sequence[ShellCommand]) -> Sequence[ShellOutput]:
-    """Return its answer as a shell's. Raises `Unreachable` for a missing host."""
+    """Return its answer as a shell's. Raises `Unreachable` for a missing host, `LoginRefused`."""
+    if result.detail.endswith(REFUSED_LOGIN):
+        raise LoginRefused(result.detail)
     if result.status != "ok":
         raise Unreachable(result.detail, maybe_executed=True)
     answers = result.facts["commands"]

@@ -326,7 +326,8 @@ class Observer:
             inventory, unseen = await self._collector.collect(node)
         else:
             inventory, unseen = await self._collector.refresh(node, last)
-        if inventory is not None and last is not None and inventory.boot_id != last.boot_id:
+        login = node.boots is not Boots.HANDED_OVER
+        if login and inventory and last and inventory.boot_id != last.boot_id:
             inventory, unseen = await self._collector.collect(node)  # parts may be others now
         if inventory is None or unseen:
             return view.model_copy(update={"unseen": unseen})
@@ -341,15 +342,14 @@ class Observer:
                 signed=await self._store.evidence.is_attested(certificate),
                 revoked=await self._store.evidence.is_revoked(certificate.id),
                 now=self._clock.now(),
-                absence_counts=self._book is None or node.state is not State.RELEASED,
+                absence_counts=node.state is not State.RELEASED or (self._book is None and login),
             )
             if node.state is State.CERTIFIED and node.kind is NodeKind.HOST:
                 problems += await self.cohorts.find_differences(node, inventory)
                 problems += gates.find_unproved_gates(certificate, self._settings.gates_to_release)
         problems += await self._fabric.find_accusations(node, certificate)
         problems = tuple(dict.fromkeys(problems))
-        tenants = {t.name: t for t in await self._store.tenants.list()}
-        tenant = tenants.get(node.tenant)
+        tenant = {t.name: t for t in await self._store.tenants.list()}.get(node.tenant)
         return View(
             inventory=inventory,
             placement=view.placement,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from provisioner.control.context import Context
@@ -22,6 +23,7 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.executor import Executor
 from provisioner.execution.observe.identify import Identifier
 from provisioner.execution.steps.erasure import Eraser
+from provisioner.execution.tenancy.login_removal import object_to_removal, remove_login
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.release_sequence import Releases, describe_handover, seal_release
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -310,6 +312,9 @@ class Performer:
         """
         assert node.placement is Placement.MAINTENANCE
         assert node.certificate
+        inventory = await self._store.evidence.get_inventory(node.id)
+        if (no := object_to_removal(self._tenancy.site, node, inventory)) is not None:
+            return (no,)
         # from here on its ports may be anywhere: after a crash it must count neither as fenced nor
         # as clean
         changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
@@ -334,6 +339,10 @@ class Performer:
         standing = await self._standing(node, vrf)
         if not isinstance(standing, ReleaseConditions):
             return await self._release_refused(hold, node, vrf, standing)
+        node, removed = await remove_login(self._tenancy.site, hold, node)
+        if left := self._releases.list_blockers(removed):
+            return await self._release_refused(hold, node, vrf, left)
+        outcome = replace(outcome, rows=outcome.rows + removed)
         now = self._clock.now()
         proof = seal_release(
             node, vrf, outcome, await self._store.evidence.get_certificate(node.certificate), now

@@ -15,7 +15,7 @@ from provisioner.execution.actions.work import Site, do_work
 from provisioner.execution.observe.inband import boot_id
 from provisioner.execution.steps.requested_power import build_power_work
 from provisioner.model.events.node_events import StepEnded
-from provisioner.model.node import Node
+from provisioner.model.node import Boots, Node
 from provisioner.model.operation import ActionStatus, LedgerEntry, OperationStatus
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.power_requests import (
@@ -88,6 +88,8 @@ class PowerSwitch:
 
         A tenant may have shut the daemon out of its system: silence is no failure of the act.
         """
+        if node.boots is Boots.HANDED_OVER:
+            return "; its system has no login of the daemon's"
         until = self._clock.now() + self._settings.boot_limit_s
         await hold.enter_phase("waits for its system")
         while self._clock.now() < until:

@@ -17,7 +17,7 @@ from provisioner.execution.observe.switch_api import ask, open_switch
 from provisioner.model.health import Evidence
 from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
 from provisioner.model.location import list_rail_paths
-from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.node import BmcRef, Boots, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning.certification.host_settings import NO_SETS, HostSets
 from provisioner.planning.intake import host_look, inband_facts
@@ -48,6 +48,7 @@ _CARDS = {
 }
 
 # an answer that did not come, as against a resource that the service does not have
+NO_FACTS = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
 _SILENT = frozenset(
     {
         Reason.UNREACHABLE,
@@ -95,8 +96,7 @@ class Collector:
         problems = [r for r in results if isinstance(r, Blocker)]
         if problems:
             return None, tuple(problems)
-        facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
-        return merge(node, [r for r in results if isinstance(r, Inventory)], facts, last), ()
+        return merge(node, [r for r in results if isinstance(r, Inventory)], NO_FACTS, last), ()
 
     def forget(self, node: str, bmcs: Sequence[str] = ()) -> None:
         """Discard the readings of BMCs that were changed (of all, if none is named)."""
@@ -116,11 +116,11 @@ class Collector:
         inventories = [(b, r) for b, r in by_bmc if isinstance(r, Inventory)]
         if not any(bmc.kind == "host" for bmc, _ in inventories):
             return None
-        outputs = await run_commands(self._site, node, self._list_commands(node))
+        outputs = await self._ask_host(node)
         silent = [r for r in (*results, outputs) if isinstance(r, Blocker)]
         gaps = tuple(Gap(reason=b.reason, source=b.subject, detail=b.detail) for b in silent)
-        facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
-        if not isinstance(outputs, Blocker):
+        facts = NO_FACTS
+        if outputs and not isinstance(outputs, Blocker):
             facts = self._read_host(node, outputs)
         heard = node.model_copy(update={"bmcs": tuple(bmc for bmc, _ in inventories)})
         merged = merge(heard, [inventory for _, inventory in inventories], facts, None)
@@ -135,10 +135,9 @@ class Collector:
         heard = [(bmc, last[1]) for bmc, last in read if last is not None]
         if not any(bmc.kind == "host" for bmc, _ in heard):
             return None
-        facts = InbandFacts(boot_id=None, components=(), devices=(), gaps=())
         bmcs = tuple(bmc for bmc, _ in heard)
         only = node.model_copy(update={"bmcs": bmcs})
-        return merge(only, [inventory for _, inventory in heard], facts, None)
+        return merge(only, [inventory for _, inventory in heard], NO_FACTS, None)
 
     async def _gather(self, node: Node, last: Inventory | None, *, fresh_s: float) -> Collected:
         if node.kind is NodeKind.SWITCH:
@@ -146,14 +145,20 @@ class Collector:
         results = await asyncio.gather(
             *(self._fresh(node, bmc, last, fresh_s) for bmc in node.bmcs)
         )
-        outputs = await run_commands(self._site, node, self._list_commands(node))
+        outputs = await self._ask_host(node)
         problems = [r for r in (*results, outputs) if isinstance(r, Blocker)]
         if problems:
             return None, tuple(problems)
         inventories = [r for r in results if isinstance(r, Inventory)]
         assert not isinstance(outputs, Blocker)
-        facts = self._read_host(node, outputs)
+        facts = self._read_host(node, outputs) if outputs else NO_FACTS
         return merge(node, inventories, facts, last), ()
+
+    async def _ask_host(self, node: Node) -> Mapping[str, Evidence] | Blocker:
+        """Return the host's own report; {} if the daemon's login was removed at the handover."""
+        if node.boots is Boots.HANDED_OVER:
+            return {}
+        return await run_commands(self._site, node, self._list_commands(node))
 
     def _list_commands(self, node: Node) -> Sequence[tuple[str, str, float]]:
         to_other_leaf = self._site.settings.rail_proof == "other_leaf"

@@ -169,7 +169,7 @@ class Stay:
         off = self.off_row(rows)
         if booting is not None and off is not None:
             return None
-        if self.node.boots is Boots.SYSTEM:
+        if self.node.boots in (Boots.SYSTEM, Boots.HANDED_OVER):
             await self.mark_boots(Boots.RAMDISK)
         if off is not None and self._waits_for_boot(rows, off) and await host.power() is Power.OFF:
             return None  # a predecessor came so far, and could not boot the image

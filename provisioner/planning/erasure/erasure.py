@@ -18,7 +18,7 @@ from provisioner.model.erasure import (
     Method,
     Result,
 )
-from provisioner.model.node import Node
+from provisioner.model.node import Boots, Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.settings import Settings
 
@@ -57,8 +57,11 @@ def policy_of(settings: Settings) -> ErasurePolicy:
 def require_erasure(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
     """Return why this node must be erased before it gets a tenant; () if it holds no tenant's
     data.
+
+    A system without the daemon's login is written anew, so that it cannot be kept for its tenant.
     """
-    if not node.served or (policy.same_tenant_may_skip and node.tenant == node.served):
+    returns = policy.same_tenant_may_skip and node.tenant == node.served
+    if not node.served or (returns and node.boots is Boots.SYSTEM):
         return ()
     return (
         Blocker(

@@ -99,7 +99,9 @@ def _explain_state(seen: Situation) -> Iterator[str]:
         vrf = clean_text(node.vrf) if _is_in_customer_vrf(node) else ""
         yield f"{_PLACES[node.placement]}{vrf}."
     yield from _explain_tenant(seen)
-    if node.boots is not Boots.SYSTEM:
+    if node.boots is Boots.HANDED_OVER:
+        yield "The daemon's login was removed from its system: only its BMCs are read."
+    elif node.boots is not Boots.SYSTEM:
         empty = "; no disk has a system" if node.boots is Boots.NOTHING else ""
         yield f"It runs the maintenance image, or is on its way there or back{empty}."
     yield _explain_certificate(seen)

@@ -270,6 +270,7 @@ class Machine:
         if self.host.os != "disk" or disk is None or disk.booted:
             return
         disk.booted = True
+        self.host.login_removed = False
         self.host.system = disk.system
         self.host.packages = dict(disk.packages)
 

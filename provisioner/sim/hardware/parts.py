@@ -168,4 +168,5 @@ class Host:
     settings: dict[str, str] = field(default_factory=dict)  # of its baseline and check tools
     system: str = ""  # the stamp of its image that the system on its disk reports
     loaded: dict[str, str] = field(default_factory=dict)  # in effect since the last boot
+    login_removed: bool = False  # the daemon's, from the system on its disk
     bios: Bios = field(default_factory=Bios)

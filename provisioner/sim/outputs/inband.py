@@ -39,6 +39,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("cat /etc/provisioner-release", outputs_system.print_stamp, 0.1),
     ("lsblk --inverse --list ", outputs_system.print_root_disk, 0.1),
     ("exec 9>>/run/lock/provisioner-tools; ", reset_gpus, 45.0),
+    ("u=provisioner; k=", outputs_system.remove_login, 2.0),
     ("lsblk --json --nodeps --output ", outputs_system.print_lsblk, 0.1),
     ("nvidia-smi ", outputs_gpu.print_nvidia_smi, 1.5),
     ("dpkg-query -W -f ", outputs_system.print_dpkg_query, 0.2),
@@ -109,6 +110,8 @@ class Inband:
         await self._pass(view, SSH_S)
         if not view.reachable or "inband_unreachable" in view.machine.faults:
             return _unreachable(f"ssh: connect to host {host} port 22: Connection timed out")
+        if view.machine.host.login_removed:
+            return _unreachable(f"provisioner@{host}: Permission denied (publickey).")
         return await act(view, variables)
 
     async def _pass(self, view: HostView, seconds: float) -> float:

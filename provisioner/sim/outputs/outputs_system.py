@@ -164,3 +164,11 @@ def print_tools(_view: HostView, command: str) -> Output:
     names += ["ib_write_bw --use_cuda", "nv-hostengine"]
     tools = "".join(f"has {name}\n" for name in names)
     return Output(0, f'{tools}system ID=ubuntu\nsystem VERSION_ID="22.04"\nlooked\n')
+
+
+def remove_login(view: HostView, _command: str) -> Output:
+    """Remove the daemon's login from the system on the disk; list the places where it remains."""
+    if "login_stays" in view.machine.faults:
+        return Output(0, "remains key in /home/provisioner/.ssh/authorized_keys\n")
+    view.machine.host.login_removed = True
+    return Output(0, "")

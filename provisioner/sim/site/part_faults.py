@@ -108,5 +108,6 @@ IN_PARTS = (
     ),
     Preset("coolant_dry", "H36", "all leak detectors are dry", "node", act=_leak("OK")),
     machine_fault("runtime_is_forgotten", "H27", "run-time settings of the NICs do not stay"),
+    machine_fault("login_stays", "H38", "a key of the daemon stays in the host at the handover"),
     machine_fault("old_driver_starts", "H37", "each boot loads the driver of before an update"),
 )

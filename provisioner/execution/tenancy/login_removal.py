@@ -1,0 +1,70 @@
+"""Remove the daemon's login from a host at its handover, and prove it by a refused login."""
+
+from __future__ import annotations
+
+from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.host_keys import host_key
+from provisioner.execution.actions.work import Site
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Boots, Node
+from provisioner.model.outcome import Blocker
+from provisioner.model.release import GateRow
+from provisioner.planning.release.login_removal import (
+    build_removal,
+    judge_removal,
+    refuse_removal,
+)
+from provisioner.ports import LoginRefused, PortError, ShellCommand
+
+LIMIT_S = 120.0
+TRIES = 6  # logins that are tried afterwards, until the host answers one
+REFUSED_LOGIN = ShellCommand("refused_login", "true", 20.0)
+
+
+def object_to_removal(site: Site, node: Node, inventory: Inventory | None) -> Blocker | None:
+    """Return why the site's setting cannot be carried out on this node; None: it can."""
+    if site.settings.handover_login == "keep":
+        return None
+    return refuse_removal(node, inventory, site.login.user if site.login is not None else "")
+
+
+async def remove_login(site: Site, hold: Hold, node: Node) -> tuple[Node, tuple[GateRow, ...]]:
+    """Remove the login where the setting says so; return the stored node and rows of the proof.
+
+    The node counts as one without a login before the act, also if the daemon ends in between: its
+    way back begins with another system.
+    """
+    if site.settings.handover_login == "keep":
+        return node, ()
+    stored = await hold.record(node=node.model_copy(update={"boots": Boots.HANDED_OVER}))
+    assert stored is not None
+    return stored, (await _remove(site, stored),)
+
+
+async def _remove(site: Site, node: Node) -> GateRow:
+    """Remove the login and return the row of the proof.
+
+    The host that refuses is the same one: its pinned key is verified before it is asked.
+    """
+    assert site.login is not None, "object_to_removal comes first"
+    line = build_removal(site.login.user, site.login.authorized_key)
+    text: str | None = None
+    try:
+        command = ShellCommand("remove_login", line, LIMIT_S)
+        (output,) = await site.shell.run(node.id, node.address, [command])
+        text = None if output.truncated else output.stdout
+    except PortError:  # the row says that its end was not seen
+        pass
+    _, public = await host_key(site.reach.credentials, node)
+    for attempt in range(TRIES):
+        if attempt:
+            await site.clock.sleep(site.settings.poll_s)
+        await site.shell.forget(node.id, public)  # a kept connection would prove nothing
+        try:
+            await site.shell.run(node.id, node.address, [REFUSED_LOGIN])
+        except LoginRefused:
+            return judge_removal(node, text, admitted=False)
+        except PortError:
+            continue
+        return judge_removal(node, text, admitted=True)
+    return judge_removal(node, text, admitted=None)

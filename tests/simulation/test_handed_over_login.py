@@ -1,0 +1,77 @@
+"""The daemon's login is gone from a host that a tenant gets, and comes with the next system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rig import World
+from test_returns import HOST, HOUR_S, lived, state, want
+
+from provisioner.model.node import Boots, Node, Placement, State
+from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.tenant import ReleaseProof
+from provisioner.planning.lifecycle.operator_requests import reclaim_node
+from provisioner.sim.site import fault_presets
+
+
+def read_row(proof: ReleaseProof | None) -> tuple[str, RowVerdict] | None:
+    rows = [r for r in proof.gate if r.check is GateCheck.LOGIN_REMOVED] if proof else []
+    return (rows[-1].seen, rows[-1].verdict) if rows else None
+
+
+def test_a_tenant_gets_a_host_without_the_login_and_it_comes_back_with_another_system(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> dict[str, Any]:
+        host = world.site.machines[HOST].host
+        served = await world.store.nodes.get(HOST)
+        assert served is not None
+        seen = {
+            "boots": served.boots,
+            "gone": host.login_removed,
+            "row": read_row(await world.store.evidence.get_proof(HOST)),
+        }
+        await world.clock.sleep(2 * HOUR_S)
+        after = await world.store.nodes.get(HOST)
+        assert after is not None
+        seen |= {"state": after.state, "note": after.note, "blockers": after.blockers}
+        await want(world, 0)
+        back = reclaim_node(after, world.clock.now())
+        assert isinstance(back, Node)
+        await world.store.nodes.save(back)
+        certified = await state(world, State.CERTIFIED, 48 * HOUR_S)
+        return seen | {"again": certified.boots, "returned": host.login_removed}
+
+    seen, wrong = lived(tmp_path, story, handover_login="remove")
+
+    assert seen["boots"] is Boots.HANDED_OVER
+    assert seen["gone"]
+    assert seen["row"] is not None
+    assert seen["row"][1] is RowVerdict.PASS
+    assert (seen["state"], seen["blockers"]) == (State.RELEASED, ()), seen["note"]
+    assert seen["again"] is Boots.SYSTEM
+    assert not seen["returned"]
+    assert wrong == []
+
+
+def test_a_host_that_keeps_a_key_of_the_daemon_is_fenced_and_written_anew(tmp_path: Path) -> None:
+    async def story(world: World) -> tuple[list[str], Node]:
+        fault_presets.inject_fault(world.site, "login_stays", HOST)
+        await want(world, 1)
+        for _ in range(3000):
+            await world.clock.sleep(20.0)
+            journal = await world.store.journal.list(limit=100_000)
+            refused = [r for r in journal if r["kind"] == "release_refused"]
+            node = await world.store.nodes.get(HOST)
+            if refused and node is not None and node.state is not State.CERTIFIED:
+                break
+        assert node is not None
+        return [str(row) for r in refused for row in r["detail"]["rows"]], node
+
+    (rows, node), wrong = lived(tmp_path, story, wanted=0, handover_login="remove")
+
+    assert any("login_removed" in row and "authorized_keys" in row for row in rows), rows
+    assert node.state in (State.CONVERGING, State.VALIDATING, State.QUARANTINED)
+    assert node.placement is Placement.MAINTENANCE
+    assert wrong == []

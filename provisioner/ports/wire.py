@@ -69,7 +69,8 @@ class Upload:
 class Call:
     """One HTTP request: `path` begins with "/"; `body` is JSON or an upload.
 
-    `known_s`: the age up to which a cached answer of a service root is accepted.
+    `known_s`: the age up to which a cached answer of a service root is accepted. `alone`: a read
+    with no other soon before or after it, for which a session need not be opened.
     """
 
     method: str
@@ -79,6 +80,7 @@ class Call:
     timeout_s: float = 30.0
     size_max_bytes: int = 8 * 1024 * 1024
     known_s: float = 0.0
+    alone: bool = False
 
 
 @dataclass(frozen=True)

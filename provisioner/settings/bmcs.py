@@ -26,6 +26,11 @@ class BmcSettings(Record):
         le=86400,
         description="Largest difference between a BMC's clock and ours without an alert.",
     )
+    watch_basic: bool = Field(
+        default=True,
+        description="The watch reads one resource of a pinned BMC with Basic instead of a session; "
+        "the password is sent only after the certificate was compared. False: always a session.",
+    )
     consoles: Literal["off", "ssh"] = Field(
         "off",
         description="Collect the serial consoles of hosts through their BMCs: not, or over SSH.",

@@ -11,15 +11,18 @@ subscription is looked at as well). What comes by event is measured as it is han
 
 The bookkeeping is run at full size: that many rows in a SQLite file, a round of the watch (every 5
 s), a tick of the scheduler (every 20 s), while some nodes change. Only CPU time of this process
-counts, all threads; nothing is guessed but the product. The last line is JSON.
+counts, all threads; nothing is guessed but the product. The last line is JSON; `polled_share` is
+the share of a core where no BMC sends events, and `polled_bound` the TLS handshakes in it alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
+import ssl
 import statistics
 import sys
 import tempfile
@@ -45,10 +48,13 @@ from provisioner.model.node import Node, State
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
+from provisioner.sim.hardware.serve_tls import server_context
 from provisioner.store.rows import node_rows
 from provisioner.store.schema import schema
 
 NODES, LOOK_S, MUST = 65_536, 1800.0, 0.5
+LISTENER = "https://127.0.0.1:9/v1/redfish/events"
+WAYS = (("polled", "", True), ("polled_by_sessions", "", False), ("events", LISTENER, True))
 IDLE_S = 4.0  # an idle connection is closed after this here, so that nobody waits for 20 s
 CHANGES = 25  # nodes that change between two rounds: 5 a second
 EVENTS_A_DAY = 24.0  # of one BMC, healthy: "a few an hour" (control/event_feeds)
@@ -76,9 +82,11 @@ async def cpu_of(work: Callable[[], Awaitable[None]]) -> float:
     return time.process_time() - began
 
 
-async def looks(data: Data, served: Served, rounds: int, listener: str) -> dict[str, float]:
+async def looks(
+    data: Data, served: Served, rounds: int, listener: str, *, basic: bool
+) -> dict[str, float]:
     """CPU milliseconds of a look at a node of each kind, and its requests."""
-    transport = RedfishTransport()
+    transport = RedfishTransport(watch_basic=basic)
     nodes = await taken_in(data, served, transport)
     clock = WallClock()
     settings = Settings(watch_requests_per_s=10_000.0)
@@ -112,6 +120,33 @@ async def looks(data: Data, served: Served, rounds: int, listener: str) -> dict[
         await transport.close()
     each = {k: 1000 * statistics.median(v) / len(nodes) for k, v in seen.items()}
     return each | {"requests_expired": requests / len(nodes), "event": 1000 * events / 500}
+
+
+def handshakes(times: int = 400) -> float:
+    """CPU milliseconds of the client's part of one TLS handshake in memory, the median of three.
+
+    The server's certificate is the simulated BMCs' (P-256); nothing is verified, as with a pin.
+    """
+    server = server_context("bench", "127.0.0.1")
+    medians = []
+    for _ in range(3):
+        spent = 0.0
+        for _ in range(times):
+            ways = [ssl.MemoryBIO() for _ in range(2)]
+            client = bounded_http.bare_context().wrap_bio(ways[0], ways[1])
+            peer = server.wrap_bio(ways[1], ways[0], server_side=True)
+            for _ in range(3):
+                began = time.thread_time()
+                _advance(client)
+                spent += time.thread_time() - began
+                _advance(peer)
+        medians.append(1000 * spent / times)
+    return statistics.median(medians)
+
+
+def _advance(side: ssl.SSLObject) -> None:
+    with contextlib.suppress(ssl.SSLWantReadError):
+        side.do_handshake()
 
 
 async def _hear(watcher: Watcher, node: str, bmc: str, times: int) -> None:
@@ -209,10 +244,12 @@ async def bench(served_nodes: int, rounds: int, count: int) -> dict[str, Any]:
     served = Served(served_nodes)
     found: dict[str, Any] = {"look_cpu_ms": {}}
     try:
-        for way, listener in (("polled", ""), ("events", "https://127.0.0.1:9/v1/redfish/events")):
+        for way, listener, basic in WAYS:
             with tempfile.TemporaryDirectory() as folder:
                 async with open_data(Path(folder) / "data", time.time()) as data:
-                    seen = found["look_cpu_ms"][way] = await looks(data, served, rounds, listener)
+                    seen = found["look_cpu_ms"][way] = await looks(
+                        data, served, rounds, listener, basic=basic
+                    )
                     sys.stdout.write(f"{way}: {rounded(seen)}\n")
                     sys.stdout.flush()
     finally:
@@ -227,6 +264,10 @@ async def bench(served_nodes: int, rounds: int, count: int) -> dict[str, Any]:
         way: shares(count, bmcs, look, kept, EVENTS_A_DAY if way == "events" else 0.0)
         for way, look in found["look_cpu_ms"].items()
     }
+    found["handshake_cpu_ms"] = handshakes()
+    per_s = count * bmcs / LOOK_S
+    found["polled_bound"] = per_s * found["handshake_cpu_ms"] / 1000
+    found["polled_share"] = found["share_of_a_core"]["polled"]["all"]
     return found
 
 
@@ -237,7 +278,7 @@ def rounded(value: Any) -> Any:
 
 
 def main() -> int:
-    """Print the figures and the JSON; exit code 1 if half a core is passed."""
+    """Print the figures and the JSON; exit code 1 if polling passes half a core."""
     ask = argparse.ArgumentParser(description=__doc__)
     ask.add_argument("--served", type=int, default=3)
     ask.add_argument("--rounds", type=int, default=3)
@@ -245,13 +286,12 @@ def main() -> int:
     asked = ask.parse_args()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         found = rounded(runner.run(bench(asked.served, asked.rounds, asked.nodes)))
-    best = min(v["all"] for v in found["share_of_a_core"].values())
     told = {
         **this_machine.told(),
         "nodes": asked.nodes,
         "look_every_s": LOOK_S,
         **found,
-        "reached": best < MUST,
+        "reached": found["polled_share"] <= MUST,
     }
     for name, value in told.items():
         sys.stdout.write(f"{name:>22}  {value}\n")

@@ -11,6 +11,7 @@ from provisioner.ports import PortError
 _SETTINGS = "adapters.redfish.settings.attributes"
 REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     ("adapters.redfish.eventing.events", (), "read_document read_conditions", {}),
+    ("adapters.redfish.glance_answer", (PortError,), "read_answer", {"size_max_bytes": 256}),
     ("adapters.redfish.messages", (), "read_messages body_of collect_messages task_paths", {}),
     ("adapters.redfish.messages", (), "read_refusal", {"subject": "x", "unblock": "y"}),
     ("adapters.redfish.parsing", (), "as_object objects text truth number at path_of link mac", {}),

@@ -27,6 +27,7 @@ from provisioner.adapters.bounded_http import (
     time_limit,
     unwatched,
 )
+from provisioner.adapters.redfish.glance import read_once
 from provisioner.adapters.redfish.session import Login, is_session_call
 from provisioner.adapters.redfish.upload import stream_multipart
 from provisioner.ports import (
@@ -93,6 +94,18 @@ class HttpExchange:
         began = time.perf_counter()
         try:
             reply = await self._sent(bmc, call, login, coding, keep_alive=keep_alive)
+        except PortError as error:
+            self._telemetry.request(bmc.url, call, time.perf_counter() - began, error)
+            raise
+        self._telemetry.request(bmc.url, call, time.perf_counter() - began, reply)
+        return reply
+
+    async def glance(self, bmc: BmcAddress, call: Call) -> Reply:
+        """Send a GET by itself, with Basic to a pinned BMC. Raises PortError only."""
+        began = time.perf_counter()
+        attempt = Attempt(safe=True)
+        try:
+            reply = await read_once(bmc, call, attempt)
         except PortError as error:
             self._telemetry.request(bmc.url, call, time.perf_counter() - began, error)
             raise

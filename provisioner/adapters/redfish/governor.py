@@ -87,6 +87,22 @@ class LoginGovernor:
             if wait_s > 0:
                 raise AccountLocked(f"{url}: this credential was refused a moment ago", wait_s)
 
+    def is_accepted(self, url: str, credential: Credential) -> bool:
+        """Return whether this credential was the last that a login accepted, and no wait stands."""
+        account = self._accounts.get(url)
+        if account is None or account.accepted != credential:
+            return False
+        return self._clock() >= account.held_until
+
+    def note_doubt(self, url: str, credential: Credential) -> None:
+        """Basic was refused to a credential that logins accept: it was changed, or Basic is off.
+
+        The device may have counted it, so it counts here; the next login is still admitted, and
+        decides between the two.
+        """
+        account = self._accounts.setdefault(url, _Account())
+        self._count(account, url, credential)
+
     def note_success(self, url: str, credential: Credential) -> None:
         """The account's own failures are over: a success ends the device's count too."""
         account = self._accounts.setdefault(url, _Account())
@@ -100,6 +116,9 @@ class LoginGovernor:
         account.refused = credential
         if account.accepted == credential:
             account.accepted = None
+        self._count(account, url, credential)
+
+    def _count(self, account: _Account, url: str, credential: Credential) -> None:
         now = self._clock()
         account.failures = [f for f in account.failures if f[0] > now - self._window_s]
         account.failures.append((now, credential[0]))

@@ -27,6 +27,7 @@ class Line:
     used_s: float = 0.0  # when the login last worked, on the event loop's clock
     opening: asyncio.Task[Login] | None = None
     opening_for: BmcAddress | None = None
+    without_basic: BmcAddress | None = None  # with this login it answers no single read
     coding: str = "identity"
     told: bool = False  # a warning about missing security was logged
     resets_kept: bool = False  # it broke a connection that was used again (HPE, facts T2)

@@ -12,7 +12,12 @@ import ssl
 
 from yarl import URL
 
-from provisioner.adapters.bounded_http import CONNECT_MAX_S, Attempt, port_error
+from provisioner.adapters.bounded_http import (
+    CONNECT_MAX_S,
+    Attempt,
+    bare_context,
+    port_error,
+)
 from provisioner.ports import Malformed
 
 
@@ -27,12 +32,11 @@ async def presented_fingerprint(url: str, limit_s: float = CONNECT_MAX_S) -> str
         raise Malformed(f"{url}: {error}") from None
     if place.scheme == "http":
         return ""
-    unbelieving = _context()
     attempt = Attempt(safe=True)
     try:
         async with asyncio.timeout(limit_s):
             _, writer = await asyncio.open_connection(
-                place.host, place.port, ssl=unbelieving, server_hostname=place.host
+                place.host, place.port, ssl=bare_context(), server_hostname=place.host
             )
             certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
             writer.transport.abort()  # nothing was asked, so nothing is waited for
@@ -43,16 +47,3 @@ async def presented_fingerprint(url: str, limit_s: float = CONNECT_MAX_S) -> str
     if not certificate:
         raise Malformed(f"{url}: presents no certificate")
     return hashlib.sha256(certificate).hexdigest()
-
-
-_CONTEXTS: list[ssl.SSLContext] = []
-
-
-def _context() -> ssl.SSLContext:
-    """One context for all of them: it carries no state of a connection."""
-    if not _CONTEXTS:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # this connection only reads the certificate
-        _CONTEXTS.append(context)
-    return _CONTEXTS[0]

@@ -48,9 +48,13 @@ class Service:
         self._system: str | None = None
         self._chart: dict[str, Resource] = {}
 
-    def walk(self, *, charted: bool = False) -> Walk:
-        """A fresh reading, with its own gaps; `charted`: along links that were seen before."""
-        return Walk(self.transport, self.address, self.quirk, self._chart if charted else None)
+    def walk(self, *, charted: bool = False, alone: bool = False) -> Walk:
+        """A fresh reading, with its own gaps; `charted`: along links that were seen before.
+
+        `alone`: of one resource, for which no session need be opened.
+        """
+        chart = self._chart if charted else None
+        return Walk(self.transport, self.address, self.quirk, chart, alone=alone)
 
     async def call(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -70,10 +74,10 @@ class Service:
         """One resource; empty if it cannot be read as one."""
         return (await self.walk().read(path)).data
 
-    async def read_system(self) -> Resource | None:
-        """The host's system, read now."""
+    async def read_system(self, *, alone: bool = False) -> Resource | None:
+        """The host's system, read now; `alone`: nothing else is read or changed soon."""
         if self._system is not None:
-            resource = await self.walk().read(self._system)
+            resource = await self.walk(alone=alone).read(self._system)
             if resource.data:
                 return resource
         walk = self.walk()

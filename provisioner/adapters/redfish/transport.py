@@ -12,8 +12,10 @@ import logging
 from pathlib import Path
 from typing import NoReturn
 
+from provisioner.adapters import bounded_http
 from provisioner.adapters.bounded_http import Trust
 from provisioner.adapters.redfish.exchange import SAFE, HttpExchange
+from provisioner.adapters.redfish.glance import is_possible
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.line import ROOTS, Line
 from provisioner.adapters.redfish.pinning import presented_fingerprint
@@ -23,14 +25,18 @@ from provisioner.ports import (
     BmcAddress,
     Call,
     LoginRefused,
+    Malformed,
     PortError,
     Reply,
+    TooLarge,
     Unreachable,
 )
 from provisioner.ports.telemetry import SILENCE, Telemetry
 
 LOG = logging.getLogger(__name__)
 REQUESTS_MAX = 256  # in the whole process: sockets and JSON, not the network, are the limit
+# a redirect, a refusal of Basic, or a demand of another coding: a session's request treats them
+UNFIT = frozenset({301, 302, 303, 307, 308, 401, 403, 406})
 FRESH_S = 20.0  # sessions live 30 s or more (facts S12); an older one is tried before a write
 CLOSE_LIMIT_S = 15.0  # for logging out of everything at the end
 
@@ -39,6 +45,7 @@ class RedfishTransport:
     """`BmcTransport` for real BMCs. To be made anywhere, used in one event loop, closed there.
 
     `ca_file` replaces the system's CAs. `governor` is shared if several transports are made.
+    `watch_basic`: a read that stands alone may carry the password instead of a session's token.
     """
 
     def __init__(
@@ -47,11 +54,14 @@ class RedfishTransport:
         ca_file: Path | None = None,
         governor: LoginGovernor | None = None,
         telemetry: Telemetry = SILENCE,
+        *,
+        watch_basic: bool = True,
     ) -> None:
         self._http = HttpExchange(Trust(ca_file), telemetry)
         self._governor = governor or LoginGovernor()
         self._slots = asyncio.Semaphore(requests_max)
         self._lines: dict[str, Line] = {}
+        self._watch_basic = watch_basic
         self._logouts: set[asyncio.Task[None]] = set()
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
@@ -61,6 +71,10 @@ class RedfishTransport:
             return cached
         if call.method in SAFE:
             async with line.reads, self._slots:
+                if self._may_glance(line, bmc, call):
+                    reply = await self._glance(line, bmc, call)
+                    if reply is not None:
+                        return reply
                 return await self._read(line, bmc, call)
         async with line.write, self._slots:
             if call.method != "PATCH":  # a setting makes it no other BMC; an action may
@@ -108,6 +122,44 @@ class RedfishTransport:
         await self._http.close()
 
     # one request
+
+    def _may_glance(self, line: Line, bmc: BmcAddress, call: Call) -> bool:
+        """Return whether to read with Basic: no connection is open, and the password is good.
+
+        Only a login proves the password, so that what Basic is refused is known to be no guess.
+        """
+        return (
+            self._watch_basic
+            and is_possible(bmc, call)
+            and line.without_basic != bmc
+            and bmc.secret is not None
+            and self._governor.is_accepted(bmc.url, (bmc.username, bmc.secret))
+            and (line.login is None or _now() - line.used_s > bounded_http.KEEPALIVE_S)
+            and not (line.login is not None and line.login.password_change is not None)
+        )
+
+    async def _glance(self, line: Line, bmc: BmcAddress, call: Call) -> Reply | None:
+        """Read once with Basic; None: this answer is for the ordinary way, now and later."""
+        assert bmc.secret is not None, "only those with a password have a glance"
+        async with line.basic:
+            if line.without_basic == bmc:
+                return None
+            try:
+                reply = await self._http.glance(bmc, call)
+            except (Malformed, TooLarge) as error:
+                LOG.info("%s: read with a session from now on: %s", bmc.url, error)
+                line.without_basic = bmc
+                return None
+            except PortError:
+                line.doubt()
+                raise
+            if reply.status in UNFIT:
+                LOG.info("%s: %d to Basic; a session from now on", bmc.url, reply.status)
+                line.without_basic = bmc
+                if reply.status == 401:
+                    self._governor.note_doubt(bmc.url, (bmc.username, bmc.secret))
+                return None
+        return reply
 
     async def _read(self, line: Line, bmc: BmcAddress, call: Call) -> Reply:
         """A GET; after 401 once more with a new session.

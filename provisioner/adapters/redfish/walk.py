@@ -65,7 +65,10 @@ class Walk:
         quirk: Quirk,
         chart: dict[str, Resource] | None = None,
         shared: dict[str, Resource] | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
+        self._alone = alone
         self._chart = chart
         self._shared = shared  # whole resources, for a second walk over the same tree
         self._transport = transport
@@ -120,7 +123,8 @@ class Walk:
 
     async def _read(self, path: str) -> Resource:
         address = path.split("?")[0].rstrip("/") + self._suffix if self._suffix else path
-        call = Call("GET", address, timeout_s=self._quirk.read_timeout_s, known_s=ROOT_KNOWN_S)
+        limit_s = self._quirk.read_timeout_s
+        call = Call("GET", address, timeout_s=limit_s, known_s=ROOT_KNOWN_S, alone=self._alone)
         try:
             async with self._slots:
                 self._admit(path)

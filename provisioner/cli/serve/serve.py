@@ -235,7 +235,9 @@ async def _wires(
 ) -> AsyncIterator[tuple[RedfishTransport, SwitchHttps, RedfishStreams]]:
     """Open connections to BMCs and switches; log out and close them at the end."""
     logins = LoginGovernor(memory=data / "failed-logins")
-    transport = RedfishTransport(chosen.requests_max, ca_file, logins, telemetry)
+    transport = RedfishTransport(
+        chosen.requests_max, ca_file, logins, telemetry, watch_basic=chosen.watch_basic
+    )
     switches = SwitchHttps(ca_file=ca_file)
     streams = RedfishStreams(transport, ca_file)
     try:

@@ -6,11 +6,12 @@ reconciler carries out an alert's consequences for a node (`AlertKeeper.consider
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from provisioner.adapters.redfish.eventing.events import Metric, Pushed, find_signals
+from provisioner.adapters.redfish.eventing.events import Metric, Pushed, RedfishEvent, find_signals
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.event_feeds import EventFeeds
@@ -242,15 +243,11 @@ class Watcher:
         turns.glance_at = now + self._settings.watch_node_s
         level: dict[str, Sequence[Found | Signal]] = {}
         polled = [b for b in node.bmcs if not self._told(node, b, turns, now)]
-        for bmc in polled:
-            turns.asked.pop(bmc.name, None)
-            entries = await self.eyes.read_log(node, bmc)
-            if not isinstance(entries, Blocker):
-                turns.heard[bmc.name] = turns.asked[bmc.name] = self._clock.now()
-                source = f"glance/{bmc.name}"
+        answers = await asyncio.gather(*(self._glance(node, bmc, turns) for bmc in polled))
+        for bmc, entries in zip(polled, answers, strict=True):
+            if entries is not None:
                 received = find_signals(Pushed(events=entries), node.id, bmc.name, now)
-                level[source] = [s for s in received if s.active]
-                await self.feeds.attend(node, bmc)
+                level[f"glance/{bmc.name}"] = [s for s in received if s.active]
         await self.leaks.check_detectors(node)
         now = self.looked[node.id] = self._clock.now()
         heard = {b.name: turns.heard.get(b.name, 0.0) for b in polled}
@@ -265,6 +262,18 @@ class Watcher:
         level["watch.age"] = watch_rules.certificate_age(certificate, now, revoked=revoked)
         if await self.keeper.level(node.id, level):
             await self.keeper.consider(node)
+
+    async def _glance(
+        self, node: Node, bmc: BmcRef, turns: _Turns
+    ) -> tuple[RedfishEvent, ...] | None:
+        """Return the entries of one BMC's log, and subscribe to its events; None: no answer."""
+        turns.asked.pop(bmc.name, None)
+        entries = await self.eyes.read_log(node, bmc)
+        if isinstance(entries, Blocker):
+            return None
+        turns.heard[bmc.name] = turns.asked[bmc.name] = self._clock.now()
+        await self.feeds.attend(node, bmc)
+        return entries
 
     def _told(self, node: Node, bmc: BmcRef, turns: _Turns, now: float) -> bool:
         """Return whether it pushes its events, and answered since its turn: a reset ends that."""

@@ -126,7 +126,7 @@ class OutOfBand:
             client = await self._urgent.redfish(node, bmc.name)
             if isinstance(client, Blocker):
                 return client
-            system = await client.service.read_system()
+            system = await client.service.read_system(alone=True)
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
         return () if system is None else read_conditions(system.data)

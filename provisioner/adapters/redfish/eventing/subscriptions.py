@@ -20,6 +20,7 @@ from provisioner.adapters.redfish.service import (
 )
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import Call
 
 # in each version of the registry, and no reason for an alert
 _TEST_MESSAGE = "Base.1.0.Success"
@@ -84,7 +85,8 @@ async def submit_test(service: Service) -> Blocker | None:
 
 async def is_standing(service: Service, path: str, destination: str) -> bool:
     """Whether the subscription at `path` is there and ours. Raises `PortError`."""
-    reply = await service.call("GET", path)
+    call = Call("GET", path, alone=True)
+    reply = await service.transport.request(service.address, call)
     return reply.status == 200 and text(body_of(reply).get("Destination")) == destination
 
 

@@ -20,6 +20,7 @@ class Holder(StrEnum):
     BLUEFIELD_STORAGE = "bluefield_storage"  # eMMC and NVMe of a BlueField
     TPM = "tpm"
     BIOS = "bios"  # its settings
+    BMC = "bmc"  # its accounts, event subscriptions and settings that wait for a boot
     BOOT_ENTRIES = "boot_entries"  # UEFI variables that name systems on disks
 
 
@@ -38,6 +39,7 @@ class Method(StrEnum):
     OVERWRITE = "overwrite"  # once, over everything that can be addressed
     POWER_REMOVED = "power_removed"  # volatile memory: power was observed off for a while, then on
     TPM_CLEAR = "tpm_clear"
+    COMPARED = "compared"  # read, and compared with the things that belong there
     ENTRIES_REMOVED = "boot_entries_removed"
     NONE = "none"
 

@@ -214,7 +214,7 @@ class Settings(
     # between two tenants
     erase_required: str = Field(
         "disk host_memory gpu_memory",
-        pattern=r"^disk( (host_memory|gpu_memory|bluefield_storage|tpm|bios|boot_entries))*$",
+        pattern=r"^disk( (host_memory|gpu_memory|bluefield_storage|tpm|bios|bmc|boot_entries))*$",
         description="Contents to erase between two tenants; others are only listed.",
     )
     erase_overwrite: bool = Field(

@@ -20,6 +20,18 @@ class BmcSettings(Record):
         description="Time servers that BMCs are given at intake, by name or address; none: their "
         "time is left alone. A BMC without NTP gets our time once.",
     )
+    bmc_accounts_expected: tuple[str, ...] = Field(
+        (),
+        max_length=32,
+        description="Accounts of BMCs beside the daemon's own that belong there; * stands for any "
+        "characters. Others are named when a host comes back from a tenant.",
+    )
+    bmc_destinations_expected: tuple[str, ...] = Field(
+        (),
+        max_length=32,
+        description="Destinations of BMCs' events beside the daemon's own that belong there; * "
+        "stands for any characters.",
+    )
     bmc_skew_limit_s: float = Field(
         60.0,
         ge=5,

@@ -124,3 +124,11 @@ def test_the_reference_names_every_command_route_and_reason():
     assert [n for n in ALL if n != "provisioner" and f" {n}\n" not in made["command-line.md"]] == []
     assert "### GET /v1/nodes" in made["api-routes.md"]
     assert "`check_failed`" in made["reasons.md"]
+
+
+def test_every_remainder_of_the_sanitizing_page_has_its_test():
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs/sanitizing.md").read_text())
+    assert len(named) >= 25
+    for file, function in named:
+        (path,) = (ROOT / "tests").rglob(file)
+        assert f"def {function}(" in path.read_text(), f"{file}::{function}"

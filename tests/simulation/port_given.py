@@ -150,7 +150,7 @@ class GivenEraser:
         self._soak, self.policy = soak, POLICY
 
     async def erase(
-        self, _hold: Hold, node: Node, _inventory: Inventory, _disks: int
+        self, _hold: Hold, node: Node, _inventory: Inventory, _disks: int, _ends: Any
     ) -> tuple[Node, ErasureReport]:
         now = self._soak.clock.now()
         times = {"fenced_at": node.fenced_at, "started_at": now, "ended_at": now}

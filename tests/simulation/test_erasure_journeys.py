@@ -17,6 +17,7 @@ from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.erasure.erasure import list_unsanitized
 from provisioner.planning.lifecycle.operator_requests import retry_node
+from provisioner.sim.redfish.accounts import Account
 
 Told = TypeVar("Told")
 
@@ -188,4 +189,37 @@ def test_a_host_out_of_a_tenant_is_off_also_where_no_image_can_be_booted(tmp_pat
     assert node.served
     assert {b.reason for b in node.blockers} == {Reason.NOT_OFFERED}
     assert (before, after) == ("On", "Off")
+    assert wrong == []
+
+
+def plant_account(world: World) -> None:
+    """A user whom the tenant added through its host, without any password of ours."""
+    accounts = world.services[world.site.urls[f"{HOST}/host"]].accounts.accounts
+    accounts["7"] = Account("7", "svc-update", "Planted-Word.1")
+
+
+@pytest.mark.parametrize("required", ["disk", "disk bmc"])
+def test_an_account_that_a_tenant_added_to_a_bmc_is_named_and_blocks_where_required(
+    tmp_path: Path, required: str
+) -> None:
+    async def story(world: World) -> tuple[Node, str, Node]:
+        node = await until_settled(world)
+        report = await report_of(world, node)
+        (record,) = [r for r in report.select_records(Holder.BMC) if r.device == "host accounts"]
+        assert record.result is Result.NOT_DONE
+        if node.state is State.QUARANTINED:
+            url = world.site.urls[f"{HOST}/host"]
+            del world.services[url].accounts.accounts["7"]
+            again = retry_node(await node_of(world), world.clock.now())
+            assert isinstance(again, Node)
+            await world.store.nodes.save(again)
+        return node, record.detail, await until_settled(world)
+
+    (node, detail, clean), wrong = returned(tmp_path, story, plant_account, erase_required=required)
+
+    assert "svc-update (Administrator)" in detail
+    blocks = "bmc" in required
+    assert (node.state is State.QUARANTINED) is blocks, node.note
+    assert [b.subject for b in node.blockers] == [f"{HOST}/bmc/host accounts"] * blocks
+    assert (clean.served, clean.boots) == ("", Boots.SYSTEM)
     assert wrong == []

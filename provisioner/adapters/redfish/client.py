@@ -35,9 +35,11 @@ from provisioner.adapters.redfish.service import (
     target_of,
 )
 from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, read_view
+from provisioner.adapters.redfish.upkeep import remainders
 from provisioner.adapters.redfish.upkeep.leaks import LeakReader
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import Inventory, LeakDetector, Power
+from provisioner.model.machine.remainders import BmcRemainders
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.leaks import find_refusal
 from provisioner.ports import (
@@ -321,6 +323,10 @@ class Redfish:
     async def set_password(self, username: str, new: Secret) -> Blocker | None:
         """Change the password of an account, with the credential of this client's address."""
         return await accounts.set_password(self._service, username, new)
+
+    async def read_remainders(self) -> BmcRemainders:
+        """Return the accounts, subscriptions and waiting settings that the BMC shows."""
+        return await remainders.read_remainders(self._service)
 
     async def subscribe(self, destination: str, context: str) -> str | Blocker:
         """Have events posted to `destination`; the subscription's path."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from glob import escape
 
 from provisioner.control.node.observer import Observer
 from provisioner.execution.actions.hold import Hold
@@ -40,7 +41,8 @@ async def sanitize(
             return refused
     noted = await hold.record(node=node.model_copy(update={"note": "it is being erased"}))
     assert noted is not None
-    erased = await eraser.erase(hold, noted, inventory, observer.disks_of(noted))
+    ends = await _list_destinations(store, noted)
+    erased = await eraser.erase(hold, noted, inventory, observer.disks_of(noted), ends)
     if isinstance(erased, Blocker):
         return (erased,)
     node, report = erased
@@ -55,3 +57,9 @@ async def sanitize(
     event = event_class(report=digest, problems=tuple(str(p) for p in problems))
     await hold.record(node=node.model_copy(update=changes), events=[event])
     return problems
+
+
+async def _list_destinations(store: Store, node: Node) -> list[str]:
+    """Return where this daemon has the node's BMCs send their events, as patterns."""
+    made = await store.alerts.list_subscriptions()
+    return [escape(one.destination) for one in made if one.node == node.id]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from glob import escape
 
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
@@ -28,7 +29,7 @@ from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.node import Boots, Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.erasure import disk_answers, erasure
+from provisioner.planning.erasure import disk_answers, erasure, remainders
 from provisioner.ports import AgentAddress, PortError
 
 # what ends an erasure's turn without a verdict on the device: it is asked again
@@ -61,10 +62,15 @@ class Eraser:
         return self._site
 
     async def erase(
-        self, hold: Hold, node: Node, inventory: Inventory, disks_of: int
+        self,
+        hold: Hold,
+        node: Node,
+        inventory: Inventory,
+        disks_of: int,
+        destinations: Sequence[str] = (),
     ) -> tuple[Node, ErasureReport] | Blocker:
         """Return the node as it is stored now, and its report; a Blocker: there is no report
-        yet.
+        yet. `destinations`: where this daemon has the node's BMCs send their events.
         """
         started_at = self._site.clock.now()
         stay = Stay(self._site, hold, node, inventory)
@@ -87,6 +93,9 @@ class Eraser:
         remaining = await self._rest(stay, agent)
         if isinstance(remaining, Blocker):
             return remaining
+        compared = await self._compare_bmcs(stay.node, destinations)
+        if isinstance(compared, Blocker):
+            return compared
         after = await self._disks(stay.node, agent)
         if isinstance(after, Blocker):
             return after
@@ -103,7 +112,7 @@ class Eraser:
             expected_count=disks_of,
             before=before,
             after=after,
-            records=(*records, *remaining),
+            records=(*records, *remaining, *compared),
         )
 
     async def _drives(self, node: Node) -> tuple[str, ...] | Blocker:
@@ -203,6 +212,44 @@ class Eraser:
         why = erasure.NOT_OFFERED[Holder.BIOS]
         records.append(erasure.not_done(Holder.BIOS, "host", why, now))
         return records
+
+    async def _compare_bmcs(
+        self, node: Node, destinations: Sequence[str]
+    ) -> list[ErasureRecord] | Blocker:
+        """Compare what is in each BMC with what belongs there. Silence ends the turn only where the
+        site requires the comparison.
+        """
+        settings = self._site.settings
+        records: list[ErasureRecord] = []
+        for bmc in node.bmcs:
+            now = self._site.clock.now()
+            name = f"{node.id}/{bmc.name}"
+            try:
+                client = await self._site.reach.redfish(node, bmc.name)
+                reading = client if isinstance(client, Blocker) else await client.read_remainders()
+            except PortError as error:
+                reading = blocked(error, name)
+                if Holder.BMC in self.policy.required:
+                    return reading
+            if isinstance(reading, Blocker):
+                detail = f"not read: {reading.detail}"
+                records.append(remainders.record_part(bmc.name, Result.NOT_DONE, detail[:400], now))
+                continue
+            own = await self._list_own_accounts(name)
+            accounts = [*own, *settings.bmc_accounts_expected]
+            ends = [*destinations, *settings.bmc_destinations_expected]
+            records += [
+                remainders.record_part(part, result, detail, now)
+                for part, result, detail in remainders.judge_remainders(
+                    bmc.name, reading, accounts, ends
+                )
+            ]
+        return records
+
+    async def _list_own_accounts(self, login: str) -> list[str]:
+        vault = self._site.reach.credentials
+        stored = (await vault.current(login), await vault.pending(login))
+        return [escape(one[0]) for one in stored if one is not None]
 
     async def _machine(
         self,

@@ -159,8 +159,13 @@ def _holder(report: ErasureReport, holder: Holder) -> list[Blocker]:
     return [
         _no(f"{holder.value}/{r.device}", f"{r.result.value}: {r.detail}", unblock)
         for r in records
-        if r.result is not Result.DONE
+        if r.result is not Result.DONE and not _is_absent(r)
     ]
+
+
+def _is_absent(record: ErasureRecord) -> bool:
+    """Return whether a BMC has no such part, so that nothing can be left in it."""
+    return record.holder is Holder.BMC and record.result is Result.UNSUPPORTED
 
 
 def _no(subject: str, detail: str, unblock: str) -> Blocker:

@@ -39,6 +39,7 @@ class Method(StrEnum):
     OVERWRITE = "overwrite"  # once, over everything that can be addressed
     POWER_REMOVED = "power_removed"  # volatile memory: power was observed off for a while, then on
     TPM_CLEAR = "tpm_clear"
+    BIOS_DEFAULTS = "bios_defaults"  # reset to factory defaults, and seen after a boot
     COMPARED = "compared"  # read, and compared with the things that belong there
     ENTRIES_REMOVED = "boot_entries_removed"
     NONE = "none"

@@ -223,3 +223,65 @@ def test_an_account_that_a_tenant_added_to_a_bmc_is_named_and_blocks_where_requi
     assert [b.subject for b in node.blockers] == [f"{HOST}/bmc/host accounts"] * blocks
     assert (clean.served, clean.boots) == ("", Boots.SYSTEM)
     assert wrong == []
+
+
+CHANGED = "IntelVTforDirectedI_O_VT_d__1E32"  # of the simulated hosts of Supermicro
+
+
+def change_bios(world: World) -> None:
+    """A setting that the tenant changed in band, and that no set pins."""
+    world.site.machines[HOST].host.bios.running[CHANGED] = "planted"
+
+
+def change_bios_that_forgets_its_boot(world: World) -> None:
+    change_bios(world)
+    world.site.machines[HOST].host.bios.reset_forgets_boot = True
+
+
+def change_bios_that_drops_resets(world: World) -> None:
+    change_bios(world)
+    world.site.machines[HOST].host.bios.reset_dropped = True
+
+
+BIOS_WAYS = {
+    "it comes back": (change_bios, State.CONVERGING, 2),
+    "the reset ends the override of the boot too": (
+        change_bios_that_forgets_its_boot,
+        State.CONVERGING,
+        3,
+    ),
+    "the BIOS drops it": (change_bios_that_drops_resets, State.QUARANTINED, 2),
+}
+
+
+@pytest.mark.parametrize("case", BIOS_WAYS)
+def test_the_bios_gets_its_defaults_when_nothing_is_on_the_drives_and_the_image_runs_again(
+    tmp_path: Path, case: str
+) -> None:
+    spoil, state, boots = BIOS_WAYS[case]
+
+    async def story(world: World) -> tuple[Node, ErasureReport, list[str], object]:
+        node = await until_settled(world, 48 * HOUR_S)
+        rows = await world.store.operations.list_entries(HOST)
+        actions = [
+            r.action for r in rows if r.action.startswith(("erase", "BIOS", "maintenance b"))
+        ]
+        value = world.site.machines[HOST].host.bios.running[CHANGED]
+        return node, await report_of(world, node), actions, value
+
+    (node, report, actions, value), wrong = returned(
+        tmp_path, story, spoil, erase_required="disk bios", attempts_max=3
+    )
+
+    (record,) = report.select_records(Holder.BIOS)
+    assert node.state is state, node.note
+    done = state is State.CONVERGING
+    assert (record.result is Result.DONE) is done
+    assert (CHANGED in record.detail) is done
+    assert (value == "planted") is not done
+    assert actions.index("BIOS to defaults") > max(
+        n for n, action in enumerate(actions) if action.startswith("erase")
+    )
+    assert actions.count("BIOS to defaults") == 1
+    assert actions.count("maintenance boot") == boots
+    assert wrong == []

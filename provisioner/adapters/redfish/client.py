@@ -34,11 +34,13 @@ from provisioner.adapters.redfish.service import (
     raise_silence,
     target_of,
 )
+from provisioner.adapters.redfish.settings import bios_defaults
 from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, read_view
 from provisioner.adapters.redfish.upkeep import remainders
 from provisioner.adapters.redfish.upkeep.leaks import LeakReader
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import Inventory, LeakDetector, Power
+from provisioner.model.machine.bios_state import BiosState
 from provisioner.model.machine.remainders import BmcRemainders
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.leaks import find_refusal
@@ -323,6 +325,14 @@ class Redfish:
     async def set_password(self, username: str, new: Secret) -> Blocker | None:
         """Change the password of an account, with the credential of this client's address."""
         return await accounts.set_password(self._service, username, new)
+
+    async def reset_bios(self) -> Blocker | None:
+        """Have the BIOS's factory defaults run from the next boot on."""
+        return await bios_defaults.reset_bios(self._service)
+
+    async def read_bios_state(self) -> BiosState | None:
+        """Return a digest of each BIOS attribute that runs; None if none is shown."""
+        return await bios_defaults.read_bios_state(self._service)
 
     async def read_remainders(self) -> BmcRemainders:
         """Return the accounts, subscriptions and waiting settings that the BMC shows."""

@@ -14,6 +14,7 @@ from glob import escape
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
+from provisioner.execution.steps import bios_defaults
 from provisioner.execution.steps.agent_steps import ask_step, find_open
 from provisioner.execution.steps.maintenance_boot import Stay
 from provisioner.model.erasure import (
@@ -93,6 +94,12 @@ class Eraser:
         remaining = await self._rest(stay, agent)
         if isinstance(remaining, Blocker):
             return remaining
+        bios = await self._bios(stay)
+        if isinstance(bios, Blocker):
+            return bios
+        agent = await stay.enter_image()  # of the boot after it
+        if isinstance(agent, Blocker):
+            return agent
         compared = await self._compare_bmcs(stay.node, destinations)
         if isinstance(compared, Blocker):
             return compared
@@ -112,7 +119,7 @@ class Eraser:
             expected_count=disks_of,
             before=before,
             after=after,
-            records=(*records, *remaining, *compared),
+            records=(*records, *remaining, bios, *compared),
         )
 
     async def _drives(self, node: Node) -> tuple[str, ...] | Blocker:
@@ -209,9 +216,14 @@ class Eraser:
             why = erasure.NOT_OFFERED[Holder.BLUEFIELD_STORAGE]
             record = erasure.not_done(Holder.BLUEFIELD_STORAGE, bmc.name, why, now)
             records.append(record.model_copy(update={"serial": bmc.serial}))
-        why = erasure.NOT_OFFERED[Holder.BIOS]
-        records.append(erasure.not_done(Holder.BIOS, "host", why, now))
         return records
+
+    async def _bios(self, stay: Stay) -> ErasureRecord | Blocker:
+        """Reset the BIOS where the site requires it: two boots more, and nothing is on a drive."""
+        if Holder.BIOS in self.policy.required:
+            return await bios_defaults.restore_defaults(stay)
+        why = erasure.NOT_OFFERED[Holder.BIOS]
+        return erasure.not_done(Holder.BIOS, "host", why, self._site.clock.now())
 
     async def _compare_bmcs(
         self, node: Node, destinations: Sequence[str]

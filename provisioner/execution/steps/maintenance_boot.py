@@ -49,6 +49,7 @@ class Stay:
     hold: Hold
     node: Node
     inventory: Inventory
+    since: float = 0.0  # the host must have booted the image after this, besides after the fence
 
     async def enter_image(self) -> AgentAddress | Blocker:
         """Return the agent of this stay's boot; the image is booted if it does not run.
@@ -95,7 +96,7 @@ class Stay:
         row = find_last(rows, OFF)
         if row is None or row.status is not ActionStatus.CONFIRMED:
             return None
-        return row if row.intended_at >= self.node.fenced_at else None
+        return row if row.intended_at >= max(self.node.fenced_at, self.since) else None
 
     async def leave_image(
         self, arrived: Callable[[], Awaitable[Blocker | None]], more: Mapping[str, Any]

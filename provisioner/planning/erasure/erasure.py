@@ -41,7 +41,7 @@ _UNBLOCK_DISK = "Replace the disk, or allow `erase_overwrite`; then retry the no
 # Named, not guessed: no published method is available that leaves the card's firmware unchanged.
 NOT_OFFERED: Mapping[Holder, str] = {
     Holder.BLUEFIELD_STORAGE: "the provisioner has no method for the card's eMMC and NVMe",
-    Holder.BIOS: "the matrix pins no BIOS settings that could be restored",
+    Holder.BIOS: "`erase_required` does not ask for `bios`",
 }
 
 

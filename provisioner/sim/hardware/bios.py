@@ -20,6 +20,10 @@ class Bios:
     accepts: Callable[[str, dict[str, Value]], bool] = lambda _name, _running: True
     # (attribute, value) -> the attributes that this choice writes itself
     writes: dict[tuple[str, Value], dict[str, Value]] = field(default_factory=dict)
+    defaults: dict[str, Value] = field(default_factory=dict)
+    reset_due: bool = False  # the next start begins with the defaults
+    reset_forgets_boot: bool = False  # that start forgets the override for its boot, too
+    reset_dropped: bool = False  # asked for, accepted, and lost at the boot
     dropped: set[str] = field(default_factory=set)  # accepted, shown, and lost at the boot
     secure_boot: bool = False  # from the next start
     secure_boot_running: bool = False
@@ -29,6 +33,12 @@ class Bios:
         """Start once: the pending values run, and so do those that they write."""
         self.starts += 1
         self.secure_boot_running = self.secure_boot
+        if self.reset_due:
+            self.reset_due = False
+            if not self.reset_dropped:
+                self.running.update(self.defaults)
+                self.pending.clear()
+                self.job = False
         if self.needs_job and not self.job:
             return
         self.job = False

@@ -234,6 +234,9 @@ class Machine:
         host = self.host
         host.boot_id = None
         host.phase = "post"
+        if host.bios.reset_due and host.bios.reset_forgets_boot:
+            host.override["BootSourceOverrideEnabled"] = "Disabled"
+            host.override["BootSourceOverrideTarget"] = "None"
         host.bios.take_pending()
         for card in self.bluefields.values():
             card.runtime = {}

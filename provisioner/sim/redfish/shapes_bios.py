@@ -10,6 +10,15 @@ from provisioner.sim.redfish.shapes import Shape
 
 _SHOWN: Json = {"@odata.type": "#Bios.v1_2_0.Bios", "Id": "BIOS", "Name": "BIOS Configuration"}
 
+_RESET_INFO: Json = {
+    "@odata.type": "#ActionInfo.v1_1_2.ActionInfo",
+    "Id": "ResetBiosAction",
+    "Name": "ResetBiosAction",
+    "Parameters": [
+        {"Name": "ResetType", "Required": True, "DataType": "String", "AllowableValues": ["Reset"]}
+    ],
+}
+
 
 def mount_bios(tree: Tree, system: str, shape: Shape, bios: Bios) -> None:
     """Put Bios, its settings object and its registry, with the vendor's names, into the tree."""
@@ -20,9 +29,16 @@ def mount_bios(tree: Tree, system: str, shape: Shape, bios: Bios) -> None:
     registry = {"AttributeRegistry": table.registry} if table.registry else {}
     times = {"SupportedApplyTimes": list(table.apply_times)} if table.apply_times else {}
 
-    def reset(_: Request) -> Answer:
-        bios.pending.clear()
-        bios.pending.update({a.name: a.default for a in table.attributes})
+    info = f"{path}/ResetBiosActionInfo"
+    # source: captured tree of a DGX H100: its action has a required parameter
+    typed = shape.name == "ami_dgx"
+
+    def reset(request: Request) -> Answer:
+        kind = (request.json or {}).get("ResetType")
+        if typed and kind != "Reset":
+            return make_error(400, "ActionParameterMissing", "ResetBios", "ResetType")
+        # source: Dell, SetBiosDefaultSettingsREDFISH.py 3.0: a flag, applied by the next reboot
+        bios.reset_due = True
         return answer_done()
 
     def read_settings() -> Json:
@@ -35,7 +51,12 @@ def mount_bios(tree: Tree, system: str, shape: Shape, bios: Bios) -> None:
             **_SHOWN,
             **registry,
             "Attributes": dict(bios.running),
-            "Actions": {"#Bios.ResetBios": {"target": f"{path}/Actions/Bios.ResetBios"}},
+            "Actions": {
+                "#Bios.ResetBios": {
+                    "target": f"{path}/Actions/Bios.ResetBios",
+                    **({"@Redfish.ActionInfo": info} if typed else {}),
+                }
+            },
             "@Redfish.Settings": {
                 "@odata.type": "#Settings.v1_3_0.Settings",
                 "SettingsObject": {"@odata.id": settings},
@@ -45,6 +66,8 @@ def mount_bios(tree: Tree, system: str, shape: Shape, bios: Bios) -> None:
     )
     tree.add_live(settings, read_settings, patch=_make_patch(bios, table))
     tree.add_action(f"{path}/Actions/Bios.ResetBios", reset)
+    if typed:
+        tree.add_fixed(info, _RESET_INFO)
     if table.registry_path and table.registry_path != "-":
         tree.add_fixed(f"{path}/{table.registry_path}", make_registry(table))
 
@@ -169,7 +192,8 @@ def _prepare(bios: Bios, table: BiosTable) -> None:
         lock = locks.get(name)
         return lock is None or running.get(lock[0]) == lock[1]
 
-    bios.running = {a.name: a.default for a in table.attributes} | bios.running
+    bios.defaults = {a.name: a.default for a in table.attributes}
+    bios.running = bios.defaults | bios.running
     bios.accepts = accepts
     bios.writes = table.writes
     bios.needs_job = table.makes_jobs

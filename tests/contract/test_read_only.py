@@ -10,6 +10,7 @@ from provisioner.adapters.read_only.hosts import NoAgents, NoPlays, ReadOnlyPdu,
 from provisioner.adapters.redfish.session import is_session_call
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches.sonic import acl_rows, config_db, switch_state
+from provisioner.checks import lldp
 from provisioner.execution.observe.inband import BOOT_ID, REBOOT
 from provisioner.model.location import OutletState
 from provisioner.planning.intake import host_look, inband_facts
@@ -147,6 +148,7 @@ def test_the_list_has_the_readers_commands_and_leaves_no_room_for_a_second() -> 
     look = host_look.build_look(sets, [("10.0.0.1", "10.0.1.1"), ("fe80::1", "fe80::2")])
     assert look is not None
     reads = [line for _, line, _ in inband_facts.COMMANDS]
+    reads += [command.line for command in lldp.CHECK.commands]
     reads += [
         look[1],
         acl_rows.STATUS,

@@ -20,11 +20,11 @@ def ports(leaf: Switch) -> dict[str, str]:
     return {end.system: name for name, end in leaf.neighbours.items()}
 
 
-def exchange(world: World) -> None:
+def exchange(world: World, one: str = ONE, other: str = OTHER) -> None:
     """The cables of two nodes at one leaf, as all three hear it."""
     leaf = world.site.switches[LEAF]
     mine = ports(leaf)
-    for at, whose in ((mine[ONE], OTHER), (mine[OTHER], ONE)):
+    for at, whose in ((mine[one], other), (mine[other], one)):
         leaf.planted.lldp[at] = (whose, leaf.neighbours[mine[whose]].port)
         view = world.site.hosts[whose]
         view.cables = tuple(replace(c, interface=at) if c.rail == 3 else c for c in view.cables)

@@ -12,11 +12,12 @@ from functools import lru_cache
 
 from provisioner import components
 from provisioner.control.node.neighbours import read_facing_versions
+from provisioner.execution.observe.identify import bill_of_materials
 from provisioner.model.campaign import Campaign, CampaignNode
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix, Release
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Neighbour, Plan
 from provisioner.planning.campaigns.campaign_moves import (
@@ -200,7 +201,7 @@ class Survey:
                     "one_way": back.one_way,
                     "irreversible": back.blockers,
                     "after": after,
-                    "blockers": plan.blockers,
+                    "blockers": (*plan.blockers, *_find_missing(node, inventory, profile, pinned)),
                 }
             ),
             plan,
@@ -272,6 +273,18 @@ def _around(node: Node, below: Mapping[str, Sequence[str]]) -> Sequence[str]:
     if node.kind is NodeKind.HOST:
         return sorted({p.switch for p in node.ports})
     return below.get(node.id, ())
+
+
+def _find_missing(
+    node: Node, inventory: Inventory, profile: str, pinned: Release
+) -> tuple[Blocker, ...]:
+    """Return the parts that an adopted host lacks: no certificate could bring it back into service.
+
+    No intake has compared its parts with its profile.
+    """
+    if node.origin is not Origin.ADOPTED or node.certificate:
+        return ()
+    return bill_of_materials(node, inventory, profile, pinned.profiles[profile])
 
 
 def revision_of(inventory: Inventory) -> str:

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import re
 
-from provisioner.checks.commands import LLDP
+from provisioner.checks import lldp
 from provisioner.planning.intake import host_look, host_tools, inband_facts
 
-_LINES = frozenset((*(line for _, line, _ in inband_facts.COMMANDS), host_tools.LOOK, LLDP.line))
+_LINES = frozenset(
+    (
+        *(line for _, line, _ in inband_facts.COMMANDS),
+        host_tools.LOOK,
+        *(command.line for command in lldp.CHECK.commands),
+    )
+)
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._:/-]*"
 # of SONiC's own tools and of FRR's shell; `show` commands of vtysh change nothing
 _SWITCH = tuple(

@@ -36,6 +36,7 @@ def test_a_tpm_that_refuses_is_asked_for_through_the_firmware(tmp_path):
     machine, present = Machine(), tmp_path / "tpmrm0"
     present.touch()
     request = tmp_path / "request"
+    (tmp_path / "tcg_operations").write_text("5 4: User not required\n")
 
     unsupported = tpm.clear(machine.run, device=tmp_path / "none", request=request)
     refused = tpm.clear(machine.run, device=present, request=request)
@@ -48,6 +49,33 @@ def test_a_tpm_that_refuses_is_asked_for_through_the_firmware(tmp_path):
         "done",
     ]
     assert request.read_text() == "5"
+
+
+@pytest.mark.parametrize(
+    ("operations", "named"),
+    [
+        ("4 4: User not required\n5 3: User required\n", "User required"),
+        ("5 2: Blocked for OS by system firmware\n", "Blocked for OS"),
+        ("5 0: Not implemented\n", "Not implemented"),
+        ("4 4: User not required\n15 4: User not required\n", "does not list"),
+        (None, "unknown"),
+    ],
+)
+def test_a_firmware_that_would_wait_at_its_console_for_a_key_is_not_asked(
+    tmp_path, operations, named
+):
+    """Settings misbehaviour 19: the host would hang at its next boot, for ever."""
+    machine, present = Machine(), tmp_path / "tpmrm0"
+    present.touch()
+    request = tmp_path / "request"
+    if operations is not None:
+        (tmp_path / "tcg_operations").write_text(operations)
+
+    answer = tpm.clear(machine.run, device=present, request=request)
+
+    assert answer["result"] == "not_done"
+    assert named in answer["detail"]
+    assert not request.exists()
 
 
 def test_every_step_is_a_method_and_none_runs_by_itself():

@@ -20,6 +20,7 @@ from provisioner.model.machine.settings import (
     Value,
 )
 from provisioner.model.outcome import Reason
+from provisioner.model.plan import History, StagedFact
 from provisioner.planning.machine_settings.dependencies import find_lock, predict
 from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC, select_machine_sets
 from provisioner.planning.machine_settings.running_sets import build_components, find_differences
@@ -265,6 +266,23 @@ def test_a_set_that_waits_in_the_settings_object_is_only_booted() -> None:
     waiting = SETTINGS.model_copy(update={"staged": "fast", "pending": REBOOT})
 
     assert steps(waiting) == [("warm_reboot", "")]
+
+
+@pytest.mark.parametrize(("kind", "boots"), [(BIOS, True), ("host.driver", False)])
+def test_a_set_that_shows_as_running_before_its_boot_is_booted_all_the_same(
+    kind: str, boots: bool
+) -> None:
+    """Settings misbehaviour 2; a version of firmware is believed, which shows only if it runs."""
+    fact = StagedFact(kind=kind, slot="host", version="fast", activation=REBOOT)
+    shown = SETTINGS.model_copy(update={"kind": kind, "version": "fast"})
+    pinned = matrix({kind: "fast"}, {kind: (edge("*", "fast", REBOOT),)})
+    inventory = Inventory(node="n", vendor="v", components=(shown,))
+
+    answer = plan(inventory, pinned, "r", "p", production=False, history=History(staged=(fact,)))
+
+    assert [str(step.activation) for step in answer.steps] == ["warm_reboot"] * boots
+    later = plan(inventory, pinned, "r", "p", production=False)  # the boot has ended the wait
+    assert later.steps == ()
 
 
 def test_a_lockdown_blocks_the_plan_before_anything_is_sent() -> None:

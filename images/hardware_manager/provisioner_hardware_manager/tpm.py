@@ -11,6 +11,10 @@ DEVICE = Path("/dev/tpmrm0")
 # (TCG PC Client Platform Physical Presence Interface Specification 1.30, table of operations)
 REQUEST = Path("/sys/class/tpm/tpm0/ppi/request")
 CLEAR = "5"
+# what the firmware does with each operation, "5 4: User not required" for example: the kernel's
+# drivers/char/tpm/tpm_ppi.c, Documentation/ABI/testing/sysfs-driver-ppi
+OPERATIONS = "tcg_operations"
+UNATTENDED = "4"
 
 
 def clear(run: Run = run, *, device: Path = DEVICE, request: Path = REQUEST) -> dict[str, str]:
@@ -25,6 +29,8 @@ def clear(run: Run = run, *, device: Path = DEVICE, request: Path = REQUEST) -> 
     if now.ok:
         return {"result": "done", "detail": "TPM2_Clear by the lockout hierarchy"}
     refused = f"TPM2_Clear: {now.error}"
+    if (waits := find_wait(request.parent / OPERATIONS)) is not None:
+        return {"result": "not_done", "detail": shorten(f"{refused}; not requested: {waits}")}
     try:
         request.write_text(CLEAR)
         requested = request.read_text().split()
@@ -42,3 +48,25 @@ def clear(run: Run = run, *, device: Path = DEVICE, request: Path = REQUEST) -> 
         "result": "not_done",
         "detail": shorten(f"{refused}; the firmware is to clear it at the next boot"),
     }
+
+
+def find_wait(operations: Path) -> str | None:
+    """Return why the firmware is not asked to clear the TPM; None if no person is needed for it.
+
+    A firmware that needs one waits for a key at its console, at the next boot and without an end.
+    """
+    try:
+        lines = operations.read_text().splitlines()
+    except OSError as failure:
+        return f"whether the firmware waits for a person is unknown: {failure}"
+    for line in lines:
+        number, _, answer = line.partition(" ")
+        if number == CLEAR:
+            code, _, meaning = answer.partition(":")
+            if code.strip() == UNATTENDED:
+                return None
+            return (
+                f"the firmware would wait at its console or refuse ({meaning.strip()}); allow the "
+                "clear without presence in the BIOS (Dell: TpmPpiBypassClear)"
+            )
+    return "the firmware does not list the operation"

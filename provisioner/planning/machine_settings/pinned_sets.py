@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
+from provisioner.model.machine.settings import BIOS_SETTINGS
 from provisioner.model.matrix import Matrix
 from provisioner.planning.machine_settings.resolution import ATTRIBUTE
 from provisioner.quirks.meaning import VOCABULARY
 
 PinnedSets = Mapping[str, Mapping[str, Mapping[str, str]]]  # kind -> name -> setting -> value
-BIOS = "host.bios_settings"
+BIOS = BIOS_SETTINGS
 BMC = "host.bmc_settings"
 KINDS = (BIOS, BMC)
 _ATTRIBUTE_NAME = re.compile(r"[\x21-\x7e]{1,200}")

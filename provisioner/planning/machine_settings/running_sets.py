@@ -15,13 +15,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from provisioner.model.inventory import Activation, Component
-from provisioner.model.machine.settings import MachineSettings, Value
+from provisioner.model.machine.settings import NO_SET, MachineSettings, Value
 from provisioner.planning.machine_settings.dependencies import predict
 from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC, PinnedSets
 from provisioner.planning.machine_settings.resolution import ATTRIBUTE, is_same
 from provisioner.quirks.meaning import VOCABULARY, Row
 
-NONE = "none"
+NONE = NO_SET
 SLOT = "host"
 # setting -> its name among the BMC's values; DMTF's names
 BMC_VALUES = {

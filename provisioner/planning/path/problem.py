@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from provisioner.model.inventory import Component, Inventory
+from provisioner.model.machine.settings import BIOS_SETTINGS, NO_SET
 from provisioner.model.matrix import Release
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, StagedFact
@@ -49,7 +50,7 @@ def build_problem(
     """Return the search problem, and blockers for the pinned parts that cannot be observed."""
     ledger = {(f.kind, f.slot): f for f in history.staged}
     components = [  # staged versions count even without a pin: a reset activates them
-        c
+        doubt_settings(c, ledger.get((c.kind, c.slot)))
         for c in inventory.components
         if c.kind in relevant or c.staged is not None or (c.kind, c.slot) in ledger
     ]
@@ -77,6 +78,19 @@ def build_problem(
     return problem, (
         *_find_missing_versions(inventory, moves),
         *_find_mixed_bundles(inventory, problem),
+    )
+
+
+def doubt_settings(c: Component, fact: StagedFact | None) -> Component:
+    """Return BIOS settings as waiting until a boot, where the service shows them as running.
+
+    Some services show values that wait as current (libredfish 25: Dell); the ledger says that no
+    boot has ended since they were written. Firmware is believed: a version shows only if it runs.
+    """
+    if c.kind != BIOS_SETTINGS or fact is None or c.version != fact.version:
+        return c
+    return c.model_copy(
+        update={"version": NO_SET, "staged": fact.version, "pending": fact.activation}
     )
 
 

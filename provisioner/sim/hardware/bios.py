@@ -21,6 +21,7 @@ class Bios:
     # (attribute, value) -> the attributes that this choice writes itself
     writes: dict[tuple[str, Value], dict[str, Value]] = field(default_factory=dict)
     defaults: dict[str, Value] = field(default_factory=dict)
+    shows_waiting: bool = False  # as running, before the boot
     reset_due: bool = False  # the next start begins with the defaults
     reset_forgets_boot: bool = False  # that start forgets the override for its boot, too
     reset_dropped: bool = False  # asked for, accepted, and lost at the boot

@@ -50,7 +50,7 @@ def mount_bios(tree: Tree, system: str, shape: Shape, bios: Bios) -> None:
         lambda: {
             **_SHOWN,
             **registry,
-            "Attributes": dict(bios.running),
+            "Attributes": dict(bios.running) | (bios.pending if bios.shows_waiting else {}),
             "Actions": {
                 "#Bios.ResetBios": {
                     "target": f"{path}/Actions/Bios.ResetBios",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from provisioner.adapters.key_service import TransitService
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.observe.intake import Secrets
 from provisioner.model.expected import Expected
@@ -25,9 +26,10 @@ from provisioner.settings import Settings
 from provisioner.store.database.copying import copier
 from provisioner.store.database.data_directory import lock_data_directory, lock_database
 from provisioner.store.database.postgres import is_postgres, postgres_url
-from provisioner.store.repositories.master_key import MasterKey, prepare_key
+from provisioner.store.repositories.master_key import ENVIRONMENT, MasterKey, prepare_key
 from provisioner.store.repositories.signing_rows import open_signer
 from provisioner.store.repositories.vault import Vault
+from provisioner.store.repositories.wrapped_key import open_wrapped_key
 from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore, open_store
 
@@ -143,9 +145,17 @@ async def open_data(
 
 
 async def _open_keys(store: SqlStore, directory: Path, now: float) -> Keys:
-    master = await prepare_key(store, directory, os.environ)
+    master = await open_master_key(store, directory)
     signer = await open_signer(store, master, now)
     return Keys(master, Vault(store, master), signer)
+
+
+async def open_master_key(store: SqlStore, directory: Path) -> MasterKey:
+    """Return the master key: of the environment, a key service, or the directory."""
+    unwrapped = None
+    if ENVIRONMENT not in os.environ:
+        unwrapped = await open_wrapped_key(directory, TransitService)
+    return await prepare_key(store, directory, os.environ, unwrapped)
 
 
 def read_text(path: Path) -> str:

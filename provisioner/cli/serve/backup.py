@@ -15,6 +15,7 @@ import typer
 from provisioner.cli.options.data_options import DataOption
 from provisioner.cli.options.serve_options import Database
 from provisioner.cli.options.showing import JsonOption
+from provisioner.cli.serve import key_wrapping
 from provisioner.daemon.data import database_of, held_data
 from provisioner.model.input_error import InputError
 from provisioner.runtime.site_clock import read_clock
@@ -31,9 +32,12 @@ from provisioner.store.repositories.master_key import (
     prepare_key,
     rekey,
 )
+from provisioner.store.repositories.wrapped_key import WRAPPED_FILE, read_wrapped_key
 from provisioner.store.sql_store import open_store
 
 db = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True)
+db.command("wrap-key")(key_wrapping.wrap)
+db.command("unwrap-key")(key_wrapping.unwrap)
 NEW_KEY = "PROVISIONER_NEW_KEY"
 
 
@@ -88,7 +92,8 @@ def restore(
     with lock_data_directory(data):
         manifest = archives.restore_backup(file, data, where)
     _show(manifest, f"restored into {data}", as_json=as_json)
-    if ENVIRONMENT not in os.environ and not (data / KEY_FILE).exists():
+    has_key = (data / KEY_FILE).exists() or (data / WRAPPED_FILE).exists()
+    if ENVIRONMENT not in os.environ and not has_key:
         note = f"{data / KEY_FILE} is missing: put your copy there before the daemon is started"
         typer.echo(note, err=True)
 
@@ -161,6 +166,10 @@ def _check_alone(where: str) -> None:
 async def _reseal(where: str, data: Path) -> tuple[MasterKey, MasterKey, int]:
     store = open_store(where)
     try:
+        if (wrapped := read_wrapped_key(data)) is not None and ENVIRONMENT not in os.environ:
+            problem = f"{wrapped.service.address} has sealed the master key"
+            remedy = "Run db unwrap-key, then db reseal, then db wrap-key."
+            raise InputError(str(data), "", problem, remedy)
         old = await prepare_key(store, data, os.environ)
         if ENVIRONMENT not in os.environ:
             new = MasterKey.generate()

@@ -95,18 +95,24 @@ class MasterKey:
 
 
 async def prepare_key(
-    transactions: Transactions, directory: Path, environ: Mapping[str, str]
+    transactions: Transactions,
+    directory: Path,
+    environ: Mapping[str, str],
+    unwrapped: MasterKey | None = None,
 ) -> MasterKey:
     """Return the key that the store's secrets are sealed with; made and kept (0600) at the first
     start.
 
-    PROVISIONER_KEY wins over the file. An exchange that a crash cut off is brought to its end.
+    PROVISIONER_KEY wins over `unwrapped`, which a key service opened, and that over the file. An
+    exchange that a crash cut off is brought to its end.
     Raises `InputError` if there is no such key: a new one is never made while secrets exist.
     """
     key_ids = await transactions.read(_key_ids)
     if ENVIRONMENT in environ:
         key = MasterKey.parse(environ[ENVIRONMENT], ENVIRONMENT)
         return _fitting(key, key_ids, ENVIRONMENT)
+    if unwrapped is not None:
+        return _fitting(unwrapped, key_ids, "the key service")
     prepare_directory(directory)
     file = directory / KEY_FILE
     following = directory / NEXT_FILE

@@ -34,7 +34,10 @@ class Method(StrEnum):
     SCSI_SANITIZE_CRYPTO = "scsi_sanitize_crypto"  # SCSI SANITIZE, service action 3
     SCSI_SANITIZE_BLOCK = "scsi_sanitize_block"  # SCSI SANITIZE, service action 2
     SCSI_SANITIZE_OVERWRITE = "scsi_sanitize_overwrite"  # SCSI SANITIZE, service action 1
+    ATA_SANITIZE_CRYPTO = "ata_sanitize_crypto"  # ATA SANITIZE DEVICE, CRYPTO SCRAMBLE EXT
+    ATA_SANITIZE_BLOCK = "ata_sanitize_block"  # ATA SANITIZE DEVICE, BLOCK ERASE EXT
     ATA_ENHANCED = "ata_enhanced_secure_erase"
+    ATA_SANITIZE_OVERWRITE = "ata_sanitize_overwrite"  # ATA SANITIZE DEVICE, OVERWRITE EXT
     ATA_SECURE = "ata_secure_erase"
     OVERWRITE = "overwrite"  # once, over everything that can be addressed
     POWER_REMOVED = "power_removed"  # volatile memory: power was observed off for a while, then on

@@ -90,7 +90,24 @@ def test_abilities_of_an_ata_drive_are_read_from_its_security_section(frozen, en
     machine = Machine(device("sda", tran="sata"))
     machine.says["hdparm"] = Output(0, SECURITY % (frozen, enhanced))
 
-    assert disks.list_disks(machine.run)[0]["ata"] == expected | {"hidden_area": None}
+    plain = {"hidden_area": None, "sanitize": []}
+    assert disks.list_disks(machine.run)[0]["ata"] == expected | plain
+
+
+def test_sanitize_actions_of_an_ata_drive_have_a_star_each():
+    # hdparm 9.65: a star for a command that is supported and enabled
+    features = (
+        "\t   *\tSANITIZE_ANTIFREEZE_LOCK_EXT command\n\t   *\tSANITIZE feature set\n"
+        "\t   *\tCRYPTO_SCRAMBLE_EXT command\n\t    \tOVERWRITE_EXT command\n"
+        "\t   *\tBLOCK_ERASE_EXT command\n"
+    )
+    text = SECURITY.replace("Security: ", features + "Security: ") % ("not", "")
+    machine = Machine(device("sda", tran="sata"), device("sdb", tran="sata"))
+    machine.says["hdparm"] = Output(0, text)
+
+    assert disks.list_disks(machine.run)[0]["ata"]["sanitize"] == ["crypto", "block"]
+    machine.says["hdparm"] = Output(0, text.replace("*\tSANITIZE feature", " \tSANITIZE feature"))
+    assert disks.list_disks(machine.run)[0]["ata"]["sanitize"] == []
 
 
 @pytest.mark.parametrize("text", ["", "Security:\n", "garbage \x00\xff", "{"])
@@ -102,7 +119,13 @@ def test_a_disk_that_says_nothing_of_itself_offers_nothing(text):
 
     assert sata["ata"] in (
         None,
-        {"supported": False, "frozen": True, "enhanced": False, "hidden_area": None},
+        {
+            "supported": False,
+            "frozen": True,
+            "enhanced": False,
+            "hidden_area": None,
+            "sanitize": [],
+        },
     )
     assert nvme["nvme"] is None
 

@@ -77,6 +77,22 @@ OFFERS = {
         {"nvme": {"sanicap": "3", "oacs": True, "fna": -1}},
         (Method.OVERWRITE,),
     ),
+    "an ATA disk that sanitizes, and whose security the BIOS has frozen": (
+        {
+            "nvme": None,
+            "ata": {
+                "supported": True,
+                "frozen": True,
+                "enhanced": True,
+                "sanitize": ["overwrite", "block", "unknown"],
+            },
+        },
+        (Method.ATA_SANITIZE_BLOCK, Method.ATA_SANITIZE_OVERWRITE, Method.OVERWRITE),
+    ),
+    "an ATA disk whose sanitize actions are no list": (
+        {"nvme": None, "ata": {"supported": False, "frozen": False, "sanitize": "block"}},
+        (Method.OVERWRITE,),
+    ),
     "an ATA disk": (
         {"nvme": None, "ata": SATA["ata"]},
         (Method.ATA_ENHANCED, Method.ATA_SECURE, Method.OVERWRITE),

@@ -122,9 +122,9 @@ def test_serials_are_compared_without_regard_to_case() -> None:
     assert list_unsanitized(report, ErasurePolicy()) == ()
 
 
-ALL = tuple(Method)[:10]
+ALL = tuple(Method)[:13]
 LADDERS = {
-    "everything, no overwriting": (ALL, False, ALL[:9]),
+    "everything, no overwriting": (ALL, False, ALL[:12]),
     "everything, overwriting allowed": (ALL, True, ALL),
     "only overwriting, not allowed": ((Method.OVERWRITE,), False, ()),
     "in the order of the ladder, not the disk's": (

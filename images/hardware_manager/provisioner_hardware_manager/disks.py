@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from provisioner_hardware_manager import nvme_drives, scsi_drives
+from provisioner_hardware_manager import ata_drives, nvme_drives, scsi_drives
 from provisioner_hardware_manager.commands import Run, run
 from provisioner_hardware_manager.inventory import read_text
 from provisioner_hardware_manager.nvme_drives import parse_whole
@@ -23,10 +23,6 @@ _DISK = re.compile(
     r"(?:sd[a-z]{1,4}|vd[a-z]{1,3}|nvme\d{1,4}n\d{1,4}|mmcblk\d{1,3}|dasd[a-z]{1,4})"
 )
 _NAMESPACE = re.compile(r"(/dev/nvme\d{1,4})n\d{1,4}")
-_SECURITY = re.compile(r"^Security:\s*$(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
-
-
-_HIDDEN_AREA = re.compile(r"HPA is (enabled|disabled)")
 CONTROLLERS = Path("/sys/class/nvme")
 
 
@@ -114,7 +110,7 @@ def _describe(device: dict[str, Any], run: Run) -> dict[str, Any]:
         "transport": transport,
         "read_only": device.get("ro") in (True, 1, "1"),
         "nvme": nvme_drives.read_drive(name_controller(name), serial, run) if is_nvme else None,
-        "ata": _read_ata(name, run) if transport in {"sata", "ata"} else None,
+        "ata": ata_drives.read_drive(name, run) if transport in {"sata", "ata"} else None,
         "scsi": scsi_drives.read_sanitize(name, run) if transport == "sas" else None,
     }
 
@@ -123,21 +119,3 @@ def name_controller(name: str) -> str:
     """Return the controller of an NVMe namespace: Sanitize is a command to the controller."""
     matched = _NAMESPACE.fullmatch(name)
     return matched.group(1) if matched else name
-
-
-def _read_ata(name: str, run: Run) -> dict[str, bool | None] | None:
-    """Read the Security section of `hdparm -I`: one ability per line, "not" before it denies it."""
-    answer = run("hdparm", "-I", name)
-    section = _SECURITY.search(answer.text) if answer.ok else None
-    if section is None:
-        return None
-    lines = [" ".join(line.split()) for line in section.group(1).splitlines()]
-    area = run("hdparm", "-N", name)
-    state = _HIDDEN_AREA.search(area.text) if area.ok else None
-    return {
-        # sectors that the drive hides: a host protected area (hdparm -N, version 9.65)
-        "hidden_area": None if state is None else state.group(1) == "enabled",
-        "supported": "supported" in lines,
-        "frozen": "not frozen" not in lines,
-        "enhanced": "supported: enhanced erase" in lines,
-    }

@@ -16,14 +16,20 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from provisioner_hardware_manager import disks, nvme_erasure, samples, scsi_drives
+from provisioner_hardware_manager import ata_drives, disks, nvme_erasure, samples, scsi_drives
 from provisioner_hardware_manager.commands import Run, run, shorten
 from provisioner_hardware_manager.results import DONE, NOT_DONE, UNSUPPORTED
 from provisioner_hardware_manager.samples import Samples
 
 ATA = ("ata_enhanced_secure_erase", "ata_secure_erase")
 OVERWRITE = "overwrite"
-METHODS = (*nvme_erasure.METHODS, *scsi_drives.SANITIZE, *ATA, OVERWRITE)
+METHODS = (
+    *nvme_erasure.METHODS,
+    *scsi_drives.SANITIZE,
+    *ata_drives.SANITIZE,
+    *ATA,
+    OVERWRITE,
+)
 LOCKED = "a former owner's key locks the drive (TCG): revert it with the PSID of its label"
 Sampler = Callable[[list[str], str], Samples]  # (block devices, seed)
 
@@ -116,6 +122,9 @@ def _find_obstacle(disk: dict[str, Any], method: str) -> str:
         offered = scsi_drives.SANITIZE[method][0] in (disk["scsi"] or ())
         return "" if offered else "the drive does not offer this sanitize action"
     abilities = disk["ata"]
+    if method in ata_drives.SANITIZE:
+        offered = ata_drives.SANITIZE[method][0] in (abilities or {}).get("sanitize", ())
+        return "" if offered else "the drive does not offer this sanitize action"
     if method in ATA:
         return _find_ata_obstacle(abilities, method)
     if disk["read_only"]:
@@ -138,6 +147,9 @@ def _act(
         return nvme_erasure.erase_drive(disk, method, run, sleep)
     if method in scsi_drives.SANITIZE:
         is_done, detail = scsi_drives.sanitize(disk["name"], method, run)
+        return (DONE if is_done else NOT_DONE), detail
+    if method in ata_drives.SANITIZE:
+        is_done, detail = ata_drives.sanitize(disk["name"], method, run, sleep)
         return (DONE if is_done else NOT_DONE), detail
     if method in ATA:
         if not agent.erase_ata(disk["name"]):

@@ -33,6 +33,11 @@ _SCSI_SANITIZE = {
     "block": Method.SCSI_SANITIZE_BLOCK,
     "overwrite": Method.SCSI_SANITIZE_OVERWRITE,
 }
+_ATA_SANITIZE = {
+    "crypto": Method.ATA_SANITIZE_CRYPTO,
+    "block": Method.ATA_SANITIZE_BLOCK,
+    "overwrite": Method.ATA_SANITIZE_OVERWRITE,
+}
 
 
 class ReadBack(Record):
@@ -110,8 +115,9 @@ def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
             if formats & _FORMAT_CRYPTO:
                 methods.append(Method.FORMAT_CRYPTO)
             methods.append(Method.FORMAT_USER_DATA)
-    if isinstance(scsi, Sequence) and not isinstance(scsi, str):
-        methods += [method for action, method in _SCSI_SANITIZE.items() if action in scsi]
+    for actions, known in ((scsi, _SCSI_SANITIZE), (_sanitizes(ata), _ATA_SANITIZE)):
+        if isinstance(actions, Sequence) and not isinstance(actions, str):
+            methods += [method for action, method in known.items() if action in actions]
     if isinstance(ata, Mapping) and ata.get("supported") is True and ata.get("frozen") is False:
         if ata.get("enhanced") is True:
             methods.append(Method.ATA_ENHANCED)
@@ -119,6 +125,11 @@ def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
     if entry.get("read_only") is not True:
         methods.append(Method.OVERWRITE)
     return tuple(methods)
+
+
+def _sanitizes(ata: object) -> object:
+    """Return the sanitize actions of an ATA drive; an older image does not list them."""
+    return ata.get("sanitize") if isinstance(ata, Mapping) else None
 
 
 def _capacity(nvme: object) -> int:

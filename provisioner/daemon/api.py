@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
@@ -15,7 +14,6 @@ from provisioner import components
 from provisioner.access.identity import Identity
 from provisioner.access.oidc import OidcProvider, OidcSite
 from provisioner.access.oidc_sign_in import DeviceOffer, OidcSignIn, SignInSite
-from provisioner.adapters.agent.tls import names_of_ours, open_authority
 from provisioner.api import openapi, table
 from provisioner.api.app import build_application
 from provisioner.api.callers import Callers
@@ -29,6 +27,7 @@ from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.observing import SiteObserver
 from provisioner.daemon.data import Data, read_text
+from provisioner.daemon.served_certificate import served_tls
 from provisioner.daemon.watch_status import read_status
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Token
@@ -229,7 +228,7 @@ async def _listen_outside(
     limits = Limits(
         settings.api_connections_max, settings.api_connections_per_peer, settings.api_idle_s
     )
-    context = tls_context(data, settings)
+    context = await held.enter_async_context(served_tls(data, settings))
     try:
         listener = await held.enter_async_context(
             serve_runner("api", runner, place, limits, context)
@@ -241,22 +240,3 @@ async def _listen_outside(
         raise InputError("api_host", where, problem, remedy) from None
     host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
     return f"https://{host}:{listener.port}"
-
-
-def tls_context(data: Path, settings: Settings) -> ssl.SSLContext:
-    """Return the site's own certificate, or one of our authority, whose certificate clients trust.
-
-    Raises InputError if it cannot be used.
-    """
-    if settings.api_certificate:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        try:
-            context.load_cert_chain(settings.api_certificate)
-        except (OSError, ssl.SSLError) as error:
-            remedy = "Name a PEM file with the certificate, its chain and its key."
-            problem = f"it cannot be used ({error.strerror or error})"
-            raise InputError("api_certificate", settings.api_certificate, problem, remedy) from None
-        return context
-    named = [*settings.api_names, settings.api_host, "localhost", "127.0.0.1"]
-    return open_authority(data).server_context(names_of_ours(named))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from provisioner.daemon.api import tls_context
 from provisioner.daemon.data import read_text
+from provisioner.daemon.served_certificate import EXPIRES, served_tls
 from provisioner.model.input_error import InputError
 from provisioner.ports import Clock, Secret
 from provisioner.ports.telemetry import SILENCE, Telemetry
@@ -91,8 +91,8 @@ async def served_metrics(
         return
     fleet = FleetMetrics(store, clock, settings, measured.registry, queues)
     app = build_application(measured.registry, fleet, measured.token)
-    context = None if measured.token is None else tls_context(data, settings)
-    async with serve_metrics(app, settings, context) as url:
+    tls = nullcontext() if measured.token is None else served_tls(data, settings)
+    async with tls as context, serve_metrics(app, settings, context) as url:
         yield url
 
 
@@ -139,7 +139,13 @@ class _Cluster(Collector):
             "Requests to devices that were refused before they were sent.",
             value=scope.counts.get(permit.WITHHELD, 0),
         )
+        ends = GaugeMetricFamily(
+            "provisioner_api_certificate_expires_at_seconds",
+            "When the site's certificate of the API ends (Unix time); 0: our authority's.",
+            value=scope.counts.get(EXPIRES, 0),
+        )
         return [
+            ends,
             GaugeMetricFamily("provisioner_observing", observing, value=float(scope.observes)),
             withheld,
             GaugeMetricFamily("provisioner_database_wait_seconds", wait, value=seconds),

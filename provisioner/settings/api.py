@@ -20,6 +20,9 @@ class ApiSettings(Record):
     api_certificate: str = Field(
         "", description="PEM file with the API's own certificate and key; empty: one of our own CA."
     )
+    api_certificate_key: str = Field(
+        "", description="PEM file of its key; empty: it is in the same file."
+    )
     api_connections_max: int = Field(
         512, ge=8, le=65536, description="Connections to the API that are open at the same time."
     )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
 from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.repairs import Repairs
+from provisioner.control.repairs.unit_index import NAMES_MAX, UnitIndex
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.case import Case, Ending, Service, Stage
@@ -213,3 +217,68 @@ def test_tenants_that_grow_leave_the_spares_alone(tmp_path: Path) -> None:
         assert free == ["n2", "n3"]
 
     with_site(tmp_path, [host(i) for i in range(4)], story, spares=2)
+
+
+def test_a_decision_after_a_tick_reads_the_present_rows_of_the_unit_alone(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        await site.repairs.tick()
+        other = open_store(tmp_path / "p.db")  # another daemon's
+        taken = await other.nodes.get("n2")
+        assert taken is not None
+        await other.nodes.save(taken.model_copy(update={"tenant": "green"}))
+        await other.close()
+        with recorded_statements() as statements:
+            await site.fail("n0")
+            await site.repairs.answer_present_calls()
+
+        assert (await site.case("n0")).stand_in == "n1"
+        assert not any("nodes.changed >" in text for text in statements)  # the reading of all
+        assert any("nodes.id IN" in text for text in statements)
+
+    with_site(tmp_path, [serving(0), host(1), host(2)], story)
+
+
+def test_a_host_that_is_cabled_in_after_a_tick_stands_in_at_the_next_one(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        await site.repairs.tick()
+        await site.store.nodes.add(host(1))
+        await site.fail("n0")
+        await site.repairs.answer_present_calls()
+        assert (await site.case("n0")).stand_in == ""
+
+        await site.repairs.tick()
+        assert (await site.case("n0")).stand_in == "n1"
+
+    with_site(tmp_path, [serving(0)], story)
+
+
+@contextmanager
+def recorded_statements() -> Iterator[list[str]]:
+    """The SQL of every engine meanwhile."""
+    statements: list[str] = []
+
+    def record(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", record)
+    try:
+        yield statements
+    finally:
+        event.remove(Engine, "before_cursor_execute", record)
+
+
+def test_hosts_are_listed_by_unit_as_they_are_cabled_now() -> None:
+    index = UnitIndex()
+    first = [host(0), host(1), host(2)]
+    index.take(first)
+    assert index.list_names(first[0]) == {"n0", "n1", "n2"}
+
+    elsewhere = first[1].model_copy(update={"location": Location(scalable_unit=7)})
+    index.take([first[0], elsewhere])
+    assert index.list_names(first[0]) == {"n0"}
+    assert index.list_names(elsewhere) == {"n1"}
+    assert index.list_names(host(9)) is None  # it came since
+    assert index.list_names(first[1]) is None  # its row is older than the index
+
+    index.take([host(number) for number in range(NAMES_MAX + 1)])
+    assert index.list_names(host(0)) is None  # one unit of all is no unit

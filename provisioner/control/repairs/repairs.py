@@ -108,12 +108,17 @@ class Repairs:
 
     async def tick(self) -> None:
         """Look at all nodes and cases once."""
-        nodes = {n.id: n for n in await self._store.nodes.list() if n.kind is NodeKind.HOST}
+        fleet = await self._store.nodes.list()
+        if self._settings.spares_per_unit:
+            self.stand_ins.take_nodes(fleet)
         cases = {c.node: c for c in await self.desk.book.list_open()}
         self.stand_ins.take_cases(cases.values())
         standing = await self._standing()
-        for node in nodes.values():
+        for node in fleet:
             case = cases.get(node.id)
+            quiet = node.state is not State.QUARANTINED and node.id not in standing
+            if (case is None and quiet) or node.kind is not NodeKind.HOST:
+                continue  # nothing is reported of it: almost the whole fleet
             try:
                 if case is None:
                     await self._open(node, standing.get(node.id, ()))

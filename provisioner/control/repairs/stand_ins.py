@@ -9,9 +9,10 @@ the faulty node's row gives up the tenant.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from provisioner.control.context import Context
+from provisioner.control.repairs.unit_index import UnitIndex
 from provisioner.model.case import Case, TenantNotice
 from provisioner.model.events.node_events import NodeAllocated
 from provisioner.model.node import Node, State
@@ -40,7 +41,12 @@ class StandIns:
         self._book = book
         self._alerts = alerts
         self._submit = submit
+        self._units = UnitIndex()
         self._promised: dict[str, str] | None = None  # spare -> case; None: not read yet
+
+    def take_nodes(self, nodes: Sequence[Node]) -> None:
+        """Learn from the present fleet which hosts share a unit."""
+        self._units.take(nodes)
 
     def take_cases(self, cases: Iterable[Case]) -> None:
         """Learn from the open cases which spares are promised."""
@@ -82,7 +88,7 @@ class StandIns:
 
     async def _choose(self, case: Case, node: Node, promised: dict[str, str]) -> Case:
         """Return the case with a spare, and notify the tenant in the same transaction."""
-        nodes = await self._store.nodes.list()
+        nodes = await self._list_unit(node)
         now = self._clock.now()
         barred: set[str] = set()
         while spare := spares.choose_spare(node, nodes, promised.keys() | barred):
@@ -105,12 +111,25 @@ class StandIns:
             del promised[spare.id]
             raise
 
+    async def _list_unit(self, faulty: Node) -> Sequence[Node]:
+        """Return the hosts that may take its place by their present rows, and perhaps others."""
+        names = self._units.list_names(faulty)
+        if names is None:
+            nodes = await self._store.nodes.list()
+            self._units.take(nodes)
+            return nodes
+        present = await self._store.nodes.list_named(names)
+        damaged = self._store.nodes.find_damaged()
+        return [n for n in present.values() if n.id not in damaged]
+
     async def _place(self, case: Case) -> Case:
         """Allocate the spare and have it released; record it once it serves."""
         spare = await self._store.nodes.get(case.stand_in)
         assert spare is not None, case.stand_in
         now = self._clock.now()
         if not spare.tenant:
+            if not spares.is_free(spare):  # it was, when it was chosen
+                return await self._give_up(case, spare)
             spare = await self._store.nodes.save(spare.model_copy(update={"tenant": case.tenant}))
             event = NodeAllocated(about=spare.id, tenant=case.tenant)
             _, operation = await asyncio.gather(  # one commit for both

@@ -38,7 +38,10 @@ def allocate_nodes(
     Only a tenant with a ready network gets nodes, and only from its scalable units. Existing
     allocations stay. The same input gives the same pairs. now: seconds since 1970.
     """
-    hosts = sorted((n for n in nodes if n.kind is NodeKind.HOST), key=sort_by_place)
+    unsorted = [n for n in nodes if n.kind is NodeKind.HOST]
+    if not any(n.state is State.CERTIFIED and not n.tenant for n in unsorted):
+        return ()  # the usual case: sorting a fleet takes a second
+    hosts = sorted(unsorted, key=sort_by_place)
     ready = [n for n in hosts if n.state is State.CERTIFIED and not n.tenant]
     if by_hand := _give_picked(hosts, ready, tenants):
         return by_hand  # the next call assigns the others, and sees these as assigned

@@ -17,6 +17,8 @@ from provisioner.model.node import Origin as NodeOrigin
 from provisioner.planning.tenancy.allocation import find_area, sort_by_place
 from provisioner.planning.tenancy.placement import RAILS, Area
 
+# hosts that can stand in for each other: pod, scalable unit, leaves by rail
+Unit = tuple[int, int, tuple[tuple[int, str], ...]]
 # stages of a case in which its node is on its way back
 _OVER = frozenset({Stage.MEASURING, Stage.RETURNING})
 # states in which a node neither serves its tenant nor is being taken from it
@@ -34,7 +36,7 @@ def list_reserved(
         return frozenset()
     units: dict[Area, list[Node]] = defaultdict(list)
     for node in nodes:
-        if _is_free(node) and node.id not in picked:
+        if is_free(node) and node.id not in picked:
             units[find_area(node)[:RAILS]].append(node)
     return frozenset(
         n.id for free in units.values() for n in sorted(free, key=sort_by_place)[-per_unit:]
@@ -47,16 +49,14 @@ def choose_spare(faulty: Node, nodes: Iterable[Node], taken: Collection[str]) ->
     It is on the same leaves by the same rails, and of the same profile and release. taken: nodes
     that are promised to others, or that alerts keep from tenants.
     """
-    rails = _list_rails(faulty)
-    place = (faulty.location.pod, faulty.location.scalable_unit)
+    unit = find_unit(faulty)
     suitable = [
         n
         for n in nodes
-        if _is_free(n)
+        if is_free(n)
         and n.id not in taken
         and (n.profile, n.release) == (faulty.profile, faulty.release)
-        and (n.location.pod, n.location.scalable_unit) == place
-        and _list_rails(n) == rails
+        and find_unit(n) == unit
     ]
     return max(suitable, key=sort_by_place, default=None)
 
@@ -85,7 +85,7 @@ def has_failed(case: Case, spare: Node | None) -> bool:
         return True
     if spare.tenant == case.tenant:
         return spare.state not in (State.CERTIFIED, State.RELEASED)
-    return not _is_free(spare)
+    return not is_free(spare)
 
 
 def may_withdraw(case: Case, spare: Node) -> bool:
@@ -107,7 +107,8 @@ def may_leave(case: Case, node: Node) -> bool:
     )
 
 
-def _is_free(node: Node) -> bool:
+def is_free(node: Node) -> bool:
+    """Return whether a host is certified and has neither a tenant nor anything against it."""
     return (
         node.state is State.CERTIFIED
         and node.kind is NodeKind.HOST
@@ -118,5 +119,7 @@ def _is_free(node: Node) -> bool:
     )
 
 
-def _list_rails(node: Node) -> list[tuple[int, str]]:
-    return sorted((p.rail, p.switch) for p in node.ports if p.rail >= 0)
+def find_unit(node: Node) -> Unit:
+    """Return the pod, the scalable unit, and the leaves of a host by rail."""
+    rails = sorted((p.rail, p.switch) for p in node.ports if p.rail >= 0)
+    return (node.location.pod, node.location.scalable_unit, tuple(rails))

@@ -1,8 +1,9 @@
 """The roots of trust behind the BMC prove by their own signatures which firmware they started.
 
-Run where the node's profile requires attestation. The BMC carries the answers and cannot forge
-them: each component signs our nonce and its measurements with a key that its maker certified, and
-the matrix names the accepted values. A component that does not answer fails like one that lies.
+Run where the node's profile requires or records attestation. The BMC carries the answers and
+cannot forge them: each component signs our nonce and its measurements with a key that its maker
+certified, and the matrix names the accepted values. A component that does not answer fails like one
+that lies.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -47,9 +49,24 @@ def _lines(context: CheckContext) -> tuple[Command, ...]:
     return (_COMMAND.model_copy(update={"line": line}),)
 
 
-def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    rule = context.attestation
-    if not rule.is_required:
+@dataclass(frozen=True)
+class JudgedRoot:
+    """A root of trust that gave a signed answer: its name, its report, and the verdict."""
+
+    name: str
+    pattern: str  # of the profile's rule
+    report: bytes
+    attestation: Attestation
+
+
+def judge_roots(
+    evidence: Mapping[str, Evidence], rule: AttestationRule
+) -> tuple[tuple[JudgedRoot, ...], tuple[Finding, ...]]:
+    """Return the roots with a signed answer, and findings about those without one.
+
+    Raises `Unreadable` if the evidence as a whole cannot be judged.
+    """
+    if not rule.is_asked:
         raise Unreadable("the profile names no components that must attest")
     document = require_object(parse_json(read_output(evidence, _COMMAND), "BMC"), "measurements")
     rows = [
@@ -59,19 +76,30 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     asked_at = document.get("asked_at")
     if not isinstance(asked_at, (int, float)):
         raise Unreadable("the evidence does not say when it was asked for")
-    judged: list[tuple[str, Attestation]] = []
+    judged: list[JudgedRoot] = []
+    missing: list[Finding] = []
     for pattern, expected in sorted(rule.components.items()):
         mine = [row for row in rows if fnmatchcase(_name(row), pattern)]
-        yield from _find_missing(pattern, expected, mine)
-        judged += [
-            (_name(row), _verify(row, rule, expected, pattern, asked_at))
-            for row in mine
-            if isinstance(row.get("signed"), str)
-        ]
-    settled = find_shared_identities([result for _, result in judged])
-    yield from _find_copies([name for name, _ in judged], settled)
-    for (name, _), result in zip(judged, settled, strict=True):
-        yield from _explain(name, result)
+        missing += _find_missing(pattern, expected, mine)
+        for row in mine:
+            if isinstance(row.get("signed"), str):
+                result = _verify(row, rule, expected, pattern, asked_at)
+                judged.append(JudgedRoot(_name(row), pattern, _read_report(row), result))
+    settled = find_shared_identities([root.attestation for root in judged])
+    return (
+        tuple(
+            replace(root, attestation=result) for root, result in zip(judged, settled, strict=True)
+        ),
+        tuple(missing),
+    )
+
+
+def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    judged, missing = judge_roots(evidence, context.attestation)
+    yield from missing
+    yield from _find_copies(judged)
+    for root in judged:
+        yield from _explain(root.name, root.attestation)
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -107,10 +135,7 @@ def _verify(
     chain = row.get("certificates")
     if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
         raise Unreadable(f"{_name(row)}: the evidence has no nonce of ours")
-    try:
-        report = base64.b64decode(str(row.get("signed")), validate=True)
-    except (binascii.Error, ValueError):
-        report = b""
+    report = _read_report(row)
     problem = None
     try:
         certificates = parse_certificates(str(chain or "").encode())
@@ -130,16 +155,25 @@ def _verify(
     return verify_report(Report(report, certificates, problem), expectation)
 
 
-def _find_copies(names: list[str], results: tuple[Attestation, ...]) -> Iterator[Finding]:
+def _read_report(row: Mapping[str, Any]) -> bytes:
+    """Return the signed message; nothing if it is no Base64."""
+    try:
+        return base64.b64decode(str(row.get("signed")), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _find_copies(roots: Sequence[JudgedRoot]) -> Iterator[Finding]:
     """Refuse two components with one identity, whatever their nonces were."""
     owners: dict[str, str] = {}
-    for name, result in zip(names, results, strict=True):
-        if not result.identity:
+    for root in roots:
+        identity = root.attestation.identity
+        if not identity:
             continue
-        if result.identity in owners:
-            detail = f"it answers with the identity of {owners[result.identity]}"
-            yield fault(name, Severity.ISOLATE, detail, result.identity)
-        owners.setdefault(result.identity, name)
+        if identity in owners:
+            detail = f"it answers with the identity of {owners[identity]}"
+            yield fault(root.name, Severity.ISOLATE, detail, identity)
+        owners.setdefault(identity, root.name)
 
 
 def _explain(name: str, result: Attestation) -> Iterator[Finding]:
@@ -157,4 +191,12 @@ def _explain(name: str, result: Attestation) -> Iterator[Finding]:
         yield fault(name, Severity.ISOLATE if lies else Severity.CONFIG, str(finding))
 
 
-CHECK = Check(NAME, Gate.A, (_COMMAND,), _findings, lines=_lines, on_request=True)
+CHECK = Check(
+    NAME,
+    Gate.A,
+    (_COMMAND,),
+    _findings,
+    lines=_lines,
+    on_request=True,
+    is_recorded=lambda context: context.attestation.policy == "record",
+)

@@ -116,6 +116,8 @@ class Check:
     lines: Lines | None = None
     thresholds: tuple[str, ...] = ()  # names of the thresholds that the check applies
     on_request: bool = False  # never part of a standard validation, whatever its gate
+    # returns whether findings are recorded without effect on the verdict
+    is_recorded: Callable[[CheckContext], bool] = lambda _context: False
 
     def commands_of(self, context: CheckContext) -> tuple[Command, ...]:
         """Return the commands as they run on a node with this context."""
@@ -136,10 +138,12 @@ class Check:
             if not findings:
                 verdict = Verdict.SKIPPED
             findings.append(fault("host", Severity.CONFIG, f"not judged: {problem}"))
+        if not findings or self.is_recorded(context):
+            verdict = Verdict.PASS
         return CheckResult(
             check=self.name,
             gate=self.gate,
-            verdict=verdict if findings else Verdict.PASS,
+            verdict=verdict,
             findings=tuple(findings),
             measured=self._read_measurements(evidence, context),
         )

@@ -35,6 +35,7 @@ from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
+    build_attestation_watch,
     build_console_watch,
     build_credential_keeper,
     build_leaf_watch,
@@ -265,6 +266,8 @@ class Daemon:
             self._begin(partial(self.keeper.run, self.parts.settings.tenant_settle_s), "tenants")
         if self.watcher is not None:
             self._begin(self.watcher.run, "watcher")
+            proofs = build_attestation_watch(self.context, self.parts.matrix, self.watcher)
+            self._begin(proofs.run, "attestation watch")
         if self.consoles is not None:
             self._begin(self.consoles.run, "consoles")
         to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)

@@ -11,6 +11,7 @@ from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.node.credential_rotator import CredentialRotator
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.watch.apart_watch import ApartWatch
+from provisioner.control.watch.attestation_watch import AttestationWatch
 from provisioner.control.watch.audit_export import AuditExport
 from provisioner.control.watch.console_watch import ConsoleWatch
 from provisioner.control.watch.credential_keeper import CredentialKeeper
@@ -24,6 +25,7 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.matrix import Matrix
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import AlertRepository, Credentials
 from provisioner.ports.audit_exports import AuditExportRepository, AuditSink
@@ -64,6 +66,11 @@ def build_console_watch(
 ) -> ConsoleWatch | None:
     """Return the collector of consoles; None where none is collected."""
     return None if consoles is None else ConsoleWatch(context, reach, *consoles)
+
+
+def build_attestation_watch(context: Context, matrix: Matrix, watcher: Watcher) -> AttestationWatch:
+    """Return the watch that asks roots of trust again, within the requests of the other watch."""
+    return AttestationWatch(context, matrix, watcher.eyes, watcher.keeper, watcher.may_watch)
 
 
 def build_credential_keeper(

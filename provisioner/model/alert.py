@@ -29,6 +29,7 @@ class Classification(StrEnum):
     LEAK = "Leak"  # coolant in a host: no power, boot or image until a person clears it
     LINK = "Link"  # a port flaps, drops, or its queue is stuck
     CERTIFICATE_AGE = "CertificateAge"  # the certificate expires soon, or has expired
+    ATTESTATION = "Attestation"  # signed evidence of firmware is missing, or differs
     UNOBSERVED = "Unobserved"  # the BMC has been silent for long: the node's state is unknown
 
 

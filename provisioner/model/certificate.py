@@ -52,7 +52,8 @@ class Certificate(Record):
     checks: tuple[str, ...] = ()  # results that all passed, sorted
     evidence: tuple[str, ...] = ()  # SHA-256 of every raw output that was judged, sorted
     gates: tuple[GateProof, ...] = ()  # gates that were proved completely, in the order of gates
-    # "sha256:…" of the signed measurements, or that none were required; "": an earlier release's
+    # "state-sha256:…" of the attested state, "recorded …", or that none were required; of earlier
+    # releases "sha256:…" of the evidence, or ""
     attestation: str = ""
     issued_at: Instant
     expires_at: Instant

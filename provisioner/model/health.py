@@ -47,7 +47,10 @@ class Finding(Record):
 
 
 class CheckResult(Record):
-    """A check's verdict. A pass has no findings; a failure has at least one."""
+    """A check's verdict. A failure has at least one finding.
+
+    A pass has none, except of a check whose findings are only recorded.
+    """
 
     check: str
     gate: Gate

@@ -68,7 +68,7 @@ class AttestedComponents(Record):
 class AttestationRule(Record):
     """Which components of a profile's nodes must prove their firmware by signed measurements."""
 
-    policy: Literal["require", "off"] = "off"
+    policy: Literal["require", "record", "off"] = "off"
     components: dict[str, AttestedComponents] = Field(default_factory=dict)  # by glob of names
     makers: tuple[TrustedMaker, ...] = ()
 
@@ -77,10 +77,15 @@ class AttestationRule(Record):
         """Whether a node without these proofs gets no certificate."""
         return self.policy == "require"
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether the components are asked at all."""
+        return self.policy != "off"
+
     @model_validator(mode="after")
     def _requires_something(self) -> AttestationRule:
-        if self.is_required and not self.components:
-            raise ValueError("attestation is required of no component: name components")
+        if self.is_asked and not self.components:
+            raise ValueError(f"attestation: {self.policy} concerns no component: name components")
         return self
 
 

@@ -248,7 +248,9 @@ class JournalRepository(Protocol):
 
 
 class ClockMarkRepository(Protocol):
-    """Marks of the wall clock, against which a jump backwards is noticed."""
+    """Marks of the wall clock: against which a jump backwards is noticed, and when a host last
+    proved its firmware ("attested su0-n01").
+    """
 
     async def get(self, name: str) -> float | None:
         """Return the time of a mark ("last", "accepted"), or None."""

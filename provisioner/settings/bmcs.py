@@ -43,6 +43,18 @@ class BmcSettings(Record):
         description="The watch reads one resource of a pinned BMC with Basic instead of a session; "
         "the password is sent only after the certificate was compared. False: always a session.",
     )
+    attestation_again_s: float = Field(
+        7 * 86400.0,
+        ge=3600,
+        description="A certified host whose profile asks for attestation proves its firmware again "
+        "after this, and after each reset that its BMC shows.",
+    )
+    attestation_grace_s: float = Field(
+        86400.0,
+        ge=0,
+        description="A proof that is due and cannot be had revokes the certificate after this, "
+        "where the profile requires it.",
+    )
     consoles: Literal["off", "ssh"] = Field(
         "off",
         description="Collect the serial consoles of hosts through their BMCs: not, or over SSH.",

@@ -121,7 +121,8 @@ def test_an_honest_node_is_certified_with_the_digest_of_its_evidence(
     (result,) = [r for r in report.results if r.check == NAME]
     assert result.verdict is Verdict.PASS
     assert certificate is not None
-    assert certificate.attestation == f"sha256:{result.evidence}"
+    assert certificate.attestation.startswith("state-sha256:")
+    assert result.evidence in certificate.evidence
 
 
 def test_a_node_with_one_lying_root_of_trust_is_never_certified(

@@ -15,12 +15,13 @@ from provisioner.execution.observe.collector import Collector
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.erasure import ErasureReport
 from provisioner.model.inventory import DeviceKind, Inventory
-from provisioner.model.matrix import Matrix
+from provisioner.model.matrix import AttestationRule, Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
 from provisioner.model.standing import ReleaseConditions
 from provisioner.planning.certification import certification, gates
+from provisioner.planning.certification.attested_state import find_rule
 from provisioner.planning.erasure import deployment, erasure
 from provisioner.planning.erasure.drives import find_strange_drives, list_erased
 from provisioner.planning.lifecycle.admission import find_busy_neighbours
@@ -288,7 +289,7 @@ class Observer:
                 report=report,
                 now=self._clock.now(),
                 demanded=None if selection is None else selection.demanded,
-                attested=self._requires_attestation(node),
+                attested=self.find_attestation_rule(node).is_required,
             )
         return View(
             inventory=inventory,
@@ -302,12 +303,9 @@ class Observer:
             fabric=await self._fabric.find_outcome(node, report),
         )
 
-    def _requires_attestation(self, node: Node) -> bool:
-        """Whether the profile of a host's target release requires signed measurements."""
-        release = self._matrix.releases.get(node.release)
-        profile = release.profiles.get(node.profile) if release else None
-        host = node.kind is NodeKind.HOST
-        return host and profile is not None and profile.attestation.is_required
+    def find_attestation_rule(self, node: Node) -> AttestationRule:
+        """Return whose signed measurements the profile of a host's target release asks for."""
+        return find_rule(node, self._matrix)
 
     async def _certified(self, node: Node) -> View:
         view = View()

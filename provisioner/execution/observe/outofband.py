@@ -8,6 +8,7 @@ from typing import Any
 
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.measurements import collect_measurements
+from provisioner.adapters.redfish.parsing import text as text_of
 from provisioner.checks import attested_firmware
 from provisioner.checks.check import Command
 from provisioner.execution.actions.once import blocked
@@ -16,9 +17,10 @@ from provisioner.execution.observe.inband import TEXT_MAX
 from provisioner.model.health import Evidence
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.ports import PortError
+from provisioner.ports import Clock, PortError
 
 HOST = "host"  # the BMC's name in every node
+MEMBERS_MAX = 8  # systems or managers of one BMC; a DGX H100 has two of each
 
 
 async def ask_bmc(
@@ -34,21 +36,46 @@ async def ask_bmc(
             text = json.dumps(await _answer(site, client, command))
         except PortError as error:
             return blocked(error, f"{node.id}/{HOST}")
-        outputs[command.name] = Evidence(
-            source=command.line,
-            exit_code=0,
-            text=text[:TEXT_MAX],
-            truncated=len(text) > TEXT_MAX,
-        )
+        outputs[command.name] = _limit_text(command.line, text)
     return outputs
+
+
+async def ask_roots(client: Redfish, patterns: Sequence[str], clock: Clock) -> Evidence:
+    """Return the signed measurements of the roots of trust whose names match, as a check would.
+
+    Raises `PortError` if the BMC does not answer.
+    """
+    line = attested_firmware.SOURCE + " ".join(sorted(patterns))
+    return _limit_text(line, json.dumps(await _measure(client, patterns, clock)))
+
+
+async def read_resets(client: Redfish) -> dict[str, str]:
+    """Return `LastResetTime` of the systems and managers that a BMC shows, by path."""
+    walk = client.service.walk()
+    root = await walk.read_root()
+    shown = {}
+    for collection in ("Systems", "Managers"):
+        for member in (await walk.read_linked(root, collection))[:MEMBERS_MAX]:
+            if at := text_of(member.data.get("LastResetTime")):
+                shown[member.path] = at
+    return shown
+
+
+async def _measure(client: Redfish, patterns: Sequence[str], clock: Clock) -> dict[str, Any]:
+    return await collect_measurements(client.service, patterns, clock.sleep, clock.now())
+
+
+def _limit_text(source: str, text: str) -> Evidence:
+    return Evidence(
+        source=source, exit_code=0, text=text[:TEXT_MAX], truncated=len(text) > TEXT_MAX
+    )
 
 
 async def _answer(site: Site, client: Redfish, command: Command) -> dict[str, Any]:
     """The resources that a command names, or the signed measurements that it asks for."""
     if command.line.startswith(attested_firmware.SOURCE):
         patterns = command.line.removeprefix(attested_firmware.SOURCE).split()
-        clock = site.clock
-        return await collect_measurements(client.service, patterns, clock.sleep, clock.now())
+        return await _measure(client, patterns, site.clock)
     reading = await client.read_resources(command.line)
     gaps = [[g.source, g.reason.value, g.detail] for g in reading.gaps]
     return {"resources": dict(reading.resources), "gaps": gaps}

@@ -17,7 +17,9 @@ from provisioner.adapters.redfish.eventing.subscriptions import Offer
 from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.leaks import read_places
 from provisioner.execution.actions.once import blocked
-from provisioner.execution.actions.reach import Reach
+from provisioner.execution.actions.reach import HOST, Reach
+from provisioner.execution.observe import outofband
+from provisioner.model.health import Evidence
 from provisioner.model.inventory import BmcClock, Component, DeviceKind, Inventory, LeakDetector
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
@@ -152,6 +154,24 @@ class OutOfBand:
             return await read_clock(client.service, self._clock.now)
         except PortError:
             return None
+
+    async def ask_roots(self, node: Node, patterns: Sequence[str]) -> Evidence | Blocker:
+        """Return the signed measurements of the roots of trust whose names match."""
+        try:
+            client = await self._patient.redfish(node, HOST)
+            if isinstance(client, Blocker):
+                return client
+            return await outofband.ask_roots(client, patterns, self._clock)
+        except PortError as error:
+            return blocked(error, f"{node.id}/{HOST}")
+
+    async def read_resets(self, node: Node) -> dict[str, str]:
+        """Return when systems and managers were last reset, by path; {} without an answer."""
+        try:
+            client = await self._patient.redfish(node, HOST)
+            return {} if isinstance(client, Blocker) else await outofband.read_resets(client)
+        except PortError:
+            return {}
 
     async def read_offer(self, node: Node, bmc: BmcRef) -> Offer | None:
         """Return the event service that this BMC offers, read once; None: it did not answer now."""

@@ -72,7 +72,7 @@ class Validator:
         started_at = self._site.clock.now()
         context = await self._context(node, inventory)
         names = set(declared.list_standard_checks(node.kind) if selected is None else selected)
-        if context.attestation.is_required and node.kind is NodeKind.HOST:
+        if context.attestation.is_asked and node.kind is NodeKind.HOST:
             names.add(attested_firmware.NAME)
         mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
         if any(c is roce_runtime.CHECK for c in mine):

@@ -20,13 +20,12 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan
+from provisioner.planning.certification.attested_state import NOT_REQUIRED
 
 REPORT_AGE_MAX_S = 24 * 3600.0  # older results say little about a machine that kept running
 # A daemon's clock may be set back a little between the checks and their judgement.
 REPORT_AHEAD_MAX_S = 60.0
 BLOCKERS_MAX = 20  # a person reads the first ones; the report has all
-
-NOT_REQUIRED = "not required by the profile"  # in place of the digest of an attestation
 
 _REMEDY = {
     Severity.CONFIG: "Repair the host's configuration and run the checks again.",
@@ -132,8 +131,12 @@ def issue_certificate(
     now: float,
     valid_s: float,
     gates: tuple[GateProof, ...] = (),
+    attestation: str = NOT_REQUIRED,
 ) -> Certificate:
-    """Return the unsigned certificate of a node without blockers."""
+    """Return the unsigned certificate of a node without blockers.
+
+    `attestation`: what `attested_state.describe_attestation` says about signed measurements.
+    """
     return Certificate(
         id=certificate_id,
         node=node.id,
@@ -149,18 +152,10 @@ def issue_certificate(
         checks=tuple(sorted(r.check for r in report.results)),
         evidence=tuple(sorted({r.evidence for r in report.results if r.evidence})),
         gates=gates,
-        attestation=describe_attestation(report),
+        attestation=attestation,
         issued_at=floor(now),
         expires_at=floor(now + valid_s),
     )
-
-
-def describe_attestation(report: HealthReport) -> str:
-    """Return the digest of the signed measurements that were judged, or that none were required."""
-    for result in report.results:
-        if result.check == attested_firmware.NAME:
-            return f"sha256:{result.evidence}"
-    return NOT_REQUIRED
 
 
 def find_invalidity(

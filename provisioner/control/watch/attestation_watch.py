@@ -1,0 +1,221 @@
+"""Asks the roots of trust of certified hosts again: after each reset, and once in a while.
+
+A timer loop, no operations. An alert carries the result; the reconciler revokes the certificate,
+with the alert's message as its reason. The time of the last proof is stored, so that a restart of
+the daemon neither asks the whole fleet at once nor forgets a turn.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from zlib import crc32
+
+from provisioner.checks import attested_firmware
+from provisioner.checks.check import CheckContext
+from provisioner.control.context import Context
+from provisioner.control.watch.alert_keeper import CERTIFIED, AlertKeeper
+from provisioner.control.watch.look_lane import LookLane
+from provisioner.execution.actions.reach import HOST
+from provisioner.execution.observe.watch import OutOfBand
+from provisioner.model.certificate import Certificate
+from provisioner.model.health import Evidence
+from provisioner.model.matrix import AttestationRule, Matrix
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.planning.certification import attested_state
+from provisioner.planning.certification.attested_state import find_result, find_rule, read_roots
+from provisioner.planning.watch import attestation_rules as rules
+from provisioner.planning.watch.attestation_rules import Renewal
+
+_LOG = logging.getLogger(__name__)
+ROUND_S = 60.0
+LOOKS_MAX = 16  # a host with nine roots of trust takes some minutes
+RETRY_S = 3600.0  # after a proof that could not be had
+# A tenant may restart its host all day: its roots are asked this often at most.
+RESET_AGAIN_S = 3600.0
+REPORT_BEFORE_S = 48 * 3600.0  # a certificate's report began no earlier than this before it
+
+
+@dataclass
+class _Turns:
+    """When a host's resets are read next, and when its roots are asked next."""
+
+    certificate: str
+    issued_at: float
+    look_at: float
+    ask_at: float
+    proved_at: float
+    asked_at: float = float("-inf")
+    resets: Mapping[str, str] | None = None
+
+
+class AttestationWatch:
+    """`run` asks for ever. Hosts with a certificate only, whose profile asks for attestation."""
+
+    def __init__(
+        self,
+        context: Context,
+        matrix: Matrix,
+        eyes: OutOfBand,
+        keeper: AlertKeeper,
+        may_watch: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
+        self._matrix = matrix
+        self._eyes = eyes
+        self._keeper = keeper
+        self._may_watch = may_watch
+        self._nodes: dict[str, Node] = {}
+        self._turns: dict[str, _Turns] = {}
+        self._lane = LookLane(LOOKS_MAX, self._begin)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        try:
+            while True:
+                await self.run_round()
+                await self._clock.sleep(ROUND_S)
+        finally:
+            await self._lane.close()
+
+    async def run_round(self) -> None:
+        """Begin the looks that are due, the longest overdue first."""
+        self._nodes = {
+            node.id: node
+            for node in await self._store.nodes.list()
+            if node.state in CERTIFIED
+            and node.certificate
+            and find_rule(node, self._matrix).is_asked
+        }
+        for name in [n for n in self._turns if n not in self._nodes]:
+            del self._turns[name]
+        now = self._clock.now()
+        due = sorted(
+            (at, name)
+            for name, node in self._nodes.items()
+            if (at := self._find_due(node)) <= now and name not in self._lane.running
+        )
+        self._lane.due([name for _, name in due] if self._may_watch() else ())
+
+    def _find_due(self, node: Node) -> float:
+        turns = self._turns.get(node.id)
+        if turns is None or turns.certificate != node.certificate:
+            return 0.0
+        return min(turns.look_at, turns.ask_at)
+
+    def _begin(self, name: str) -> Coroutine[None, None, None] | None:
+        node = self._nodes.get(name)
+        return None if node is None else self._look(node)
+
+    async def _look(self, node: Node) -> None:
+        """Read a host's resets, and ask its roots of trust if a proof is due."""
+        certificate = await self._store.evidence.get_certificate(node.certificate)
+        if certificate is None:
+            return
+        turns = self._turns.get(node.id)
+        if turns is None or turns.certificate != certificate.id:
+            turns = self._turns[node.id] = await self._take(node, certificate)
+        now = self._clock.now()
+        if turns.look_at <= now:
+            turns.look_at = now + self._settings.watch_s
+            await self._read_resets(node, turns)
+        if turns.ask_at <= now:
+            await self._renew(node, certificate, turns)
+
+    async def _take(self, node: Node, certificate: Certificate) -> _Turns:
+        """Return the turns of a host under a certificate that this daemon has not watched yet."""
+        now = self._clock.now()
+        stored = await self._store.clock_marks.get(_mark(node.id))
+        proved_at = max(certificate.issued_at, stored or 0.0)
+        alerts = await self._keeper.book.list(node.id)
+        if rules.list_outdated(alerts, certificate.issued_at):
+            await self._keeper.level(node.id, {rules.SOURCE: ()})
+        share = crc32(node.id.encode()) / 2**32
+        pending = any(a.active and a.id == rules.UNPROVED for a in alerts)
+        return _Turns(
+            certificate=certificate.id,
+            issued_at=certificate.issued_at,
+            look_at=now + share * self._settings.watch_s,
+            ask_at=now + RETRY_S if pending else proved_at + self._settings.attestation_again_s,
+            proved_at=proved_at,
+        )
+
+    async def _read_resets(self, node: Node, turns: _Turns) -> None:
+        shown = await self._eyes.read_resets(node)
+        if not shown:
+            return
+        if rules.was_reset(turns.resets, shown, turns.proved_at):
+            turns.ask_at = min(turns.ask_at, max(self._clock.now(), turns.asked_at + RESET_AGAIN_S))
+        turns.resets = {**(turns.resets or {}), **shown}
+
+    async def _renew(self, node: Node, certificate: Certificate, turns: _Turns) -> None:
+        """Ask every root of trust; report what differs from the certified state."""
+        rule = find_rule(node, self._matrix)
+        turns.asked_at = self._clock.now()
+        turns.ask_at = turns.asked_at + RETRY_S
+        result = await self._ask(node, certificate, rule)
+        if result.differs:
+            result = rules.confirm_renewal(result, await self._ask(node, certificate, rule))
+        current = await self._store.nodes.get(node.id)
+        if current is None or current.certificate != certificate.id:
+            return  # it was validated anew while it was asked
+        now = self._clock.now()
+        turns.ask_at = now + (RETRY_S if result.unproved else self._settings.attestation_again_s)
+        if result.proved:
+            turns.proved_at = now
+            await self._store.clock_marks.put(_mark(node.id), now)
+        conditions = rules.list_conditions(
+            result,
+            await self._keeper.book.list(node.id),
+            required=rule.is_required,
+            now=now,
+            grace_s=self._settings.attestation_grace_s,
+        )
+        if await self._keeper.level(node.id, {rules.SOURCE: conditions}):
+            await self._keeper.consider(current)
+
+    async def _ask(self, node: Node, certificate: Certificate, rule: AttestationRule) -> Renewal:
+        """Ask once; return the result. Evidence that proves nothing is stored for auditors."""
+        evidence = await self._eyes.ask_roots(node, sorted(rule.components))
+        if isinstance(evidence, Blocker):
+            return Renewal(unproved=((HOST, f"its BMC gave no answer: {evidence.detail}"[:300]),))
+        outputs = {attested_firmware.CHECK.commands[0].name: evidence}
+        judged = attested_firmware.CHECK.judge(outputs, CheckContext(attestation=rule))
+        changes = await self._compare(node, certificate, rule, outputs)
+        result = rules.judge_renewal(judged.findings, changes)
+        if not result.proved:
+            raw = {name: output.model_dump(mode="json") for name, output in outputs.items()}
+            digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
+            _LOG.warning("%s did not prove its certified firmware; evidence %s", node.id, digest)
+        return result
+
+    async def _compare(
+        self,
+        node: Node,
+        certificate: Certificate,
+        rule: AttestationRule,
+        outputs: Mapping[str, Evidence],
+    ) -> tuple[attested_state.RootChange, ...]:
+        """Return the differences to the evidence that the certificate rests on.
+
+        Both are read by the rule of today. Without that evidence only the rule itself judges.
+        """
+        since = certificate.issued_at - REPORT_BEFORE_S
+        reports = await self._store.evidence.list_reports(node.id, since)
+        certified = [r for r in reports if r.digest() == certificate.report_digest]
+        asked = find_result(certified[0]) if certified else None
+        if asked is None:
+            return ()
+        text = await self._store.evidence.get_output(asked.evidence)
+        before = read_roots(attested_state.parse_evidence(text), rule)
+        after = read_roots(outputs, rule)
+        return attested_state.compare_roots(before, after) if before and after else ()
+
+
+def _mark(node: str) -> str:
+    return f"attested {node}"

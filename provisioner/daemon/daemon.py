@@ -337,7 +337,7 @@ def _site(parts: Parts, reach: Reach) -> Site:
         parts.matrix.images.get(MAINTENANCE),
         parts.os_images,
         parts.login,
-        Feeds(parts.pdus, parts.store.nodes.list),
+        Feeds(parts.pdus, parts.store.nodes.list, reach.find_recorded_leak),
         None if parts.consoles is None else parts.consoles[1],
         select_machine_sets(parts.matrix),
     )

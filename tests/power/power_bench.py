@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from provisioner.adapters.power.redfish_pdu import RedfishPdu
 from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.leak_gate import LeakGate
 from provisioner.execution.actions.outlets import Feeds
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
@@ -122,15 +123,22 @@ async def build(
         name: RedfishPdu(transport, BmcAddress(f"https://{name}.pdu", LOGIN[0], Secret(LOGIN[1])))
         for name in units
     }
+    reach = Reach(
+        transport,
+        MemorySwitches(site, wire),
+        vault,
+        pause=clock.sleep,
+        gate=LeakGate(clock, store.alerts),
+    )
     effects = Effects(
         clock,
         Settings.model_validate({"site": "test", **more}),
-        Reach(transport, MemorySwitches(site, wire), vault, pause=clock.sleep),
+        reach,
         MemoryRunner(site),
         MemoryShell(site),
         None,  # type: ignore[arg-type]  (no maintenance agent takes part)
         None,  # type: ignore[arg-type]  (no file takes part)
-        feeds=Feeds(pdus, store.nodes.list),
+        feeds=Feeds(pdus, store.nodes.list, reach.find_recorded_leak),
     )
     machine = site.machines[NODE]
     if STAGED in machine.firmware:

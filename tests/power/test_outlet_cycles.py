@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from power_bench import NEW, NODE, OTHER, STAGED, Bench, build, play
 
+from provisioner.model.alert import Alert
+from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.model.location import Outlet
 from provisioner.model.node import Node, NodeKind, Placement
 from provisioner.model.operation import ActionStatus
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.watch import alerts as rules
+from provisioner.planning.watch.leaks import list_signals
 
 
 def cycle(trouble: str = "", **more: Any) -> tuple[Bench, tuple[Blocker, ...]]:
@@ -171,3 +175,62 @@ def test_a_driver_that_dies_while_the_power_is_off_is_followed_by_one_that_resto
     assert bench.log == ["off", "on", "off", "on"]  # the proof is done anew
     assert bench.site.machines[NODE].firmware[STAGED].running == NEW
     assert [e.status for e in ledger] == [ActionStatus.ABSENT, ActionStatus.CONFIRMED]
+
+
+def leak(now: float) -> Alert:
+    """The alert of a leak, as a look of another daemon or a person's report raises it."""
+    wet = LeakDetector(
+        slot="1/plate", moisture=Moisture.WET, detail="DetectorState Critical", source="rack"
+    )
+    (signal,) = list_signals(NODE, [wet], "rack manifold", now)
+    alert = rules.apply_signal(None, signal)
+    assert alert is not None
+    return alert
+
+
+async def wait_for_darkness(bench: Bench) -> None:
+    while bench.log != ["off"]:
+        await bench.effects.clock.sleep(1.0)
+
+
+def test_a_leak_that_is_recorded_while_the_outlets_are_off_keeps_them_off() -> None:
+    async def story() -> tuple[Bench, tuple[Blocker, ...]]:
+        bench = await build()
+        cycling = asyncio.ensure_future(bench.cycle())
+        await wait_for_darkness(bench)
+        await bench.store.alerts.put([leak(bench.effects.clock.now())], [], 0.0)
+        return bench, await cycling
+
+    bench, problems = play(story())
+
+    assert [p.reason for p in problems] == [Reason.LEAK]
+    assert "a/A1, b/A1 stay off: a leak at 1/plate" in problems[0].detail
+    assert "alert clear" in problems[0].unblock
+    assert bench.log == ["off"]
+    assert not any(unit.on["A1"] for unit in bench.units.values())
+
+
+def test_a_successor_restores_the_power_of_a_wet_host_once_a_person_cleared_the_leak() -> None:
+    async def story() -> tuple[Any, ...]:
+        bench = await build()
+        first = asyncio.ensure_future(bench.cycle())
+        await wait_for_darkness(bench)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        alert = leak(bench.effects.clock.now())
+        await bench.store.alerts.put([alert], [], 0.0)
+        (entry,) = await bench.entries()
+        refused = await bench.resume(entry)
+        wet = (list(bench.log), (await bench.entries())[0].status)
+        cleared = rules.clear_alert(alert, bench.effects.clock.now(), "ada: dried")
+        assert cleared is not None
+        await bench.store.alerts.put([cleared], [], 0.0)
+        return refused, wet, await bench.resume(entry), bench
+
+    refused, wet, problem, bench = play(story())
+
+    assert refused.reason is Reason.LEAK
+    assert wet == (["off"], ActionStatus.INTENDED)
+    assert problem is None
+    assert bench.log == ["off", "on", "off", "on"]
+    assert bench.site.machines[NODE].host.power == "On"

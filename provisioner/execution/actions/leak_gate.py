@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from provisioner.model.alert import Signal
 from provisioner.model.inventory import LeakDetector
 from provisioner.model.outcome import Blocker
-from provisioner.planning.watch.leaks import find_refusal, list_signals
+from provisioner.planning.watch.leaks import find_recorded_refusal, find_refusal, list_signals
 from provisioner.ports import AlertRepository, Clock
 
 Report = Callable[[str, Sequence[Signal]], Awaitable[object]]
@@ -27,6 +27,11 @@ class LeakGate:
         await self.record_leaks(node, detectors)
         alerts = () if self._alerts is None else await self._alerts.list(node)
         return find_refusal(node, detectors, alerts)
+
+    async def find_recorded(self, node: str) -> Blocker | None:
+        """Return why a host without power gets none back, by its alerts alone."""
+        alerts = () if self._alerts is None else await self._alerts.list(node)
+        return find_recorded_refusal(node, alerts)
 
     async def record_leaks(self, node: str, detectors: Sequence[LeakDetector]) -> None:
         """Raise an alert for each detector that is not dry."""

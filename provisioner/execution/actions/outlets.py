@@ -27,10 +27,14 @@ SILENT_READS = 3  # silent readings in a row that prove the loss of power: one m
 
 @dataclass(frozen=True)
 class Feeds:
-    """The site's PDUs by name, and the rows of all nodes, read when they are needed."""
+    """The site's PDUs by name, and the rows of all nodes, read when they are needed.
+
+    `find_leak` returns why a node gets no power, by what is on record: its detectors have none.
+    """
 
     pdus: Mapping[str, Pdu]
     read_nodes: Callable[[], Awaitable[Sequence[Node]]]
+    find_leak: Callable[[str], Awaitable[Blocker | None]] | None = None
 
 
 async def check_feeds(feeds: Feeds, node: Node, host: Redfish) -> Blocker | None:
@@ -89,6 +93,9 @@ async def cycle_outlets(
     problem = await _switch_all(feeds, node.outlets, pace, settings, on=False)
     if problem is None:
         problem = await _prove_silence(host, pace, settings)
+    by_hand = "Then switch these outlets on by hand, and retry the node."
+    if (wet := await find_leak(feeds, node.id, node.outlets, by_hand)) is not None:
+        return wet
     if (stays_off := await restore_outlets(feeds, node.outlets, pace, settings)) is not None:
         return stays_off
     if (silent := await returned()) is not None:
@@ -97,10 +104,29 @@ async def cycle_outlets(
     return problem or started
 
 
+async def find_leak(
+    feeds: Feeds, node_id: str, outlets: Sequence[Outlet], remedy: str
+) -> Blocker | None:
+    """Return why these outlets stay off: a leak was recorded meanwhile.
+
+    `remedy` says how they are switched on once the leak is over.
+    """
+    leak = None if feeds.find_leak is None else await feeds.find_leak(node_id)
+    if leak is None:
+        return None
+    names = ", ".join(map(str, outlets))
+    return leak.model_copy(
+        update={
+            "detail": f"the outlets {names} stay off: {leak.detail}"[:400],
+            "unblock": f"{leak.unblock} {remedy}",
+        }
+    )
+
+
 async def restore_outlets(
     feeds: Feeds, outlets: Sequence[Outlet], pace: Pace, settings: Settings
 ) -> Blocker | None:
-    """Switch outlets on, and insist: a host without power is worse than any other outcome."""
+    """Switch outlets on, and insist: only a wet host is better off without power (`find_leak`)."""
     problem: Blocker | None = None
     for _ in range(INSIST_MAX):
         problem = await _switch_all(feeds, outlets, pace, settings, on=True)

@@ -116,6 +116,10 @@ class Reach:
         except PortError:
             return None
 
+    async def find_recorded_leak(self, node_id: str) -> Blocker | None:
+        """Return why a host whose BMC has no power gets none back, by its alerts alone."""
+        return None if self.gate is None else await self.gate.find_recorded(node_id)
+
     async def _admit(self, node_id: str) -> Blocker | None:
         """Return why no act may be sent to a host or its cards, by the detectors of the host."""
         node = self._nodes[node_id]

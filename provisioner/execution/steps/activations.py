@@ -16,6 +16,7 @@ from provisioner.execution.actions.outlets import (
     Feeds,
     check_feeds,
     cycle_outlets,
+    find_leak,
     restore_outlets,
 )
 from provisioner.execution.actions.pacing import grow_waits
@@ -121,6 +122,9 @@ async def restore_power(site: Site, node: Node, entry: LedgerEntry) -> Blocker |
             detail=f"its outlets may be off, and `pdus` has no {missing[0]} any more",
             unblock=f"Switch {', '.join(map(str, outlets))} on, or give the PDU in the settings.",
         )
+    by_itself = "Then the daemon switches these outlets on."
+    if (wet := await find_leak(site.feeds, node.id, outlets, by_itself)) is not None:
+        return wet
     if (off := await restore_outlets(site.feeds, outlets, pace, site.settings)) is not None:
         return off
     limit_s = site.settings.bmc_return_limit_s

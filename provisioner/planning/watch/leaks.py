@@ -76,16 +76,32 @@ def find_refusal(
             detail="; ".join(f"{d.slot}: {_describe(d)}" for d in wet[:_NAMED_MAX]),
             unblock=clearing,
         )
-    standing = [a for a in alerts if a.active and Classification.LEAK in a.classifications]
-    if not standing:
+    if not (names := _name_leaks(alerts)):
         return None
-    names = ", ".join(a.target for a in standing[:_NAMED_MAX])
     return Blocker(
         reason=Reason.LEAK,
         subject=subject,
         detail=f"nothing is wet now, and no person has confirmed it since the leak at {names}",
         unblock=clearing,
     )
+
+
+def find_recorded_refusal(subject: str, alerts: Iterable[Alert]) -> Blocker | None:
+    """Return why a host whose detectors have no power gets none; None if no leak is on record."""
+    if not (names := _name_leaks(alerts)):
+        return None
+    return Blocker(
+        reason=Reason.LEAK,
+        subject=subject,
+        detail=f"a leak at {names} is on record, and nothing can be read without power",
+        unblock=f"Look at the host; once it is dry, `provisioner alert clear {subject} {ALERT} "
+        "--why REASON`.",
+    )
+
+
+def _name_leaks(alerts: Iterable[Alert]) -> str:
+    standing = [a for a in alerts if a.active and Classification.LEAK in a.classifications]
+    return ", ".join(a.target for a in standing[:_NAMED_MAX])
 
 
 def _describe(detector: LeakDetector) -> str:

@@ -14,6 +14,7 @@ import pytest
 from scripted_bmc import TASK, V1, bmc_of, reply, run, said
 
 from provisioner.adapters.redfish.client import TaskRef
+from provisioner.adapters.redfish.eventing.subscriptions import is_standing
 from provisioner.adapters.redfish.session import LOCKED_FLOOR_S, LOCKED_WAIT_S, open_login
 from provisioner.model.inventory import Inventory
 from provisioner.model.outcome import Blocker, Reason
@@ -119,3 +120,26 @@ def test_row_13_an_image_that_no_device_takes_up_is_refused(tmp_path: Path) -> N
 
     assert isinstance(refused, Blocker)
     assert refused.reason is Reason.REFUSED
+
+
+SUBSCRIPTION = f"{V1}/EventService/Subscriptions/42"
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown", "ours"),
+    [
+        ("https://daemon.test/v1/e/x", "https://daemon.test:443/v1/e/x", True),
+        ("http://daemon.test/v1/e/x", "http://daemon.test:80/v1/e/x", True),
+        ("https://daemon.test:8443/v1/e/x", "https://daemon.test:8443/v1/e/x", True),
+        ("https://daemon.test/v1/e/x", "https://daemon.test:8443/v1/e/x", False),
+        ("https://daemon.test/v1/e/x", "https://daemon.test:443/v1/e/y", False),
+        ("https://daemon.test/v1/e/x", None, False),
+    ],
+)
+def test_the_table_a_destination_is_ours_with_its_default_port(
+    sent: str, shown: str | None, *, ours: bool
+) -> None:
+    """source: bmcweb.md, table: the Destination is read back with the default port added."""
+    _, client = bmc_of("tiny_dgx", {f"GET {SUBSCRIPTION}": reply(200, {"Destination": shown})})
+
+    assert run(is_standing(client.service, SUBSCRIPTION, sent)) is ours

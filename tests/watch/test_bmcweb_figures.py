@@ -82,3 +82,25 @@ def test_row_2_a_document_without_a_context_is_read(context: str | None) -> None
     read = read_document(document)
 
     assert (len(read.events), read.context) == (1, context or "")
+
+
+@pytest.mark.parametrize("severity", ["MessageSeverity", "Severity"])
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_the_table_records_of_any_age_are_read_also_without_a_document(
+    severity: str, *, wrapped: bool
+) -> None:
+    """source: bmcweb.md, table: old records have Severity; some replays are bare records."""
+    origin = "/redfish/v1/Chassis/HGX_Chassis_0"
+    record = {k: v for k, v in XID_79.items() if k not in ("MessageSeverity", "Severity")}
+    record |= {severity: "Critical", "OriginOfCondition": {"@odata.id": origin}}
+    plain = record | {"OriginOfCondition": origin}
+
+    read = [read_document({"Events": [r]} if wrapped else r).events for r in (record, plain)]
+
+    assert read[0] == read[1]
+    assert [(e.severity, e.origin) for e in read[0]] == [("Critical", origin)]
+
+
+def test_the_table_a_buffer_that_ran_over_asks_for_a_look() -> None:
+    """source: bmcweb.md, table: EventBufferExceeded comes as a bare message."""
+    assert read_document({"MessageId": "Base.1.18.EventBufferExceeded"}).asks_for_a_look

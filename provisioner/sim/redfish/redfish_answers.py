@@ -75,6 +75,8 @@ BASE_TEXTS = {  # the subset of the Base registry that is used here
     "associated with the current session to perform the requested operation.",
     "SessionLimitExceeded": "The session establishment failed due to the number of simultaneous "
     "sessions exceeding the limit of the implementation.",
+    "EventSubscriptionLimitExceeded": "The event subscription failed due to the number of "
+    "simultaneous subscriptions exceeding the limit of the implementation.",
     "MalformedJSON": "The request body submitted was malformed JSON and could not be parsed by "
     "the receiving service.",
     "PropertyUnknown": "The property %1 is not in the list of valid properties for the resource.",

@@ -34,6 +34,8 @@ SUBSCRIPTIONS_MAX = 20  # bmcweb's limit
 STREAMS_MAX = 10  # bmcweb's: a further one is accepted, and ends at once (bmcweb.md 10)
 EVENTS_KEPT = 200  # bmcweb's
 
+_ANNOUNCED = (SUBSCRIPTIONS, f"{ROOT}/SessionService/Sessions", f"{ROOT}/AccountService/Accounts")
+
 Deliver = Callable[[str, Json], None]
 """Sends an event to a destination; the BMC ignores the outcome."""
 
@@ -41,7 +43,10 @@ Deliver = Callable[[str, Json], None]
 class Events:
     """Subscriptions of one BMC."""
 
-    def __init__(self, machine: Machine, bmc: Bmc, deliver: Deliver) -> None:
+    def __init__(
+        self, machine: Machine, bmc: Bmc, deliver: Deliver, *, as_nvidia: bool = False
+    ) -> None:
+        self.as_nvidia = as_nvidia  # what NVIDIA's server does and others are not known to do
         self.machine = machine
         self.bmc = bmc
         self.deliver = deliver
@@ -70,7 +75,7 @@ class Events:
             "@odata.type": "#EventDestination.v1_10_0.EventDestination",
             "Id": name,
             "Name": f"Event Destination {name}",
-            "Destination": body["Destination"],
+            "Destination": _with_port(body["Destination"], adds=self.as_nvidia),
             "Protocol": "Redfish",
             "Context": str(body.get("Context", "")),
             "EventFormatType": "Event",
@@ -135,6 +140,20 @@ class Events:
         for subscription in self.subscriptions.values():
             self.deliver(subscription["Destination"], document)
 
+    def note_change(self, request: Request, answer: Answer) -> None:
+        """Emit the event of a session, an account or a subscription that came or went.
+
+        source: bmcweb.md 5: each of them is an event, whoever made the change.
+        """
+        if not self.as_nvidia or answer.status >= 300 or not request.path.startswith(_ANNOUNCED):
+            return
+        if request.method == "POST" and "Location" in answer.headers:
+            origin = answer.headers["Location"]
+            self.emit("ResourceEvent.1.0.ResourceCreated", "", [], request.now, origin=origin)
+        elif request.method == "DELETE":
+            origin = request.path
+            self.emit("ResourceEvent.1.0.ResourceRemoved", "", [], request.now, origin=origin)
+
     def _test(self, request: Request) -> Answer:
         body = request.json or {}
         key = str(body.get("MessageId", "Base.1.18.Success"))
@@ -175,3 +194,12 @@ class Events:
         stream = Resource()
         stream.stream = self._stream
         tree.put(STREAM, stream)
+
+
+def _with_port(destination: str, *, adds: bool) -> str:
+    """Return the destination as it is read back: with its default port (bmcweb.md, table)."""
+    scheme, _, rest = destination.partition("://")
+    authority, slash, path = rest.partition("/")
+    if not adds or ":" in authority:
+        return destination
+    return f"{scheme}://{authority}:{443 if scheme == 'https' else 80}{slash}{path}"

@@ -104,7 +104,10 @@ class RedfishService:
         if login:
             request = request._replace(path=SESSIONS)
         if method in UNSAFE:
-            return self._change(request)
+            answer = self._change(request)
+            if self.events is not None:
+                self.events.note_change(request, answer)
+            return answer
         return self._read(request, partial=partial)
 
     def _who(self, headers: Mapping[str, str], now: float) -> Account | None:

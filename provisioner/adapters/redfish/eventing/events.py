@@ -79,6 +79,7 @@ _LOOK = frozenset(
         "ResourcePoweredOn",
         "UpdateSuccessful",
         "ApplySuccessful",
+        "EventBufferExceeded",  # Base registry: events were lost
     }
 )
 
@@ -133,12 +134,17 @@ class Pushed(Record):
 
 
 def read_document(document: Any) -> Pushed:
-    """An Event or a MetricReport; of anything else nothing is left."""
+    """Return an Event or a MetricReport; of anything else nothing is left.
+
+    Some frames of a replay are an event record, or a message, without a document around it
+    (NVIDIA/bmcweb 7f3a16ae).
+    """
     body = as_object(document)
     context = body.get("Context")
+    bare = [body] if "MessageId" in body and "Events" not in body else body.get("Events")
     return Pushed(
         context=_context(context),
-        events=tuple(_events(body.get("Events"))),
+        events=tuple(_events(bare)),
         metrics=tuple(_metrics(body.get("MetricValues"))),
     )
 

@@ -1,12 +1,13 @@
 """A BMC's event service, and our subscriptions there. Those of others are never changed.
 
-A subscription is ours if its destination is exactly the one that we sent: its number may belong to
-another subscriber since the BMC restarted.
+A subscription is ours if its destination is the one that we sent: its number may belong to another
+subscriber since the BMC restarted. NVIDIA's server reads it back with the scheme's default port.
 """
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from provisioner.adapters.redfish.accounts import subscribe
 from provisioner.adapters.redfish.messages import body_of, read_refusal
@@ -32,6 +33,7 @@ _TEST_VALUES: dict[str, Any] = {
     "OriginOfCondition": "/redfish/v1/EventService",
     "Severity": "OK",
 }
+_PORTS = {"https": 443, "http": 80}
 LISTED_MAX = 64  # subscriptions of one BMC that are looked through; bmcweb has 20 at most
 
 
@@ -87,16 +89,31 @@ async def is_standing(service: Service, path: str, destination: str) -> bool:
     """Whether the subscription at `path` is there and ours. Raises `PortError`."""
     call = Call("GET", path, alone=True)
     reply = await service.transport.request(service.address, call)
-    return reply.status == 200 and text(body_of(reply).get("Destination")) == destination
+    return reply.status == 200 and _leads_to(body_of(reply).get("Destination"), destination)
 
 
 async def find(service: Service, collection: str, destination: str) -> str:
     """The path of the subscription with this destination; "" if there is none."""
     walk = service.walk()
     for path in (await walk.read_links(collection))[:LISTED_MAX]:
-        if text((await walk.read(path)).data.get("Destination")) == destination:
+        if _leads_to((await walk.read(path)).data.get("Destination"), destination):
             return path
     return ""
+
+
+def _leads_to(shown: Any, destination: str) -> bool:
+    """Return whether a destination that is read back is the one that was sent."""
+    listed = text(shown)
+    return listed is not None and _split(listed) == _split(destination)
+
+
+def _split(url: str) -> tuple[Any, ...]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return (url,)
+    return parts.scheme, parts.hostname, port, parts.path, parts.query
 
 
 async def end_subscription(service: Service, path: str, destination: str) -> Blocker | None:
@@ -104,7 +121,7 @@ async def end_subscription(service: Service, path: str, destination: str) -> Blo
     reply = await service.call("GET", path)
     if reply.status in (404, 410):
         return None
-    if text(body_of(reply).get("Destination")) != destination:
+    if not _leads_to(body_of(reply).get("Destination"), destination):
         return Blocker(
             reason=Reason.PRECONDITION,
             subject=path,

@@ -25,8 +25,8 @@ from provisioner.control.fabric.isolating import Fabrics, keeper_of, tenancy_of
 from provisioner.control.node.certifier import Certifier
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
-from provisioner.control.node.power_switch import PowerSwitch
 from provisioner.control.node.reconciler import Reconciler
+from provisioner.control.node.requested_acts import RequestedActs
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
 from provisioner.control.watch.release_watch import ReleaseWatch
@@ -179,7 +179,7 @@ class Daemon:
         deciding = context.with_clock(DecidingClock(parts.clock, self.time))
         self.reconciler = Reconciler(deciding, self.observer, self.performer, self.time.await_time)
         self.engine = _engine(parts, self.reconciler)
-        self.reconciler.power = PowerSwitch(deciding, self.site)
+        self.reconciler.requested = RequestedActs(deciding, self.site)
         self.logins = build_credential_keeper(deciding, self.site, self.reconciler, self.engine)
         self.overload = Overload(parts.store, parts.clock)
         self.watcher = _watcher(context, parts, reach, self.engine, self.overload)

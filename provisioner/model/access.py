@@ -116,6 +116,7 @@ class ChangeKind(StrEnum):
     NODE_RETRY_GROUP = "node.retry_group"
     NODE_RECLAIM = "node.reclaim"
     NODE_POWER = "node.power"
+    NODE_BMC_TIME = "node.bmc_time"
     NODE_TAG = "node.tag"
     TENANT_PUT = "tenant.put"
     TENANT_SHRINK = "tenant.shrink"

@@ -123,3 +123,20 @@ def test_tags_of_other_forms_and_too_many_are_refused_and_a_tenant_sees_none():
         assert found["items"] == []
 
     run(scenario)
+
+
+def test_a_request_for_the_time_is_an_operation_also_of_a_serving_node():
+    async def scenario(served: Served) -> None:
+        path = "/nodes/su0-n01/bmc-time"
+        _, shown = await served.ask("operator", "POST", f"{path}?dry_run=true")
+        assert "su0-n01" in shown["result"]["lines"][0]
+        assert await served.store.operations.list_active() == ()
+        status, asked = await served.ask("operator", "POST", path)
+        assert (status, asked["state"], asked["kind"]) == (202, "running", "node.bmc_time")
+        (operation,) = await served.store.operations.list_active()
+        assert (operation.node, operation.want) == ("su0-n01", "bmc time")
+        status, refused = await served.ask("operator", "POST", path)
+        assert (status, refused["blockers"][0]["unblock"]) == (409, "Wait for its end.")
+        assert (await served.ask("red", "POST", path))[0] == 403
+
+    run(scenario)

@@ -72,6 +72,27 @@ def test_a_wrong_clock_is_seen_and_right_once_it_has_time_servers(vendor: str) -
     assert after.skew_s == pytest.approx(0.0, abs=1.0)
 
 
+def test_a_tag_that_changes_with_the_clock_does_not_hold_the_clock_up() -> None:
+    """The manager's tag covers its DateTime on some services: it is another one each second."""
+
+    class Ticking(Pages):
+        ticks = 0
+
+        async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+            self.ticks += 1
+            if call.method == "PATCH" and call.headers.get("If-Match") != "*":
+                return Reply(412, {}, b"{}")
+            reply = await super().request(bmc, call)
+            return Reply(reply.status, {"etag": f'"{self.ticks}"'}, reply.body)
+
+    pages = Ticking({"DateTime": "2020-01-01T00:00:00+00:00"})
+
+    refused = asyncio.run(set_clock(service_of(pages), (), lambda: 1_800_000_000.0))
+
+    assert refused is None
+    assert pages.writes == [(MANAGER, {"DateTime": "2027-01-15T08:00:00+00:00"})]
+
+
 def test_a_bmc_that_has_these_servers_is_sent_nothing() -> None:
     """A DGX H100 prints a blank before its second server."""
     ntp = {"ProtocolEnabled": True, "NTPServers": ["10.0.0.2", " time.example"]}

@@ -13,7 +13,7 @@ from provisioner.control.context import Context
 from provisioner.control.node.credential_rotator import CredentialRotator
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
-from provisioner.control.node.power_switch import PowerSwitch
+from provisioner.control.node.requested_acts import RequestedActs, is_requested
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.model.events.node_events import NodeParked, NodeWaits
@@ -31,7 +31,6 @@ from provisioner.planning.lifecycle.decide import (
     decide_after_failure,
 )
 from provisioner.planning.lifecycle.journey import JOURNEY
-from provisioner.planning.lifecycle.power_requests import read_want
 from provisioner.planning.path.history import find_open_entries
 from provisioner.ports import DamagedRow, Fenced, PortError, StaleWrite, StoreFailed
 from provisioner.runtime.log_context import set_log_context
@@ -58,7 +57,7 @@ class Reconciler:
         self._sure = sure  # waits while the time is in doubt
         # whether a peer shall continue an operation; set by the engine's maker
         self.leaves: Callable[[str], bool] = lambda _operation: False
-        self.power: PowerSwitch | None = None  # set by the daemon; None: no person's requests
+        self.requested: RequestedActs | None = None  # set by the daemon; None: no requests
         self.rotator: CredentialRotator | None = None  # set by the daemon
 
     async def drive(self, operation_id: str) -> None:
@@ -76,14 +75,13 @@ class Reconciler:
 
     async def _driven(self, hold: Hold) -> None:
         operation = hold.operation
-        act = read_want(operation.want)
         try:
             if operation.want == ROTATION and self.rotator is not None:
                 await self.rotator.drive(hold)
-            elif act is None or self.power is None:
-                await self._turns(hold)
+            elif self.requested is not None and is_requested(operation.want):
+                await self.requested.drive(hold)
             else:
-                await self.power.drive(hold, act)
+                await self._turns(hold)
         except Fenced:
             log.info("operation %s: another driver has taken it over", operation.id)
         except DamagedRow as error:  # of this node: whatever else is stored, it is not driven

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.control.context import Context
+from provisioner.control.node.requested_acts import is_requested
 from provisioner.model.events.node_events import NodeParked, RemedyTried
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle.decide import PASSING
-from provisioner.planning.lifecycle.power_requests import read_want
 from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.tenancy.allocation import allocate_nodes
 from provisioner.planning.tenancy.spares import list_reserved
@@ -104,7 +104,7 @@ class Scheduler:
         nodes = await self._allocate(nodes, await self._store.tenants.list(), held, now)
         active = await self._store.operations.list_active()
         busy = {o.node for o in active}
-        for requested in (o for o in active if read_want(o.want) is not None):
+        for requested in (o for o in active if is_requested(o.want)):
             await self._submit(requested.id)  # opened by the API, for a person
         for node in nodes:
             if self._resting.get(node.id) is node:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from provisioner.adapters.redfish.parsing import Json, as_object, link, text, truth
 from provisioner.adapters.redfish.service import Service, not_offered
 from provisioner.model.inventory import BmcClock
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Reason
 
 SET_WITHIN_S = 5.0  # a clock that is read in whole seconds over a slow answer is no better
 _SERVERS_MAX = 4  # of those that a BMC lists; all trees have two or three
@@ -59,7 +59,12 @@ async def set_clock(
     if shown is not None and abs(shown - now()) <= SET_WITHIN_S:
         return None
     stamp = datetime.fromtimestamp(now(), UTC).isoformat(timespec="seconds")
-    return await service.patch(manager.path, {"DateTime": stamp}, "time")
+    refused = await service.patch(manager.path, {"DateTime": stamp}, "time")
+    if refused is not None and refused.reason is Reason.PRECONDITION:
+        # nothing was changed: a tag over the whole resource is another one each second
+        stamp = datetime.fromtimestamp(now(), UTC).isoformat(timespec="seconds")
+        return await service.patch(manager.path, {"DateTime": stamp}, "time", if_match="any")
+    return refused
 
 
 async def _read_network(service: Service, manager: Json) -> Json:

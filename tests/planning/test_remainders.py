@@ -106,3 +106,20 @@ def test_a_foreign_account_blocks_where_the_site_requires_it(
     )
     named = list_unsanitized(report, ErasurePolicy(required=required))
     assert [b.subject for b in named if "bmc/" in b.subject] == ["n0/bmc/host accounts"] * number
+
+
+@pytest.mark.parametrize(
+    ("shown", "result"),
+    [
+        ("https://ours:443/1", Result.DONE),
+        ("https://siem.example:443/a", Result.DONE),
+        ("https://ours:4430/1", Result.NOT_DONE),
+        ("http://ours:443/1", Result.NOT_DONE),
+        ("https://ours:80/1", Result.NOT_DONE),
+    ],
+)
+def test_a_destination_is_ours_with_the_default_port_of_its_scheme(
+    shown: str, result: Result
+) -> None:
+    """NVIDIA's server adds it (NVIDIA/bmcweb 7f3a16ae, as it was run)."""
+    assert judged(destinations=(shown,))["host events"][0] is result

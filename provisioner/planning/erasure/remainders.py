@@ -6,6 +6,7 @@ where it came with the machine: a list of "usual" accounts would hide the one th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
@@ -13,6 +14,7 @@ from provisioner.model.erasure import ErasureRecord, Holder, Method, Result
 from provisioner.model.machine.remainders import BmcRemainders
 
 SHOWN_MAX = 8  # names in a sentence
+_DEFAULT_PORT = re.compile(r"^(?:(https://[^/]*):443|(http://[^/]*):80)(?=/|$)")
 
 
 def judge_remainders(
@@ -33,7 +35,7 @@ def judge_remainders(
     if reading.destinations is None:
         yield f"{bmc} events", Result.UNSUPPORTED, "the BMC lists no event subscriptions"
     else:
-        strange = [d for d in reading.destinations if not _fits(d, destinations)]
+        strange = [d for d in reading.destinations if not _leads_there(d, destinations)]
         unblock = "remove them, or name them in `bmc_destinations_expected`"
         yield f"{bmc} events", *_judge(strange, len(reading.destinations), unblock)
     if reading.waiting is not None:
@@ -52,6 +54,12 @@ def _judge(strange: Sequence[str], number: int, unblock: str) -> tuple[Result, s
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _leads_there(destination: str, patterns: Sequence[str]) -> bool:
+    """NVIDIA's server shows a destination with the default port of its scheme (bmcweb.md)."""
+    bare = _DEFAULT_PORT.sub(lambda match: match[1] or match[2], destination)
+    return _fits(destination, patterns) or _fits(bare, patterns)
 
 
 def record_part(part: str, result: Result, detail: str, now: float) -> ErasureRecord:

@@ -225,7 +225,7 @@ def test_every_vendor_stages_its_bios_until_the_host_restarts(
     client = Client(vendor=vendor)
     image = make_image("host.bios", {item: version})
     where = {"path": "/cgi-bin/uploadFile", "part": "file"} if vendor == "hpe" else {}
-    told = client.push(image, {}, **where)
+    told = client.push(image, {"Targets": [], "Oem": {}}, **where)
     client.later(900)
 
     def running() -> list[str]:

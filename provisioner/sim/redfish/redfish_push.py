@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from provisioner.sim.redfish.redfish_answers import Answer, make_error
+from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
+from provisioner.sim.redfish.shapes import Shape
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Part:
     name: str
     kind: str  # Content-Type, "" if absent
     data: bytes
+    file_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,16 @@ def parse_multipart(headers: Mapping[str, str], body: bytes) -> list[Part] | Non
         head_text = head.decode("latin-1")
         name = re.search(r'[;\s]name="?([^";\r\n]+)"?', head_text)
         kind = re.search(r"^content-type:\s*([^\r\n]+)", head_text, re.IGNORECASE | re.MULTILINE)
+        file = re.search(r'[;\s]filename="?([^";\r\n]+)"?', head_text)
         if not name:
             return None
-        parts.append(Part(name.group(1), kind.group(1).strip() if kind else "", data))
+        file_name = file.group(1) if file else ""
+        parts.append(Part(name.group(1), kind.group(1).strip() if kind else "", data, file_name))
     return parts
 
 
-def read_push(
-    headers: Mapping[str, str], body: bytes, apply_times: tuple[str, ...], *, strict: bool
-) -> Push | Answer:
-    """The push in a multipart body, or the refusal. `strict`: the file must be an octet-stream."""
+def read_push(headers: Mapping[str, str], body: bytes, shape: Shape) -> Push | Answer:
+    """Return the push in a multipart body, or the refusal, by the vendor's own rules."""
     parts = parse_multipart(headers, body)
     if parts is None:
         return make_error(415, "UnsupportedMediaType")
@@ -68,7 +70,9 @@ def read_push(
     if "UpdateFile" not in by_name:
         return make_error(400, "PropertyMissing", "UpdateFile")
     file = by_name["UpdateFile"]
-    if strict and file.kind != "application/octet-stream":
+    if " " in file.file_name and not shape.file_name_blanks:
+        return make_error(500, "InternalError")
+    if shape.name == "nvidia_openbmc" and file.kind != "application/octet-stream":
         return make_error(415, "UnsupportedMediaType")
     try:
         parameters = json.loads(by_name["UpdateParameters"].data or b"{}")
@@ -81,7 +85,18 @@ def read_push(
     targets = parameters.get("Targets") or []
     if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):
         return make_error(400, "PropertyValueTypeError", str(targets), "Targets")
+    if (refusal := _refuse(parameters, targets, shape)) is not None:
+        return refusal
     when = parameters.get("@Redfish.OperationApplyTime", "Immediate")
-    if apply_times and when not in apply_times:
+    if shape.apply_times and when not in shape.apply_times:
         return make_error(400, "PropertyValueNotInList", str(when), "@Redfish.OperationApplyTime")
     return Push(file.data, tuple(targets), parameters.get("ForceUpdate") is True, str(when))
+
+
+def _refuse(parameters: Json, targets: list[str], shape: Shape) -> Answer | None:
+    """Return what a vendor answers to parameters that it documents otherwise; the keys are ours."""
+    if shape.needs_oem and "Oem" not in parameters:
+        return make_error(400, "PropertyMissing", "Oem", prop="Oem")
+    if not shape.takes_targets and any("backup" not in t.lower() for t in targets):
+        return make_error(400, "PropertyValueNotInList", str(targets), "Targets", prop="Targets")
+    return None

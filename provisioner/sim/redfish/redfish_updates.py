@@ -47,6 +47,7 @@ class UpdateService:
         self.bmc = updates.bmc
         self.bfb = Bfb(updates) if self.bmc.name in machine.bluefields else None
         self.force = False
+        self.claimed = False
         self.form_targets: list[str] = []
         self.prepared: Push | None = None  # uploaded, waiting for StartUpdate
         self.bmc.on_reset.append(lambda _: setattr(self, "prepared", None))
@@ -96,10 +97,7 @@ class UpdateService:
         refusal = self._refused(request)
         if refusal:
             return refusal
-        shape = self.shape
-        got = read_push(
-            request.headers, request.body, shape.apply_times, strict=shape.name == "nvidia_openbmc"
-        )
+        got = read_push(request.headers, request.body, self.shape)
         if isinstance(got, Answer):
             return got
         return self._start(got, request)
@@ -209,7 +207,13 @@ class UpdateService:
             self.updates.run(task, data, targets, now, force=False)
 
     def _patch(self, body: Json, _: Request) -> Answer | None:
-        fault = make_patch_check("HttpPushUriOptions", "HttpPushUriTargets", "ServiceEnabled")(body)
+        claim = ("HttpPushUriTargetsBusy",) if self.shape.claims else ()
+        fault = make_patch_check(
+            "HttpPushUriOptions", "HttpPushUriTargets", "ServiceEnabled", *claim
+        )(body)
+        claimed = body.get("HttpPushUriTargetsBusy")
+        if fault is None and isinstance(claimed, bool):
+            self.claimed = claimed
         options = body.get("HttpPushUriOptions")
         if fault is None and isinstance(options, dict):
             self.force = options.get("ForceUpdate") is True
@@ -264,6 +268,8 @@ class UpdateService:
             shown["HttpPushUri"] = shape.form_uri
             shown["HttpPushUriOptions"] = {"HttpPushUriApplyTime": {"ApplyTime": "Immediate"}}
             shown["HttpPushUriTargets"] = list(self.form_targets)
+        if shape.claims:
+            shown["HttpPushUriTargetsBusy"] = self.claimed
         if shape.force_by_patch:
             shown["HttpPushUriOptions"] = {"ForceUpdate": self.force}
         if shape.image_max_bytes:

@@ -47,6 +47,14 @@ class Shape:
     force_by_patch: bool = False
     commit_image: bool = False
     lists_targets: bool = False  # in AllowableValues of SimpleUpdate, as Lenovo's tree does
+    # source: captured tree of an SR670 V2, UpdateService: HttpPushUriTargetsBusy
+    claims: bool = False
+    # source: fwupd, Lenovo's plugin: only the backup BMC takes a target, the others an empty array
+    takes_targets: bool = True
+    # source: fwupd, Lenovo's plugin: a blank in the file name answers InternalError
+    file_name_blanks: bool = True
+    # source: NVIDIA/libredfish dell.rs: `Oem` is present in UpdateParameters, if empty
+    needs_oem: bool = False
     self_reset: tuple[str, ...] = ()  # items after whose update the BMC restarts by itself
     # reading
     expand_levels: int = 0  # 0: no $expand
@@ -240,6 +248,7 @@ DELL = Shape(
     root_oem={"Dell": {"@odata.type": "#DellServiceRoot.v1_0_0.DellServiceRoot", "IsBranded": 0}},
     manager_items=("Installed-25227-*", "Installed-159-*"),
     push_uri=f"{UPDATE}/MultipartUpload",
+    needs_oem=True,
     form_uri=INVENTORY,
     simple_protocols=("HTTP", "NFS", "CIFS", "TFTP", "HTTPS"),
     apply_times=("Immediate", "OnReset", "OnStartUpdateRequest"),
@@ -353,6 +362,9 @@ LENOVO = Shape(
     vendor="Lenovo",
     manager_items=("BMC-Primary", "UEFI"),
     push_uri="/mfwupdate",
+    claims=True,
+    takes_targets=False,
+    file_name_blanks=False,
     form_uri="/fwupdate",
     simple_protocols=("TFTP", "SFTP", "HTTPS", "HTTP"),
     image_max_bytes=250_000_000,

@@ -33,6 +33,21 @@ RULES = (
     SourcedRule(
         "values wait in the settings object for the next start of the host", "all", "DMTF Settings"
     ),
+    SourcedRule(
+        "uploads with a target are refused, but for the backup BMC; a blank in the file name is "
+        "500 InternalError",
+        "lenovo",
+        "fwupd; NVIDIA/libredfish lenovo.rs",
+    ),
+    SourcedRule(
+        "`HttpPushUriTargetsBusy` reserves the update service",
+        "lenovo",
+        "captured tree of a ThinkSystem SR670 V2; Lenovo's Redfish pages",
+    ),
+    SourcedRule(
+        "uploads without `Oem` in their parameters are refused", "dell", "NVIDIA/libredfish dell.rs"
+    ),
+    SourcedRule("keys of the refusals of uploads with other parameters", "dell, lenovo", ASSUMED),
     SourcedRule("the settings object lists nothing that does not wait", "dell", _R750),
     SourcedRule(
         "settings without an apply time make no job, and are never carried out",

@@ -10,6 +10,14 @@ _METHOD = "playbook_host_software"
 
 KINDS = (
     ComponentKind(
+        name="host.kernel",  # "6.8.0-57-generic=6.8.0-57.59": what runs, and its package
+        title="kernel",
+        method=_METHOD,
+        activation=Activation.WARM_REBOOT,
+        disruption=Disruption.HOST,
+        duration_s=300,
+    ),
+    ComponentKind(
         name="host.driver",
         title="GPU driver",
         grammar="driver",

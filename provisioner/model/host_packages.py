@@ -12,18 +12,21 @@ from collections.abc import Iterable, Mapping
 STORAGE_CLIENTS = ("beegfs-client", "gpfs.base", "lustre-client-utils", "vastnfs-utils")
 # NVIDIA, DOCA profiles; the first one that is installed contains the others
 DOCA_PROFILES = ("doca-all", "doca-networking", "doca-ofed", "doca-roce")
+RUNNING_KERNEL = "running-kernel"  # in place of a package's name
 QUERY = (
     "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n'"
     " 'nvidia-fabricmanager*' 'doca-host*' 'doca-spcx-cc*' 'nvlsm*' 'libnccl2*'"
+    " 'linux-image-[0-9]*' 'linux-image-unsigned-[0-9]*'"
     " 'nvidia-driver*' 'nvidia-headless*' 'cuda-drivers*' 'nvidia-open*' 'nvidia-kernel-dkms' "
     + " ".join(f"'{name}*'" for name in (*STORAGE_CLIENTS, *DOCA_PROFILES))
-    + "; r=$?; ofed_info -s 2>/dev/null; (exit $r)"
+    + f"; r=$?; echo {RUNNING_KERNEL} $(uname -r) ii; ofed_info -s 2>/dev/null; (exit $r)"
 )
 _VERSION_MAX = 80  # characters
 STORAGE_CLIENT = "host.storage_client"
 DRIVER_PACKAGES = "host.driver_packages"
 DOCA_OFED = "host.doca_ofed"
-READ_TOGETHER = (DRIVER_PACKAGES, DOCA_OFED)  # named by several packages
+KERNEL = "host.kernel"
+READ_TOGETHER = (DRIVER_PACKAGES, DOCA_OFED, KERNEL)  # named by several packages
 MLNX_OFED = "MLNX_OFED_LINUX-"  # as `ofed_info -s` names the stack before DOCA-OFED
 _NEEDED = (
     (re.compile(r"nvidia-fabricmanager(-\d+)?"), "host.fabric_manager"),
@@ -79,11 +82,16 @@ def is_installed(abbreviation: str) -> bool:
 
 
 def read_stack(versions: Mapping[str, str], text: str) -> dict[str, str]:
-    """Return component kind -> version of the RDMA stack: the DOCA profile, or MLNX_OFED.
+    """Return component kind -> version of the kernel that runs, and of the RDMA stack: the DOCA
+    profile, or MLNX_OFED.
 
     MLNX_OFED is `host.doca` under its own name, so that a matrix can name the move away from it.
     """
     stack: dict[str, str] = {}
+    release = versions.get(RUNNING_KERNEL, "")
+    images = [versions.get(f"linux-image-{flavour}{release}") for flavour in ("", "unsigned-")]
+    if release:  # a kernel of no package is shown by its release alone
+        stack[KERNEL] = "=".join((release, *[v for v in images if v][:1]))
     profile = next((name for name in DOCA_PROFILES if name in versions), "")
     if profile:
         stack[DOCA_OFED] = f"{profile}={versions[profile]}"

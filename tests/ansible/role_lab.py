@@ -50,6 +50,13 @@ PACKAGES = (
     ("beegfs-client", "7.4.5", ""),
     ("beegfs-client", "7.4.6", ""),
     ("datacenter-gpu-manager-4-core", "1:4.2.3-2", ""),
+    # names and relations as Ubuntu 24.04 has them (packages.ubuntu.com, noble-updates)
+    ("linux-image-6.8.0-57-generic", "6.8.0-57.59", "Depends: linux-modules-6.8.0-57-generic\n"),
+    ("linux-modules-6.8.0-57-generic", "6.8.0-57.59", ""),
+    ("linux-headers-6.8.0-57-generic", "6.8.0-57.59", ""),
+    ("linux-image-6.8.0-60-generic", "6.8.0-60.63", "Depends: linux-modules-6.8.0-60-generic\n"),
+    ("linux-modules-6.8.0-60-generic", "6.8.0-60.63", ""),
+    ("linux-image-generic", "6.8.0-60.63", "Depends: linux-image-6.8.0-60-generic\n"),
     ("site-agent", "1.0", "Depends: libnccl2 (<< 2.22)\n"),
 )
 INSTALLED = ("nvidia-driver-535-server", "nvidia-fabricmanager-535", "libnccl2_2.21.5-1+cuda12.4")
@@ -135,6 +142,9 @@ def make_mirror(folder: Path) -> None:
         control = f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
         control += f"Maintainer: test <test@example.invalid>\nDescription: stand-in\n{more}"
         (tree / "DEBIAN" / "control").write_text(control)
+        if name.startswith("linux-image-6"):
+            (tree / "boot").mkdir()
+            (tree / "boot" / name.replace("linux-image", "vmlinuz")).touch()
         file = folder / f"{name}_{version.replace(':', '')}.deb"
         line = ["dpkg-deb", "-Znone", "--root-owner-group", "-b", str(tree), str(file)]
         subprocess.run(line, check=True, capture_output=True)

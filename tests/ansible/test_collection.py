@@ -261,7 +261,9 @@ def test_grubs_settings_and_the_keys_of_the_kernel_are_read_from_files(tmp_path:
     assert kernel.read_next_kernel(str(tmp_path)) == "5.15.0-91-generic"
     assert kernel.is_secure_boot_on(str(tmp_path / "secure"))
     assert not kernel.is_secure_boot_on(str(tmp_path / "none"))
-    assert kernel.parse_keys(keys) == {"Canonical Ltd. Kernel Module Signing"}
+    assert kernel.parse_keys(keys) == {
+        "Canonical Ltd. Kernel Module Signing": {"88f752e560a1e0737e31163a466ad7b70a850c19"}
+    }
 
 
 def test_an_rshim_device_is_its_cards_and_its_log_is_printable(tmp_path: Path):

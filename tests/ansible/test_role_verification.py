@@ -79,6 +79,15 @@ SLOW = (
             "dpkg --purge doca-host", "doca-host is not installed",
             DPKG + "doca-host_2.10.0-0.5.3.deb doca-ofed_2.10.0-0.5.3.deb",
         ),
+        Case(
+            "host_kernel", "host_software",
+            {"packages": {"host.kernel": "6.8.0-57-generic=6.8.0-57.59"}},
+            "apt-mark unhold linux-image-generic", "linux-image-generic is not on hold",
+            DPKG + "linux-*.deb && apt-mark hold 'linux-*' && mkdir -p /etc/default/grub.d && echo"
+            " 'GRUB_DEFAULT=gnulinux-advanced-3f6c0d6e-0000-4000-8000-000000000001>gnulinux-"
+            "6.8.0-57-generic-advanced-3f6c0d6e-0000-4000-8000-000000000001'"
+            " >/etc/default/grub.d/90-provisioner-kernel.cfg && update-grub",
+        ),
     ),
     (
         Case(

@@ -160,5 +160,15 @@ def test_parts_that_no_earlier_release_read_are_new_only_beside_others_of_their_
     assert ends(inventory=changed(devices=(*more.devices, gpu))) == [Reason.DRIFT]
 
 
+def test_a_kernel_that_no_earlier_release_read_is_drift_only_once_it_was_certified() -> None:
+    kernel = Component(kind="host.kernel", slot="host", version="6.8.0-57-generic", source="uname")
+    more = changed(components=(*INVENTORY.components, kernel))
+    newer = kernel.model_copy(update={"version": "6.8.0-60-generic"})
+    other = changed(components=(*INVENTORY.components, newer))
+
+    assert ends(inventory=more) == []
+    assert ends(inventory=other, certificate=issued(inventory=more)) == [Reason.DRIFT]
+
+
 def test_power_and_gaps_are_no_drift() -> None:
     assert ends(inventory=changed(power="Off")) == []

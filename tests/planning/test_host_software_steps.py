@@ -36,9 +36,16 @@ def test_mlnx_ofed_without_such_an_edge_is_blocked() -> None:
     assert [b.reason for b in made.blockers] == [Reason.UNKNOWN_GRAMMAR]
 
 
-@pytest.mark.parametrize("kind", ["host.driver_packages", "host.doca_ofed"])
-def test_a_packaging_and_a_stack_are_each_a_step(kind: str) -> None:
-    to = {"host.driver_packages": "ubuntu-server-open", "host.doca_ofed": STACK}[kind]
+PINS = {
+    "host.driver_packages": "ubuntu-server-open",
+    "host.doca_ofed": STACK,
+    "host.kernel": "6.8.0-57-generic=6.8.0-57.59",
+}
+
+
+@pytest.mark.parametrize("kind", PINS)
+def test_a_packaging_a_stack_and_a_kernel_are_each_a_step(kind: str) -> None:
+    to = PINS[kind]
     pinned = matrix({kind: to}, {kind: (edge("ubuntu-server", to, REBOOT),)})
 
     made = plan(node((kind, "host", "ubuntu-server")), pinned, "r", "p")

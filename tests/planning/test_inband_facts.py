@@ -278,6 +278,13 @@ def test_what_a_site_adds_to_a_host_is_read_with_its_package_and_missed_by_nobod
          "doca-ofed=2.10.0-0.5.3"),
         ("MLNX_OFED_LINUX-23.10-0.5.5.0:\n", "host.doca", "MLNX_OFED_LINUX-23.10-0.5.5.0"),
         ("libnccl2 2.29.2-1+cuda13.0 hi \n", "host.nccl", "2.29.2-1+cuda13.0"),
+        (("linux-image-6.8.0-57-generic 6.8.0-57.59 hi \nlinux-image-6.8.0-60-generic 6.8.0-60.63"
+         " ii \nrunning-kernel 6.8.0-57-generic ii\n"), "host.kernel",
+         "6.8.0-57-generic=6.8.0-57.59"),
+        (("linux-image-unsigned-6.8.0-57-generic 6.8.0-57.59 ii \n"
+         "running-kernel 6.8.0-57-generic ii\n"), "host.kernel", "6.8.0-57-generic=6.8.0-57.59"),
+        ("linux-image-6.8.0-57-generic 6.8.0-57.59 rc \nrunning-kernel 6.12.0-own ii\n",
+         "host.kernel", "6.12.0-own"),
     ],
 )  # fmt: skip
 def test_flavour_profile_and_holds_are_read_from_the_packages(

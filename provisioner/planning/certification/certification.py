@@ -37,6 +37,7 @@ _REMEDY = {
 }
 _WORST = list(Severity)  # ascending
 _SINCE = ("memory/", "storage/", "psu/")  # kinds of parts that earlier releases did not read
+_VERSIONS_SINCE = ("host.kernel/",)  # kinds that earlier releases did not read
 _NOTHING = "nothing"  # in place of a version that the device does not report
 
 
@@ -230,7 +231,12 @@ def is_lost(blockers: Sequence[Blocker]) -> bool:
 
 def _changes(had: dict[str, str], has: dict[str, str]) -> list[tuple[str, str, str]]:
     names = sorted(set(had) | set(has))
-    return [(n, had.get(n, ""), has.get(n) or _NOTHING) for n in names if had.get(n) != has.get(n)]
+    added = {n for n in names if n not in had and n.startswith(_VERSIONS_SINCE)}
+    return [
+        (n, had.get(n, ""), has.get(n) or _NOTHING)
+        for n in names
+        if had.get(n) != has.get(n) and n not in added
+    ]
 
 
 def _ports(node: Node) -> tuple[str, ...]:

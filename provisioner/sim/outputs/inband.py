@@ -74,8 +74,8 @@ CONFIG_S = 6.0  # `mlxconfig set` on one card
 RUNTIME_S = 15.0  # the management service starts, sets and reads a hundred values
 SSH_S = 3.0  # connect, gather, fork
 # kinds that a host has only where somebody pinned them
-PINNED_APART = frozenset({"host.driver_packages", "host.doca_ofed"})
-NEEDS_REBOOT = frozenset({"host.driver", "host.doca"})  # packages with kernel modules
+PINNED_APART = frozenset({"host.driver_packages", "host.doca_ofed", "host.kernel"})
+NEEDS_REBOOT = frozenset({"host.driver", "host.doca", "host.kernel"})  # or kernel modules of theirs
 
 
 class Inband:

@@ -87,6 +87,12 @@ def print_dpkg_query(view: HostView, _command: str) -> Output:
             lines.append(f"{version}:")
         elif kind == "host.doca_ofed":  # "doca-ofed=2.10.0-0.5.3"
             lines.append(f"{version.replace('=', ' ')} ii ")
+        elif kind == "host.kernel":  # "6.8.0-57-generic=6.8.0-57.59"; the loaded one runs
+            lines.append(f"linux-image-{version.replace('=', ' ')} ii ")
+            running = view.machine.host.loaded.get(kind, "")
+            if running:
+                lines.append(f"linux-image-{running.replace('=', ' ')} ii ")
+            lines.append(f"running-kernel {running.partition('=')[0] or '6.8.0-31-generic'} ii")
         elif kind == "host.driver_packages" and version.startswith("ubuntu-server"):
             branch = view.driver.partition(".")[0]
             name = f"nvidia-driver-{branch}-server{version.removeprefix('ubuntu-server')}"

@@ -20,7 +20,7 @@ TOOLS = {
     "setpci": standin_nic.setpci,
     "lspci": standin_nic.lspci,
     "netplan": lambda words: None,
-    "update-grub": lambda words: None,
+    "update-grub": standin_host.update_grub,
     "bfb-install": standin_nic.bfb_install,
     "dpu-release": standin_nic.release,
     "nvidia-smi": standin_host.nvidia_smi,

@@ -1,8 +1,11 @@
-"""nvidia-smi, systemctl, modinfo, dkms, ofed_info, ofed_uninstall.sh and DOCA's dmsd, dmsc."""
+"""nvidia-smi, systemctl, modinfo, dkms, update-grub, OFED's tools and DOCA's dmsd, dmsc."""
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
+import os
 import re
 import socket
 
@@ -148,3 +151,27 @@ def _default(path):
 
 def _algorithm_runs(content, facts):
     return f"doca-spcx-cc@{facts['rdma']}" in content["units_running"]
+
+
+def update_grub(_words):
+    """Writes grub.cfg as GRUB 2.06's 00_header and 10_linux do, with Ubuntu's titles."""
+    kernels = [p.rpartition("vmlinuz-")[2] for p in glob.glob("/boot/vmlinuz-*")]
+    default = "0"
+    for path in ["/etc/default/grub", *sorted(glob.glob("/etc/default/grub.d/*.cfg"))]:
+        with contextlib.suppress(OSError), open(path) as file:
+            found = re.findall(r'^GRUB_DEFAULT="?([^"\n]*)', file.read(), re.MULTILINE)
+            default = found[-1] if found else default
+    uuid = "3f6c0d6e-0000-4000-8000-000000000001"
+    entry = "menuentry '{0}' --class ubuntu $menuentry_id_option 'gnulinux-{1}' {{\n\t}}\n"
+    lines = ['if [ "${next_entry}" ] ; then\n   set default="${next_entry}"\nelse\n']
+    lines += [f'   set default="{default}"\nfi\n', entry.format("Ubuntu", f"simple-{uuid}")]
+    lines += ["submenu 'Advanced options for Ubuntu' $menuentry_id_option"]
+    lines += [f" 'gnulinux-advanced-{uuid}' {{\n"]
+    for kernel in sorted(kernels, reverse=True):
+        title = f"Ubuntu, with Linux {kernel}"
+        for way in ("advanced", "recovery"):
+            lines.append("\t" + entry.format(title, f"{kernel}-{way}-{uuid}"))
+    if kernels:
+        os.makedirs("/boot/grub", exist_ok=True)
+        with open("/boot/grub/grub.cfg", "w") as file:
+            file.write("".join([*lines, "}\n"]))

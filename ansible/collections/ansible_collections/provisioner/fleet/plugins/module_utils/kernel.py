@@ -18,7 +18,9 @@ _STATUS = re.compile(
     r"(?:, (?P<kernel>[^,:\s]+), [^,:\s]+)?: (?P<state>[a-z]+)"
 )
 _DEFAULT = re.compile(r"\s*GRUB_DEFAULT=[\"']?([^\"'\n]*)[\"']?\s*$")
-_KEY = re.compile(r"asymmetri (?P<name>.+?): [0-9a-f]+: X509")
+_KEY = re.compile(r"asymmetri (?P<name>.+?): 0*(?P<id>[0-9a-f]+): X509")
+# of DKMS: Ubuntu's shim-signed, and dkms 3.0 elsewhere (/etc/dkms/framework.conf)
+CERTIFICATES = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 
 
 def parse_status(text):
@@ -96,5 +98,54 @@ def is_secure_boot_on(path=SECURE_BOOT):
 
 
 def parse_keys(text):
-    """Return the names of the X.509 keys in /proc/keys."""
-    return {match["name"] for match in _KEY.finditer(text)}
+    """Return name -> identifiers of the X.509 keys in /proc/keys (subject key identifiers)."""
+    keys = {}
+    for match in _KEY.finditer(text):
+        keys.setdefault(match["name"], set()).add(match["id"])
+    return keys
+
+
+def parse_certificate(text):
+    """Return (common name, serial, subject key identifier) from `openssl x509 -noout -text`.
+
+    Raises `Unreadable` where one is missing.
+    """
+    name = re.search(r"Subject:.*?CN\s*=\s*([^,\n]+)", text)
+    serial = re.search(r"Serial Number:\s*(?:\d+ \(0x)?([0-9a-f:]+)", text)
+    key = re.search(r"Subject Key Identifier:[^\n]*\n\s*([0-9A-F:]+)", text)
+    if not (name and serial and key):
+        raise tools.Unreadable("openssl x509: no name, serial or subject key identifier")
+    return name[1].strip(), _strip_hex(serial[1]), _strip_hex(key[1])
+
+
+def read_certificates(paths=CERTIFICATES):
+    """Return the certificates with which DKMS signs on this host."""
+    rows = []
+    for path in paths:
+        if os.path.exists(path):
+            line = ["openssl", "x509", "-inform", "DER", "-in", path, "-noout", "-text"]
+            rows.append(parse_certificate(tools.read(line)))
+    return rows
+
+
+def find_signature_fault(signer, serial, keys, certificates):
+    """Return why the kernel would refuse a module's signature; "" if it would not.
+
+    `serial` is modinfo's `sig_key`, the serial of the signer's certificate. A name alone proves
+    nothing for DKMS's own key, which is made anew with each system: then the certificate links the
+    serial to the identifier of the enrolled key.
+    """
+    if not signer:
+        return "not signed"
+    if signer not in keys:
+        return f"signed by {signer!r}, a key that is not enrolled"
+    own = [row for row in certificates if row[0] == signer]
+    if own and _strip_hex(serial) not in {row[1] for row in own}:
+        return f"signed by another key than this host's {signer!r}"
+    if own and not any(row[1] == _strip_hex(serial) and row[2] in keys[signer] for row in own):
+        return f"signed by a newer {signer!r} than the enrolled one"
+    return ""
+
+
+def _strip_hex(text):
+    return text.replace(":", "").strip().lower().lstrip("0")

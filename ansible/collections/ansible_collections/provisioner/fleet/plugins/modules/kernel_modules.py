@@ -21,6 +21,10 @@ options:
     description: Whether they must not be the kernel's own.
     type: bool
     default: false
+  as_now:
+    description: Whether every module that DKMS has installed for the running kernel must be there.
+    type: bool
+    default: false
   rebuild:
     description: Globs of modules of DKMS that are built again first.
     type: list
@@ -54,6 +58,8 @@ rebuilt:
 """
 
 import fnmatch
+import glob
+import os
 
 from ansible_collections.provisioner.fleet.plugins.module_utils import entry, kernel, tools
 
@@ -102,11 +108,20 @@ def verify(name, release, params, keys):
         raise tools.Refused(f"{name} would be the kernel's own, {file}: the stack's is not built")
     if keys is not None:
         signer = read_field(name, release, "signer")
-        if signer not in keys:
+        serial = read_field(name, release, "sig_key")
+        why = kernel.find_signature_fault(signer, serial, keys, kernel.read_certificates())
+        if why:
             text = "Secure Boot would refuse {}: {}; enrol its key (mokutil --import) and try again"
-            why = f"signed by {signer!r}, a key that is not enrolled" if signer else "not signed"
             raise tools.Refused(text.format(name, why))
     return file
+
+
+def list_built(release, root="/lib/modules"):
+    """Return the modules that DKMS has installed for a kernel, sorted."""
+    names = set()
+    for path in glob.glob(os.path.join(root, release, "updates", "dkms", "*.ko*")):
+        names.add(os.path.basename(path).partition(".ko")[0])
+    return sorted(names)
 
 
 def apply(module):
@@ -125,7 +140,8 @@ def apply(module):
     if kernel.is_secure_boot_on():
         with open("/proc/keys", encoding="utf-8", errors="replace") as file:
             keys = kernel.parse_keys(file.read())
-    files = {name: verify(name, release, params, keys) for name in params["modules"]}
+    names = {*params["modules"], *(list_built(os.uname().release) if params["as_now"] else ())}
+    files = {name: verify(name, release, params, keys) for name in sorted(names)}
     return {"changed": bool(rebuilt), "kernel": release, "files": files, "rebuilt": rebuilt}
 
 
@@ -135,6 +151,7 @@ def main():
         {
             "modules": {"type": "list", "elements": "str", "required": True},
             "outside_tree": {"type": "bool", "default": False},
+            "as_now": {"type": "bool", "default": False},
             "rebuild": {"type": "list", "elements": "str", "default": []},
         },
         apply,

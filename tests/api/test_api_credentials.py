@@ -84,6 +84,11 @@ def test_a_demand_selects_by_node_rack_login_person_or_all():
                 RotationCause.REQUESTED,
                 ["su0-n04/host", "su0-n06/host"],
             ),
+            "a node and its login, which is one": (
+                {"nodes": ["su0-n04"], "logins": ["su0-n04/host"]},
+                RotationCause.REQUESTED,
+                ["su0-n04/host"],
+            ),
             "all": (
                 {"all": True, "emergency": True},
                 RotationCause.EMERGENCY,
@@ -106,7 +111,9 @@ def test_a_demand_selects_by_node_rack_login_person_or_all():
                 await book.remove([row.name])
                 await book.enroll({row.name: row.node}, NOW)
         rows = await served.store.journal.list()
-        assert [r["detail"]["why"] for r in rows if r["kind"] == "request"] == [WHY["reason"]] * 4
+        assert [r["detail"]["why"] for r in rows if r["kind"] == "request"] == [
+            WHY["reason"]
+        ] * len(cases)
 
     run(scenario)
 

@@ -121,13 +121,13 @@ async def _find_missing(parts: ApiParts, arguments: Mapping[str, Any]) -> str:
     nodes = await parts.store.nodes.list()
     racks = {n.location.rack for n in nodes if n.location is not None}
     ids = {n.id for n in nodes}
-    logins: set[str] = set()
-    if arguments["logins"]:
-        logins |= (await parts.store.credential_standings.list_names()).keys()
-    for noun, real in (("node", ids), ("rack", racks), ("login", logins)):
+    for noun, real in (("node", ids), ("rack", racks)):
         for name in arguments[f"{noun}s"]:
             if name not in real:
                 return f"{noun} {name}"
+    for login in arguments["logins"]:
+        if await parts.store.credential_standings.get(login) is None:
+            return f"login {login}"
     return ""
 
 
@@ -163,46 +163,60 @@ async def _demand(parts: ApiParts, arguments: Mapping[str, Any], now: float) -> 
         return await standings.demand(cause, now)
     if arguments["person"]:
         return await standings.demand(cause, now, shown_to=str(arguments["person"]))
-    names = await _select_logins(parts, arguments)
-    return await standings.demand(cause, now, names=names) if names else 0
+    nodes, logins = await _select(parts, arguments)
+    if not nodes and not logins:
+        return 0  # nothing selected would mean all
+    return await standings.demand(cause, now, nodes=nodes, names=logins)
 
 
-async def _select_logins(parts: ApiParts, arguments: Mapping[str, Any]) -> set[str]:
-    """Return the kept logins of the nodes, racks and names of a selection."""
+async def _select(parts: ApiParts, arguments: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+    """Return the nodes of a selection, and the logins of other nodes; no row is read for it."""
     racks = set(arguments["racks"])
     nodes = set(arguments["nodes"])
-    logins = set(arguments["logins"])
     if racks:
         stored = await parts.store.nodes.list()
         nodes |= {n.id for n in stored if n.location is not None and n.location.rack in racks}
-    kept = await parts.store.credential_standings.list_names()
-    return {name for name, node in kept.items() if node in nodes or name in logins}
+    logins = {login for login in arguments["logins"] if _node_of(login) not in nodes}
+    return nodes, logins
+
+
+def _node_of(login: str) -> str:
+    return login.rpartition("/")[0]
 
 
 async def foresee_rotation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     """Return how many passwords are changed and how long that takes."""
-    arguments = asked.arguments
-    standings = parts.store.credential_standings
-    kept = await standings.list_names()
-    if arguments["all"]:
-        names = set(kept)
-    elif arguments["person"]:
-        names = set(await standings.list_shown(str(arguments["person"])))
-    else:
-        names = await _select_logins(parts, arguments)
-    if not names:
+    number, touched = await _count_logins(parts, asked.arguments)
+    if not number:
         return Forecast(blockers=_refuse_nothing(asked.subject).blockers)
-    least_min = len(names) / parts.settings.credential_rotations_per_s / 60.0
+    least_min = number / parts.settings.credential_rotations_per_s / 60.0
     lines = [
-        f"Passwords of {len(names)} BMCs are changed, which takes {least_min:.0f} minutes or more.",
+        f"Passwords of {number} BMCs are changed, which takes {least_min:.0f} minutes or more.",
         "Every session at these BMCs ends, and other tools that have these passwords lose access.",
     ]
-    touched = {kept[name] for name in names}
-    later = [n.id for n in await parts.store.nodes.list() if n.id in touched and not may_rotate(n)]
+    stored = await parts.store.nodes.list()
+    chosen = [n for n in stored if touched is None or n.id in touched]
+    later = [n.id for n in chosen if list_logins(n) and not may_rotate(n)]
     if later:
         shown = ", ".join(later[:5])
         lines.append(f"{len(later)} nodes wait for a person, and come after that: {shown}.")
     return Forecast(tuple(lines))
+
+
+async def _count_logins(
+    parts: ApiParts, arguments: Mapping[str, Any]
+) -> tuple[int, set[str] | None]:
+    """Return the number of logins of a demand and their nodes; None: all nodes."""
+    standings = parts.store.credential_standings
+    if arguments["all"]:
+        return (await standings.summarize(parts.clock.now())).count, None
+    if arguments["person"]:
+        shown = await standings.list_shown(str(arguments["person"]))
+        return len(shown), {_node_of(login) for login in shown}
+    nodes, logins = await _select(parts, arguments)
+    kept = {node: len(await standings.list_node(node)) for node in sorted(nodes)}
+    touched = {node for node, count in kept.items() if count} | {_node_of(n) for n in logins}
+    return sum(kept.values()) + len(logins), touched
 
 
 def _refuse_nothing(subject: str) -> Outcome:

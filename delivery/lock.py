@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from delivery.sources import NAME, ROOT, DeliveryError
 
 LOCK = ROOT / "requirements.lock"
-EXTRAS = ("postgresql", "traces")  # a release brings both
+EXTRAS = ("postgresql", "traces", "kubernetes")  # a release brings them all
 PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[a-z0-9,_-]+\])?==([^ ;\\]+)")
 DIGEST = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 

@@ -144,3 +144,22 @@ def test_what_a_way_back_means_is_shown_before_it_begins():
         assert (await served.ask("red", "GET", path))[0] == 403
 
     run(scenario)
+
+
+def test_a_named_campaign_is_made_once_and_its_name_stands_for_no_other():
+    async def scenario(served: Served) -> None:
+        named = {**BODY, "name": "winter-firmware"}
+        for _ in range(2):
+            status, made = await served.ask("operator", "POST", "/campaigns", named)
+            assert (status, made["result"]["campaign"]) == (200, "winter-firmware"), made
+        assert (await served.ask("viewer", "GET", "/campaigns"))[1]["total"] == 1
+        other = {**named, "select": "rack=su0-rack0"}
+        status, refused = await served.ask("operator", "POST", "/campaigns", other)
+        assert (status, refused["blockers"][0]["reason"]) == (409, "duplicate")
+        for bad in ("c0007", "draft", "Winter", "a b", "-x"):
+            body = {**BODY, "name": bad}
+            assert (await served.ask("operator", "POST", "/campaigns", body))[0] == 409, bad
+        _, numbered = await served.ask("operator", "POST", "/campaigns", BODY)
+        assert numbered["result"]["campaign"] == "c0002"
+
+    run(scenario)

@@ -37,11 +37,19 @@ FULL: Mapping[str, Any] = {
     "persistence": {"existingClaim": "data"},
     "firmware": {"hostPath": "/srv/firmware"},
     "secrets": {"ssh": "hosts", "masterKey": "master", "database": "postgresql"},
+    "operator": {"enabled": True, "server": "https://site.example:8443"},
     "service": {"type": "LoadBalancer", "annotations": {"a": "b"}},
     "image": {"repository": "registry.example/p", "tag": "1", "pullSecrets": [{"name": "r"}]},
     "nodeSelector": {"role": "control"},
     "tolerations": [{"operator": "Exists"}],
     "affinity": {"nodeAffinity": {}},
+}
+OPERATOR = {  # the kinds that the operator adds
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Deployment",
+    "CustomResourceDefinition",
 }
 RENDER = """
 import json, sys
@@ -106,7 +114,7 @@ def test_options_are_those_of_the_command_and_paths_those_of_the_image():
         [sys.executable, "-m", "provisioner", "serve", "--help"],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
     ).stdout  # fmt: skip
-    options = set(re.findall(r"(--[a-z-]+)", TEMPLATES))
+    options = set(re.findall(r"(--[a-z][a-z-]+)", TEMPLATES))
 
     assert len(options) >= 7
     assert {o for o in options if o not in shown} == set()
@@ -137,7 +145,9 @@ def test_helm_renders_what_kubernetes_takes(tmp_path: Path, values: Mapping[str,
     volumes = {v["name"] for v in [*pod["volumes"], *(c["metadata"] for c in claims)]}
 
     assert result["problems"] == []
-    assert set(rendered) == {"ConfigMap", "Service", "StatefulSet"}
+    assert set(rendered) == {"ConfigMap", "Service", "StatefulSet"} | (
+        OPERATOR if values else set()
+    )
     assert {m["name"] for m in pod["containers"][0]["volumeMounts"]} == volumes
     assert ("--lab" in pod["containers"][0]["args"]) is bool(values)
     selector = rendered["Service"]["spec"]["selector"]

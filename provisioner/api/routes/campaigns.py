@@ -64,6 +64,12 @@ class Draft(Record):
     policy: Policy | None = Field(
         None, description="Policy of the campaign; by default the site's."
     )
+    name: str = Field(
+        "",
+        max_length=63,
+        description="Name that the client chooses; by default the next number. A second request "
+        "with the same name and fields gets the same campaign.",
+    )
 
 
 class Start(Record):
@@ -219,7 +225,7 @@ async def _do(requests: CampaignRequests, asked: ChangeRequest) -> Answer:
     match asked.kind:
         case ChangeKind.CAMPAIGN_CREATE:
             draft = Draft.model_validate(arguments, strict=False)
-            return await requests.create(draft.release, draft.select, draft.policy, by)
+            return await requests.create(draft.release, draft.select, draft.policy, by, draft.name)
         case ChangeKind.CAMPAIGN_START:
             return await requests.start(name, by, [str(c) for c in arguments.get("confirm", ())])
         case ChangeKind.CAMPAIGN_PAUSE:

@@ -36,6 +36,7 @@ from provisioner.planning.campaigns.campaign_moves import (
     retry_progress,
     skip_node,
 )
+from provisioner.planning.campaigns.campaign_names import check_campaign_name, refuse_other_draft
 from provisioner.planning.campaigns.campaign_preview import Preview, preview_campaign
 from provisioner.planning.campaigns.campaign_refusals import (
     find_standstill,
@@ -84,9 +85,8 @@ class CampaignRequests:
         book: CampaignRepository,
         matrix: Matrix,
         held: Set[str] | None = None,
-        plan: AddressPlan | None = None,
+        plan: AddressPlan | None = None,  # of switches' planes; None: unknown
     ) -> None:
-        """`plan` gives switches' planes; without it they are unknown."""
         self._store = context.store
         self._plan = plan
         self._book = book
@@ -96,17 +96,23 @@ class CampaignRequests:
         self._held = held  # artifacts that a way back needs and that are available; None: unknown
 
     async def create(
-        self, release: str, expression: str, policy: Policy | None = None, by: str = ""
+        self,
+        release: str,
+        expression: str,
+        policy: Policy | None = None,
+        by: str = "",
+        name: str = "",
     ) -> Answer:
-        """Return a draft. Raises InputError for a release that is not there, or a bad
-        expression.
-        """
+        """Return a draft. Raises InputError for an unknown release, a bad expression or name."""
+        check_campaign_name(name)
+        if name and (standing := await self._book.get(name)):
+            return Answer(standing, refuse_other_draft(standing, release, expression, policy))
         drafted = await self._draft(release, expression, policy, by)
         if isinstance(drafted, tuple):
             return Answer(blockers=drafted)
         for _ in range(TRIES_MAX):
             number = len(await self._book.list()) + 1
-            made = drafted.model_copy(update={"id": f"c{number:04d}"})
+            made = drafted.model_copy(update={"id": name or f"c{number:04d}"})
             try:
                 return Answer(await self._book.add(made, by, made.created_at))
             except StaleWrite:
@@ -158,9 +164,7 @@ class CampaignRequests:
         return await survey.read_fleet(campaign, self._clock.now())
 
     async def preview(self, campaign_id: str) -> Preview:
-        """Return waves, steps, minutes, blast radius and refusals of a start now; touches
-        nothing.
-        """
+        """Return waves, steps, minutes, blast radius and refusals of a start now."""
         return await self._preview(await self.find_campaign(campaign_id))
 
     async def _preview(self, campaign: Campaign) -> Preview:
@@ -379,13 +383,12 @@ class CampaignRequests:
         by: str,
     ) -> Answer:
         rows = {r.node: r for r in await self._book.list_rows(campaign.id)}
+        remedy = f"See `provisioner campaign show {campaign.id}`."
         if node not in rows:
-            remedy = f"See `provisioner campaign show {campaign.id}`."
             raise InputError(node, "", f"campaign {campaign.id} has no such node", remedy)
         changed = change(rows[node].progress)
         if isinstance(changed, str):
-            unblock = f"See `provisioner campaign show {campaign.id}`."
-            return Answer(campaign, (refuse_campaign(campaign, f"{node}: {changed}", unblock),))
+            return Answer(campaign, (refuse_campaign(campaign, f"{node}: {changed}", remedy),))
         row = rows[node].model_copy(update={"progress": changed})
         # the campaign's generation grows with it: a turn that has not seen this admits nothing
         event = describe_change(campaign, by, node=node, progress=changed.state)

@@ -74,6 +74,14 @@ class BmcRef(Record):
     rotated: bool = False  # its credential was set by us and is unique to it
 
 
+class BoardTpm(Record):
+    """The TPM of a host's board, by its attestation key."""
+
+    key_sha256: str  # of the SPKI
+    enrolled_at: Instant  # at the first boot of the maintenance image that quoted it
+    secure_boot: bool | None = None  # as the last quoted boot measured it; None: not stated
+
+
 class Node(Record):
     """One row of the nodes table. `generation` grows by one with every change."""
 
@@ -105,6 +113,7 @@ class Node(Record):
     outlets: tuple[Outlet, ...] = ()  # all its feeds: outlets of power distribution units
     blockers: tuple[Blocker, ...] = ()
     attempts: int = 0  # of automatic remedies since the last certificate
+    tpm: BoardTpm | None = None  # None: none is enrolled
     note: str = ""  # the present work, for people
     tags: tuple[str, ...] = ()  # words that people gave it, sorted
 

@@ -35,6 +35,11 @@ class MaintenanceSettings(Record):
         description="Where the image of a boot cannot carry the agent's token (no slot in it, or "
         "`--artifact-url`): such an image is not booted, or the first lookup gets the token.",
     )
+    agent_tpm: Literal["require", "record", "off"] = Field(
+        "off",
+        description="Whether the maintenance agent must quote the TPM of its board, once one is "
+        "enrolled for the node: an agent without that quote is refused, or only recorded.",
+    )
     lookup_isolation: Literal["leaves", "site"] = Field(
         "leaves",
         description="Who keeps hosts apart on the network where agents are looked up: a filter on "

@@ -21,6 +21,7 @@ from provisioner_hardware_manager import (
     inventory,
     redaction,
     tpm,
+    tpm_quote,
 )
 from provisioner_hardware_manager.results import DONE
 
@@ -42,6 +43,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "bytes": "how many",
     },
     "provisioner_clear_tpm": {},
+    "provisioner_quote_tpm": {"nonce": "64 hexadecimal digits that the TPM signs"},
     "provisioner_clear_boot_entries": {},
     "provisioner_choose_boot_disk": {"serial": "of the disk that the next system was written to"},
 }
@@ -143,6 +145,10 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
     def provisioner_clear_tpm(self, node: Any, ports: Any) -> dict[str, str]:
         """Clear the TPM, or request it from the firmware."""
         return tpm.clear()
+
+    def provisioner_quote_tpm(self, node: Any, ports: Any, nonce: str = "") -> dict[str, str]:
+        """Return a quote of this boot by the TPM's attestation key, with the event log."""
+        return tpm_quote.quote(str(nonce))
 
     def provisioner_clear_boot_entries(self, node: Any, ports: Any) -> dict[str, str]:
         """Remove the UEFI boot entries of systems on disks."""

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
 from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.node_requests import Reclaim, Retry
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.picking import Picked, select_nodes
@@ -30,7 +31,16 @@ from provisioner.model.adoption.capability import Capability
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.location import Location, Port
-from provisioner.model.node import BmcRef, Boots, Node, NodeKind, Origin, Placement, State
+from provisioner.model.node import (
+    BmcRef,
+    BoardTpm,
+    Boots,
+    Node,
+    NodeKind,
+    Origin,
+    Placement,
+    State,
+)
 from provisioner.model.outcome import Blocker
 from provisioner.model.times.instant import Instant
 from provisioner.planning.erasure.erasure import policy_of
@@ -66,6 +76,7 @@ class NodeView(Record):
     address: str = ""
     bmcs: tuple[BmcRef, ...] = ()
     tags: tuple[str, ...] = ()
+    tpm: BoardTpm | None = None
 
 
 class NodePage(Counted):
@@ -107,17 +118,6 @@ class Fleet(Record):
     rows: tuple[tuple[str, ...], ...]
 
 
-class Reclaim(Record):
-    """The body of a reclaim."""
-
-    for_repair: bool = Field(
-        default=False, description="It goes back to the same tenant when it is well."
-    )
-    accept_no_return: bool = Field(
-        default=False, description="Also if it could not serve again once it is erased."
-    )
-
-
 def build_view(node: Node, *, staff: bool) -> NodeView:
     """Return a node in the form that the caller may see."""
     return NodeView.model_construct(  # a stored node was validated when it was read
@@ -142,6 +142,7 @@ def build_view(node: Node, *, staff: bool) -> NodeView:
         address=node.address if staff else "",
         bmcs=node.bmcs if staff else (),
         tags=node.tags if staff else (),
+        tpm=node.tpm if staff else None,
     )
 
 
@@ -208,7 +209,7 @@ async def show_fleet(ask: Ask) -> Reply:
 
 async def ask_retry(ask: Ask) -> Reply:
     """Ask to take a node out of quarantine."""
-    return await _ask(ask, ChangeKind.NODE_RETRY, {})
+    return await _ask(ask, ChangeKind.NODE_RETRY, ask.body.model_dump(exclude_defaults=True))
 
 
 async def ask_reclaim(ask: Ask) -> Reply:
@@ -253,7 +254,9 @@ async def foresee_node(parts: ApiParts, asked: ChangeRequest) -> Forecast:
         return Forecast(blockers=planned.blockers)
     node, changed, obstacles = planned
     if asked.kind is ChangeKind.NODE_RETRY:
-        return Forecast((f"{node.id} leaves {node.state} and goes on as {changed.state}.",))
+        more = " The TPM that is read next is enrolled." if node.tpm and not changed.tpm else ""
+        line = f"{node.id} leaves {node.state} and goes on as {changed.state}.{more}"
+        return Forecast((line,))
     lines = describe_reclaim(node, changed, policy_of(parts.settings), now)
     if asked.arguments.get("accept_no_return"):
         return Forecast((*lines, *(f"{b.subject}: {b.detail}" for b in obstacles)))
@@ -278,7 +281,7 @@ async def _plan(
     if arguments.get("tenant", node.tenant) != node.tenant:
         return build_objection(node.id, "it is another tenant's now", "Ask for your own nodes.")
     if asked.kind is ChangeKind.NODE_RETRY:
-        changed = retry_node(node, now)
+        changed = retry_node(node, now, new_board=bool(arguments.get("new_board")))
     else:
         act = "take it back from its tenant"
         if why := await parts.context.refuse_act(node, Capability.CERTIFICATION, act):
@@ -324,6 +327,7 @@ ROUTES = (
         OPERATORS,
         ask_retry,
         {200: OperationView, 202: OperationView},
+        body=Retry,
         entity=True,
         refusals={409: "It is not quarantined."},
     ),

@@ -18,6 +18,7 @@ from provisioner.execution.actions.work import Site, Work, do_work
 from provisioner.execution.observe.console_tail import describe_console
 from provisioner.execution.steps.activations import pace_of, power_off
 from provisioner.execution.steps.agent_steps import find_last, find_open, run_command
+from provisioner.execution.steps.board_proof import prove_board
 from provisioner.execution.steps.boot_sources import (
     boot_disk,
     boot_image,
@@ -28,6 +29,8 @@ from provisioner.execution.steps.boot_sources import (
 )
 from provisioner.execution.steps.offering import require_offer
 from provisioner.execution.steps.quiet import check_quiet
+from provisioner.model.events.event import Event
+from provisioner.model.events.node_events import BoardTpmRead
 from provisioner.model.inventory import Inventory, Power
 from provisioner.model.matrix import Pin
 from provisioner.model.node import Boots, Node, Placement
@@ -83,11 +86,14 @@ class Stay:
     async def mark_boots(self, boots: Boots) -> None:
         """Record the system that the host runs from now on, before it is started."""
         if self.node.boots is not boots:
-            stored = await self.hold.record(node=self.node.model_copy(update={"boots": boots}))
-            assert stored is not None
-            self.node = stored.model_copy(
-                update={"placement": self.node.placement, "vrf": self.node.vrf}
-            )
+            await self._record({"boots": boots})
+
+    async def _record(self, changes: Mapping[str, Any], events: Sequence[Event] = ()) -> None:
+        stored = await self.hold.record(node=self.node.model_copy(update=changes), events=events)
+        assert stored is not None
+        self.node = stored.model_copy(
+            update={"placement": self.node.placement, "vrf": self.node.vrf}
+        )
 
     def off_row(self, rows: Sequence[LedgerEntry]) -> LedgerEntry | None:
         """Return the row that proves that power was away in this stay: after the node was
@@ -286,10 +292,18 @@ class Stay:
             if agent is None:
                 return await self._silent()
             self.site.artifacts.boots.withdraw_ticket(self.node.id)  # it runs from memory now
-            return None
+            return await self._prove_board(agent)
 
         image = self.site.artifacts.pull_url(name)
         return self._work(BOOT, look, send, finish, {"image": image})
+
+    async def _prove_board(self, agent: AgentAddress) -> Blocker | None:
+        """Return why the agent is not that of this board; a TPM that is seen first is enrolled."""
+        tpm = await prove_board(self.site, self.hold, self.node, agent)
+        if isinstance(tpm, Blocker) or tpm is None:
+            return tpm
+        await self._record({"tpm": tpm}, [BoardTpmRead(key=tpm.key_sha256)])
+        return None
 
     def _leave(
         self,

@@ -41,6 +41,7 @@ class EventKind(StrEnum):
     NOT_SANITIZED = "not_sanitized"
     RETIRED = "retired"
     AGENT_REFUSED = "agent_refused"
+    BOARD_TPM = "board_tpm"
     # ports and tenants
     ALLOCATED = "allocated"
     FENCE = "fence"

@@ -57,6 +57,14 @@ class NodeIdentified(Event):
     )
 
 
+class BoardTpmRead(Event):
+    """The TPM of a host's board was enrolled or measured another boot, or gave no proof."""
+
+    KIND: ClassVar = EventKind.BOARD_TPM
+    key: str = Field(description="SHA-256 of the enrolled attestation key, hex; empty: none.")
+    refused: str = Field("", description="Why the agent did not prove that it runs on the board.")
+
+
 class StateChanged(Event):
     """A node entered another state of its journey."""
 

@@ -5,15 +5,22 @@ Each function returns the changed node, or a sentence that says why the request 
 
 from __future__ import annotations
 
+from typing import Any
+
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.release.entitlement import is_stranger
 
 
-def retry_node(node: Node, now: float) -> Node | str:
-    """Leave quarantine: to `converging` if identified and fenced, else to `discovered`."""
+def retry_node(node: Node, now: float, *, new_board: bool = False) -> Node | str:
+    """Leave quarantine: to `converging` if identified and fenced, else to `discovered`.
+
+    `new_board`: the board was exchanged; the TPM that is read next is enrolled.
+    """
     why = "retried by request"
-    fresh = {"blockers": (), "attempts": 0}
+    fresh: dict[str, Any] = {"blockers": (), "attempts": 0}
+    if new_board:
+        fresh["tpm"] = None
     if node.is_parked:  # it resumes in its state
         return node.model_copy(update={**fresh, "note": why})
     if node.state not in (State.QUARANTINED, State.REPAIRING):

@@ -5,6 +5,7 @@ docs/erasure.md has the contract. Disks report the truth unless a fault is in fo
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -130,6 +131,25 @@ def _clear_tpm(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     return Work(1.0, finish)
 
 
+def _quote_tpm(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
+    machine = ramdisk.machine
+
+    def finish(_now: float) -> Json:
+        if machine.tpm is None:
+            return {"result": "unsupported", "detail": "there is no TPM 2.0 device"}
+        quote, signature = machine.tpm.quote(bytes.fromhex(str(args.get("nonce", ""))))
+        content = {
+            "quote": quote,
+            "signature": signature,
+            "key": machine.tpm.key_pem,
+            "event_log": machine.tpm.write_log(),
+        }
+        encoded = {name: base64.b64encode(raw).decode() for name, raw in content.items()}
+        return {"result": "done", "detail": "", **encoded}
+
+    return Work(2.0, finish)
+
+
 def _clear_boot_entries(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     def finish(now: float) -> Json:
         ramdisk.machine.log_event(now, "boot_entries_clear", "host")
@@ -162,6 +182,7 @@ STEPS: dict[str, Act] = {
     "provisioner_erase_device": _erase_device,
     "provisioner_read_disk": _read_disk,
     "provisioner_clear_tpm": _clear_tpm,
+    "provisioner_quote_tpm": _quote_tpm,
     "provisioner_clear_boot_entries": _clear_boot_entries,
     "provisioner_choose_boot_disk": _choose_boot_disk,
 }

@@ -16,6 +16,7 @@ from provisioner.sim.hardware import curable_faults
 from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.hardware.disks import Disk
 from provisioner.sim.hardware.parts import Bluefield, Bmc, Device, Durations, Event, Firmware, Host
+from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 
 COLD = frozenset({"cold_boot", "warm_reboot", "mlxfwreset"})  # activated by a loss of host power
 WARM = frozenset({"warm_reboot"})
@@ -44,6 +45,7 @@ class Machine:
         self.sel: list[dict[str, str]] = []  # entries of the host BMC's event log, as Redfish shows
         self.cures: list[tuple[frozenset[str], Callable[[], None]]] = []  # `curable_faults`
         self.implants: set[str] = set()  # roots of trust whose firmware is not their maker's
+        self.tpm: SimulatedTpm | None = SimulatedTpm(name)  # of its board; None: it has none
         self.silent_roots: set[str] = set()  # roots of trust that their BMC leaves out
         # leak detector -> its DetectorState, None while it reports none; {}: cooled by air
         self.leak_detectors: dict[str, str | None] = {}

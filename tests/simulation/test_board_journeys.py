@@ -1,0 +1,87 @@
+"""A node whose maintenance agent must quote the TPM of its board, also after an exchange."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import virtual_time
+from given_events import in_state
+from returned import HOST, HOUR_S, TENANT, give_back, holds, node_of, until_settled
+from rig import World
+
+from provisioner.model.node import BoardTpm, Node, State
+from provisioner.planning.lifecycle.operator_requests import retry_node
+from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
+
+
+async def say(world: World, kind: str) -> list[dict[str, Any]]:
+    rows = await world.store.journal.list(limit=100_000)
+    return [dict(r) for r in rows if r["kind"] == kind]
+
+
+def test_a_board_is_enrolled_once_and_another_one_is_refused_until_a_person_says_so(
+    tmp_path: Path,
+) -> None:
+    async def main() -> tuple[Node, Node, dict[str, str], Node, list[dict[str, Any]]]:
+        world = World(tmp_path, nodes=1, seed=5, agent_tpm="require")  # type: ignore[arg-type]
+        await give_back(world)
+        machine = world.site.machines[HOST]
+        await world.start()
+        first = await until_settled(world, 48 * HOUR_S)
+        await world.crash()
+        served = in_state(first, State.DRAINING, world.clock.now(), served=TENANT)
+        await world.store.nodes.save(served)
+        for disk in machine.disks.values():
+            disk.holds = "tenant"
+        machine.tpm = SimulatedTpm("another board")
+        await world.start()
+        refused = await until_settled(world, 48 * HOUR_S)
+        disks = holds(world)
+        stored = await node_of(world)
+        again = retry_node(stored, world.clock.now(), new_board=True)
+        assert isinstance(again, Node)
+        await world.store.nodes.save(again)
+        last = await until_settled(world, 48 * HOUR_S)
+        events = await say(world, "board_tpm")
+        await world.crash()
+        return first, refused, disks, last, events
+
+    first, refused, disks, last, events = virtual_time.run(main())
+
+    assert first.tpm is not None
+    assert refused.state is State.QUARANTINED, refused.note
+    assert refused.tpm == first.tpm
+    assert "not this board's: ak" in str(events)
+    assert set(disks.values()) == {"tenant"}  # nothing was believed, and nothing was erased
+    assert last.tpm is not None
+    assert last.tpm.key_sha256 != first.tpm.key_sha256
+    assert last.state is State.CONVERGING  # erased, and with its new system
+
+
+@pytest.mark.parametrize(("policy", "enrolled"), [("record", True), ("require", False)])
+def test_a_board_without_a_proof_is_served_where_the_policy_permits_it(
+    tmp_path: Path, policy: str, enrolled: bool
+) -> None:
+    """`record` writes down that the board is another one; a node without a TPM quotes none."""
+
+    async def main() -> tuple[Node, list[dict[str, Any]]]:
+        world = World(tmp_path, nodes=1, seed=5, agent_tpm=policy)  # type: ignore[arg-type]
+        node = await give_back(world)
+        if enrolled:
+            changes = {"tpm": BoardTpm(key_sha256="0" * 64, enrolled_at=1.0)}
+            await world.store.nodes.save(node.model_copy(update=changes))
+        else:
+            world.site.machines[HOST].tpm = None
+        await world.start()
+        node = await until_settled(world, 48 * HOUR_S)
+        events = await say(world, "board_tpm")
+        await world.crash()
+        return node, events
+
+    node, events = virtual_time.run(main())
+
+    assert node.state is State.CONVERGING, node.note  # erased, and with its new system
+    assert (node.tpm is not None) is enrolled
+    assert ("not this board's: ak" in str(events)) is enrolled

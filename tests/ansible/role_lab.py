@@ -49,6 +49,8 @@ PACKAGES = (
     ("libnccl2", "2.29.2-1+cuda13.0", ""),
     ("beegfs-client", "7.4.5", ""),
     ("beegfs-client", "7.4.6", ""),
+    ("lustre-client-utils", "2.15.5-1", ""),
+    ("gdrdrv-dkms", "2.4.4-1", ""),
     ("datacenter-gpu-manager-4-core", "1:4.2.3-2", ""),
     # names and relations as Ubuntu 24.04 has them (packages.ubuntu.com, noble-updates)
     ("linux-image-6.8.0-57-generic", "6.8.0-57.59", "Depends: linux-modules-6.8.0-57-generic\n"),
@@ -189,6 +191,7 @@ def refresh(host: Host, *, cold: bool = True, **changes: Any) -> None:
     host.put("/var/lib/standins/state.json", json.dumps(fresh_state() | changes))
     host.run(
         "rm -rf /var/lib/dpkg /var/cache/provisioner /etc/modules-load.d/* /srv/fill"
+        " /boot/* /etc/default/grub.d/90-*"
         " && cp -a /srv/dpkg.fresh /var/lib/dpkg"
         f" && HOST_COLD={int(cold)} /usr/local/lib/standins/boot"
     )

@@ -160,3 +160,16 @@ def test_verify_alone_fails_on_hosts_where_nothing_was_done(
     ended = play("host_baseline", calls, tmp_path)
 
     assert [ended[f"host-{n}"].ok for n in (1, 2, 3)] == [False] * 3
+
+
+@pytest.mark.long
+def test_a_module_of_a_package_is_there_for_the_next_kernel(furnished: list[Host], tmp_path: Path):
+    whole, unbuilt = furnished[:2]
+    refresh(unbuilt, unbuilt=["gdrdrv"])
+    name = {"package:gdrdrv-dkms": "2.4.4-1", "hugepages_2m": "1024"}
+    more = {"settings": name, "packages": {"gdrdrv-dkms": "2.4.4-1"}}
+
+    ended = play("host_baseline", {h: call(h, **more) for h in (whole, unbuilt)}, tmp_path)
+
+    assert ended["host-1"].ok, ended["host-1"].message
+    assert "there is no module gdrdrv for" in ended["host-2"].message

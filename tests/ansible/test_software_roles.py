@@ -165,6 +165,25 @@ def test_the_pinned_stack_and_no_newer_one_is_installed_after_nvidias_uninstall(
 
 
 @pytest.mark.long
+def test_a_storage_client_is_whole_for_the_next_kernel_or_refused_by_name(
+    furnished: list[Host], tmp_path: Path
+):
+    foreign, unbuilt, whole = furnished
+    refresh(unbuilt, unbuilt=["lustre"])
+    lustre = {"packages": {"host.storage_client": "lustre-client-utils=2.15.5"}}
+    scale = {"packages": {"host.storage_client": "gpfs.base=5.2.1-0"}}
+    weka = {"packages": {"host.storage_client": "weka=4.3.1"}}
+
+    first = play("host_software", {foreign: scale, unbuilt: lustre, whole: lustre}, tmp_path)
+    second = play("host_software", {foreign: weka}, tmp_path)
+
+    assert refused(first["host-1"], "gpfs.base is not installed by a play: IBM Storage Scale")
+    assert refused(first["host-2"], "there is no module lustre for")
+    assert first["host-3"].result["installed"] == lustre["packages"]
+    assert refused(second["host-1"], "WEKA's own cluster installs its agent")
+
+
+@pytest.mark.long
 def test_the_tools_of_the_checks_are_installed_and_running(furnished: list[Host], tmp_path: Path):
     wanted = {"packages": {"datacenter-gpu-manager-4-core": "4.2.3"}, "services": ["nvidia-dcgm"]}
     loose = {"packages": {"dcgm": "*"}}

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from provisioner.adapters.tickets.mailbox import Mailbox, MailServer
+from provisioner.adapters.tickets.pagerduty import PagerDuty
+from provisioner.adapters.tickets.servicenow import ServiceNow
 from provisioner.adapters.tickets.webhook import Webhook
 from provisioner.model.input_error import InputError
 from provisioner.ports import Clock, Secret
@@ -34,10 +36,27 @@ async def open_tickets(
             yield webhook
         finally:
             await webhook.close()
+    elif system in ("servicenow", "pagerduty"):
+        desk = _desk(settings, environ, ca_file)
+        try:
+            yield desk
+        finally:
+            await desk.close()
     elif system == "email":
         yield _mailbox(settings, clock, environ, ca_file)
     else:
         yield None
+
+
+def _desk(
+    settings: Settings, environ: Mapping[str, str], ca_file: Path | None
+) -> ServiceNow | PagerDuty:
+    secret = _secret(environ, WEBHOOK_SECRET)
+    if settings.ticket_system == "pagerduty":
+        return PagerDuty(settings.ticket_url, secret, ca_file, settings.ticket_pin)
+    url = _needed("ticket_url", settings.ticket_url)
+    login = (_needed("ticket_user", settings.ticket_user), secret)
+    return ServiceNow(url, settings.ticket_table, login, ca_file, settings.ticket_pin)
 
 
 def _mailbox(
@@ -64,7 +83,7 @@ def _mailbox(
 def _needed(name: str, value: str) -> str:
     if not value:
         problem = "it is empty, and ticket_system needs it"
-        raise InputError("settings", name, problem, "See docs/repair.md, Work for people.")
+        raise InputError("settings", name, problem, "See docs/integrations/service-desks.md.")
     return value
 
 

@@ -71,11 +71,20 @@ class RepairSettings(Record):
     )
 
     # work for people
-    ticket_system: Literal["none", "webhook", "email"] = Field(
+    ticket_system: Literal["none", "webhook", "email", "servicenow", "pagerduty"] = Field(
         "none", description="Where tickets are sent; none: only on the command line and the API."
     )
     ticket_url: str = Field(
-        "", pattern=r"^(https://\S{1,500})?$", description="Webhook that tickets are sent to."
+        "",
+        pattern=r"^(https://\S{1,500})?$",
+        description="Webhook that tickets are sent to; ServiceNow: the instance; PagerDuty: where "
+        "events go.",
+    )
+    ticket_user: str = Field(
+        "", pattern=r"^[^\s:]{0,200}$", description="ServiceNow: login; its password is a secret."
+    )
+    ticket_table: str = Field(
+        "incident", pattern=r"^[a-z0-9_]{1,80}$", description="ServiceNow: table of tickets."
     )
     ticket_pin: str = Field(
         "",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.model.input_error import InputError
+from provisioner.ports import Malformed
 
 _IMPORTS = "planning.matrix.imports"
 IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
@@ -16,6 +17,12 @@ IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
     ("planning.watch.audit_form", (), "read_otlp_reply", {"status": 200, "sent": 5}),
     ("adapters.key_service", (), "read_field", {"names": ("data", "ciphertext")}),
     ("adapters.key_service", (), "read_errors", {}),
+    (
+        "adapters.tickets.servicenow",
+        (Malformed,),
+        "read_record",
+        {"status": 201, "expected": 201},
+    ),
     (f"{_IMPORTS}.boot_streams", (InputError,), "parse_boot_stream", {"source": "a.bfb"}),
     (f"{_IMPORTS}.boot_streams", (), "is_boot_stream", {}),
     (f"{_IMPORTS}.pldm_packages", (InputError,), "parse_package", {"source": "a.fwpkg"}),

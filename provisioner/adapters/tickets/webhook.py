@@ -16,30 +16,16 @@ import hmac
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 from yarl import URL
 
-from provisioner.adapters.bounded_http import (
-    FAILURES,
-    Attempt,
-    BoundedSession,
-    Trust,
-    open_session,
-    port_error,
-    time_limit,
-)
+from provisioner.adapters.tickets.exchange import CANNOT_LOOK, DeskExchange
 from provisioner.model.integrations.ticket import TicketMessage
-from provisioner.ports import Clock, LoginRefused, Malformed, PortError, Secret, Unreachable
+from provisioner.ports import Clock, Malformed, Secret
 from provisioner.ports.tickets import Looked, TicketRef
-from provisioner.runtime import permit
 
-REQUEST_S = 30.0
-ANSWER_MAX = 64 * 1024  # an id and a URL
 TEXT_MAX = 500  # of either
 ATTACHED_MAX = 16 * 1024 * 1024  # a larger archive is named by its digest, and fetched from us
-CANNOT_LOOK = (405, 501)
 NOT_THERE = (404, 410)
 
 
@@ -54,13 +40,11 @@ class Webhook:
         self._url = url
         self._secret = secret
         self._clock = clock
-        self._pin = pin
-        self._trust = Trust(ca_file)
-        self._session: aiohttp.ClientSession | None = None
+        self._exchange = DeskExchange(ca_file, pin)
 
     async def look(self, key: str) -> Looked:
         """Ask the receiver for the message with this id."""
-        status, body = await self._exchange("GET", key, b"", {"key": key})
+        status, body = await self._ask("GET", key, b"", {"key": key})
         if status in NOT_THERE:
             return Looked(certain=True)
         if status in CANNOT_LOOK:
@@ -73,46 +57,19 @@ class Webhook:
         if bundle and len(bundle) <= ATTACHED_MAX:
             document["bundle"] = base64.b64encode(bundle).decode()
         content = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
-        status, body = await self._exchange("POST", message.id, content, {})
+        status, body = await self._ask("POST", message.id, content, {})
         return _ref(status, body)
 
     async def close(self) -> None:
         """Close the connection."""
-        if self._session is not None:
-            await self._session.close()
-        self._session = None
+        await self._exchange.close()
 
-    async def _exchange(
+    async def _ask(
         self, method: str, key: str, content: bytes, query: Mapping[str, str]
     ) -> tuple[int, bytes]:
-        attempt = Attempt(method == "GET")
-        where = f"{method} {URL(self._url).origin()}"[:200]
-        if self._session is None:
-            self._session = open_session(per_host=2, keep_alive=False)
         headers = signature(self._secret, key, int(self._clock.now()), content)
-        options: dict[str, Any] = {"headers": headers, "timeout": time_limit(REQUEST_S)}
-        if content:
-            options["data"] = content
-        tls = self._trust.option(self._url, self._pin, insecure=False)
-        try:
-            bounded = BoundedSession(self._session, tls, attempt, ANSWER_MAX)
-            with permit.name_act(_touches_no_device):
-                async with bounded.request(
-                    method, URL(self._url).update_query(query), **options
-                ) as answer:
-                    body = await answer.read()
-        except (PortError, *FAILURES) as error:
-            raise port_error(where, error, attempt) from None
-        if answer.status in (401, 403):
-            raise LoginRefused(f"{where}: status {answer.status}")
-        if answer.status >= 500 and answer.status not in CANNOT_LOOK:
-            raise Unreachable(f"{where}: status {answer.status}", maybe_executed=method == "POST")
-        return answer.status, body
-
-
-def _touches_no_device() -> str:
-    """Return "": a message to people needs no capability over a node."""
-    return ""
+        target = URL(self._url).update_query(query)
+        return await self._exchange.request(method, target, headers, content)
 
 
 def signature(secret: Secret, key: str, at: int, content: bytes) -> dict[str, str]:

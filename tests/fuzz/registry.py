@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import feeding
+from attestation_readers import ATTESTATION_BESIDE, ATTESTATION_READERS
 from feeding import Parser
 from import_readers import IMPORT_READERS
 from pydantic import ValidationError
@@ -21,7 +22,6 @@ from provisioner.api.problem import Refused
 from provisioner.checks.check import CheckContext, Unreadable
 from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
-from provisioner.model.attestation import Unacceptable
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
@@ -115,26 +115,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {"tests": (NCCL,), "context": CONTEXT},
     ),
     ("execution.tenancy.release_probes", (), "read_codes", {}),
-    ("checks.attestation.certificate_chains", (ValueError,), "parse_certificate", {}),
-    ("checks.attestation.certificate_chains", (Unacceptable,), "parse_certificates", {}),
-    ("checks.attestation.evidence_containers", (), "decode_text read_evidence_file", {}),
-    ("checks.attestation.evidence_containers", (), "read_manifest_file", {"name": "own.xml"}),
-    ("checks.attestation.event_log", (Unacceptable,), "parse_event_log", {}),
-    ("checks.attestation.tpm_quotes", (Unacceptable,), "parse_quote", {}),
-    ("checks.attestation.opaque_data", (Unacceptable,), "parse_opaque_data", {}),
-    (
-        "checks.attestation.reference_manifests",
-        (),
-        "read_manifest",
-        {"rim_id": "own", "anchors": (), "at": 1.8e9, "admitted_at": 1.8e9},
-    ),
-    ("checks.attestation.spdm_messages", (Unacceptable,), "parse_signed_measurements", {}),
-    (
-        "checks.attestation.trust_anchors",
-        (ValueError, TypeError),
-        "read_anchors",
-        {"source": "own.pem"},
-    ),
+    *ATTESTATION_READERS,
     ("planning.places.address_plan", (InputError,), "parse", _FILE),
     ("planning.certification.attestation", (NotAnAttestation,), "parse_envelope", {}),
     ("planning.campaigns.campaign_policy_text", (InputError,), "parse_policy", _FILE),
@@ -266,12 +247,12 @@ _OURS = "it takes what we made ourselves"
 _READ = "it takes what was read, and bounded, before"
 _JUDGES = "a part of judges, which are all attempted"
 NOT_ATTEMPTED: Mapping[str, str] = {
+    **ATTESTATION_BESIDE,
     "access.identity:caller_of": _READ,
     "adapters.agent.answers:digest_of": _OURS,
     "api.app:build_response": _OURS,
     "api.field_meanings:add_meanings": _OURS,
     "api.field_meanings:list_fields": _OURS,
-    "checks.attestation.event_log:digest_pcrs": _READ,
     "checks.check:fault": _JUDGES,
     "checks.counter_growth:find_before_load": _JUDGES,
     "checks.fabric.fabric_checks:judge_test": (
@@ -280,9 +261,6 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "daemon.cluster:declared_end": _OURS,
     "daemon.cluster:digests_of": _OURS,
     "execution.artifacts.boot_images:fill_slots": "it takes an image whose digest was checked",
-    "checks.attestation.device_reports:verify_report": (
-        "attempted through checks.attestation.spdm_messages:parse_signed_measurements"
-    ),
     "planning.matrix.faults:find_empty_condition": _READ,
     "planning.matrix.matrix_text:parse_located": (
         "attempted through planning.matrix.matrix_text:parse"

@@ -1,0 +1,45 @@
+"""Readers of signed evidence of devices and boards, as registry.py lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.model.attestation import Unacceptable
+
+_BOARD = "planning.certification.board_proofs"
+_BOUND = {"bound": b"b" * 32, "enrolled": None, "now": 1.8e9}
+ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
+    ("checks.attestation.certificate_chains", (ValueError,), "parse_certificate", {}),
+    ("checks.attestation.certificate_chains", (Unacceptable,), "parse_certificates", {}),
+    ("checks.attestation.evidence_containers", (), "decode_text read_evidence_file", {}),
+    ("checks.attestation.evidence_containers", (), "read_manifest_file", {"name": "own.xml"}),
+    ("checks.attestation.event_log", (Unacceptable,), "parse_event_log", {}),
+    ("checks.attestation.tpm_quotes", (Unacceptable,), "parse_quote", {}),
+    ("checks.attestation.opaque_data", (Unacceptable,), "parse_opaque_data", {}),
+    (
+        "checks.attestation.reference_manifests",
+        (),
+        "read_manifest",
+        {"rim_id": "own", "anchors": (), "at": 1.8e9, "admitted_at": 1.8e9},
+    ),
+    ("checks.attestation.spdm_messages", (Unacceptable,), "parse_signed_measurements", {}),
+    (
+        "checks.attestation.trust_anchors",
+        (ValueError, TypeError),
+        "read_anchors",
+        {"source": "own.pem"},
+    ),
+    (_BOARD, (), "judge_board", _BOUND),
+    (_BOARD, (ValueError,), "bind_nonce", {"nonce": b"n" * 32}),
+)
+ATTESTATION_BESIDE: Mapping[str, str] = {
+    "checks.attestation.event_log:digest_pcrs": "it takes what was read, and bounded, before",
+    "checks.attestation.device_reports:verify_report": (
+        "attempted through checks.attestation.spdm_messages:parse_signed_measurements"
+    ),
+    "checks.attested_firmware:judge_roots": "a part of judges, which are all attempted",
+    "planning.certification.attested_state:describe_attestation": "it takes a record of ours",
+    "planning.certification.attested_state:parse_evidence": "it takes a record of ours",
+    "planning.certification.attested_state:read_roots": "attempted through the judge of its check",
+}

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,19 +26,13 @@ import jsonschema
 import kmock
 import kopf
 import yaml
-from aiohttp.test_utils import TestClient, TestServer
-from served import Served, serving
+from served import Served
+from served_tls import serving_tls
 
 from delivery.chart import CHART
-from provisioner.api import table
-from provisioner.api.app import build_application
-from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.kubernetes.api_client import ApiClient
 from provisioner.kubernetes.operator import Operator, build_settings
 from provisioner.kubernetes.specs import GROUP, VERSION
-from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.tenancy.vrf_plan import FabricPlan
-from provisioner.sim.hardware.serve_tls import make_certificate
 
 DEFINITIONS: Mapping[str, Mapping[str, Any]] = {
     text["spec"]["names"]["plural"]: text
@@ -252,30 +244,11 @@ async def running(server: ApiServer, url: str, api: ApiClient) -> AsyncIterator[
         task.result()
 
 
-async def read_plan() -> FabricPlan:
-    """A fabric that is isolated by partitions: it has no leaf to be configured."""
-    return FabricPlan(plan=AddressPlan(), leaves=(), partitions=True)
-
-
 @asynccontextmanager
 async def building(folder: Path, **settings: Any) -> AsyncIterator[tuple[Cluster, Any]]:
     """A cluster with the served API; the second value starts an operator on it."""
-    certificate, key = make_certificate("api", "127.0.0.1")
-    ca = folder / "ca.pem"
-    ca.write_bytes(certificate)
-    (folder / "both.pem").write_bytes(key + certificate)
-    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trust.load_cert_chain(folder / "both.pem")
-    async with serving(**settings) as served:
-        keeper = TenantKeeper(served.store, served.parts.clock, [], read_plan)
-        parts = replace(served.parts, keeper=keeper)
-        ours = TestServer(build_application(parts, table.ALL))
-        await ours.start_server(ssl=trust)
-        trusting = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=ca))
-        people = TestClient(ours, connector=trusting)
-        token = folder / "token"
-        token.write_text(served.tokens["operator"] + "\n")
-        api = ApiClient(f"https://127.0.0.1:{ours.port}", token, str(ca), 0.5)
+    async with serving_tls(folder, **settings) as (served, address):
+        api = ApiClient(address.url, address.token, str(address.ca), 0.5)
         server = ApiServer()
         for plural in ("v1/namespaces", "apiextensions.k8s.io/v1/customresourcedefinitions"):
             server.resources[plural].verbs = {"get", "list", "watch"}
@@ -294,8 +267,6 @@ async def building(folder: Path, **settings: Any) -> AsyncIterator[tuple[Cluster
             async with server, kmock.Server(server) as listening:
                 url = str(listening.url).rstrip("/")
                 async with aiohttp.ClientSession(url) as session:
-                    asked = Served(parts, people, served.tokens)
-                    yield Cluster(server, session, asked), lambda: running(server, url, api)
+                    yield Cluster(server, session, served), lambda: running(server, url, api)
         finally:
             await api.close()
-            await people.close()

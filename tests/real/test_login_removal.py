@@ -11,10 +11,17 @@ import pytest
 from hosts import Host, hosts, why_not
 
 from provisioner.adapters.ssh import SshShell
+from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Reason
 from provisioner.model.release import RowVerdict
 from provisioner.planning.erasure.seed_drive import build_volume
-from provisioner.planning.release.login_removal import END, build_removal, judge_removal
+from provisioner.planning.release.login_removal import (
+    END,
+    build_removal,
+    judge_removal,
+    refuse_removal,
+)
 from provisioner.ports import LoginRefused, Remote, ShellCommand
 
 USER, PORT = "provisioner", 2222
@@ -143,3 +150,26 @@ def test_an_answer_that_is_cut_off_is_no_proof() -> None:
     ]
 
     assert [r.verdict for r in rows] == [RowVerdict.UNKNOWN] * 3 + [RowVerdict.FAIL]
+
+
+@pytest.mark.parametrize(
+    ("system", "user", "reason"),
+    [
+        ("ubuntu-22.04-hgx-1", USER, None),
+        ("ubuntu-22.04-hgx-1", "", "the daemon has no --ssh-key"),
+        ("ubuntu 22.04", USER, "the daemon did not write its system"),
+        ("none", USER, "the daemon did not write its system"),
+        (None, USER, "the daemon did not write its system"),
+    ],
+)
+def test_a_login_stays_where_the_daemon_could_not_come_back(
+    system: str | None, user: str, reason: str | None
+) -> None:
+    name = Component(kind="host.os", slot="host", version=system, source="stamp")
+    inventory = Inventory(node="h0", vendor="v", components=(name,))
+
+    refused = refuse_removal(NODE, inventory, user)
+
+    assert (refused.reason if refused else None) == (Reason.NOT_OFFERED if reason else None)
+    assert (reason or "") in (refused.detail if refused else "")
+    assert refuse_removal(NODE, None, user) is not None

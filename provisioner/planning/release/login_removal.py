@@ -47,11 +47,12 @@ _WIPE_DRIVE = (
 def refuse_removal(node: Node, inventory: Inventory | None, user: str) -> Blocker | None:
     """Return why the login must not be removed: the daemon could never come back.
 
-    It comes back with the next system that it writes.
+    It comes back with the next system that it writes. A system without its stamp has the name that
+    os-release gives, two words.
     """
     system = inventory.find_component(HOST_OS, "host") if inventory is not None else None
-    ours = system is not None and system.version not in (None, "", NOTHING)
-    if ours and _USER.fullmatch(user):
+    name = (system.version if system is not None else None) or NOTHING
+    if name != NOTHING and " " not in name and _USER.fullmatch(user):
         return None
     why = "the daemon did not write its system" if user else "the daemon has no --ssh-key"
     return Blocker(

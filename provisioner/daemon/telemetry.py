@@ -144,8 +144,14 @@ class _Cluster(Collector):
             "When the site's certificate of the API ends (Unix time); 0: our authority's.",
             value=scope.counts.get(EXPIRES, 0),
         )
+        backup = GaugeMetricFamily(
+            "provisioner_backup_newest_at_seconds",
+            "When the newest scheduled backup was made (Unix time); 0: none is scheduled.",
+            value=scope.counts.get("backup_newest_at", 0),
+        )
         return [
             ends,
+            backup,
             GaugeMetricFamily("provisioner_observing", observing, value=float(scope.observes)),
             withheld,
             GaugeMetricFamily("provisioner_database_wait_seconds", wait, value=seconds),

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from provisioner.checks.check import Pattern
 from provisioner.settings.api import ApiSettings
 from provisioner.settings.audit_export import AuditExportSettings
+from provisioner.settings.backups import BackupSettings
 from provisioner.settings.bmcs import BmcSettings
 from provisioner.settings.cluster import ClusterSettings
 from provisioner.settings.credentials import CredentialSettings
@@ -35,6 +36,7 @@ class Settings(
     PowerSettings,
     WebhookSettings,
     AuditExportSettings,
+    BackupSettings,
     ClusterSettings,
     BmcSettings,
     CredentialSettings,

@@ -47,6 +47,7 @@ from provisioner.daemon.agents import (
 )
 from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts, warn_of_boot_token
 from provisioner.daemon.audit_export import open_audit_sinks
+from provisioner.daemon.backups import scheduled_backups
 from provisioner.daemon.cluster import (
     clock_of,
     declared_end,
@@ -225,6 +226,7 @@ async def _seated(
     async with (
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
         open_cluster(database, chosen, clock, works) as shared,
+        scheduled_backups(data, database, chosen, clock),
     ):
         yield counted, shared
 

@@ -48,6 +48,7 @@ class FindingName(StrEnum):
     FWID = "fwid"
     FWID_NOT_STATED = "fwid not stated"
     REVOCATION = "revocation not looked at"
+    REVOKED = "revoked"
     ADDED_ANCHOR = "added anchor"
     # the comparison with references
     NOT_THE_PIN = "version is not the pin"

@@ -30,6 +30,7 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
         "read_anchors",
         {"source": "own.pem"},
     ),
+    ("checks.attestation.revocation_answers", (ValueError,), "parse_answer", {}),
     (_BOARD, (), "judge_board", _BOUND),
     (_BOARD, (ValueError,), "bind_nonce", {"nonce": b"n" * 32}),
 )

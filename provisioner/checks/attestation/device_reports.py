@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cryptography import x509
+from cryptography.x509.ocsp import OCSPResponse
 
 from provisioner.checks.attestation import opaque_data as opaque_types
 from provisioner.checks.attestation.certificate_chains import (
@@ -26,6 +27,7 @@ from provisioner.checks.attestation.golden_values import Compared, compare_measu
 from provisioner.checks.attestation.opaque_data import OpaqueData, parse_opaque_data
 from provisioner.checks.attestation.reference_choice import Choice, Device, choose_references
 from provisioner.checks.attestation.reference_manifests import ReferenceManifest
+from provisioner.checks.attestation.revocation_answers import check_revocation
 from provisioner.checks.attestation.spdm_messages import (
     SignedMeasurements,
     is_signed_by,
@@ -61,6 +63,7 @@ class Expectation:
     digests_id: str = ""  # of the witness that the digests were learned from
     admitted: frozenset[str] = frozenset()  # SHA-256 of manifests; empty: any with a good chain
     versions: Mapping[str, str] = field(default_factory=dict)  # driver, vbios -> the matrix's pin
+    answers: tuple[OCSPResponse, ...] = ()  # about certificates of the chain
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,10 @@ def verify_report(evidence: Evidence, expected: Expectation) -> Attestation:
             report, opaque, choice, expected.digests, expected.digests_id
         )
         findings += (*choice.findings, *compared.findings)
-        findings.append(notes(FindingName.REVOCATION, "no OCSP answer was at hand"))
+        if expected.answers:
+            findings += check_revocation(chain.certificates, expected.answers, expected.at)
+        else:
+            findings.append(notes(FindingName.REVOCATION, "no OCSP answer was at hand"))
     settled = tuple(dict.fromkeys(findings))
     return Attestation(
         verdict=judge_findings(settled),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from cryptography.x509.ocsp import OCSPResponse
 from rich.table import Table
 
 from provisioner.checks.attestation.device_reports import (
@@ -28,6 +29,7 @@ from provisioner.checks.attestation.evidence_containers import (
     read_manifest_file,
 )
 from provisioner.checks.attestation.reference_manifests import ReferenceManifest, read_manifest
+from provisioner.checks.attestation.revocation_answers import parse_answer
 from provisioner.checks.attestation.tpm_quotes import verify_quote
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
 from provisioner.cli.options.expected_evidence import parse_expected
@@ -64,6 +66,9 @@ def verify(
     anchor: Annotated[
         list[Path] | None, typer.Option(help="Trust this certificate or key too; repeatable.")
     ] = None,
+    ocsp: Annotated[
+        list[Path] | None, typer.Option(help="An OCSP answer (DER) on the chain; repeatable.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Verify reports of GPUs, NVSwitches and roots of trust. Exit code 0: all are proved.
@@ -85,6 +90,7 @@ def verify(
         manifests=_read_manifests(rim or [], trust, when, admitted_at),
         admitted=wishes.manifests,
         versions=wishes.versions,
+        answers=tuple(_read_answer(path) for path in ocsp or ()),
     )
     contents = [(str(path), _read_contents(path)) for path in files]
     evidence = pair_evidence(contents)
@@ -166,6 +172,14 @@ def _read_anchor(path: Path) -> tuple[Any, ...]:
     except (ValueError, TypeError):
         remedy = "Name a PEM file with certificates or one public key."
         raise InputError("--anchor", str(path), "it holds no key", remedy) from None
+
+
+def _read_answer(path: Path) -> OCSPResponse:
+    try:
+        return parse_answer(_read(path))
+    except ValueError as error:
+        remedy = "Name a file with one OCSP answer in DER, as `openssl ocsp -respout` writes it."
+        raise InputError("--ocsp", str(path), str(error)[:120], remedy) from None
 
 
 def _parse_nonce(text: str) -> bytes:

@@ -228,6 +228,7 @@ def _device(row: Mapping[str, Any]) -> NetBoxObject:
         "role": row["role"]["slug"],
         "device_type": f"{kind['manufacturer']['slug']}/{kind['slug']}",
         "serial": row.get("serial") or "",
+        "tenant": row["tenant"]["slug"] if row.get("tenant") else "",
         "status": row["status"]["value"],
         "description": row.get("description") or "",
         "rack": f"{site}/{row['rack']['name']}" if row.get("rack") else "",

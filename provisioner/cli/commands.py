@@ -132,6 +132,11 @@ COMMANDS = {
         "app",
         "NetBox: read expected hardware from it, write the fleet's state to it.",
     ),
+    "compare": Command(
+        "client.compare",
+        "app",
+        "Compare the daemon's hosts with the records of another system; nothing is changed.",
+    ),
     "backup": Command(
         "serve.backup",
         "backup",

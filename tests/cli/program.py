@@ -24,7 +24,13 @@ from provisioner.daemon.api import SOCKET
 from provisioner.daemon.data import DATABASE
 from provisioner.model.matrix import Matrix
 
-BY_HAND = ("netbox plan", "netbox apply", "bundle create")
+BY_HAND = (
+    "netbox plan",
+    "netbox apply",
+    "bundle create",
+    "compare ironic",
+    "compare netbox",
+)
 ALONE = (
     "audit verify",
     "audit check-archive",

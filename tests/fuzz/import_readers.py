@@ -12,6 +12,8 @@ from provisioner.ports import Malformed
 
 _IMPORTS = "planning.matrix.imports"
 IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
+    ("planning.matrix.located_yaml", (InputError,), "load", {"source": "own.yaml"}),
+    ("planning.matrix.matrix_text", (InputError,), "parse", {}),
     ("model.times.instant", (ValueError,), "parse_instant", {}),
     ("model.times.instant", (), "write_instants", {}),
     ("planning.watch.audit_form", (), "read_otlp_reply", {"status": 200, "sent": 5}),

@@ -13,6 +13,7 @@ from attestation_readers import ATTESTATION_BESIDE, ATTESTATION_READERS
 from feeding import Parser
 from import_readers import IMPORT_READERS
 from pydantic import ValidationError
+from record_readers import RECORD_DECODERS, RECORD_READERS
 from redfish_readers import REDFISH_READERS
 
 from provisioner.adapters.power.outlet_tables import TABLES
@@ -147,10 +148,8 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("planning.intake.host_systems", (), "refuse_system", {"node_id": "n1", "pins": PINNED}),
     ("model.host_packages", (), "read_stack", {"versions": {}}),
     ("planning.intake.inband_facts", (), "read", {"cards": (), "profiles": {}}),
-    ("planning.matrix.located_yaml", (InputError,), "load", _FILE),
-    ("planning.matrix.matrix_text", (InputError,), "parse", {}),
     *IMPORT_READERS,
-    ("planning.intake.netbox_places", (), "normalize_address", {}),
+    *RECORD_READERS,
     ("planning.repair.part_names", (), "pci_of", {}),
     ("planning.repair.part_names", (), "slot_in", {"names": NAMES}),
     ("planning.tenancy.partitions", (), "read_guid read_partitions", {}),
@@ -327,6 +326,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
 }
 # modules that decode without a reader of their own: what they decode comes from us, or goes there
 DECODE_FOR: Mapping[str, str] = {
+    **RECORD_DECODERS,
     "api.app": "api.app:_checked",
     "cli.client.connection": _OURS,
     "api.routes.node_reports": _OURS,

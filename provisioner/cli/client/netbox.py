@@ -61,7 +61,7 @@ def plan(
 
     Example: provisioner netbox plan --url https://netbox.example --token-file netbox.token
     """
-    netbox = _opened(url, token_file, ca_file)
+    netbox = open_netbox(url, token_file, ca_file)
     _show(_changes(netbox, data, _roles(host_role, switch_role), prune), as_json=as_json)
 
 
@@ -81,7 +81,7 @@ def apply(
 
     Example: provisioner netbox apply --url https://netbox.example --token-file netbox.token
     """
-    netbox = _opened(url, token_file, ca_file)
+    netbox = open_netbox(url, token_file, ca_file)
     changes = _changes(netbox, data, _roles(host_role, switch_role), prune)
     _show(changes, as_json=as_json)
     todo = [c for c in changes if c.verb is not Verb.LEAVE]
@@ -119,7 +119,7 @@ def expected(
     Example: provisioner netbox expected --url https://netbox.example --token-file t --site lab
     """
     roles = {slug_: kind for kind, slug_ in _roles(host_role, switch_role).items()}
-    objects = _opened(url, token_file, ca_file).read(site, ())
+    objects = open_netbox(url, token_file, ca_file).read(site, ())
     listed = build_expected(objects, roles, (switch_user, switch_password_env))
     if not listed["nodes"]:
         problem = f"no device has one of the roles {host_role}, {switch_role}"
@@ -136,20 +136,27 @@ def _roles(host: str, switch: str) -> dict[NodeKind, str]:
     return {NodeKind.HOST: host, NodeKind.SWITCH: switch}
 
 
-def _opened(url: str, token_file: Path, ca_file: Path | None) -> NetBox:
-    token = read_text(token_file).strip()
-    if token_file.stat().st_mode & 0o077:
+def open_netbox(url: str, token_file: Path, ca_file: Path | None) -> NetBox:
+    """Return a NetBox, with the token of a file. Raises InputError."""
+    token = read_token("--token-file", token_file)
+    return NetBox(url, token, str(ca_file) if ca_file else None)
+
+
+def read_token(option: str, file: Path) -> Secret:
+    """Return the secret of a file that only its owner may read. Raises InputError."""
+    token = read_text(file).strip()
+    if file.stat().st_mode & 0o077:
         remedy = "chmod 600 it, and make a new token."
-        raise InputError("--token-file", str(token_file), "others may read it", remedy)
+        raise InputError(option, str(file), "others may read it", remedy)
     if not token or not token.isascii() or not token.isprintable():
-        raise InputError("--token-file", str(token_file), "there is no token in it", "Write it.")
-    return NetBox(url, Secret(token), str(ca_file) if ca_file else None)
+        raise InputError(option, str(file), "there is no token in it", "Write it.")
+    return Secret(token)
 
 
 def _changes(
     netbox: NetBox, data: Path | None, roles: dict[NodeKind, str], prune: bool
 ) -> tuple[NetBoxChange, ...]:
-    nodes, inventories = _read_fleet(data)
+    nodes, inventories = read_fleet(data)
     desired = build_objects(nodes, inventories, roles)
     sites = {format_slug(n.location.site) for n in nodes}
     addresses = {o.key for o in desired if o.kind is NetBoxKind.ADDRESS}
@@ -157,7 +164,7 @@ def _changes(
     return plan_changes(desired, existing, prune=prune)
 
 
-def _read_fleet(data: Path | None) -> tuple[list[Node], dict[str, Inventory]]:
+def read_fleet(data: Path | None) -> tuple[list[Node], dict[str, Inventory]]:
     """Return every node and its last inventory, from the daemon."""
     reach = open_connection(data=data)
     views = read_nodes(reach)

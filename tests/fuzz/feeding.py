@@ -145,7 +145,7 @@ def _given(annotation: str, data: bytes, how: int, module: str) -> Any:
             return Reply(status, said, text.encode("utf-8", "replace"))
         case "bytes":
             return text.encode("utf-8", "replace") if how % 2 else data
-        case "str":
+        case "str" | "str | None":
             return text
         case "list[str]" | "Sequence[str]" | "Iterable[str]":
             return text.splitlines()

@@ -12,6 +12,7 @@ import feeding
 from attestation_readers import ATTESTATION_BESIDE, ATTESTATION_READERS
 from feeding import Parser
 from import_readers import IMPORT_READERS
+from kubernetes_readers import KUBERNETES_BESIDE, KUBERNETES_READERS
 from pydantic import ValidationError
 from record_readers import RECORD_DECODERS, RECORD_READERS
 from redfish_readers import REDFISH_READERS
@@ -117,10 +118,17 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("execution.tenancy.release_probes", (), "read_codes", {}),
     *ATTESTATION_READERS,
+    *KUBERNETES_READERS,
     ("planning.places.address_plan", (InputError,), "parse", _FILE),
     ("planning.certification.attestation", (NotAnAttestation,), "parse_envelope", {}),
     ("planning.campaigns.campaign_policy_text", (InputError,), "parse_policy", _FILE),
     ("planning.path.conditions", (ValueError,), "parse_terms", {}),
+    (
+        "planning.release.login_removal",
+        (),
+        "judge_removal",
+        {"node": feeding.NODES[0], "admitted": False},
+    ),
     ("planning.erasure.disk_answers", (), "parse_disks read_back", {"node": "su0-n01"}),
     ("planning.erasure.disk_answers", (), "step_result", {}),
     (
@@ -247,6 +255,7 @@ _READ = "it takes what was read, and bounded, before"
 _JUDGES = "a part of judges, which are all attempted"
 NOT_ATTEMPTED: Mapping[str, str] = {
     **ATTESTATION_BESIDE,
+    **KUBERNETES_BESIDE,
     "access.identity:caller_of": _READ,
     "adapters.agent.answers:digest_of": _OURS,
     "api.app:build_response": _OURS,
@@ -341,6 +350,7 @@ DECODE_FOR: Mapping[str, str] = {
     "daemon.events": "planning.watch.pushed_alerts:parse_push",
     "ports.wire": "adapters.redfish.messages:body_of",
     "adapters.switches.shell_line": ("adapters.switches.sonic.config_db:read_configuration"),
+    "execution.steps.bios_defaults": _OURS,
     "execution.steps.erasure": _OURS,
     "execution.validate.fabric_tests": _OURS,
     "execution.artifacts.image_conversion": "qemu-img's JSON, of an image with a checked digest",

@@ -24,6 +24,7 @@ from provisioner.api.operations import (
     build_request_view,
     decode_id,
     needs_approval,
+    withhold_staff_text,
 )
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_blocked
@@ -187,7 +188,7 @@ class Works:
 
     async def answer_change(self, ask: Ask, asked: ChangeRequest) -> Reply:
         """Return the operation as an answer: 200 ended, 202 not yet. Refused if blocked."""
-        view = await read_operation_view(ask.parts, asked, ask.now)
+        view = await read_operation_view(ask.parts, asked, ask.now, staff=ask.caller.staff)
         if view.state is OperationState.FAILED and view.blockers:
             raise refuse_blocked(view.blockers)
         status = 200 if view.state is OperationState.DONE else 202
@@ -297,17 +298,21 @@ async def _keep(parts: ApiParts, ended: ChangeRequest, by: str, now: float) -> C
     return await parts.store.requests.save(ended, by, now)
 
 
-async def read_operation_view(parts: ApiParts, asked: ChangeRequest, now: float) -> OperationView:
-    """Return a request in the form for the caller that follows it."""
+async def read_operation_view(
+    parts: ApiParts, asked: ChangeRequest, now: float, *, staff: bool
+) -> OperationView:
+    """Return a request in the form for the caller that follows it: the staff, or a tenant."""
     limit_s = parts.settings.api_approval_h * 3600
     if asked.state is not RequestState.UNDER_WAY:
         return build_request_view(asked, None, now, limit_s)
     own = str((asked.result or {}).get("operation", ""))
     if own:  # an operation of the node carries it out
         operation = await parts.store.operations.get(decode_id(own))
-        return build_carried_view(asked, operation, now, limit_s)
-    node = await parts.store.nodes.get(asked.subject)
-    return build_request_view(asked, node, now, limit_s)
+        view = build_carried_view(asked, operation, now, limit_s)
+    else:
+        node = await parts.store.nodes.get(asked.subject)
+        view = build_request_view(asked, node, now, limit_s)
+    return view if staff else withhold_staff_text(view)
 
 
 def _async(request: web.Request) -> bool:

@@ -123,6 +123,21 @@ def build_carried_view(
     )
 
 
+def withhold_staff_text(view: OperationView) -> OperationView:
+    """Return a request that is under way, or was, as its tenant may see it.
+
+    Phases, notes and blockers of a node may have addresses of BMCs and remarks of the staff.
+    """
+    match view.state:
+        case OperationState.DONE:
+            note = view.note
+        case OperationState.RUNNING:
+            note = view.note.partition(":")[0]  # the state of the node
+        case _:
+            note = "it did not succeed: ask the operators of the site"
+    return view.model_copy(update={"phase": "", "note": note, "blockers": ()})
+
+
 def build_operation_view(operation: Operation) -> OperationView:
     """Return the present state of a node's own operation."""
     return OperationView(

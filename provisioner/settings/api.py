@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from provisioner.model.access import ChangeKind, SessionLimits
@@ -94,6 +96,11 @@ class ApiSettings(Record):
     )
     api_four_eyes: tuple[ChangeKind, ...] = Field(
         (), description="Changes that another person has to approve, as docs/access.md lists them."
+    )
+    api_tenant_power: tuple[Literal["on", "off", "cycle"], ...] = Field(
+        (),
+        description="Acts of power that tenants may ask for on nodes that are released to them: "
+        "on, off, cycle; none: they ask the operators.",
     )
     api_approval_h: float = Field(
         24.0, gt=0, description="A change without an approval within this is not made."

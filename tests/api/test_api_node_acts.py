@@ -39,7 +39,7 @@ def test_only_one_thing_is_done_to_a_node_at_a_time():
     run(scenario)
 
 
-def test_a_tenants_node_is_refused_and_no_tenant_may_ask():
+def test_a_tenants_node_is_refused_and_by_default_no_tenant_may_ask():
     async def scenario(served: Served) -> None:
         serving = "/nodes/su0-n01/power"
         status, refused = await served.ask("operator", "POST", serving, {"action": "off"})

@@ -3,6 +3,10 @@
 A request opens an operation of the node, which the daemon carries out like any other: the intent is
 in the ledger before the BMC gets it, and the next daemon goes on with it. The request's own
 operation shows the progress.
+
+A tenant reads the power of the nodes that are released to it, and asks for the acts of
+`api_tenant_power`. The name of the tenant is in the request, since the node may have another one
+when the request is carried out.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure, build_obje
 from provisioner.api.operations import OperationView, encode_id
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
-from provisioner.api.route import OPERATORS, VIEWERS, Route, format_etag
+from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Route, format_etag
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.plan_requests import NodeBmcs
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -29,6 +33,8 @@ from provisioner.planning.lifecycle.power_requests import (
     PowerAct,
     describe_effect,
     find_objection,
+    find_tenant_objection,
+    serves_tenant,
     write_want,
 )
 from provisioner.ports import PortError
@@ -51,7 +57,8 @@ class PowerChange(Record):
     action: PowerAct = Field(description="on, off (at once, without a shutdown), or cycle.")
     tenant: bool = Field(
         default=False,
-        description="Its tenant asks for it: a node that serves is switched only then.",
+        description="Its tenant asks for it: a node that serves is switched only then. "
+        "Implied for a tenant's token.",
     )
 
 
@@ -59,6 +66,9 @@ async def show_power(ask: Ask) -> Reply:
     """Return the power state that the host's BMC reports; it is only read."""
     parts = ask.parts
     node = await ask.read_node()
+    if not (ask.caller.staff or serves_tenant(node)):
+        unblock = "Wait until its state is released: GET /v1/nodes/NODE."
+        raise build_refusal(409, "power", "It is not released to you now", unblock)
     if parts.vault is None or parts.transport is None:
         raise build_refusal(409, "power", "This process reaches no BMC", "Ask the daemon.")
     reach = NodeBmcs(node, parts.transport, parts.vault, StandingClock())
@@ -69,16 +79,34 @@ async def show_power(ask: Ask) -> Reply:
     except PortError as error:
         state = blocked(error, f"{node.id}/{HOST}")
     if isinstance(state, Blocker):
-        raise build_refusal(503, "bmc", "The BMC does not answer", state.unblock, state.detail)
+        staff = ask.caller.staff  # the detail may have the address of the BMC
+        unblock = state.unblock if staff else "Ask again later, or ask the operators of the site."
+        detail = state.detail if staff else ""
+        raise build_refusal(503, "bmc", "The BMC does not answer", unblock, detail)
     return Reply(PowerView(node=node.id, power=state, read_at=ask.now))
 
 
 async def ask_power(ask: Ask) -> Reply:
-    """Ask to switch a host on or off, or off and on."""
+    """Ask to switch a host on or off, or off and on; a tenant, one that is released to it."""
     node = await ask.read_node()
     ask.check_match(format_etag(node.generation))
     arguments = ask.body.model_dump(mode="json")
-    return await ask.parts.works.submit_change(ask, ChangeKind.NODE_POWER, node.id, "", arguments)
+    owner = "" if ask.caller.staff else ask.caller.tenant
+    if owner:
+        _check_policy(ask)
+        arguments |= {"tenant": True, "owner": owner}
+    kind = ChangeKind.NODE_POWER
+    return await ask.parts.works.submit_change(ask, kind, node.id, owner, arguments)
+
+
+def _check_policy(ask: Ask) -> None:
+    """Refuse an act that the site does not leave to its tenants."""
+    allowed = ask.parts.settings.api_tenant_power
+    if ask.body.action not in allowed:
+        title = f"This site does not let tenants switch power: {ask.body.action}"
+        rest = f" It lets them ask for: {', '.join(allowed)}." if allowed else ""
+        unblock = "Ask the operators of the site, who can do it (api_tenant_power)."
+        raise build_refusal(403, "policy", title, unblock + rest)
 
 
 async def change_power(parts: ApiParts, asked: ChangeRequest) -> Outcome:
@@ -116,7 +144,12 @@ async def _judge(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
     if node is None:
         detail = "there is no such node any more"
         return build_objection(asked.subject, detail, "Look at the list.")
-    objection = find_objection(node, for_tenant=_is_for_tenant(asked))
+    owner = str(asked.arguments.get("owner", ""))
+    if owner:
+        case = await parts.store.cases.get_open(node.id)
+        objection = find_tenant_objection(node, owner, case, parts.clock.now())
+    else:
+        objection = find_objection(node, for_tenant=_is_for_tenant(asked))
     return node if objection is None else build_failure(objection)
 
 
@@ -131,11 +164,14 @@ ROUTES = (
         "show_node_power",
         TAG,
         "Show the power state that a host's BMC reports now.",
-        VIEWERS,
+        ANYBODY,
         show_power,
         {200: PowerView},
         heavy=True,
-        refusals={409: "This process reaches no BMC.", 503: "The BMC does not answer."},
+        refusals={
+            409: "This process reaches no BMC, or it is not released to the tenant that asks.",
+            503: "The BMC does not answer.",
+        },
     ),
     Route(
         "POST",
@@ -143,12 +179,15 @@ ROUTES = (
         "switch_node_power",
         TAG,
         "Switch a host on or off, or off and on again; one that serves at its tenant's wish only.",
-        OPERATORS,
+        OPERATORS_AND_TENANTS,
         ask_power,
         {200: OperationView, 202: OperationView},
         body=PowerChange,
         entity=True,
-        refusals={409: "It serves a tenant that did not ask, or work on it is under way."},
+        refusals={
+            403: "The site does not leave this act to its tenants.",
+            409: "It serves a tenant that did not ask, or work on it is under way.",
+        },
         example={"action": "cycle"},
     ),
 )

@@ -16,7 +16,6 @@ from provisioner.api.operations import (
     OperationState,
     OperationView,
     build_operation_view,
-    build_request_view,
     decode_id,
     parse_number,
 )
@@ -77,7 +76,7 @@ async def show(ask: Ask) -> Reply:
     """Return one operation, of either kind."""
     public = ask.read_word("operation")
     if parse_number(public):
-        return Reply(await read_operation_view(ask.parts, await _request(ask, public), ask.now))
+        return Reply(await _shown(ask, await _request(ask, public)))
     operation = await ask.parts.store.operations.get(decode_id(public))
     if operation is None or not ask.caller.staff:
         raise refuse_missing("operation")
@@ -100,10 +99,7 @@ async def list_requests(ask: Ask) -> Reply:
 
 
 async def _shown(ask: Ask, row: ChangeRequest) -> OperationView:
-    limit_s = ask.parts.settings.api_approval_h * 3600
-    if row.state is RequestState.UNDER_WAY:
-        return await read_operation_view(ask.parts, row, ask.now)
-    return build_request_view(row, None, ask.now, limit_s)
+    return await read_operation_view(ask.parts, row, ask.now, staff=ask.caller.staff)
 
 
 def _may_see(ask: Ask, row: ChangeRequest) -> bool:
@@ -135,7 +131,7 @@ async def approve_request(ask: Ask) -> Reply:
 async def refuse_request(ask: Ask) -> Reply:
     """Refuse a request: it is never carried out."""
     decided = await _decide(ask, RequestState.REFUSED)
-    return Reply(await read_operation_view(ask.parts, decided, ask.now))
+    return Reply(await _shown(ask, decided))
 
 
 async def _decide(ask: Ask, state: RequestState) -> ChangeRequest:
@@ -147,7 +143,7 @@ async def _decide(ask: Ask, state: RequestState) -> ChangeRequest:
         raise build_refusal(
             403, "four-eyes", "Nobody decides on what he asked for himself", unblock
         )
-    now = await read_operation_view(ask.parts, request, ask.now)
+    now = await _shown(ask, request)
     if now.state is not OperationState.WAITING:
         unblock = "Nothing is to be decided; ask for the change anew if it is still wanted."
         raise build_refusal(409, "decided", f"It is {now.state}, not waiting", unblock)

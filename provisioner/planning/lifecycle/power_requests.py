@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from provisioner.model.case import Case, Origin, Service, Stage
 from provisioner.model.inventory import Power
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
@@ -16,6 +17,8 @@ PREFIX = "power "  # of the operation's purpose
 RESTING = frozenset({State.QUARANTINED, State.REPAIRING, State.CERTIFIED})
 FOR_TENANT = " for its tenant"  # end of the purpose where a tenant asked for it
 HOST = "host"  # the BMC that a host's power is switched by
+# stages of an open case in which a node may serve, and nothing is done to it
+AT_REST = frozenset({Stage.OPENED, Stage.MEASURING, Stage.RETURNING})
 
 
 class PowerAct(StrEnum):
@@ -54,10 +57,9 @@ def find_objection(node: Node, *, for_tenant: bool = False) -> Blocker | None:
     """
     if node.kind is not NodeKind.HOST or all(bmc.name != HOST for bmc in node.bmcs):
         return _refuse(node, "it is no host with a BMC", "Switch it where it stands.")
-    serves = node.state is State.RELEASED and node.placement is Placement.CUSTOMER
     if for_tenant:
         unblock = "Leave the tenant's word out for a node that serves no tenant."
-        return None if serves and node.tenant else _refuse(node, "it serves no tenant", unblock)
+        return None if serves_tenant(node) else _refuse(node, "it serves no tenant", unblock)
     if node.state is State.RELEASED or node.placement is Placement.CUSTOMER:
         of = node.tenant or node.served or "somebody"
         unblock = "Reclaim it first (`provisioner node reclaim`), or add `--tenant` if it asked."
@@ -70,6 +72,43 @@ def find_objection(node: Node, *, for_tenant: bool = False) -> Blocker | None:
     if node.tenant and node.state is State.CERTIFIED:
         return _refuse(node, f"it is on its way to {node.tenant}", "Reclaim it from the tenant.")
     return None
+
+
+def serves_tenant(node: Node) -> bool:
+    """Return whether a node is released to a tenant, and in the tenant's network."""
+    released = node.state is State.RELEASED and node.placement is Placement.CUSTOMER
+    return released and bool(node.tenant)
+
+
+def find_tenant_objection(node: Node, tenant: str, case: Case | None, now: float) -> Blocker | None:
+    """Return why a tenant may not switch a node by its own request; None: it may.
+
+    `case`: the open case of the node, which holds it while people may work on it, and from the
+    time at which it is taken back.
+    """
+    if node.tenant != tenant:
+        return _refuse(node, "it is not yours any more", "Look at the list of your nodes.")
+    if not serves_tenant(node):
+        unblock = "Wait until its state is released: `provisioner node show`."
+        return _refuse(node, "it is not released to you now", unblock)
+    if case is not None and is_held(case, now):
+        detail = f"case {case.id} holds it: people may work on it, or it is being taken back"
+        unblock = "Wait for the end of the case, or ask the operators of the site."
+        return _refuse(node, detail, unblock)
+    return find_objection(node, for_tenant=True)
+
+
+def is_held(case: Case, now: float) -> bool:
+    """Return whether an open case withholds its serving node from the tenant's power requests."""
+    if case.stage not in AT_REST:
+        return True
+    if case.stage is not Stage.OPENED:  # it is back from a repair, and serves until it is retired
+        return 0 < case.retire_at <= now
+    keeps = case.service is Service.KEEP
+    origins = {case.origin, *(report.origin for report in case.reports)}
+    attended = keeps and Origin.MAINTENANCE in origins  # people work on it while it serves
+    leaves = not keeps or bool(case.retire_at)
+    return attended or (leaves and case.drain_at <= now)
 
 
 def judge_effect(act: PowerAct, before: Power, now: Power) -> bool | None:

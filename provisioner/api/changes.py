@@ -43,6 +43,7 @@ WHILE_CLOSED = frozenset(
 WHILE_OBSERVING = frozenset(
     {
         ChangeKind.NODE_ADOPT,
+        ChangeKind.NODE_DETACH,
         ChangeKind.CAPABILITY_GRANT,
         ChangeKind.CAPABILITY_WITHDRAW,
         ChangeKind.TOKEN_CREATE,

@@ -78,6 +78,9 @@ COMMANDS: Mapping[str, Command] = {
     "retry_node": C("node retry"),
     "retry_blocked_nodes": C("node retry-group", ("reason", "unblock")),
     "reclaim_node": C("node reclaim", destructive=True, example="su0-n03 --for-repair"),
+    "detach_node": C(
+        "node detach", destructive=True, example="su0-n03 --reason 'back to Ironic' --dry-run"
+    ),
     "show_node_power": C("node power-state"),
     "switch_node_power": C(
         "node power", ("action",), destructive=True, example="su0-n03 cycle --dry-run"

@@ -118,6 +118,7 @@ class ChangeKind(StrEnum):
     NODE_POWER = "node.power"
     NODE_BMC_TIME = "node.bmc_time"
     NODE_TAG = "node.tag"
+    NODE_DETACH = "node.detach"
     TENANT_PUT = "tenant.put"
     TENANT_SHRINK = "tenant.shrink"
     TENANT_DELETE = "tenant.delete"
@@ -180,6 +181,7 @@ class ChangeKind(StrEnum):
 PROOF_KINDS = frozenset(
     {
         ChangeKind.NODE_RECLAIM,
+        ChangeKind.NODE_DETACH,
         ChangeKind.TENANT_SHRINK,
         ChangeKind.TENANT_DELETE,
         ChangeKind.CERTIFICATE_REVOKE,

@@ -59,6 +59,7 @@ class Origin(StrEnum):
 
     TAKEN_IN = "taken_in"  # empty hardware of an expected-hardware list
     ADOPTED = "adopted"  # it served already: nothing of it is proved, and nothing was changed
+    DETACHED = "detached"  # it serves, given back to another system: no act on it is allowed
 
 
 class BmcRef(Record):

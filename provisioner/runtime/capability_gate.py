@@ -1,5 +1,7 @@
 """The gate that every act on an adopted node passes: its capability must be granted by a person.
 
+A node that was detached passes it with nothing, whatever is granted.
+
 The gated ports (`adapters/granted`) ask it about each act before they hand the act on, and have it
 ask again, by the permit, just before the request leaves. A refused act raises `NotGranted`, is
 shown on the node as one that would have been sent, and is recorded in the journal once an hour.
@@ -7,7 +9,7 @@ shown on the node as one that would have been sent, and is recorded in the journ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -37,25 +39,31 @@ class CapabilityGate:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._detached: Mapping[str, Node] = {}
         self._noted: dict[tuple[str, str], float] = {}  # (node, act) -> when it was recorded
 
     async def open(self) -> None:
-        """Require every write of this process to be named, if the site has adopted nodes."""
-        permit.require_names(required=bool(await self.list_adopted()))
+        """Require every write to be named, if the site has adopted or detached nodes.
+
+        A request that waits is judged by the detached nodes as they were at the last call.
+        """
+        guarded = await self.list_guarded()
+        self._detached = {n.id: n for n in guarded if n.origin is Origin.DETACHED}
+        permit.require_names(required=bool(guarded))
 
     def close(self) -> None:
         """Require names no longer: the daemon has stopped."""
         permit.require_names(required=False)
 
-    async def list_adopted(self) -> Sequence[Node]:
-        """Return all adopted nodes, with those that are set aside for a damaged row."""
+    async def list_guarded(self) -> Sequence[Node]:
+        """Return all adopted and detached nodes, also those set aside for a damaged row."""
         nodes = await self._store.nodes.list()
         aside = await self._store.nodes.list_set_aside()
-        return [n for n in (*nodes, *aside) if n.origin is Origin.ADOPTED]
+        return [n for n in (*nodes, *aside) if n.origin is not Origin.TAKEN_IN]
 
     async def find_refusal(self, node: Node, capability: Capability) -> str:
         """Return why a capability may not be used on a node; "" if it may."""
-        if node.origin is not Origin.ADOPTED:
+        if node.origin is Origin.TAKEN_IN:
             return ""
         return describe_refusal(node, capability, await self._store.grants.list())
 
@@ -86,7 +94,10 @@ class CapabilityGate:
 
         def find_reason() -> str:
             grants = self._store.grants.newest
-            reasons = (describe_refusal(n.node, n.capability, grants) for n in needs)
+            nodes = self._detached
+            reasons = (
+                describe_refusal(nodes.get(n.node.id, n.node), n.capability, grants) for n in needs
+            )
             return next((why for why in reasons if why), "")
 
         with permit.name_act(find_reason):

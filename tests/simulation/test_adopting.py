@@ -12,9 +12,11 @@ from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.daemon.data import read_expected, read_secrets
 from provisioner.daemon.observing import ObservingDaemon
 from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.expected import Expected
 from provisioner.model.node import NodeKind, Origin, Placement, State
 from provisioner.model.outcome import Reason
+from provisioner.planning.release.adoption import detach_node
 from provisioner.runtime import permit
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
@@ -130,5 +132,34 @@ def test_a_preview_stores_nothing_and_names_the_switches_that_come_first(tmp_pat
         assert not await world.store.nodes.list()
         assert {n.kind for n in preview.nodes} == {NodeKind.SWITCH}
         assert all("switch" in b.detail for b in preview.blockers if b.subject == NAMES[0])
+
+    run(scenario())
+
+
+def test_a_node_that_was_given_back_is_adopted_again_as_it_is_then(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world, expected = await open_site(tmp_path)
+        place_all(world)
+        await adopt(world, expected)
+        await adopt(world, expected)  # the hosts, once their switches are known
+        nodes = world.store.nodes
+        first = await nodes.get(NAMES[0])
+        assert first is not None
+        tagged = await nodes.save(first.model_copy(update={"tags": ("loan",)}))
+        event = RequestCarriedOut(request="detach", by="ada")
+        detached = detach_node(tagged, "ada", "back to Ironic", world.clock.now())
+        await nodes.save_detached(detached, "", event, world.clock.now())
+        put(world, range(8), "BLUE", NAMES[0])  # by the system that has it now
+        recorded = record(world)
+
+        again = await adopt(world, expected)
+
+        assert recorded.methods <= {"GET", "HEAD"}
+        assert [n.id for n in again.nodes] == [NAMES[0]]
+        assert NAMES[0] not in again.known
+        row = await nodes.get(NAMES[0])
+        assert row is not None
+        assert (row.state, row.origin, row.tags) == (State.RELEASED, Origin.ADOPTED, ("loan",))
+        assert (row.tenant, row.vrf) == ("blue", "BLUE")
 
     run(scenario())

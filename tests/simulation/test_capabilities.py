@@ -10,7 +10,10 @@ from test_observing import put
 from virtual_time import run
 
 from provisioner.model.adoption.capability import LADDER
-from provisioner.model.node import State
+from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.node import Origin, State
+from provisioner.planning.release.adoption import detach_node
+from provisioner.ports import BmcAddress, Call, NotGranted
 from provisioner.sim.site.truth import list_placements
 
 STEPS = 4
@@ -83,5 +86,40 @@ def test_a_fence_without_isolation_is_shown_and_carried_out_when_it_is_granted(
         await world.crash()
         assert "BLUE" not in list_placements(world.site, HOSTS[0]).values()
         assert not witness.unlawful
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("origin", [Origin.ADOPTED, Origin.TAKEN_IN])
+def test_nothing_is_sent_to_a_detached_node_whatever_is_granted(
+    tmp_path: Path, origin: Origin
+) -> None:
+    async def scenario() -> None:
+        world, witness = await open_handover(tmp_path)
+        history = History(world, witness, 1)
+        nodes = world.store.nodes
+        serving = await nodes.get(HOSTS[0])
+        assert serving is not None
+        serving = await nodes.save(serving.model_copy(update={"origin": origin}))
+        now = world.clock.now()
+        row = detach_node(serving, "ada", "back to Ironic", now)
+        await nodes.save_detached(row, "", RequestCarriedOut(request="detach", by="ada"), now)
+        await world.start()
+        await history.put([(scope, name, LADDER) for scope, name in SCOPES], granted=True)
+        put(world, [3], "BLUE", HOSTS[0])
+        await world.clock.sleep(300.0)
+        assert world.daemon is not None
+        parts = world.daemon.parts
+        bmc = BmcAddress(row.bmcs[0].url)
+        with pytest.raises(NotGranted, match="is detached"):
+            await parts.transport.request(bmc, Call("PATCH", "/redfish/v1/Systems/1", {}))
+        await world.crash()
+        assert "BLUE" in list_placements(world.site, HOSTS[0]).values()
+        assert [a for a in witness.acts if a[0] == HOSTS[0]] == []
+        assert not witness.unlawful
+        after = await nodes.get(HOSTS[0])
+        assert after is not None
+        assert (after.state, after.origin) == (State.RETIRED, Origin.DETACHED)
+        assert (after.served, after.blockers) == ("red", ())
 
     run(scenario())

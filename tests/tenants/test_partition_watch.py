@@ -17,7 +17,7 @@ from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.tenancy.partition_tenancy import PartitionTenancy
-from provisioner.model.node import Node, Placement, State
+from provisioner.model.node import Node, Origin, Placement, State
 from provisioner.planning.tenancy.tenants import PKEY_MAINTENANCE
 
 A = "su0-n00"
@@ -81,6 +81,20 @@ def play(scenario: Callable[[Bench], Awaitable[Any]]) -> Any:
             await rig.close()
 
     return asyncio.run(main())
+
+
+def test_a_guid_of_a_detached_node_is_listed_and_stays():
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=State.RETIRED, origin=Origin.DETACHED)
+        bench.put(GUID, RED.pkey)
+        await bench.watch.look()
+        return bench.networks(), await bench.rows(), list(bench.watch.listed.values())
+
+    networks, rows, listed = play(scenario)
+
+    assert networks == {RED.pkey}
+    assert rows == []
+    assert [why.partition(":")[0] for why in listed] == ["detached"]
 
 
 @pytest.mark.parametrize(

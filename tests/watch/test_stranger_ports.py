@@ -9,7 +9,7 @@ from leaf_bench import SPARE, A, Bench, play
 
 from provisioner.control.watch.recovery import Recovery
 from provisioner.control.watch.unowned_ports import UnownedPorts
-from provisioner.model.node import State
+from provisioner.model.node import Origin, State
 from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.planning.watch.recovery import settle_port_by_word
 from provisioner.ports import StaleWrite
@@ -82,6 +82,30 @@ def test_a_port_of_a_retired_node_waits_for_a_word() -> None:
     found = play(scenario)
 
     assert [(d.kind, d.row) for d in found] == [(DifferenceKind.STRANGER, f"{A} is retired")]
+
+
+def test_a_port_of_a_detached_node_is_listed_and_stays_in_every_network() -> None:
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=State.RETIRED, origin=Origin.DETACHED)
+        bench.put("RED")
+        differences = await survey(bench)
+        await finish(bench)
+        await bench.look()
+        stayed, listed = bench.vrf(), dict(bench.watch.listed)
+        bench.put("MAINT")
+        await bench.look()
+        bench.put("BLUE")
+        await bench.look()
+        owned = bench.watch._owners.find_ports(bench.leaf.name)
+        port = bench.port.interface
+        return differences, stayed, listed[f"{bench.leaf.name}/{port}"], bench.vrf(), port, owned
+
+    differences, stayed, listed, at_last, port, owned = play(scenario)
+
+    assert differences == []  # after a restore, no word of a person is awaited
+    assert (stayed, at_last) == ("RED", "BLUE")
+    assert listed.startswith(f"detached: node {A}")
+    assert port not in owned  # the filter between hosts is not written there
 
 
 def test_an_adopted_port_stays_until_it_leaves_its_network() -> None:

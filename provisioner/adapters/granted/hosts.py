@@ -41,7 +41,7 @@ async def admit_act(
 
 async def list_named(gate: CapabilityGate, *names: str) -> Sequence[Node]:
     """Return the adopted nodes that have one of these names or in-band addresses."""
-    return [n for n in await gate.list_adopted() if n.id in names or n.address in names]
+    return [n for n in await gate.list_guarded() if n.id in names or n.address in names]
 
 
 class GrantedShell:
@@ -150,7 +150,7 @@ class GrantedPdu:
     async def switch_outlet(self, outlet: str, *, on: bool) -> Blocker | None:
         nodes = [
             n
-            for n in await self._gate.list_adopted()
+            for n in await self._gate.list_guarded()
             if any(o.pdu == self._name and o.outlet == outlet for o in n.outlets)
         ]
         act = f"switch outlet {self._name}/{outlet} {'on' if on else 'off'}"

@@ -66,7 +66,7 @@ class GrantedSwitch(ReadOnlySwitch):
             return await self._switch.set_drain(on=on)
 
     async def apply_change(self, change: PortChange) -> str:
-        adopted = await self._gate.list_adopted()
+        adopted = await self._gate.list_guarded()
         needs = [
             Need(node, Capability.ISOLATION, f"{_describe_move(move)} on {self._name}")
             for move in change.moves
@@ -102,7 +102,7 @@ class GrantedSwitch(ReadOnlySwitch):
             yield
 
     async def _list_cabled(self) -> list[Node]:
-        adopted = await self._gate.list_adopted()
+        adopted = await self._gate.list_guarded()
         return [n for n in adopted if any(p.switch == self._name for p in n.ports)]
 
 

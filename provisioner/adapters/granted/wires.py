@@ -22,7 +22,7 @@ class GrantedBmcs:
         url = bmc.url.rstrip("/").lower()
         needs = [
             Need(node, need, f"{call.method} {call.path}")
-            for node in await self._gate.list_adopted()
+            for node in await self._gate.list_guarded()
             if any(b.url.rstrip("/").lower() == url for b in node.bmcs)
         ]
         await self._gate.admit(needs)

@@ -1,7 +1,8 @@
-"""The route that adopts nodes which serve: they are read, and stored as they are.
+"""The routes that adopt nodes which serve, and give them back: no device is changed by either.
 
-The list has the form of an intake's. Its logins are the site's own: they go sealed into the vault,
-and no password, port or setting of a device is changed.
+The list of an adoption has the form of an intake's. Its logins are the site's own: they go sealed
+into the vault. A detachment changes the node's row alone; the gate of capabilities refuses every
+act on it from then on.
 """
 
 from __future__ import annotations
@@ -12,21 +13,33 @@ from typing import Any
 from pydantic import Field
 
 from provisioner.adapters.redfish.discovery import probe_all, scan
-from provisioner.api.changes import Outcome, build_objection
+from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
 from provisioner.api.operations import OperationState, OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
-from provisioner.api.route import OPERATORS, Route
+from provisioner.api.route import OPERATORS, Route, format_etag
 from provisioner.api.routes import intake
 from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
+from provisioner.model.campaign import SETTLED
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
+from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Gap
 from provisioner.planning.intake import expected_text
 from provisioner.planning.intake.pairing import name_causes
+from provisioner.planning.release.adoption import detach_node, end_detachment
+from provisioner.planning.release.detachment import (
+    PresentWork,
+    describe_detachment,
+    describe_end,
+    find_detach_obstacles,
+    find_end_obstacles,
+)
 from provisioner.ports import Secret
+from provisioner.runtime import permit
 
 TAG = "observation"
 SEALED = "adoption"  # prefix of the vault's names for lists that wait
@@ -50,6 +63,16 @@ class AdoptionList(Record):
         description="Networks whose addresses are probed: 10.0.0.0/24.",
     )
     port: int = Field(443, ge=1, le=65535, description="Port that is probed in networks.")
+
+
+class Detachment(Record):
+    """The body of a detachment."""
+
+    reason: str = Field(min_length=1, max_length=200, description="Why; it is recorded.")
+    gone: bool = Field(
+        default=False,
+        description="A detached node's hardware is gone: its ports and BMCs are free again.",
+    )
 
 
 async def ask_adoption(ask: Ask) -> Reply:
@@ -145,6 +168,81 @@ def _result(expected: Expected, adopted: Adopted, silent: tuple[Blocker, ...]) -
     }
 
 
+async def ask_detachment(ask: Ask) -> Reply:
+    """Ask to give a node back as it stands."""
+    node = await ask.read_node()
+    ask.check_match(format_etag(node.generation))
+    arguments = ask.body.model_dump(mode="json")
+    kind = ChangeKind.NODE_DETACH
+    return await ask.parts.works.submit_change(ask, kind, node.id, "", arguments)
+
+
+async def change_detachment(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Give a node back: its row changes and its certificate is revoked, in one transaction."""
+    judged = await _judge_detachment(parts, asked)
+    if isinstance(judged, Outcome):
+        return judged
+    now = parts.clock.now()
+    reason = str(asked.arguments["reason"])
+    if asked.arguments["gone"]:
+        row = end_detachment(judged, asked.asked_by, reason)
+    else:
+        row = detach_node(judged, asked.asked_by, reason, now)
+    event = RequestCarriedOut(
+        request="gone" if asked.arguments["gone"] else "detach",
+        by=asked.asked_by,
+        id=asked.id,
+        approved=asked.decided_by,
+        why=reason,
+        certificate=judged.certificate,
+    )
+    await parts.store.nodes.save_detached(row, judged.certificate, event, now)
+    if not permit.is_observing():
+        await parts.context.get_gate().open()  # writes of this process are named from now on
+    return Outcome(RequestState.DONE, {"origin": row.origin.value})
+
+
+async def foresee_detachment(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects of a detachment."""
+    judged = await _judge_detachment(parts, asked)
+    if isinstance(judged, Outcome):
+        return Forecast(blockers=judged.blockers)
+    describe = describe_end if asked.arguments["gone"] else describe_detachment
+    return Forecast(describe(judged))
+
+
+async def _judge_detachment(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
+    node = await parts.store.nodes.get(asked.subject)
+    if node is None:
+        detail = "there is no such node any more"
+        return build_objection(asked.subject, detail, "Look at the list.")
+    if asked.arguments["gone"]:
+        obstacles = find_end_obstacles(node)
+    else:
+        nodes = await parts.store.nodes.list()
+        obstacles = find_detach_obstacles(node, nodes, await _list_work(parts, node))
+    return build_failure(*obstacles) if obstacles else node
+
+
+async def _list_work(parts: ApiParts, node: Node) -> PresentWork:
+    """Return the work that is under way on a node."""
+    operations = await parts.store.operations.list_active()
+    rows = await parts.store.campaigns.list_active_rows()
+    cases = await parts.store.cases.list_open()
+    vault = parts.vault
+    bmcs = () if vault is None else node.bmcs
+    return PresentWork(
+        operation=next((o.want for o in operations if o.node == node.id), ""),
+        case=next((c.id for c in cases if node.id in (c.node, c.stand_in)), ""),
+        campaign=next(
+            (r.campaign for r in rows if r.node == node.id and r.progress.state not in SETTLED), ""
+        ),
+        passwords=tuple(
+            [b.name for b in bmcs if vault and await vault.pending(f"{node.id}/{b.name}")]
+        ),
+    )
+
+
 ROUTES = (
     Route(
         "POST",
@@ -159,5 +257,19 @@ ROUTES = (
         body_max=intake.BODY_MAX,
         example={"expected": "site: x\nnodes: []\n"},
         refusals={409: "This daemon acts: only one that observes adopts nodes."},
+    ),
+    Route(
+        "POST",
+        "/nodes/{node}/detach",
+        "detach_node",
+        TAG,
+        "Give a node in service back to another system, as it stands: nothing is sent to it.",
+        OPERATORS,
+        ask_detachment,
+        {200: OperationView, 202: OperationView},
+        body=Detachment,
+        entity=True,
+        refusals={409: "It is not in service, or work on it is under way."},
+        example={"reason": "back to Ironic"},
     ),
 )

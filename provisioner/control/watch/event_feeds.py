@@ -21,7 +21,7 @@ from provisioner.adapters.redfish.eventing.event_identity import resume_point
 from provisioner.adapters.redfish.eventing.events import Pushed, read_document
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.alert import Subscription
-from provisioner.model.node import BmcRef, Node
+from provisioner.model.node import BmcRef, Node, Origin
 from provisioner.model.outcome import Blocker
 from provisioner.model.watch import Way
 from provisioner.ports import AlertRepository, Clock, EventStreams, PortError
@@ -154,10 +154,16 @@ class EventFeeds:
             self._following[key].cancel()
 
     async def end(self, node: Node) -> None:
-        """Cancel the subscriptions at the BMCs of a node that no longer serves."""
+        """Cancel the subscriptions at the BMCs of a node that no longer serves.
+
+        Those of a detached node are only forgotten: nothing is sent to it.
+        """
         for bmc in node.bmcs:
             made = self._ours.get((node.id, bmc.name))
             if made is None:
+                continue
+            if node.origin is Origin.DETACHED:
+                await self._drop(made)
                 continue
             try:
                 client = await self._eyes.open_client(node, bmc)

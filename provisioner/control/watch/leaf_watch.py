@@ -21,7 +21,7 @@ from provisioner.control.watch.trespass_fence import TakeBack, TrespassFence, pl
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.unowned_ports import HEARS_A_SWITCH, UnownedPorts
 from provisioner.execution.tenancy.tenancy import Tenancy
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import PortPlacement, Tenant
@@ -217,6 +217,9 @@ class LeafWatch:
             wrong = [entitlement.find_trespasses(node, placed, vrf_of) for node in owners]
             if not all(wrong):
                 continue  # one of them is entitled: the port's former owner is retired
+            if detached := next((n for n in owners if n.origin is Origin.DETACHED), None):
+                suspects.listed[f"{leaf}/{interface}"] = entitlement.describe_detached(detached)
+                continue
             node = min(owners, key=lambda n: (n.state is State.RETIRED, n.id))
             adopted = self._why_adopted(leaf, interface, port)
             if adopted and node.state is State.RETIRED:

@@ -17,7 +17,7 @@ from provisioner.control.watch.trespass_fence import TakeBack, TrespassFence, pl
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
 from provisioner.model.location import Port
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement, Tenant
 from provisioner.planning.release import entitlement
@@ -143,6 +143,8 @@ def _judge_member(
         wrong[node.id] = entitlement.find_trespasses(node, placed, vrf_of)
     if not all(wrong.values()):
         return {}, ""  # one of them is entitled: the GUID's former owner is retired
+    if detached := next((n for n, _ in owners if n.origin is Origin.DETACHED), None):
+        return {}, entitlement.describe_detached(detached)
     node = min((n for n, _ in owners), key=lambda n: (n.state is State.RETIRED, n.id))
     if node.taken or entitlement.is_stranger(node):
         return {}, f"node {node.id} was not taken in yet: see `intake --take`"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from provisioner.model.location import Port
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 
 
 class PortOwners:
@@ -46,8 +46,12 @@ class PortOwners:
         return [self._nodes[name] for name in names]
 
     def find_ports(self, leaf: str) -> tuple[str, ...]:
-        """Return the ports of a leaf that hosts are cabled to."""
-        return tuple(self._ports.get(leaf, ()))
+        """Return the ports of a leaf that hosts are cabled to, but for those of detached ones."""
+        return tuple(
+            interface
+            for interface, names in self._ports.get(leaf, {}).items()
+            if all(self._nodes[name].origin is not Origin.DETACHED for name in names)
+        )
 
     def _add(self, node: Node) -> None:
         for port in node.ports:

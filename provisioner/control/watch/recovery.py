@@ -16,7 +16,7 @@ from provisioner.control.watch.unowned_ports import UnownedPorts
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.campaign import CampaignState
 from provisioner.model.events.fleet_events import describe_change
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.model.tenant import PortPlacement
@@ -118,6 +118,8 @@ class Recovery:
                     mine = owners.find_owners(leaf, interface)
                     if any(n.state is not State.RETIRED for n in mine):
                         continue  # that node is compared as a whole
+                    if any(n.origin is Origin.DETACHED for n in mine):
+                        continue  # its ports are another system's
                     if self._unowned.why_not_ours(leaf, interface, port, tenants):
                         continue
                     retired = mine[0].id if mine else ""

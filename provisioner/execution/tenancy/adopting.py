@@ -17,7 +17,7 @@ from provisioner.execution.observe.intake import Secrets, select_complete
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.events.node_events import NodeAdopted
 from provisioner.model.expected import Expected
-from provisioner.model.node import Node, NodeKind
+from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
 from provisioner.planning.intake.pairing import assemble_nodes
@@ -61,7 +61,9 @@ async def adopt_nodes(
     """Adopt the nodes of a list; without `keep`, return what would be adopted and store nothing."""
     store = site.store
     stored = list(await store.nodes.list())
-    before = {n.id for n in stored}
+    detached = {n.id: n for n in stored if n.origin is Origin.DETACHED}
+    before = {n.id for n in stored} - set(detached)
+    already = tuple(sorted(before))
     fresh = tuple(n for n in expected.nodes if n.name not in before)
     listed = expected.model_copy(update={"nodes": fresh})
     endpoints, silent = await _introduce(site.transport, listed, secrets, probes)
@@ -83,10 +85,10 @@ async def adopt_nodes(
             refused.append(row)
             continue
         if keep:
-            await _keep(site, row, secrets, logins, by, now)
+            await _keep(site, row, detached.get(row.id), secrets, logins, by, now)
             before.add(row.id)
         adopted.append(row)
-    return Adopted(tuple(adopted), tuple(sorted({n.id for n in stored})), tuple(refused))
+    return Adopted(tuple(adopted), already, tuple(refused))
 
 
 def _names(nodes: Sequence[Node]) -> set[str]:
@@ -119,7 +121,8 @@ async def _judge(
     """Return the row of a node as its ports were read, or why it is refused."""
     if node.kind is NodeKind.SWITCH:
         return await _pin(site.transport, serve_adopted(node, now))
-    stored = {n.id for n in await site.store.nodes.list()}
+    listed = await site.store.nodes.list()
+    stored = {n.id for n in listed if n.origin is not Origin.DETACHED}
     if absent := sorted({p.switch for p in node.ports} - stored):
         pending = absent[0] in readable
         return Blocker(
@@ -148,17 +151,23 @@ async def _pin(transport: BmcTransport, node: Node) -> Node | Blocker:
 async def _keep(
     site: AdoptionSite,
     row: Node,
+    detached: Node | None,
     secrets: Secrets,
     logins: dict[str, Found],
     by: str,
     now: float,
 ) -> None:
+    """Store a row with its logins; `detached`: the row of the same node, which it replaces."""
     for bmc in (b for b in row.bmcs if b.kind != "switch"):
         login = logins[bmc.url]
         await site.credentials.put(f"{row.id}/{bmc.name}", login.username, login.secret)
     if row.kind is NodeKind.SWITCH and row.id in secrets.switches:
         await site.credentials.put(f"{row.id}/api", *secrets.switches[row.id])
-    await site.store.nodes.add(row)
+    if detached is None:
+        await site.store.nodes.add(row)
+    else:
+        again = {"generation": detached.generation, "tags": detached.tags}
+        await site.store.nodes.save(row.model_copy(update=again))
     event = NodeAdopted(
         about=row.id,
         bmcs=tuple(b.url for b in row.bmcs),

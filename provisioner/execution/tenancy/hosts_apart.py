@@ -15,7 +15,7 @@ from provisioner.execution.tenancy.leaf import apart_filter
 from provisioner.execution.tenancy.release_probes import answers_of
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.host_filter import Door
-from provisioner.model.node import Node, NodeKind
+from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.outcome import Blocker
 from provisioner.model.release import GateRow
 from provisioner.planning.release import hosts_apart as rules
@@ -122,7 +122,7 @@ class HostsApart:
         """Return the ports of these leaves that hosts are cabled to."""
         owned: dict[str, list[str]] = {leaf: [] for leaf in sorted(leaves)}
         for node in await self._store.nodes.list():
-            if node.kind is NodeKind.HOST:
+            if node.kind is NodeKind.HOST and node.origin is not Origin.DETACHED:
                 for port in node.ports:
                     if port.switch in owned and not port.guid:
                         owned[port.switch].append(port.interface)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from provisioner.model.integrations.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.model.inventory import Inventory
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.planning.intake.netbox_places import format_interface_key, normalize_address
 
 K = NetBoxKind
@@ -56,7 +56,7 @@ def build_objects(
             "role": add(K.ROLE, roles[node.kind], name=roles[node.kind]),
             "device_type": add(K.DEVICE_TYPE, kind, manufacturer=vendor, model=model),
             "serial": ((inventory and inventory.system_serial) or "")[:50],
-            "status": STATUS[node.state],
+            "status": "active" if node.origin is Origin.DETACHED else STATUS[node.state],
             "description": f"{node.state}, tenant {node.tenant}" if node.tenant else node.state,
         }
         if node.location.rack:

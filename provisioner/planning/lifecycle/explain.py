@@ -94,7 +94,8 @@ def _explain_state(seen: Situation) -> Iterator[str]:
     yield f"{clean_text(node.id)} is a {kind}{profile}, at {place}."
     stage = JOURNEY[node.state]
     since = format_span(seen.now - node.entered_at) if node.entered_at else "an unknown time"
-    yield f"Its state is {node.state}, for {since}; the work there: {stage.work}."
+    work = "none, it is detached" if node.origin is Origin.DETACHED else stage.work
+    yield f"Its state is {node.state}, for {since}; the work there: {work}."
     if node.kind is NodeKind.HOST:
         vrf = clean_text(node.vrf) if _is_in_customer_vrf(node) else ""
         yield f"{_PLACES[node.placement]}{vrf}."
@@ -107,6 +108,8 @@ def _explain_state(seen: Situation) -> Iterator[str]:
     yield _explain_certificate(seen)
     if node.origin is Origin.ADOPTED:
         yield "It was adopted while it served: only acts that people granted are sent to it."
+    elif node.origin is Origin.DETACHED:
+        yield "It was given back to another system as it stood: nothing is sent to it."
 
 
 def _is_in_customer_vrf(node: Node) -> bool:
@@ -119,6 +122,8 @@ def _explain_tenant(seen: Situation) -> Iterator[str]:
         yield f"It is to run release {clean_text(node.release)}."
     if node.tenant and node.state is State.RELEASED:
         yield f"Tenant {clean_text(node.tenant)} uses it."
+    elif node.tenant and node.origin is Origin.DETACHED:
+        yield f"Tenant {clean_text(node.tenant)} used it when it was detached."
     elif node.tenant:
         yield f"It is allocated to tenant {clean_text(node.tenant)}, which does not have it now."
     if node.served and node.served != node.tenant:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from provisioner.model.campaign import Campaign, Progress
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.case import Case, Service
-from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.node import Node, NodeKind, Origin, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.plan import Plan
 from provisioner.planning.lifecycle.decide import PASSING
@@ -66,6 +66,8 @@ def _explain_state(node: Node, plan: Plan | None) -> Iterator[str]:
         yield from _explain_quarantined(node)
     elif node.state is State.REPAIRING:
         yield "Its repair case names the next remedy; only a certificate returns it to service."
+    elif node.origin is Origin.DETACHED:
+        yield "Nothing: another system has it. `provisioner adopt` takes it in again."
     else:
         yield "Nothing: it is retired."
 

@@ -59,13 +59,31 @@ def serve_adopted(node: Node, now: float) -> Node:
     return node.model_copy(update=state)
 
 
+def detach_node(node: Node, by: str, reason: str, now: float) -> Node:
+    """Return the row of a node in service that is given back as it stands.
+
+    It counts as retired wherever the daemon looks for nodes to act on. Tenant, network and
+    placement stay as they were, so that its tenant gets no other node in its place.
+    """
+    note = f"detached {datetime.fromtimestamp(now, UTC):%Y-%m-%d} by {by}: {reason}"
+    state = {"state": State.RETIRED, "entered_at": now, "origin": Origin.DETACHED, "note": note}
+    return node.model_copy(update={**state, "certificate": "", "attempts": 0})
+
+
+def end_detachment(node: Node, by: str, reason: str) -> Node:
+    """Return the row of a detached node whose hardware is gone: ports and BMCs are free again."""
+    place = {"placement": Placement.NONE, "vrf": "", "tenant": "", "served": ""}
+    note = f"gone, by {by}: {reason}"
+    return node.model_copy(update={**place, "origin": Origin.TAKEN_IN, "note": note})
+
+
 def find_owner_conflicts(node: Node, stored: Iterable[Node]) -> tuple[Blocker, ...]:
     """Return why a BMC or a serial of this node is another's; the other's rows stay as they are."""
     urls = {b.url: b.name for b in node.bmcs}
     serials = {b.serial: b.name for b in node.bmcs if b.serial}
     ports = {(p.switch, p.interface) for p in node.ports}
     conflicts = []
-    for other in (o for o in stored if o.id != node.id and o.state is not State.RETIRED):
+    for other in (o for o in stored if o.id != node.id and _keeps_identity(o)):
         shared = [f"BMC {b.url}" for b in other.bmcs if b.url in urls]
         shared += [f"serial {b.serial}" for b in other.bmcs if b.serial in serials]
         shared += [
@@ -83,6 +101,10 @@ def find_owner_conflicts(node: Node, stored: Iterable[Node]) -> tuple[Blocker, .
             for word in shared[:1]
         ]
     return tuple(conflicts)
+
+
+def _keeps_identity(node: Node) -> bool:
+    return node.state is not State.RETIRED or node.origin is Origin.DETACHED
 
 
 def _refuse(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:

@@ -2,6 +2,7 @@
 
 A node that was taken in empty is the daemon's own and needs no grant. Of an adopted node nothing
 is allowed but reading, until a person grants a capability for it, its rack, its unit or the site.
+Of a detached node nothing but reading is allowed at all.
 """
 
 from __future__ import annotations
@@ -60,8 +61,10 @@ def list_decisions(node: Node, grants: Iterable[Grant]) -> Mapping[Capability, G
 
 def list_allowed(node: Node, grants: Iterable[Grant]) -> frozenset[Capability]:
     """Return the capabilities in force: each one that is granted with all before it."""
-    if node.origin is not Origin.ADOPTED:
+    if node.origin is Origin.TAKEN_IN:
         return frozenset(LADDER)
+    if node.origin is Origin.DETACHED:
+        return frozenset()
     decisions = list_decisions(node, grants)
     allowed = set()
     for capability in LADDER:
@@ -113,6 +116,8 @@ def describe_refusal(node: Node, need: Capability, grants: Iterable[Grant]) -> s
     grants = tuple(grants)
     if need in list_allowed(node, grants):
         return ""
+    if node.origin is Origin.DETACHED:
+        return f"{node.id} is detached: another system has it, and no grant is in force over it"
     decisions = list_decisions(node, grants)
     lacking = next(c for c in LADDER if c not in decisions or not decisions[c].granted)
     before = f", which {need} builds upon," if lacking is not need else ""

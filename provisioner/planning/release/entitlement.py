@@ -72,6 +72,11 @@ def is_stranger(node: Node) -> bool:
     )
 
 
+def describe_detached(node: Node) -> str:
+    """Return why a port of a detached node is only listed."""
+    return f"detached: node {node.id} was given back to another system, which moves its ports"
+
+
 def find_foreign_service(node: Node, placements: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
     """Return why a stranger's ports may not be fenced: one blocker for each port that serves."""
     return tuple(

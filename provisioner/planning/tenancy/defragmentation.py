@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from provisioner.model.base import Record
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.tenancy.allocation import build_site, find_area, sort_by_place
 from provisioner.planning.tenancy.placement import (
@@ -41,7 +41,8 @@ class Exchange(Record):
 
 def propose_exchanges(nodes: Sequence[Node], tenants: Sequence[Tenant]) -> tuple[Exchange, ...]:
     """Return exchanges that can all be done, those that save the most for each node first."""
-    hosts = sorted((n for n in nodes if n.kind is NodeKind.HOST), key=sort_by_place)
+    own = (n for n in nodes if n.kind is NodeKind.HOST and n.origin is not Origin.DETACHED)
+    hosts = sorted(own, key=sort_by_place)
     proposals = []
     remaining = {t.name: t for t in tenants if not t.spread}
     while remaining:

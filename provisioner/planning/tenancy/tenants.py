@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from provisioner.model.base import Record
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
 from provisioner.model.tenant_network import VRF_NAME_MAX
@@ -231,6 +231,8 @@ def find_damaged(tenants: Sequence[Tenant]) -> tuple[Blocker, ...]:
 
 
 def _left(node: Node, now: float) -> Node | str:
+    if node.origin is Origin.DETACHED:
+        return "it is detached: another system takes it out of the tenant's network"
     if node.state is State.RELEASED:
         return reclaim_node(node, now)
     if is_being_released(node):  # without its tenant its ports would be a trespass

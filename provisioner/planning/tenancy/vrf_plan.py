@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from provisioner.model.base import Record
-from provisioner.model.node import Node, NodeKind
+from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.place import TenantPlace, Uplink
 from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
 from provisioner.model.tenant_network import (
@@ -64,11 +64,12 @@ def plan_fabric(
 ) -> FabricPlan:
     """Return the leaves among the nodes of a site. `limits`: by the id of a switch.
 
-    A switch without limits is one that no adapter speaks to: it gets no tenant's network.
+    A switch without limits is one that no adapter speaks to: it gets no tenant's network. Detached
+    switches are another system's.
     """
     addressing = Addressing(plan)
     ports = Ports(addressing)
-    listed = list(nodes)
+    listed = [n for n in nodes if n.origin is not Origin.DETACHED]
     leaves = []
     for name in sorted(n.id for n in listed if n.kind is NodeKind.SWITCH):
         place = ports.find_switch(name)

@@ -14,7 +14,7 @@ from provisioner.store.rows import (
     page_rows,
 )
 from provisioner.store.rows.fleet import Fleet, read_named
-from provisioner.store.rows.request_writes import write_node_request
+from provisioner.store.rows.request_writes import write_detachment, write_node_request
 
 COLUMNS = tuple(page_rows.COLUMNS)  # of `list_columns`, in their order
 
@@ -77,3 +77,12 @@ class SqlNodeRepository:
         await self._transactions.write(
             lambda c: [write_node_request(c, node, event, now) for node in nodes]
         )
+
+    async def save_detached(
+        self, node: Node, certificate: str, event: RequestCarriedOut, now: float
+    ) -> None:
+        """Store a node that is given back and revoke its certificate, in one transaction.
+
+        Raises `StaleWrite` if the node has changed since it was read.
+        """
+        await self._transactions.write(lambda c: write_detachment(c, node, certificate, event, now))

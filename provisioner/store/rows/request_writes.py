@@ -19,6 +19,15 @@ def write_node_request(
     return saved
 
 
+def write_detachment(
+    connection: Connection, node: Node, certificate: str, event: RequestCarriedOut, now: float
+) -> None:
+    """Save a node that is given back, and revoke its certificate. `StaleWrite` if it changed."""
+    write_node_request(connection, node, event, now)
+    if certificate:
+        evidence_rows.revoke(connection, certificate, node.note, now)
+
+
 def write_revocation(
     connection: Connection,
     certificate: str,

@@ -330,6 +330,7 @@ ROUTES = (
         body=Retry,
         entity=True,
         refusals={409: "It is not quarantined."},
+        example={},
     ),
     Route(
         "POST",

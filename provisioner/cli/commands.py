@@ -150,6 +150,11 @@ COMMANDS = {
     "db": Command("serve.backup", "db", "The database: upgrade its schema."),
     "bmc": Command("offline.bmc", "app", "BMCs: requests to one, previewed; network boot."),
     "pdu": Command("offline.pdu", "app", "PDUs: read outlets; preview an AC cycle."),
+    "discover": Command(
+        "offline.discover",
+        "app",
+        "Discovery: BMCs in the lease files of DHCP servers; nothing is changed.",
+    ),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "record": Command(
         "offline.record",

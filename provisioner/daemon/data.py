@@ -158,21 +158,21 @@ async def open_master_key(store: SqlStore, directory: Path) -> MasterKey:
     return await prepare_key(store, directory, os.environ, unwrapped)
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a file of at most SIZE_MAX bytes. Raises InputError, never OSError."""
+def read_text(path: Path, size_max: int = SIZE_MAX) -> str:
+    """Return the text of a file of at most `size_max` bytes. Raises InputError, never OSError."""
     try:
         if not path.is_file():
             problem = "this is no file" if path.exists() else "there is no such file"
             raise InputError(str(path), "", problem, "Check the path.")
         with path.open("rb") as file:
-            content = file.read(SIZE_MAX + 1)
+            content = file.read(size_max + 1)
     except OSError as error:
         raise InputError(
             str(path), "", f"it cannot be read ({error.strerror})", "Check its permissions."
         ) from None
-    if len(content) > SIZE_MAX:
+    if len(content) > size_max:
         raise InputError(
-            str(path), "", f"the file is larger than {SIZE_MAX} bytes", "Is it the right file?"
+            str(path), "", f"the file is larger than {size_max} bytes", "Is it the right file?"
         )
     try:
         return content.decode("utf-8-sig")

@@ -13,6 +13,7 @@ from attestation_readers import ATTESTATION_BESIDE, ATTESTATION_READERS
 from feeding import Parser
 from import_readers import IMPORT_READERS
 from kubernetes_readers import KUBERNETES_BESIDE, KUBERNETES_READERS
+from lease_readers import LEASE_READERS
 from pydantic import ValidationError
 from record_readers import RECORD_DECODERS, RECORD_READERS
 from redfish_readers import REDFISH_READERS
@@ -157,6 +158,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("model.host_packages", (), "read_stack", {"versions": {}}),
     ("planning.intake.inband_facts", (), "read", {"cards": (), "profiles": {}}),
     *IMPORT_READERS,
+    *LEASE_READERS,
     *RECORD_READERS,
     ("planning.repair.part_names", (), "pci_of", {}),
     ("planning.repair.part_names", (), "slot_in", {"names": NAMES}),

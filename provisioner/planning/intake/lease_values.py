@@ -1,0 +1,61 @@
+"""Values that all lease files have: MACs, addresses, seconds, names. Pure; nothing raises.
+
+Readers split a file at line feeds alone: a client chooses its host name, and must not begin a row
+with another character that Python takes for the end of a line.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+TEXT_MAX = 255  # bytes of an option of DHCPv4 (RFC 2132): names, vendor classes
+_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+_SECONDS = re.compile(r"[0-9]{1,12}")
+
+
+class LeftOut:
+    """Counts rows that were left out, by reason, with the line of the first of each."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[int, int]] = {}
+
+    def add(self, reason: str, line: int) -> None:
+        """Count one row."""
+        first, count = self._rows.get(reason, (line, 0))
+        self._rows[reason] = (first, count + 1)
+
+    def describe(self, source: str) -> tuple[str, ...]:
+        """Return one sentence for each reason."""
+        return tuple(
+            f"{source}: {count} left out: {reason}; the first at line {first}"
+            for reason, (first, count) in self._rows.items()
+        )
+
+
+UNREADABLE = "the row cannot be read"
+NO_MAC = "it has no Ethernet MAC"
+DHCPV6 = "a row of DHCPv6 without a MAC"
+
+
+def normalize_mac(text: str) -> str:
+    """Return an Ethernet MAC in lower case with colons; "" for anything else."""
+    return text.lower() if _MAC.fullmatch(text) else ""
+
+
+def normalize_lease_address(text: str) -> str:
+    """Return an IP address in its one form; "" for anything else."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
+
+
+def read_seconds(text: str) -> float | None:
+    """Return a count of seconds; None for anything else."""
+    return float(text) if _SECONDS.fullmatch(text) else None
+
+
+def clean_name(text: str) -> str:
+    """Return a client's own text without control characters, bounded."""
+    return "".join(c if c.isprintable() else "?" for c in text[:TEXT_MAX])

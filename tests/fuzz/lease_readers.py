@@ -1,0 +1,23 @@
+"""Readers of the lease files of DHCP servers, as registry.py lists readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.model.input_error import InputError
+
+_INTAKE = "planning.intake"
+_FILE = {"source": "leases"}
+LEASE_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
+    (f"{_INTAKE}.dhcp_leases", (InputError,), "read_leases", _FILE),
+    (f"{_INTAKE}.kea_leases", (InputError,), "read_kea_leases", _FILE),
+    (f"{_INTAKE}.dnsmasq_leases", (), "read_dnsmasq_leases", _FILE),
+    (f"{_INTAKE}.dhcpd_leases", (), "read_dhcpd_leases", _FILE),
+    (
+        f"{_INTAKE}.lease_values",
+        (),
+        "normalize_mac normalize_lease_address read_seconds clean_name",
+        {},
+    ),
+)

@@ -139,6 +139,10 @@ class EvidenceRepository(Protocol):
 
     async def get_certificate(self, certificate_id: str) -> Certificate | None: ...
 
+    async def read_trust(self, certificate: Certificate) -> tuple[bool, bool]:
+        """Return whether a believed key signed it, and whether it is revoked, read together."""
+        ...
+
     async def is_attested(self, certificate: Certificate) -> bool:
         """Return whether a key of ours that was not withdrawn signed exactly this certificate."""
         ...

@@ -11,6 +11,7 @@ ALLOWED = {
     "cli/serve/audit.py": "audit verify",
     "cli/serve/backup.py": "backup, restore, db upgrade",
     "cli/serve/doctor.py": "doctor",
+    "cli/serve/key_wrapping.py": "db wrap-key, db unwrap-key",
     "cli/serve/reading.py": "--offline",
     "cli/serve/serve.py": "serve",
     "daemon/data.py": "the composition root",

@@ -328,6 +328,7 @@ ROUTES = (
         ask_retry,
         {200: OperationView, 202: OperationView},
         body=Retry,
+        example={"new_board": True},
         entity=True,
         refusals={409: "It is not quarantined."},
         example={},

@@ -132,6 +132,7 @@ class Observer:
                 ),
             )
         now = self._clock.now()
+        signed, revoked = await self._store.evidence.read_trust(certificate)
         tenants = {t.name: t.vrf for t in await self._store.tenants.list()}
         return handover.list_handover_objections(
             node,
@@ -139,8 +140,8 @@ class Observer:
             inventory,
             alerts=await find_revocation(self._book, self._store, node, now),
             accused=await self._fabric.find_accusations(node, certificate),
-            signed=await self._store.evidence.is_attested(certificate),
-            revoked=await self._store.evidence.is_revoked(certificate.id),
+            signed=signed,
+            revoked=revoked,
             moved_on=tenants.get(node.tenant) != vrf,
             now=now,
         )
@@ -333,12 +334,13 @@ class Observer:
         if node.state is State.CERTIFIED:
             strange = find_strange_drives(await self._known_drives(node), inventory)
         if certificate is not None:
+            signed, revoked = await self._store.evidence.read_trust(certificate)
             problems += certification.find_invalidity(
                 certificate=certificate,
                 inventory=inventory,
                 node=node,
-                signed=await self._store.evidence.is_attested(certificate),
-                revoked=await self._store.evidence.is_revoked(certificate.id),
+                signed=signed,
+                revoked=revoked,
                 now=self._clock.now(),
                 absence_counts=node.state is not State.RELEASED or (self._book is None and login),
             )

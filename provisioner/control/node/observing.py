@@ -225,12 +225,13 @@ class SiteObserver:
         evidence = self._store.evidence
         certificate = await evidence.get_certificate(node.certificate) if node.certificate else None
         if certificate is not None:
+            signed, revoked = await evidence.read_trust(certificate)
             return certification.find_invalidity(
                 certificate=certificate,
                 inventory=inventory,
                 node=node,
-                signed=await evidence.is_attested(certificate),
-                revoked=await evidence.is_revoked(certificate.id),
+                signed=signed,
+                revoked=revoked,
                 now=now,
             )
         if plan is None:

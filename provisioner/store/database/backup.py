@@ -19,7 +19,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
-from alembic.migration import MigrationContext
 from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.engine import URL
@@ -252,6 +251,8 @@ def _reading(file: Path) -> Engine:
 
 
 def _read_state(connection: Connection) -> tuple[str, ChainCheck]:
+    from alembic.migration import MigrationContext  # as in migrating.py: few daemons need it
+
     revision = MigrationContext.configure(connection).get_current_revision() or ""
     chain = journal.check_beginning(connection)
     more = chain.intact

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection
 
 from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.health import HealthReport
@@ -16,6 +18,12 @@ from provisioner.store.rows import (
 )
 from provisioner.store.rows.request_writes import write_revocation
 from provisioner.store.signing import verify
+
+
+def _read_trust(connection: Connection, certificate: str) -> tuple[Mapping[str, bytes], bool]:
+    """Return the keys whose signatures are believed, and whether the certificate is revoked."""
+    keys = signing_key_rows.believed(connection)
+    return keys, evidence_rows.revoked(connection, certificate)
 
 
 class SqlEvidenceRepository:
@@ -52,6 +60,10 @@ class SqlEvidenceRepository:
     async def is_attested(self, certificate: Certificate) -> bool:
         keys = await self._transactions.recall(signing_key_rows.believed)
         return verify(certificate, keys)
+
+    async def read_trust(self, certificate: Certificate) -> tuple[bool, bool]:
+        keys, revoked = await self._transactions.recall(_read_trust, certificate.id)
+        return verify(certificate, keys), revoked
 
     async def list_revocations(self) -> Sequence[Revocation]:
         return await self._transactions.read(evidence_rows.read_revocations)

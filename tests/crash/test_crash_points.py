@@ -31,6 +31,7 @@ LATER = {
 SEED = int(os.environ.get("SEED", "8"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")
 def test_whoever_takes_over_after_a_death_ends_the_journey_without_repeating(
     tmp_path: Path,

@@ -79,6 +79,7 @@ def rails(site: FrrSite) -> list[Any]:
     return [(box(site, A), site.address(A, r), site.address(B, q)) for r, q in ends]
 
 
+@pytest.mark.slow
 def test_hosts_reach_the_daemon_and_each_others_rails_and_no_other_host(site: FrrSite) -> None:
     async def scenario(world: World, apart: HostsApart) -> Any:
         with listening([*(site.boxes[n] for n in site.nodes), site.boxes["daemon"]]):

@@ -69,6 +69,7 @@ def vrfs(site: FrrSite, node: int) -> list[str]:
     return [site.leaf(r).interfaces()[ports[r]][0] for r in RAILS]
 
 
+@pytest.mark.slow
 def test_packets_reach_what_was_released_together_and_nothing_else(site: FrrSite) -> None:
     async def scenario(world: World) -> Any:
         before = [api.count("POST", "/revision") for api in site.leaf_apis()]

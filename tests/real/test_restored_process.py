@@ -213,6 +213,7 @@ async def story(folder: Path, way: str, why: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "why"),
     [

@@ -174,6 +174,7 @@ MOMENTS: dict[str, tuple[Watch, float]] = {
 IN_CI = ("in the middle of a release",)  # tests/crash tries the others too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     [pytest.param(m, marks=() if m in IN_CI else pytest.mark.long) for m in MOMENTS],

@@ -128,6 +128,7 @@ def lived(seeds: range, branches: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_some_histories_of_two_and_three_daemons_have_no_anomaly():
     assert lived(range(2), 4) == []
 

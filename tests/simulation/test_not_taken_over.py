@@ -53,6 +53,7 @@ async def try_to_take_over(world: World) -> list[tuple[str, str]]:
     return watched.writes
 
 
+@pytest.mark.slow
 def test_no_case_is_opened_and_nothing_is_written_before_a_machine_is_ours(tmp_path: Path) -> None:
     async def main() -> None:
         world = World(tmp_path, nodes=1, seed=5)

@@ -104,6 +104,7 @@ def ask_no_standing(world: PortWorld) -> None:
     world.store.operations.record = record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sabotage", "words", "first"),
     [  # `first`: a seed whose life meets it at present, so that few are lived

@@ -92,6 +92,7 @@ def test_a_daemon_that_is_killed_in_the_middle_repairs_no_step_twice(tmp_path: P
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_a_tenant_is_told_agrees_and_gets_its_node_back(tmp_path: Path) -> None:
     async def story(shop: Shop) -> tuple[list[str], list[str], Case, Node]:
         shop.broken("remap_until_reset")

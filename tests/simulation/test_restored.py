@@ -9,6 +9,7 @@ import virtual_time
 from restoring import Restored
 
 
+@pytest.mark.slow
 def test_after_a_restore_nobody_is_cut_off_and_nothing_is_handed_over_unerased(
     tmp_path: Path,
 ) -> None:

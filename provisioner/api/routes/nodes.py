@@ -331,7 +331,6 @@ ROUTES = (
         example={"new_board": True},
         entity=True,
         refusals={409: "It is not quarantined."},
-        example={},
     ),
     Route(
         "POST",

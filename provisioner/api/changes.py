@@ -55,6 +55,7 @@ WHILE_OBSERVING = frozenset(
         ChangeKind.ALERT_OVERRIDE,
         ChangeKind.ALERT_CLEAR,
         ChangeKind.WEBHOOK_ADD,
+        ChangeKind.WEBHOOK_SET,
         ChangeKind.WEBHOOK_REMOVE,
         ChangeKind.WEBHOOK_AGAIN,
         ChangeKind.WEBHOOK_DROP,

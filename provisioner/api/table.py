@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from provisioner.api import webhook_changes
 from provisioner.api.changes import Execute, Foresee
 from provisioner.api.route import Route
 from provisioner.api.routes import (
@@ -136,13 +137,14 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.CAPABILITY_WITHDRAW: capabilities.change_capability,
     ChangeKind.PIN_SET: pins.change_pin,
     ChangeKind.PIN_REMOVE: pins.change_pin,
-    ChangeKind.WEBHOOK_ADD: webhooks.change_webhook,
-    ChangeKind.WEBHOOK_REMOVE: webhooks.change_webhook,
-    ChangeKind.WEBHOOK_AGAIN: webhooks.change_webhook,
-    ChangeKind.WEBHOOK_DROP: webhooks.change_webhook,
-    ChangeKind.WEBHOOK_PAUSE: webhooks.change_webhook,
-    ChangeKind.WEBHOOK_RESUME: webhooks.change_webhook,
-    ChangeKind.WEBHOOK_ROTATE: webhooks.change_webhook,
+    ChangeKind.WEBHOOK_ADD: webhook_changes.change_webhook,
+    ChangeKind.WEBHOOK_SET: webhook_changes.change_webhook,
+    ChangeKind.WEBHOOK_REMOVE: webhook_changes.change_webhook,
+    ChangeKind.WEBHOOK_AGAIN: webhook_changes.change_webhook,
+    ChangeKind.WEBHOOK_DROP: webhook_changes.change_webhook,
+    ChangeKind.WEBHOOK_PAUSE: webhook_changes.change_webhook,
+    ChangeKind.WEBHOOK_RESUME: webhook_changes.change_webhook,
+    ChangeKind.WEBHOOK_ROTATE: webhook_changes.change_webhook,
     ChangeKind.RECOVERY_SETTLE: recovery.change_recovery,
     ChangeKind.RECOVERY_FINISH: recovery.change_recovery,
     ChangeKind.CLOCK_ACCEPT: site.change_site,
@@ -178,8 +180,9 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.CASE_RETIRE: case_work.foresee_case,
     ChangeKind.CASE_REPLACE: case_work.foresee_case,
     ChangeKind.PIN_REMOVE: pins.foresee_removal,
-    ChangeKind.WEBHOOK_REMOVE: webhooks.foresee_loss,
-    ChangeKind.WEBHOOK_DROP: webhooks.foresee_loss,
+    ChangeKind.WEBHOOK_SET: webhook_changes.foresee_merge,
+    ChangeKind.WEBHOOK_REMOVE: webhook_changes.foresee_loss,
+    ChangeKind.WEBHOOK_DROP: webhook_changes.foresee_loss,
     ChangeKind.RECOVERY_SETTLE: recovery.foresee_settlement,
     ChangeKind.CLOCK_ACCEPT: site.foresee_clock,
     ChangeKind.KEY_ROTATE: signing_keys.foresee_rotation,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from provisioner.model.base import Record
 from provisioner.model.times.instant import Instant, InstantOrNone
@@ -19,6 +19,7 @@ class WebhookView(Record):
     kinds: tuple[str, ...]
     nodes: tuple[str, ...]
     tenant: str
+    ca: str
     pending: int
     dead: int
     delivered: int
@@ -52,11 +53,14 @@ class DeadLetters(Record):
 
 
 class NewWebhook(Record):
-    """The body of a new receiver."""
+    """The body of a receiver, new or instead of the present one."""
 
     url: str = Field(min_length=1, max_length=1000, description="URL to which events are posted.")
     secret: str = Field(
-        min_length=8, max_length=200, repr=False, description="whsec_...: signs what is sent."
+        "",
+        max_length=200,
+        repr=False,
+        description="whsec_...: signs what is sent. An existing receiver keeps its secret.",
     )
     kinds: tuple[str, ...] = Field(("*",), max_length=64, description="Globs of event kinds.")
     nodes: tuple[str, ...] = Field(("*",), max_length=64, description="Globs of nodes.")
@@ -65,9 +69,47 @@ class NewWebhook(Record):
         "", max_length=PEM_MAX, description="PEM of the CAs of the receiver's certificate."
     )
     after: int | None = Field(
-        None, ge=0, description="Begin after this row; by default from now on."
+        None,
+        ge=0,
+        description="Begin after this row; by default from now on. An existing one goes on.",
     )
     plain: bool = Field(default=False, description="Allow http instead of https.")
+
+
+class WebhookPatch(Record):
+    """A merge patch of a receiver. Its secret has a request of its own."""
+
+    url: str | None = Field(
+        None, min_length=1, max_length=1000, description="URL to which events are posted."
+    )
+    kinds: tuple[str, ...] | None = Field(
+        None, max_length=64, description="Globs of event kinds; null: all."
+    )
+    nodes: tuple[str, ...] | None = Field(
+        None, max_length=64, description="Globs of nodes; null: all."
+    )
+    tenant: str | None = Field(
+        None, max_length=64, description="Send only notices to this tenant; null: all events."
+    )
+    ca: str | None = Field(
+        None,
+        max_length=PEM_MAX,
+        description="PEM of the CAs of the receiver's certificate; null: the system's.",
+    )
+    paused_why: str | None = Field(
+        None,
+        max_length=200,
+        pattern=LINE,
+        description="Reason of a pause, for other people; null: events are sent.",
+    )
+    plain: bool = Field(default=False, description="Allow http instead of https.")
+
+    @field_validator("url")
+    @classmethod
+    def _check(cls, url: str | None) -> str:
+        if url is None:
+            raise ValueError("a receiver has a URL: it cannot be removed")
+        return url
 
 
 class NewSecret(Record):

@@ -156,6 +156,7 @@ class ChangeKind(StrEnum):
     PIN_SET = "pin.set"
     PIN_REMOVE = "pin.remove"
     WEBHOOK_ADD = "webhook.add"
+    WEBHOOK_SET = "webhook.set"
     WEBHOOK_REMOVE = "webhook.remove"
     WEBHOOK_AGAIN = "webhook.again"
     WEBHOOK_DROP = "webhook.drop"

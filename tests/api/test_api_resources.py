@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from served import NOW, RELEASE, Served, run
 
+from provisioner.model.integrations.audit_export import ExportOutcome
 from provisioner.model.times.instant import format_instant
 
 PIN = "/pins/node:su0-n04"
@@ -56,5 +57,30 @@ def test_lists_have_their_total():
         ):
             status, page = await served.ask(who, "GET", path)
             assert (status, page["total"]) == (200, total), path
+
+    run(scenario)
+
+
+def test_receivers_of_the_journal_show_how_far_they_are_and_why_they_fail():
+    async def scenario(served: Served) -> None:
+        book = served.store.audit_exports
+        assert (await served.ask("viewer", "GET", "/audit/exports")) == (200, {"items": []})
+        await book.set_receivers({"syslog", "otlp"})
+        rows, _ = await served.store.journal.get_head()
+        await book.record_taken("otlp", 0, 5, ExportOutcome(taken=True, rejected=2), NOW)
+        await book.record_failure("syslog", "ConnectionRefusedError", NOW + 9)
+        _, listed = await served.ask("viewer", "GET", "/audit/exports")
+        assert listed["items"] == [
+            {
+                "receiver": "otlp", "position": 5, "waiting": rows - 5, "rejected": 2,
+                "taken_at": format_instant(NOW), "failing_since": None, "error": "",
+            },
+            {
+                "receiver": "syslog", "position": 0, "waiting": rows, "rejected": 0,
+                "taken_at": None, "failing_since": format_instant(NOW + 9),
+                "error": "ConnectionRefusedError",
+            },
+        ]  # fmt: skip
+        assert (await served.ask("red", "GET", "/audit/exports"))[0] == 403
 
     run(scenario)

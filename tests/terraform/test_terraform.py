@@ -121,6 +121,21 @@ async def live(served: Served, terraform: Terraform) -> None:
     state = (terraform.folder / "terraform.tfstate").read_text()
     assert "whsec_" not in state
 
+    moved = "https://billing.example/v2"
+    paused = {"paused_why": "it moves"}  # a new webhook in its place would have no pause
+    assert (await served.ask("operator", "PATCH", "/webhooks/billing", paused))[0] == 200
+    code, output = await terraform.apply(receiver=moved)
+    assert code == 0, output
+    webhook = await read(served, "/webhooks/billing")
+    assert (webhook["url"], webhook["tenant"], webhook["paused_why"]) == (
+        moved,
+        "green",
+        "it moves",
+    )
+    code, output = await terraform.apply()
+    assert code == 0, output
+    assert await terraform.plan() == SAME
+
     body = {"nodes": 3}
     assert (await served.ask("operator", "PATCH", "/tenants/green", body))[0] == 200
     assert await terraform.plan() == DIFFERENT

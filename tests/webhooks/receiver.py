@@ -20,6 +20,7 @@ class Receiver:
         self.url = ""
         self.got: list[tuple[dict[str, str], bytes]] = []
         self.answer: Callable[[dict[str, Any], int], int | None] = lambda _event, _time: 204
+        self.queries: list[str] = []  # of the URL, of each request
         self._times: dict[str, int] = {}
 
     @property
@@ -33,6 +34,7 @@ class Receiver:
 
     async def take(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
+        self.queries.append(request.query_string)
         self.got.append(({k.lower(): v for k, v in request.headers.items()}, body))
         event = json.loads(body)
         time = self._times[event["id"]] = self._times.get(event["id"], 0) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -207,6 +208,69 @@ def test_the_journal_is_the_queue_behind_a_full_one(tmp_path: Path):
 
     assert waiting == [5, 5, 5]
     assert told == list(range(20))
+
+
+def test_a_changed_webhook_gets_what_it_wants_at_its_new_address(tmp_path: Path):
+    async def scenario(site: Site) -> Any:
+        old = (await site.standing()).webhook
+        new = old.model_copy(update={"url": old.url + "?new", "kinds": ("released",)})
+        changed = asyncio.Event()
+
+        async def change() -> None:
+            await changed.wait()
+            await site.book.replace(old, new, "ada", 2.0)
+
+        def answer(_event: dict[str, Any], _time: int) -> int:
+            changed.set()
+            return 503
+
+        await site.happens(("state", "n1", {"n": 0}), ("released", "n1", {"tenant": "red"}))
+        site.receiver.answer = answer
+        changing = asyncio.create_task(change())
+        await site.outbox.serve(await site.standing())  # n1's first event waits for another try
+        await changing
+        between = await site.standing()
+        site.receiver.answer = lambda _e, _time: 204
+        await site.empty()
+        return between, await site.standing(), site.receiver
+
+    between, after, receiver = run(tmp_path, scenario)
+
+    assert (between.pending, between.dead) == (1, 0)  # the event of state was dropped
+    assert (after.pending, after.delivered) == (0, 1)
+    assert [e["type"] for e in receiver.events] == ["provisioner.state", "provisioner.released"]
+    assert receiver.queries == ["", "new"]
+
+
+def test_a_busy_sender_leaves_a_changed_webhook(tmp_path: Path):
+    async def scenario(site: Site) -> list[str]:
+        old = (await site.standing()).webhook
+        new = old.model_copy(update={"url": old.url + "?new"})
+
+        async def feed() -> None:
+            for number in itertools.count():  # there is always an event to send
+                await site.happens(("state", "n1", {"n": number}))
+
+        arrived = {"": asyncio.Event(), "new": asyncio.Event()}
+
+        def answer(_event: dict[str, Any], _time: int) -> int:
+            arrived[site.receiver.queries[-1]].set()
+            return 204
+
+        site.receiver.answer = answer
+        feeding, sending = (asyncio.create_task(work) for work in (feed(), site.outbox.run()))
+        async with asyncio.timeout(30):
+            await arrived[""].wait()
+            await site.book.replace(old, new, "ada", 2.0)
+            await arrived["new"].wait()
+        for task in (feeding, sending):
+            task.cancel()
+        await asyncio.gather(feeding, sending, return_exceptions=True)
+        return site.receiver.queries
+
+    queries = run(tmp_path, scenario)
+
+    assert sorted(queries) == queries  # none to the old address afterwards
 
 
 SENDER = """

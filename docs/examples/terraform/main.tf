@@ -11,6 +11,7 @@ variable "ca" { type = string }
 variable "secret_file" { type = string }
 variable "until" { type = string }
 variable "nodes" { default = 2 }
+variable "receiver" { default = "https://billing.example/events" }
 variable "run" { default = "draft" }
 
 provider "provisioner" {
@@ -43,7 +44,7 @@ resource "provisioner_pin" "pilot" {
 
 resource "provisioner_webhook" "billing" {
   name        = "billing"
-  url         = "https://billing.example/events"
+  url         = var.receiver
   secret_file = var.secret_file
   tenant      = provisioner_tenant.green.name
 }

@@ -282,33 +282,37 @@ class Webhook(ApiResource):
     TYPE = "webhook"
     PATH = "/webhooks"
     FIELDS = (
-        Attribute("url", t.String(), required=True, requires_replace=True),
+        Attribute("url", t.String(), required=True),
         Attribute("secret_file", t.String(), required=True, requires_replace=True),
-        describe_field("ca_file", t.String(), "CA of the receiver.", requires_replace=True),
-        describe_field("tenant", t.String(), "Only this tenant's.", requires_replace=True),
-        describe_field("kinds", t.Set(t.String()), "Only these events.", requires_replace=True),
+        describe_field("ca_file", t.String(), "CA of the receiver."),
+        describe_field("tenant", t.String(), "Only this tenant's."),
+        describe_field("kinds", t.Set(t.String()), "Only these events."),
     )
 
     def send(self, planned: State, current: State | None) -> None:
-        body = {
+        path = self.find_path(planned["name"])
+        ca = planned["ca_file"]
+        fields = {
             "url": planned["url"],
-            "secret": Path(planned["secret_file"]).read_text(encoding="ascii").strip(),
+            "kinds": planned["kinds"] or ["*"],
             "tenant": planned["tenant"] or "",
+            "ca": Path(ca).read_text(encoding="ascii") if ca else "",
         }
-        if planned["kinds"]:
-            body["kinds"] = planned["kinds"]
-        if planned["ca_file"]:
-            body["ca"] = Path(planned["ca_file"]).read_text(encoding="ascii")
-        self.api.change("PUT", self.find_path(planned["name"]), body)
+        if current is not None:  # a merge: secret, pause and what waits stay
+            self.api.change("PATCH", path, fields)
+            return
+        secret = Path(planned["secret_file"]).read_text(encoding="ascii").strip()
+        self.api.change("PUT", path, {**fields, "secret": secret})
 
     def view(self, name: str, document: Mapping[str, Any], known: State) -> State:
+        kinds = document["kinds"]
         return {
             "name": name,
             "url": document["url"],
             "secret_file": known.get("secret_file"),
             "ca_file": known.get("ca_file"),
             "tenant": document["tenant"] or None,
-            "kinds": known.get("kinds") if document["kinds"] == ["*"] else document["kinds"],
+            "kinds": None if kinds == ["*"] and not known.get("kinds") else kinds,
         }
 
 

@@ -23,7 +23,7 @@ from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
 from provisioner.model.base import Record
 from provisioner.model.events import list_names, name_kind
 from provisioner.model.events.event import EventKind
-from provisioner.model.times.instant import AT_EDGE, Detail, Instant
+from provisioner.model.times.instant import AT_EDGE, Detail, Instant, InstantOrNone
 
 TAG = "events"
 PAGE = 200  # rows that a stream reads at once
@@ -81,6 +81,26 @@ class AuditHead(Record):
 
     rows: int
     head: str
+
+
+class ExportView(Record):
+    """A receiver of the exported journal, and how far it has taken it."""
+
+    receiver: str = Field(description="Receiver: syslog or otlp.")
+    position: int = Field(description="Number of the last row that it has taken.")
+    waiting: int = Field(description="Rows of the journal after that one.")
+    rejected: int = Field(description="Rows that it refused for good.")
+    taken_at: InstantOrNone = Field(description="Time at which it took rows last; null: never.")
+    failing_since: InstantOrNone = Field(
+        description="Time since which every try has failed; null: the last one went well."
+    )
+    error: str = Field(description="Reason of the last failure or refusal; empty: none yet.")
+
+
+class ExportList(Record):
+    """All receivers of the exported journal, by name."""
+
+    items: tuple[ExportView, ...]
 
 
 class EventQuery(Record):
@@ -151,6 +171,12 @@ async def show_head(ask: Ask) -> Reply:
     """Return the newest row's number and digest, to be stored elsewhere."""
     rows, digest = await ask.parts.store.journal.get_head()
     return Reply(AuditHead(rows=rows, head=digest))
+
+
+async def list_exports(ask: Ask) -> Reply:
+    """Return how far each receiver has taken the journal."""
+    exports = await ask.parts.store.audit_exports.list()
+    return Reply(ExportList(items=tuple(ExportView(**dict(e)) for e in exports)))
 
 
 async def stream_events(ask: Ask) -> web.StreamResponse:
@@ -280,5 +306,15 @@ ROUTES = (
         VIEWERS,
         show_head,
         {200: AuditHead},
+    ),
+    Route(
+        "GET",
+        "/audit/exports",
+        "list_audit_exports",
+        "audit",
+        "List how far each receiver has taken the exported journal, and its last failure.",
+        VIEWERS,
+        list_exports,
+        {200: ExportList},
     ),
 )

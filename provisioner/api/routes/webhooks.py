@@ -6,14 +6,24 @@ recorded; no answer and no row has it.
 
 from __future__ import annotations
 
-import ssl
+import hmac
 from collections.abc import Awaitable, Callable
 
-from provisioner.api.changes import Forecast, Outcome, build_objection
 from provisioner.api.operations import OperationView
-from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.webhook_changes import (
+    FIELDS,
+    MATCH,
+    build_webhook,
+    check_certificates,
+    check_merged,
+    find_webhook,
+    format_fields,
+    get_vault,
+    merge_webhook,
+)
 from provisioner.api.webhook_records import (
     DeadLetter,
     DeadLetters,
@@ -22,13 +32,14 @@ from provisioner.api.webhook_records import (
     NewWebhook,
     Pause,
     WebhookList,
+    WebhookPatch,
     WebhookView,
 )
-from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.access import ChangeKind
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.webhook import Webhook, WebhookStatus, secret_name
+from provisioner.model.integrations.webhook import WebhookStatus, secret_name
 from provisioner.planning.watch.webhooks import check, event_id, key_of, secret_of
-from provisioner.ports import Credentials, Secret
+from provisioner.ports import Secret
 
 TAG = "webhooks"
 
@@ -47,6 +58,7 @@ def _view(s: WebhookStatus) -> WebhookView:
         kinds=w.kinds,
         nodes=w.nodes,
         tenant=w.tenant,
+        ca=w.ca,
         pending=s.pending,
         dead=s.dead,
         delivered=s.delivered,
@@ -58,14 +70,31 @@ def _view(s: WebhookStatus) -> WebhookView:
 
 async def show(ask: Ask) -> Reply:
     """Return one receiver with the events that wait for it."""
-    name = await _name(ask)
-    receivers = await ask.parts.store.webhooks.list()
-    return Reply(next(_view(s) for s in receivers if s.webhook.name == name))
+    status = await _read(ask)
+    return Reply(_view(status), etag=_tag(status))
+
+
+def _tag(status: WebhookStatus) -> str:
+    """Return the ETag: the rest of the answer follows from these."""
+    progress = f"{status.pending}-{status.dead}-{status.delivered}"
+    return f'"{format_fields(status.webhook)}.{progress}"'
+
+
+def check_fields(ask: Ask, status: WebhookStatus | None) -> dict[str, object]:
+    """Check If-Match against a receiver's fields; the progress of its deliveries does not count.
+
+    Return the argument that has them compared again when the change is carried out. Raises Refused.
+    """
+    condition = ask.request.headers.get("If-Match", "*").strip()
+    fields = "" if status is None else format_fields(status.webhook)
+    if not fields or not condition.startswith(f'"{fields}.'):
+        ask.check_match("" if status is None else _tag(status))
+    return {} if condition == "*" else {MATCH: fields}
 
 
 async def list_dead(ask: Ask) -> Reply:
     """Return the undelivered events, with the causes."""
-    name = await _name(ask)
+    name = (await _read(ask)).webhook.name
     items = tuple(
         DeadLetter(
             seq=d.seq,
@@ -81,67 +110,93 @@ async def list_dead(ask: Ask) -> Reply:
     return Reply(DeadLetters(items=items))
 
 
-async def _name(ask: Ask) -> str:
+async def _read(ask: Ask) -> WebhookStatus:
     """Return the webhook of the path. Raises Refused as missing if there is none."""
-    name = ask.read_word("webhook")
-    if not await _exists(ask.parts, name):
+    status = await find_webhook(ask.parts, ask.read_word("webhook"))
+    if status is None:
         raise refuse_missing("webhook")
-    return name
+    return status
 
 
-async def _exists(parts: ApiParts, name: str) -> bool:
-    return any(s.webhook.name == name for s in await parts.store.webhooks.list())
+async def put(ask: Ask) -> Reply:
+    """Ask for a new receiver, or for other fields of the present one.
 
-
-async def add(ask: Ask) -> Reply:
-    """Ask for a new receiver. Its secret waits in the vault under the receiver's name."""
+    The secret of a new one waits in the vault under the receiver's name.
+    """
     name = ask.read_word("webhook")
-    body = ask.body
-    store = ask.parts.store
-    if body.tenant and not any(t.name == body.tenant for t in await store.tenants.list()):
-        raise refuse_missing("tenant")
-    if await _exists(ask.parts, name):
-        raise build_refusal(
-            409, "exists", "There is a webhook of this name", "Remove it first.", name
-        )
+    body: NewWebhook = ask.body
+    await _check_tenant(ask, body.tenant)
+    status = await find_webhook(ask.parts, name)
+    match = check_fields(ask, status)
+    if status is not None:
+        await _check_secret(ask, name, body.secret)
+        fields = body.model_dump(mode="json", include={*FIELDS, "plain"})
+        patch = WebhookPatch.model_validate(fields, strict=False)
+        return await _submit_merge(ask, status, patch, match)
     try:
-        check(_webhook(name, body, ask.now), plain=body.plain)
-        key_of(body.secret)
-        if body.ca:
-            ssl.create_default_context(cadata=body.ca)
+        check(build_webhook(name, body, ask.now), plain=body.plain)
+        check_certificates(body.ca)
     except InputError as error:
         raise build_refusal(400, "body", error.problem, error.remedy, error.source) from None
-    except (ssl.SSLError, ValueError) as error:
-        unblock = "Send whsec_ with 24 to 64 bytes in base64, and certificates as PEM."
-        raise build_refusal(
-            400,
-            "body",
-            "The secret or the certificate is unreadable",
-            unblock,
-            type(error).__name__,
-        ) from None
+    _check_key(body.secret)
     if not ask.dry_run:
         # the secret first: a crash in between leaves a secret that opens nothing
-        await _vault(ask.parts).put(secret_name(name), name, Secret(body.secret))
+        await get_vault(ask.parts).put(secret_name(name), name, Secret(body.secret))
     arguments = body.model_dump(mode="json", exclude={"secret"})
     return await ask.parts.works.submit_change(ask, ChangeKind.WEBHOOK_ADD, name, "", arguments)
 
 
-def _webhook(name: str, wanted: NewWebhook, now: float) -> Webhook:
-    fields = wanted.model_dump(include={"url", "kinds", "nodes", "tenant", "ca"})
-    return Webhook(name=name, made_at=now, **fields)
+async def merge(ask: Ask) -> Reply:
+    """Ask for some fields of a receiver otherwise."""
+    status = await _read(ask)
+    await _check_tenant(ask, ask.body.tenant or "")
+    return await _submit_merge(ask, status, ask.body, check_fields(ask, status))
 
 
-def _vault(parts: ApiParts) -> Credentials:
-    if parts.vault is None:
-        raise build_refusal(409, "vault", "This process has no credentials", "Ask the daemon.")
-    return parts.vault
+async def _submit_merge(
+    ask: Ask, status: WebhookStatus, patch: WebhookPatch, match: dict[str, object]
+) -> Reply:
+    before = status.webhook
+    try:
+        check_merged(before, merge_webhook(before, patch), plain=patch.plain)
+    except InputError as error:
+        raise build_refusal(400, "body", error.problem, error.remedy, error.source) from None
+    arguments = patch.model_dump(mode="json", exclude_unset=True) | match
+    kind = ChangeKind.WEBHOOK_SET
+    return await ask.parts.works.submit_change(ask, kind, before.name, "", arguments)
+
+
+async def _check_tenant(ask: Ask, tenant: str) -> None:
+    if tenant and not any(t.name == tenant for t in await ask.parts.store.tenants.list()):
+        raise refuse_missing("tenant")
+
+
+def _check_key(secret: str) -> bytes:
+    """Return the key of a secret. Raises Refused if it is none."""
+    try:
+        return key_of(secret)
+    except ValueError as error:
+        unblock = "Send whsec_ with 24 to 64 bytes in base64."
+        raise build_refusal(400, "body", "This is no secret", unblock, str(error)) from None
+
+
+async def _check_secret(ask: Ask, name: str, secret: str) -> None:
+    """Check that a replacement has no secret, or one that signs already. Raises Refused."""
+    if not secret:
+        return
+    key = _check_key(secret)
+    vault = get_vault(ask.parts)
+    signing = (await vault.pending(secret_name(name)), await vault.current(secret_name(name)))
+    if not any(hmac.compare_digest(key_of(s[1].reveal()), key) for s in signing if s is not None):
+        title = "There is a webhook of this name, with another secret"
+        unblock = f"Leave the secret out, or exchange it: `provisioner webhook rotate {name}`."
+        raise build_refusal(409, "exists", title, unblock, name)
 
 
 async def rotate(ask: Ask) -> Reply:
     """Ask for a new secret, or for the end of the old one; until then both sign."""
-    name = await _name(ask)
-    vault = _vault(ask.parts)
+    name = (await _read(ask)).webhook.name
+    vault = get_vault(ask.parts)
     key = secret_name(name)
     pending = await vault.pending(key)
     if ask.body.done and pending is None:
@@ -153,11 +208,7 @@ async def rotate(ask: Ask) -> Reply:
             raise build_refusal(
                 409, "secret", "A new secret signs already, beside the old one", unblock
             )
-        try:
-            secret = secret_of(key_of(ask.body.secret))
-        except ValueError as error:
-            unblock = "Send whsec_ with 24 to 64 bytes in base64."
-            raise build_refusal(400, "body", "This is no secret", unblock, str(error)) from None
+        secret = secret_of(_check_key(ask.body.secret))
         if not ask.dry_run:
             await vault.begin(key, name, Secret(secret))
     arguments = {"done": ask.body.done}
@@ -168,55 +219,12 @@ def asking(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
     """Return the handler that asks for one kind of change of a receiver."""
 
     async def handle(ask: Ask) -> Reply:
-        name = await _name(ask)
+        status = await _read(ask)
+        check_fields(ask, status)
         arguments = {} if ask.body is None else ask.body.model_dump(mode="json")
-        return await ask.parts.works.submit_change(ask, kind, name, "", arguments)
+        return await ask.parts.works.submit_change(ask, kind, status.webhook.name, "", arguments)
 
     return handle
-
-
-async def change_webhook(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a change of a webhook."""
-    book = parts.store.webhooks
-    name = asked.subject
-    arguments = asked.arguments
-    now = parts.clock.now()
-    if asked.kind is ChangeKind.WEBHOOK_ADD:
-        receiver = NewWebhook.model_validate({**arguments, "secret": "in the vault"}, strict=False)
-        await book.add(_webhook(name, receiver, now), receiver.after, asked.asked_by)
-        return Outcome(RequestState.DONE, {"webhook": name})
-    if not await _exists(parts, name):
-        return build_objection(name, "there is no such webhook", "Look at the list of them.")
-    result: dict[str, object] = {"webhook": name}
-    match asked.kind:
-        case ChangeKind.WEBHOOK_REMOVE:
-            await book.remove(name, asked.asked_by, now)
-            await _vault(parts).remove(secret_name(name))
-        case ChangeKind.WEBHOOK_AGAIN:
-            result["letters"] = await book.revive(name, arguments.get("seq"), now)
-        case ChangeKind.WEBHOOK_DROP:
-            result["letters"] = await book.bury(name, arguments.get("seq"), asked.asked_by, now)
-        case ChangeKind.WEBHOOK_ROTATE if arguments.get("done"):
-            await _vault(parts).confirm(secret_name(name))
-        case ChangeKind.WEBHOOK_PAUSE | ChangeKind.WEBHOOK_RESUME:
-            await book.pause(name, str(arguments.get("why", "")), now)
-    return Outcome(RequestState.DONE, result)
-
-
-async def foresee_loss(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the events that a removed receiver, or dropped ones, would never deliver."""
-    every = await parts.store.webhooks.list()
-    mine = [s for s in every if s.webhook.name == asked.subject]
-    lines = [
-        f"{s.webhook.name} ({s.webhook.url}): {s.dead} events could not be delivered, "
-        f"{s.pending} wait to be sent."
-        for s in mine
-    ]
-    if asked.kind is ChangeKind.WEBHOOK_REMOVE:
-        lines.append("It is sent nothing any more, and what waits for it is dropped.")
-    else:
-        lines.append("They are never sent. The journal keeps them.")
-    return Forecast(tuple(lines))
 
 
 _ASKED = {200: OperationView, 202: OperationView}
@@ -240,6 +248,7 @@ ROUTES = (
         VIEWERS,
         show,
         {200: WebhookView},
+        entity=True,
     ),
     Route(
         "GET",
@@ -256,16 +265,30 @@ ROUTES = (
         "/webhooks/{webhook}",
         "add_webhook",
         TAG,
-        "Send events to a new receiver, signed with its secret.",
+        "Send events to a new receiver, signed with its secret, or replace a receiver's fields.",
         OPERATORS,
-        add,
+        put,
         _ASKED,
         body=NewWebhook,
-        refusals={409: "There is one of this name."},
+        entity=True,
+        refusals={409: "There is one of this name, with another secret."},
         example={
             "url": "https://hooks.example/provisioner",
             "secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
         },
+    ),
+    Route(
+        "PATCH",
+        "/webhooks/{webhook}",
+        "merge_webhook",
+        TAG,
+        "Change some fields of a receiver (a merge patch, RFC 7396); what waits for it stays.",
+        OPERATORS,
+        merge,
+        _ASKED,
+        body=WebhookPatch,
+        entity=True,
+        example={"url": "https://hooks.example/new", "kinds": ["alert*"], "tenant": None},
     ),
     Route(
         "DELETE",
@@ -276,6 +299,7 @@ ROUTES = (
         OPERATORS,
         asking(ChangeKind.WEBHOOK_REMOVE),
         _ASKED,
+        entity=True,
     ),
     Route(
         "POST",

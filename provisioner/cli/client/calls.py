@@ -313,6 +313,7 @@ FAILS: Mapping[str, Callable[[Any], bool]] = {
     "node proof": lambda d: not d["valid"],
     "node rejudge": lambda d: bool(d["worse"]),
     "webhook dead": lambda d: bool(d["items"]),
+    "audit exports": lambda d: any(e["failing_since"] for e in d["items"]),
     "tenant audit": lambda d: bool(d["blockers"]),
     "watch status": lambda d: d["stale"] or bool(d["unwatched"]),
     "cohort compare": lambda d: any(c["effect"] == "worse" for c in d["items"]),

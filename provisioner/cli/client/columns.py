@@ -40,6 +40,10 @@ COLUMNS: dict[str, str] = {
     ),
     "webhook dead": "row=seq event time=at:at kind node tries why=error",
     "audit list": "row=seq when=at:at kind about=node what=detail:json",
+    "audit exports": (
+        "receiver row=position waiting refused=rejected taken=taken_at:at "
+        "failing=failing_since:at error"
+    ),
     "event list": "row=seq when=at:at node kind what=detail:json",
     "agents list": "node state heartbeat=seen_at:at version listens_at=url command",
     "operation list": "operation=id kind subject state phase note since=opened_at:at",
@@ -65,6 +69,7 @@ EMPTY: dict[str, str] = {
     "credential list": "No password is kept or due: intake sets the first.",
     "token list": "There is no token yet: `provisioner token create` makes one.",
     "webhook list": "There is no webhook yet: `provisioner webhook add NAME` adds one.",
+    "audit exports": "The journal is exported to no receiver: settings audit_syslog, audit_otlp.",
     "webhook dead": "Nothing waits that could not be sent.",
     "drift": "Every node runs what it is to run.",
     "debt": "Nothing waits for a reset.",

@@ -44,6 +44,7 @@ LOCAL: Mapping[str, tuple[str, str]] = {
 HIDDEN: Mapping[str, tuple[str, ...]] = {
     "token create": ("sha256",),
     "case factory": ("logins",),
+    "webhook set": ("paused_why",),  # `webhook pause` and `resume`
 }
 MORE: Mapping[str, tuple[tuple[str, Any, Any, str], ...]] = {
     "case factory": (

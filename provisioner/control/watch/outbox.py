@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.model.alert import Signal
@@ -54,13 +54,16 @@ class Outbox:
         self._clock = clock
         self._settings = settings
         self._keeper = keeper
+        self._newest: Mapping[str, Webhook] = {}  # as `run` read them last
 
     async def run(self) -> None:
         """Serve each webhook by itself until cancelled, so that a slow one holds up no other."""
         sending: dict[str, asyncio.Task[int]] = {}
         try:
             while True:
-                for standing in await self._book.list():
+                standings = await self._book.list()
+                self._newest = {s.webhook.name: s.webhook for s in standings}
+                for standing in standings:
                     name = standing.webhook.name
                     task = sending.get(name)
                     if task is not None and task.done():
@@ -75,11 +78,14 @@ class Outbox:
             await asyncio.gather(*sending.values(), return_exceptions=True)
 
     async def serve(self, standing: WebhookStatus) -> int:
-        """Send all due events; return the number that arrived."""
+        """Send all due events; return the number that arrived.
+
+        It ends early where the webhook was changed or paused: `run` begins again with the new one.
+        """
         webhook = standing.webhook
         arrived = 0
         secrets = await self._secrets_of(webhook)
-        while True:
+        while self._newest.get(webhook.name, webhook) == webhook:
             await self._book.spread(webhook.name, self._settings.webhook_waiting_max)
             now = self._clock.now()
             deliveries = await self._book.list_due(
@@ -102,6 +108,7 @@ class Outbox:
                 return arrived
             if not any(outcome.delivered for outcome in ended):
                 return arrived  # it is asked again when its time has come
+        return arrived
 
     async def _secrets_of(self, webhook: Webhook) -> tuple[Secret, ...]:
         """Return the one that is coming and the one that is in force: both sign while it is

@@ -172,13 +172,15 @@ class OverrideEnded(Event):
 
 
 class WebhookChanged(Event):
-    """A webhook was added, paused, resumed or removed, or an event could not be delivered to it."""
+    """A webhook was added, changed, paused, resumed or removed, or missed an event for good."""
 
     KIND: ClassVar = EventKind.WEBHOOK
     webhook: str
     url: str = ""
     made_by: str = ""
     removed_by: str = ""
+    changed_by: str = ""
+    fields: tuple[str, ...] = Field((), description="Names of the fields that were changed.")
     paused: str = Field("", description="Why it is paused; empty: it was resumed.")
     dead: int = Field(0, description="Number of the event that could not be delivered.")
     error: str = ""

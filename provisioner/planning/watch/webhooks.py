@@ -47,6 +47,11 @@ def is_wanted(webhook: Webhook, row: JournalRow) -> bool:
     return kind and any(fnmatchcase(row.node, g) for g in webhook.nodes)
 
 
+def list_changes(before: Webhook, after: Webhook) -> tuple[str, ...]:
+    """Return the names of the fields that differ."""
+    return tuple(n for n in Webhook.model_fields if getattr(before, n) != getattr(after, n))
+
+
 def event_id(row: JournalRow) -> str:
     """Return the event's id, equal for all attempts to send the same row; different after a
     restore.

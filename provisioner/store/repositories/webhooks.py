@@ -20,7 +20,7 @@ from provisioner.model.integrations.webhook import (
     Webhook,
     WebhookStatus,
 )
-from provisioner.planning.watch.webhooks import NOTICE, is_wanted
+from provisioner.planning.watch.webhooks import NOTICE, is_wanted, list_changes
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
@@ -49,6 +49,17 @@ class SqlWebhookRepository:
 
     async def remove(self, name: str, by: str, now: float) -> bool:
         return await self._transactions.write(lambda c: remove_webhook(c, name, by, now))
+
+    async def replace(self, before: Webhook, after: Webhook, by: str, now: float) -> int:
+        """Write a webhook's changed fields; return how many undelivered events were dropped.
+
+        Events that it no longer wants are dropped. Raises StaleWrite if it is not `before`.
+        """
+        return await self._transactions.write(lambda c: replace(c, before, after, by, now))
+
+    async def count_unwanted(self, webhook: Webhook) -> int:
+        """Return how many undelivered events a webhook with these fields would not want."""
+        return await self._transactions.read(lambda c: len(list_unwanted(c, webhook)))
 
     async def pause(self, name: str, why: str, now: float) -> None:
         await self._transactions.write(lambda c: pause(c, name, why, now))
@@ -128,6 +139,39 @@ def remove_webhook(connection: Connection, name: str, by: str, now: float) -> bo
     return removed
 
 
+def replace(connection: Connection, before: Webhook, after: Webhook, by: str, now: float) -> int:
+    """Write the changed fields; see `SqlWebhookRepository.replace`."""
+    mine = webhooks.c.name == before.name
+    body = connection.scalar(select(webhooks.c.body).where(mine))
+    if body is None or parse(Webhook, body, f"webhooks, {before.name}") != before:
+        raise StaleWrite(f"the webhook {before.name} is not as it was read")
+    fields = list_changes(before, after)
+    if not fields:
+        return 0
+    connection.execute(update(webhooks).where(mine).values(body=after.model_dump_json()))
+    filtered = bool({"kinds", "nodes", "tenant"} & set(fields))
+    unwanted = list_unwanted(connection, after) if filtered else []
+    for start in range(0, len(unwanted), PAGE):
+        page = rows.c.seq.in_(unwanted[start : start + PAGE])
+        connection.execute(delete(rows).where((rows.c.webhook == after.name) & page))
+    event = WebhookChanged(
+        webhook=after.name,
+        url=after.url,
+        changed_by=by,
+        fields=fields,
+        paused=after.paused_why,
+        dropped=len(unwanted),
+    )
+    chain.append(connection, event, now)
+    return len(unwanted)
+
+
+def list_unwanted(connection: Connection, webhook: Webhook) -> list[int]:
+    """Return the undelivered events that a webhook with these fields does not want."""
+    undelivered = _with_rows(connection, rows.c.webhook == webhook.name, None)
+    return [delivery.seq for delivery, row in undelivered if not is_wanted(webhook, row)]
+
+
 def pause(connection: Connection, name: str, why: str, now: float) -> None:
     """Send nothing to it; "": go on, with what waits first."""
     mine = webhooks.c.name == name
@@ -187,7 +231,7 @@ def dead(connection: Connection, name: str) -> tuple[tuple[Delivery, JournalRow]
 
 
 def _with_rows(
-    connection: Connection, which: ColumnElement[bool], most: int
+    connection: Connection, which: ColumnElement[bool], most: int | None
 ) -> tuple[tuple[Delivery, JournalRow], ...]:
     columns = (rows.c.webhook, rows.c.state, rows.c.tries, rows.c.next_at, rows.c.error, journal)
     query = select(*columns).join(journal, journal.c.seq == rows.c.seq).where(which)

@@ -28,8 +28,10 @@ from provisioner.planning.intake.lease_values import (
 ACTIVE = "active"
 VERSION_6 = frozenset({"ia-na", "ia-ta", "ia-pd"})
 STATEMENTS_MAX = 64  # of a lease; dhcpd writes some fifteen
-# strings are bounded, so that a quote without an end costs no second pass over the file
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n]){0,1024}"|#[^\n]*|[{};]|[^\s{};"#]{1,1024}|"', re.ASCII)
+# a quote without an end takes the rest of its line, so that no character is passed over often
+_TOKEN = re.compile(
+    r'"(?:[^"\\\n]|\\[^\n]){0,1024}"|"[^\n]*|#[^\n]*|[{};]|[^\s{};"#]{1,1024}', re.ASCII
+)
 _DATE = re.compile(
     r"[0-6] ([0-9]{4})/([0-9]{1,2})/([0-9]{1,2}) ([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})"
 )

@@ -39,11 +39,6 @@ RECORDED = ("PROVISIONER_SAMPLES", "PROVISIONER_MOCKUPS", "sample", "recorded")
 PACKAGED = ("apt-get", "installed", "there is no ", "not here", "needs ", "No such file", "no ")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slow tests, so that at the end no worker has one while the others are done."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Take what was imported and collected out of the collector's sight: a tenth of the CPU time
     went into looking through the same half a gigabyte again and again."""

@@ -1,7 +1,8 @@
 """The share of each claim: the nodes that it has of its tenant, and the tenant's number. Pure.
 
 A claim keeps its nodes; missing ones come from the tenant's nodes that no claim has, the oldest
-claim first. All claims of a tenant are decided together, so that two never have the same node.
+claim first, those of one second by namespace and name. All claims of a tenant are decided together,
+so that two never have the same node.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def share_nodes(
     claims: Sequence[Claim], held: Collection[str], ready: Collection[str]
 ) -> Mapping[str, tuple[str, ...]]:
     """Return the nodes of each claim by its uid; `held`: the tenant's, `ready`: in its network."""
-    ordered = sorted(claims, key=lambda c: (c.created, c.uid))
+    ordered = sorted(claims, key=lambda c: (c.created, c.namespace, c.name, c.uid))
     shares: dict[str, tuple[str, ...]] = {}
     taken: set[str] = set()
     for claim in ordered:

@@ -57,6 +57,13 @@ def test_shares_are_disjoint_of_the_tenant_within_the_number_and_stay(
     )
 
 
+def test_claims_of_one_second_come_by_namespace_and_name_whatever_their_uids() -> None:
+    first = Claim("z", "team-a", "train", "green", 1, "2026-01-01T00:00:00Z", 1)
+    second = Claim("a", "team-b", "serve", "green", 1, "2026-01-01T00:00:00Z", 1)
+
+    assert share_nodes((second, first), {"n1"}, {"n1"}) == {"z": ("n1",), "a": ()}
+
+
 def test_a_claim_asks_for_its_own_growth_upon_what_was_taken_of_others() -> None:
     refused = claim("b", 100, 0)
     assert find_demand(claim("a", 3, 1), [refused], 1, HELD, HELD) == Demand(3)

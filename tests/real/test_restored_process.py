@@ -213,7 +213,6 @@ async def story(folder: Path, way: str, why: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "why"),
     [

@@ -184,7 +184,7 @@ class Cluster:
     ) -> dict[str, Any]:
         """Return the object once the predicate holds of it; a failed wait shows the object."""
         seen: dict[str, Any] | None = None
-        for _ in range(300):
+        for _ in range(1200):  # a minute at least: a loaded machine
             seen = await self.read(*place)
             if holds(seen):
                 return seen or {}

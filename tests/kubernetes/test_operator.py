@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cluster import Cluster, building, find_condition
 from served import NOW, RELEASE
 
@@ -15,6 +16,8 @@ from provisioner.model.campaign import CampaignState
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import State
 from provisioner.store.rows import page_rows
+
+pytestmark = pytest.mark.long  # it waits for a loop of real time
 
 GREEN = ("tenants", "green")
 CLAIM = ("nodeclaims", "train", "team-a")
@@ -28,7 +31,7 @@ def try_operator(
 
     async def bounded() -> None:
         async with (
-            asyncio.timeout(120), building(folder, **settings) as (cluster, start), start()
+            asyncio.timeout(600), building(folder, **settings) as (cluster, start), start()
         ):  # fmt: skip
             await scenario(cluster)
 

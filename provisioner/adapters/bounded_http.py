@@ -21,6 +21,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from provisioner.model.input_error import InputError
 from provisioner.ports import (
     CertificateChanged,
     CertificateUntrusted,
@@ -69,6 +70,18 @@ def bare_context() -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(("http/1.1",))
     return context
+
+
+def open_trust(setting: str, ca_file: str) -> ssl.SSLContext:
+    """Return a context that trusts the CAs of a file, or the system's if none is named.
+
+    Raises InputError, which names the setting or option that the path comes from.
+    """
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        problem = f"it has no certificates of authorities ({error})"
+        raise InputError(setting, ca_file, problem, "Name a PEM file.") from None
 
 
 class _Connector(aiohttp.TCPConnector):

@@ -7,7 +7,6 @@ not followed (`next` may name any host): pages are asked for by the last node's 
 from __future__ import annotations
 
 import base64
-import ipaddress
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,6 +16,7 @@ import requests
 
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.belief import Belief
+from provisioner.model.integrations.loopback import is_loopback
 from provisioner.planning.intake.ironic_nodes import list_nodes, read_belief
 from provisioner.ports import Secret
 from provisioner.ports.errors import LoginRefused, Malformed, PortError, TooLarge, Unreachable
@@ -46,7 +46,7 @@ class Ironic:
     ) -> None:
         """`token`: of Keystone; `login`: of Ironic's own HTTP basic authentication."""
         parts = urlsplit(url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts)):
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
             remedy = "Say https://; only a loopback address may be plain http."
             raise InputError("URL", url[:200], "a login goes over https only", remedy)
         if parts.username or parts.password:
@@ -123,13 +123,6 @@ class Ironic:
 def _parse_version(text: object) -> tuple[int, int]:
     major, _, minor = str(text).partition(".")
     return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
-
-
-def _is_loopback(parts: Any) -> bool:
-    try:
-        return parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname).is_loopback
-    except ValueError:
-        return False
 
 
 def _clean(text: str) -> str:

@@ -16,7 +16,13 @@ from pathlib import Path
 
 import aiohttp
 
-from provisioner.adapters.bounded_http import FAILURES, error_words, open_session, time_limit
+from provisioner.adapters.bounded_http import (
+    FAILURES,
+    error_words,
+    open_session,
+    open_trust,
+    time_limit,
+)
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.wrapped_key import KeyService
 from provisioner.ports import Secret
@@ -92,7 +98,7 @@ class TransitService:
                 f"{s.address}/v1/{path}",
                 json=body,
                 headers=headers,
-                ssl=_open_trust(s.ca_file),
+                ssl=open_trust("--ca-file", s.ca_file),
                 allow_redirects=False,
                 timeout=time_limit(TIMEOUT_S),
             ) as answer:
@@ -138,14 +144,6 @@ def read_errors(content: bytes) -> str:
         return "no reason given"
     line = " ".join(text.split())
     return "".join(c for c in line if c.isprintable())[:300] or "no reason given"
-
-
-def _open_trust(ca_file: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file or None)
-    except (OSError, ssl.SSLError) as error:
-        problem = f"it has no certificates of authorities ({error})"
-        raise InputError("--ca-file", ca_file, problem, "Name a PEM file.") from None
 
 
 def _read_secret(path: str) -> str:

@@ -6,7 +6,6 @@ pynetbox is synchronous: a caller with an event loop calls this in a thread. Not
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ import requests
 from pynetbox.core.query import RequestError
 
 from provisioner.model.input_error import InputError
+from provisioner.model.integrations.loopback import is_loopback
 from provisioner.model.integrations.netbox import TAG, NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.ports import Secret
 from provisioner.ports.errors import PortError, Unreachable
@@ -72,7 +72,7 @@ class NetBox:
 
     def __init__(self, url: str, token: Secret, ca_file: str | None = None) -> None:
         parts = urlsplit(url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and _loopback(parts.hostname)):
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
             remedy = "Say https://; only a loopback address may be plain http."
             raise InputError("--url", url[:200], "a token goes over https only", remedy)
         self._api = pynetbox.api(url, token=token.reveal())
@@ -260,10 +260,3 @@ def _failed(error: Exception) -> PortError:
 def _origin(url: str) -> tuple[str, str | None, int]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _loopback(host: str | None) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False

@@ -23,6 +23,7 @@ from provisioner.api.operations import (
     build_carried_view,
     build_request_view,
     decode_id,
+    encode_id,
     needs_approval,
     withhold_staff_text,
 )
@@ -30,6 +31,8 @@ from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_blocked
 from provisioner.api.route import PREFIX
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
@@ -103,6 +106,32 @@ def build_objection(subject: str, detail: str, unblock: str) -> Outcome:
     """Return the outcome of a change that the subject's state does not permit."""
     reason = Reason.PRECONDITION
     return build_failure(Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock))
+
+
+async def find_node(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
+    """Return the node that a change is about, as it is now, or the objection that it is gone."""
+    node = await parts.store.nodes.get(asked.subject)
+    if node is None:
+        detail = "there is no such node any more"
+        return build_objection(asked.subject, detail, "Look at the list.")
+    return node
+
+
+async def open_operation(parts: ApiParts, asked: ChangeRequest, node: str, want: str) -> Outcome:
+    """Open the operation of a node that carries a change out, and record it in the journal."""
+    now = parts.clock.now()
+    operation = await parts.store.operations.open(node, want, now)
+    if operation is None:
+        return build_objection(node, "an operation of it is under way", "Wait for its end.")
+    event = RequestCarriedOut(
+        about=node,
+        request=want,
+        by=asked.asked_by,
+        id=asked.id,
+        approved=asked.decided_by,
+    )
+    await parts.store.journal.append(event, now)
+    return Outcome(RequestState.UNDER_WAY, {"operation": encode_id(operation.id)})
 
 
 class Works:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,8 +9,10 @@ from urllib.parse import urlsplit
 
 from provisioner.adapters.audit_sinks.otlp import OtlpSink
 from provisioner.adapters.audit_sinks.syslog import SyslogReceiver, SyslogSink
+from provisioner.adapters.bounded_http import open_trust
 from provisioner.daemon.telemetry import read_headers, read_version
 from provisioner.model.input_error import InputError
+from provisioner.model.integrations.loopback import is_loopback
 from provisioner.ports import Clock
 from provisioner.ports.audit_exports import AuditSink
 from provisioner.settings import Settings
@@ -35,7 +36,7 @@ async def open_audit_sinks(settings: Settings, clock: Clock) -> AsyncIterator[Se
 def _open_syslog(settings: Settings) -> SyslogSink:
     host, _, port = settings.audit_syslog.rpartition(":")
     identity = settings.audit_syslog_identity_file
-    context = _trust("audit_syslog_ca_file", settings.audit_syslog_ca_file)
+    context = open_trust("audit_syslog_ca_file", settings.audit_syslog_ca_file)
     if identity:
         try:
             context.load_cert_chain(identity)
@@ -56,25 +57,10 @@ def _open_syslog(settings: Settings) -> SyslogSink:
 def _open_otlp(settings: Settings, clock: Clock) -> OtlpSink:
     url = settings.audit_otlp_endpoint
     parts = urlsplit(url)
-    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+    if parts.scheme != "https" and not is_loopback(parts.hostname):
         problem = "the journal would be sent unencrypted"
         remedy = "Use https://; http:// is for a collector on this machine."
         raise InputError("audit_otlp_endpoint", url, problem, remedy)
     headers = read_headers("audit_otlp_headers_file", settings.audit_otlp_headers_file)
-    context = _trust("audit_otlp_ca_file", settings.audit_otlp_ca_file)
+    context = open_trust("audit_otlp_ca_file", settings.audit_otlp_ca_file)
     return OtlpSink(url, headers, context, clock, (settings.site, read_version()))
-
-
-def _trust(setting: str, path: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=path or None)
-    except (OSError, ssl.SSLError) as error:
-        problem = f"it has no certificates of authorities ({error})"
-        raise InputError(setting, path, problem, "Name a PEM file.") from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

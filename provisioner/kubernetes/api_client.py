@@ -119,11 +119,11 @@ class ApiClient:
         if standing is not None and self._now() < until:
             return Change(refusal=standing)
         self._refused.pop(digest, None)
-        tried = await self._change_once(verb, path, {"dry_run": "true"}, body, {})
+        tried = _read_change(await self._ask(verb, path, {"dry_run": "true"}, body, {}))
         if tried.refusal is not None:
             return tried
         headers = {"Idempotency-Key": str(uuid.uuid4())} | ({"If-Match": etag} if etag else {})
-        made = await self._change_once(verb, path, {}, body, headers)
+        made = _read_change(await self._ask(verb, path, {}, body, headers))
         if made.refusal is not None:
             self._refused[digest] = (self._now() + self._refused_for_s, made.refusal)
         return made
@@ -132,16 +132,6 @@ class ApiClient:
         """Return the present result of an operation. Raises NoAnswer."""
         answer = await self.read(f"/operations/{operation}")
         return Change() if answer is None else _read_change(answer)
-
-    async def _change_once(
-        self,
-        verb: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Mapping[str, Any] | None,
-        headers: Mapping[str, str],
-    ) -> Change:
-        return _read_change(await self._ask(verb, path, query, body, headers))
 
     async def _ask(
         self,

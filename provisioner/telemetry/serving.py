@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -14,6 +13,7 @@ from aiohttp import hdrs, web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from provisioner.model.input_error import InputError
+from provisioner.model.integrations.loopback import is_loopback
 from provisioner.ports import Secret, StoreFailed
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings
@@ -53,13 +53,7 @@ def _has_token(request: web.Request, token: Secret) -> bool:
 
 def require_private_address(settings: Settings, token: Secret | None) -> None:
     """Raise InputError if the whole network could read the metrics."""
-    if token is not None or settings.metrics_host == "localhost":
-        return
-    try:
-        local = ipaddress.ip_address(settings.metrics_host).is_loopback
-    except ValueError:
-        local = False
-    if not local:
+    if token is None and not is_loopback(settings.metrics_host):
         problem = "metrics beyond loopback need a token"
         remedy = "Name a file with a token in metrics_token_file, or serve them at 127.0.0.1."
         raise InputError("metrics_host", settings.metrics_host, problem, remedy)

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from provisioner.adapters.redfish.discovery import probe_all, scan
-from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
+from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection, find_node
 from provisioner.api.operations import OperationState, OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
@@ -212,10 +212,9 @@ async def foresee_detachment(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def _judge_detachment(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
-    node = await parts.store.nodes.get(asked.subject)
-    if node is None:
-        detail = "there is no such node any more"
-        return build_objection(asked.subject, detail, "Look at the list.")
+    node = await find_node(parts, asked)
+    if isinstance(node, Outcome):
+        return node
     if asked.arguments["gone"]:
         obstacles = find_end_obstacles(node)
     else:

@@ -6,12 +6,11 @@ in the ledger before a BMC gets it, and the next daemon goes on with it.
 
 from __future__ import annotations
 
-from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
-from provisioner.api.operations import OperationView, encode_id
+from provisioner.api.changes import Forecast, Outcome, build_failure, find_node, open_operation
+from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.route import OPERATORS, Route, format_etag
-from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
-from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.node import Node
 from provisioner.planning.lifecycle.time_requests import WANT, describe_effect, find_objection
 
@@ -28,19 +27,7 @@ async def change_time(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     judged = await _judge(parts, asked)
     if isinstance(judged, Outcome):
         return judged
-    now = parts.clock.now()
-    operation = await parts.store.operations.open(judged.id, WANT, now)
-    if operation is None:
-        return build_objection(judged.id, "an operation of it is under way", "Wait for its end.")
-    event = RequestCarriedOut(
-        about=judged.id,
-        request=WANT,
-        by=asked.asked_by,
-        id=asked.id,
-        approved=asked.decided_by,
-    )
-    await parts.store.journal.append(event, now)
-    return Outcome(RequestState.UNDER_WAY, {"operation": encode_id(operation.id)})
+    return await open_operation(parts, asked, judged.id, WANT)
 
 
 async def foresee_time(parts: ApiParts, asked: ChangeRequest) -> Forecast:
@@ -52,10 +39,9 @@ async def foresee_time(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def _judge(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
-    node = await parts.store.nodes.get(asked.subject)
-    if node is None:
-        detail = "there is no such node any more"
-        return build_objection(asked.subject, detail, "Look at the list.")
+    node = await find_node(parts, asked)
+    if isinstance(node, Outcome):
+        return node
     objection = find_objection(node)
     return node if objection is None else build_failure(objection)
 

@@ -14,16 +14,15 @@ from __future__ import annotations
 from pydantic import Field
 
 from provisioner.adapters.redfish.dry_run import StandingClock
-from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
-from provisioner.api.operations import OperationView, encode_id
+from provisioner.api.changes import Forecast, Outcome, build_failure, find_node, open_operation
+from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Route, format_etag
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.plan_requests import NodeBmcs
-from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.base import Record
-from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.inventory import Power
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
@@ -114,21 +113,9 @@ async def change_power(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     judged = await _judge(parts, asked)
     if isinstance(judged, Outcome):
         return judged
-    now = parts.clock.now()
     act = PowerAct(asked.arguments["action"])
     want = write_want(act, for_tenant=_is_for_tenant(asked))
-    operation = await parts.store.operations.open(judged.id, want, now)
-    if operation is None:
-        return build_objection(judged.id, "an operation of it is under way", "Wait for its end.")
-    event = RequestCarriedOut(
-        about=judged.id,
-        request=want,
-        by=asked.asked_by,
-        id=asked.id,
-        approved=asked.decided_by,
-    )
-    await parts.store.journal.append(event, now)
-    return Outcome(RequestState.UNDER_WAY, {"operation": encode_id(operation.id)})
+    return await open_operation(parts, asked, judged.id, want)
 
 
 async def foresee_power(parts: ApiParts, asked: ChangeRequest) -> Forecast:
@@ -140,10 +127,9 @@ async def foresee_power(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def _judge(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
-    node = await parts.store.nodes.get(asked.subject)
-    if node is None:
-        detail = "there is no such node any more"
-        return build_objection(asked.subject, detail, "Look at the list.")
+    node = await find_node(parts, asked)
+    if isinstance(node, Outcome):
+        return node
     owner = str(asked.arguments.get("owner", ""))
     if owner:
         case = await parts.store.cases.get_open(node.id)

@@ -10,7 +10,7 @@ import re
 
 from pydantic import Field, field_validator
 
-from provisioner.api.changes import Forecast, Outcome, build_objection
+from provisioner.api.changes import Forecast, Outcome, build_objection, find_node
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.route import OPERATORS, VIEWERS, Route, format_etag
@@ -81,10 +81,9 @@ async def _ask(ask: Ask, arguments: dict[str, object]) -> Reply:
 
 async def change_tags(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     """Carry out a change of tags."""
-    node = await parts.store.nodes.get(asked.subject)
-    if node is None:
-        detail = "there is no such node any more"
-        return build_objection(asked.subject, detail, "Look at the list.")
+    node = await find_node(parts, asked)
+    if isinstance(node, Outcome):
+        return node
     tags = merge(node, asked)
     if len(tags) > TAGS_MAX:
         detail = f"it would have {len(tags)} tags, more than {TAGS_MAX}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
+from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection, find_node
 from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.node_requests import Reclaim, Retry
 from provisioner.api.operations import OperationView
@@ -270,10 +270,10 @@ async def _plan(
 
     An outcome is the reason why the request cannot be carried out at all.
     """
-    node = await parts.store.nodes.get(asked.subject)
+    node = await find_node(parts, asked)
     arguments = asked.arguments
-    if node is None:
-        return build_objection(asked.subject, "there is no such node any more", "Look at the list.")
+    if isinstance(node, Outcome):
+        return node
     if arguments.get("generation", node.generation) != node.generation:
         return build_objection(
             node.id, "it changed since it was asked for", "Look, then ask again."

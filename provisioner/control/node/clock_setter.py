@@ -82,5 +82,5 @@ class ClockSetter:
     async def _find_entry(self, hold: Hold, node: Node, bmc: BmcRef) -> LedgerEntry | None:
         """Return the newest row of this operation's act at one BMC."""
         action = name_act(f"{node.id}/{bmc.name}")
-        own = [e for e in await hold.list_entries() if e.operation == hold.operation.id]
+        own = await hold.list_own_entries()
         return max((e for e in own if e.action == action), key=lambda e: e.attempt, default=None)

@@ -101,7 +101,7 @@ class PowerSwitch:
 
     async def _find_entry(self, hold: Hold) -> LedgerEntry | None:
         """Return the open row of this operation's act: of a predecessor, or of a lost answer."""
-        own = [e for e in await hold.list_entries() if e.operation == hold.operation.id]
+        own = await hold.list_own_entries()
         return next((e for e in own if e.status in OPEN), None)
 
     async def _settle(self, hold: Hold, problem: Blocker | None) -> None:

@@ -58,6 +58,10 @@ class Hold:
         """Return every ledger row of this operation's node, of all its operations."""
         return await self._store.operations.list_entries(self.operation.node)
 
+    async def list_own_entries(self) -> Sequence[LedgerEntry]:
+        """Return the ledger rows of this operation alone."""
+        return [e for e in await self.list_entries() if e.operation == self.operation.id]
+
     async def record(
         self,
         *,

@@ -18,7 +18,7 @@ from provisioner.planning.intake.lease_values import (
     DHCPV6,
     NO_MAC,
     UNREADABLE,
-    LeftOut,
+    LeaseRows,
     clean_name,
     normalize_lease_address,
     normalize_mac,
@@ -42,24 +42,14 @@ Statement = list[str]
 
 def read_dhcpd_leases(source: str, text: str) -> LeaseFile:
     """Return the last lease of each address. Declarations that cannot be read are counted."""
-    leases: dict[str, DhcpLease] = {}
-    left_out = LeftOut()
+    rows = LeaseRows(source, "dhcpd")
     for line, head, statements in _split_declarations(text):
         if head[0] in VERSION_6:
-            left_out.add(DHCPV6, line)
+            rows.add(DHCPV6, line)
         if head[0] != "lease":
             continue
-        lease = _read_lease(head, statements)
-        if isinstance(lease, str):
-            left_out.add(lease, line)
-        else:
-            leases[lease.address] = lease
-    return LeaseFile(
-        source=source,
-        server="dhcpd",
-        leases=tuple(leases.values()),
-        notes=left_out.describe(source),
-    )
+        rows.add(_read_lease(head, statements), line)
+    return rows.build_file()
 
 
 def _split_declarations(text: str) -> Iterator[tuple[int, Statement, list[Statement]]]:

@@ -14,7 +14,7 @@ from provisioner.planning.intake.lease_values import (
     DHCPV6,
     NO_MAC,
     UNREADABLE,
-    LeftOut,
+    LeaseRows,
     clean_name,
     normalize_lease_address,
     normalize_mac,
@@ -27,8 +27,7 @@ NOTHING = "*"
 
 def read_dnsmasq_leases(source: str, text: str) -> LeaseFile:
     """Return the leases of DHCPv4. Lines that cannot be read are counted in the notes."""
-    leases: dict[str, DhcpLease] = {}
-    left_out = LeftOut()
+    rows = LeaseRows(source, "dnsmasq")
     version_6 = False
     for number, line in enumerate(text.split("\n"), start=1):
         fields = line.removesuffix("\r").split(" ")
@@ -38,19 +37,10 @@ def read_dnsmasq_leases(source: str, text: str) -> LeaseFile:
             version_6 = True
             continue
         if version_6:
-            left_out.add(DHCPV6, number)
+            rows.add(DHCPV6, number)
             continue
-        lease = _read_line(fields)
-        if isinstance(lease, str):
-            left_out.add(lease, number)
-        else:
-            leases[lease.address] = lease
-    return LeaseFile(
-        source=source,
-        server="dnsmasq",
-        leases=tuple(leases.values()),
-        notes=left_out.describe(source),
-    )
+        rows.add(_read_line(fields), number)
+    return rows.build_file()
 
 
 def _read_line(fields: list[str]) -> DhcpLease | str:

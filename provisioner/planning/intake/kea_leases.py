@@ -16,7 +16,7 @@ from provisioner.planning.intake.lease_values import (
     DHCPV6,
     NO_MAC,
     UNREADABLE,
-    LeftOut,
+    LeaseRows,
     clean_name,
     normalize_lease_address,
     normalize_mac,
@@ -37,27 +37,17 @@ def read_kea_leases(source: str, text: str) -> LeaseFile:
     if lacks or len(set(header)) < len(header):
         problem = f"the header lacks {', '.join(lacks)}" if lacks else "a column is named twice"
         raise InputError(source, "line 1", problem, "Name a lease file of Kea's memfile backend.")
-    leases: dict[str, DhcpLease] = {}
-    left_out = LeftOut()
+    rows = LeaseRows(source, "kea")
     for number, line in enumerate(lines[1:], start=2):
         cells = line.split(",")
         if not line.strip() or line == lines[0]:  # files may be joined
             continue
         if len(cells) != len(header):
-            left_out.add(UNREADABLE, number)
+            rows.add(UNREADABLE, number)
             continue
         row = dict(zip(header, cells, strict=True))
-        lease = _read_row(row)
-        if isinstance(lease, str):
-            left_out.add(lease, number)
-        else:
-            leases[lease.address] = lease
-    return LeaseFile(
-        source=source,
-        server="kea",
-        leases=tuple(leases.values()),
-        notes=left_out.describe(source),
-    )
+        rows.add(_read_row(row), number)
+    return rows.build_file()
 
 
 def _read_row(row: dict[str, str]) -> DhcpLease | str:

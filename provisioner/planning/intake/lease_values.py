@@ -9,27 +9,40 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from provisioner.model.integrations.dhcp_lease import DhcpLease, LeaseFile
+
 TEXT_MAX = 255  # bytes of an option of DHCPv4 (RFC 2132): names, vendor classes
 _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _SECONDS = re.compile(r"[0-9]{1,12}")
 
 
-class LeftOut:
-    """Counts rows that were left out, by reason, with the line of the first of each."""
+class LeaseRows:
+    """Collects the last lease of each address of a file, and counts the rows that have none."""
 
-    def __init__(self) -> None:
-        self._rows: dict[str, tuple[int, int]] = {}
+    def __init__(self, source: str, server: str) -> None:
+        self._source = source
+        self._server = server
+        self._leases: dict[str, DhcpLease] = {}
+        self._left_out: dict[str, tuple[int, int]] = {}  # by reason: the first line, and how many
 
-    def add(self, reason: str, line: int) -> None:
-        """Count one row."""
-        first, count = self._rows.get(reason, (line, 0))
-        self._rows[reason] = (first, count + 1)
+    def add(self, row: DhcpLease | str, line: int) -> None:
+        """Take the lease of a row, or count the reason to leave it out."""
+        if isinstance(row, DhcpLease):
+            self._leases[row.address] = row
+            return
+        first, count = self._left_out.get(row, (line, 0))
+        self._left_out[row] = (first, count + 1)
 
-    def describe(self, source: str) -> tuple[str, ...]:
-        """Return one sentence for each reason."""
-        return tuple(
-            f"{source}: {count} left out: {reason}; the first at line {first}"
-            for reason, (first, count) in self._rows.items()
+    def build_file(self) -> LeaseFile:
+        """Return all of it; the notes have one sentence for each reason."""
+        return LeaseFile(
+            source=self._source,
+            server=self._server,
+            leases=tuple(self._leases.values()),
+            notes=tuple(
+                f"{self._source}: {count} left out: {reason}; the first at line {first}"
+                for reason, (first, count) in self._left_out.items()
+            ),
         )
 
 

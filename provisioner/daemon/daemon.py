@@ -198,7 +198,7 @@ class Daemon:
             None if self.watcher is None else self.watcher.keeper,
         )
         watched = (self.tenancy, trespasses, self.release_watch)
-        self.consoles = build_console_watch(context, reach, parts.consoles)
+        self.consoles = build_console_watch(context, reach, parts.matrix, parts.consoles)
         plan = None if parts.fabrics is None else parts.fabrics.plan
         self.leaf_watch = build_leaf_watch(context, watched, plan, parts.recovery, parts.alerts)
         self.partition_watch = build_partition_watch(context, watched, parts.fabrics)

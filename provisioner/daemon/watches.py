@@ -62,10 +62,10 @@ def build_partition_watch(
 
 
 def build_console_watch(
-    context: Context, reach: Reach, consoles: tuple[Consoles, ConsoleBook] | None
+    context: Context, reach: Reach, matrix: Matrix, consoles: tuple[Consoles, ConsoleBook] | None
 ) -> ConsoleWatch | None:
     """Return the collector of consoles; None where none is collected."""
-    return None if consoles is None else ConsoleWatch(context, reach, *consoles)
+    return None if consoles is None else ConsoleWatch(context, reach, matrix, *consoles)
 
 
 def build_attestation_watch(context: Context, matrix: Matrix, watcher: Watcher) -> AttestationWatch:

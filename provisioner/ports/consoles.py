@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Literal, Protocol
 
 from provisioner.model.base import Record
 from provisioner.model.times.instant import Instant
@@ -12,10 +12,11 @@ from provisioner.ports.wire import BmcAddress
 
 
 class ConsoleDoor(Record):
-    """SSH to a BMC's console: a port of its own, or a command at the port of its shell."""
+    """The way to a BMC's console: SSH to a port, or to a command at its shell, or IPMI."""
 
     port: int
-    command: str = ""  # "": the port leads to the console itself
+    command: str = ""  # of SSH; "": the port leads to the console itself
+    protocol: Literal["ssh", "ipmi"] = "ssh"
 
 
 class ConsoleLine(Record):

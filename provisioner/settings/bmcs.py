@@ -55,9 +55,10 @@ class BmcSettings(Record):
         description="A proof that is due and cannot be had revokes the certificate after this, "
         "where the profile requires it.",
     )
-    consoles: Literal["off", "ssh"] = Field(
+    consoles: Literal["off", "ssh", "ssh_or_ipmi"] = Field(
         "off",
-        description="Collect the serial consoles of hosts through their BMCs: not, or over SSH.",
+        description="Collect the serial consoles of hosts through their BMCs: not, over SSH, or "
+        "over IPMI where a BMC offers no SSH and its profile does not pin IPMI off.",
     )
     consoles_max: int = Field(1024, ge=1, le=65536, description="Consoles that are open at once.")
     console_days: int = Field(

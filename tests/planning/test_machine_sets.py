@@ -19,10 +19,16 @@ from provisioner.model.machine.settings import (
     SecureBootState,
     Value,
 )
+from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
 from provisioner.model.plan import History, StagedFact
 from provisioner.planning.machine_settings.dependencies import find_lock, predict
-from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC, select_machine_sets
+from provisioner.planning.machine_settings.pinned_sets import (
+    BIOS,
+    BMC,
+    find_pinned_setting,
+    select_machine_sets,
+)
 from provisioner.planning.machine_settings.running_sets import build_components, find_differences
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.path.planner import plan
@@ -52,6 +58,25 @@ def refusal(text: str) -> InputError:
     with pytest.raises(InputError) as error:
         parse([("own.yaml", text)])
     return error.value
+
+
+@pytest.mark.parametrize(
+    ("release", "profile", "name", "value"),
+    [
+        ("r1", "p", "ipmi", "off"),
+        ("r1", "p", "c_states", "off"),
+        ("r1", "p", "ssh", None),
+        ("r1", "other", "ipmi", None),
+        ("r0", "p", "ipmi", None),
+        ("", "", "ipmi", None),
+    ],
+)
+def test_a_setting_is_pinned_by_the_set_of_the_nodes_profile(
+    release: str, profile: str, name: str, value: str | None
+) -> None:
+    node = Node(id="n", kind=NodeKind.HOST, release=release, profile=profile)
+
+    assert find_pinned_setting(parse([("own.yaml", MATRIX)]), node, name) == value
 
 
 def test_on_and_off_need_no_quotes_and_sets_on_the_way_are_read_too() -> None:

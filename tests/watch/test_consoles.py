@@ -168,6 +168,30 @@ def test_the_door_is_the_one_that_the_tree_shows(system: Any, manager: Any, door
         assert seen.detail.endswith(door)
 
 
+BY_IPMI = {"IPMI": {"ServiceEnabled": True, "Port": 6623}}
+
+
+@pytest.mark.parametrize(
+    ("system", "manager", "port"),
+    [
+        (BY_IPMI, None, 6623),
+        (None, DGX, 623),
+        (NEWER, DGX, None),  # SSH comes first
+        (None, DGX | {"ServiceEnabled": False}, None),
+        (None, DELL, None),
+    ],
+)
+def test_ipmi_is_used_only_where_it_is_allowed_on_and_nothing_else_is_offered(
+    system: Any, manager: Any, port: int | None
+) -> None:
+    service = Service(Tree(system, manager), BmcAddress("https://bmc"), UNKNOWN)
+
+    door = asyncio.run(find_console(service, ipmi=True))
+
+    ipmi = ConsoleDoor(port=port, protocol="ipmi") if port else None
+    assert (door == ipmi) if ipmi else getattr(door, "protocol", "") != "ipmi"
+
+
 # --- collecting
 
 
@@ -208,7 +232,7 @@ def collected(folder: Path, consoles: Printed, seconds: float) -> tuple[list[str
         effects = serving.daemon.site
         book = ConsoleFiles(folder, 10**6)
         context = Context(place.store, place.clock, place.settings)
-        watch = ConsoleWatch(context, effects.reach, consoles, book)
+        watch = ConsoleWatch(context, effects.reach, serving.daemon.parts.matrix, consoles, book)
         running = asyncio.create_task(watch.run())
         await place.clock.sleep(seconds)
         running.cancel()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provisioner.adapters.consoles.any_consoles import open_consoles
 from provisioner.adapters.consoles.console_files import ConsoleFiles
-from provisioner.adapters.consoles.ssh_consoles import SshConsoles
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.adapters.switches import make_switches
@@ -73,9 +73,9 @@ def build_site_parts(
     """Return the login on new hosts, the changer of switches' passwords, thresholds, consoles."""
     passwords = None if site else SshPasswords(data / SWITCH_KEYS)
     consoles = None
-    if site is None and chosen.consoles == "ssh":
+    if site is None and chosen.consoles != "off":
         files = ConsoleFiles(data, chosen.console_bytes_max)
-        consoles = (SshConsoles(data / "console-keys"), files)
+        consoles = (open_consoles(data / "console-keys", chosen.consoles), files)
     return SiteParts(login_of(user, key), passwords, read_thresholds(thresholds), consoles)
 
 

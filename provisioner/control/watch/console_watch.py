@@ -12,8 +12,10 @@ import logging
 from provisioner.adapters.redfish.upkeep.consoles import find_console
 from provisioner.control.context import Context
 from provisioner.execution.actions.reach import HOST, Reach
+from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.machine_settings.pinned_sets import find_pinned_setting
 from provisioner.planning.repair.scrubbing import scrub_text
 from provisioner.planning.watch.console_text import LineMeter, LineReader
 from provisioner.ports import PortError
@@ -32,8 +34,14 @@ class ConsoleWatch:
     """`run` collects for ever. At most `consoles_max` streams are open."""
 
     def __init__(
-        self, context: Context, reach: Reach, consoles: Consoles, book: ConsoleBook
+        self,
+        context: Context,
+        reach: Reach,
+        matrix: Matrix,
+        consoles: Consoles,
+        book: ConsoleBook,
     ) -> None:
+        self._matrix = matrix
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
@@ -102,7 +110,9 @@ class ConsoleWatch:
         client = await self._reach.redfish(node, HOST)
         if isinstance(client, Blocker):
             return True
-        door = await find_console(client.service)
+        ipmi = self._settings.consoles == "ssh_or_ipmi"
+        left_on = find_pinned_setting(self._matrix, node, "ipmi") != "off"
+        door = await find_console(client.service, ipmi=ipmi and left_on)
         if isinstance(door, Blocker):
             _LOG.info("the console of %s: %s", node.id, door)
             return True
@@ -119,5 +129,5 @@ class ConsoleWatch:
 
 
 def _is_ours(node: Node) -> bool:
-    """Return whether the BMC's credential is the daemon's own: no factory login is tried by SSH."""
+    """Return whether the BMC's credential is the daemon's own: no factory login is tried."""
     return any(bmc.name == HOST and bmc.rotated for bmc in node.bmcs)

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 from provisioner.model.machine.settings import BIOS_SETTINGS
 from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
 from provisioner.planning.machine_settings.resolution import ATTRIBUTE
 from provisioner.quirks.meaning import VOCABULARY
 
@@ -80,3 +81,11 @@ def select_machine_sets(matrix: Matrix) -> PinnedSets:
         for name in sorted(names & set(matrix.machine_settings)):
             sets.setdefault(kind, {})[name] = matrix.machine_settings[name]
     return sets
+
+
+def find_pinned_setting(matrix: Matrix, node: Node, name: str) -> str | None:
+    """Return the value that a node's profile pins for one setting; None if it pins none."""
+    release = matrix.releases.get(node.release or "")
+    profile = release.profiles.get(node.profile or "") if release is not None else None
+    pin = profile.pins.get(find_kind(name)) if profile is not None else None
+    return matrix.machine_settings.get(pin.version, {}).get(name) if pin is not None else None

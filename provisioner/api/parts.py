@@ -86,6 +86,7 @@ class ApiParts:
     feed: Feed
     callers: Callers
     static: Mapping[str, tuple[str, bytes]]  # path -> (type, content) of pages
+    write_document: Callable[[], bytes]  # the OpenAPI document; the first call takes a second
     vault: Credentials | None = None  # None: nothing that needs a login is done here
     sign_in: OidcSignIn | None = None  # None: browsers sign in with a token only
     device_offer: DeviceOffer | None = None  # None: command lines need a token's file

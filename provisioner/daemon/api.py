@@ -112,7 +112,8 @@ def api_parts(
         directory=None if opened is None else opened[0],
         read_watch=None if opened is None else partial(read_status, opened[0]),
         exchange_key=None if opened is None else partial(_exchange_key, opened[1]),
-        static={**pages.read_static_files(), pages.OPENAPI: ("application/json", _document())},
+        static=pages.read_static_files(),
+        write_document=_write_document,
     )
 
 
@@ -165,8 +166,11 @@ def _find_device_offer(settings: Settings) -> DeviceOffer | None:
 
 
 @cache
-def _document() -> bytes:
-    """Return the OpenAPI document, which is the same in every process of this version."""
+def _write_document() -> bytes:
+    """Return the OpenAPI document, which is the same in every process of this version.
+
+    A second of CPU time and 13 MB of memory: made when the first client asks for it.
+    """
     return openapi.write_document(table.ALL)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from provisioner.api import openapi, table
+from api_document import read_document
+
 from provisioner.api.field_meanings import list_fields, read_meanings
 
-DOCUMENT = json.loads(openapi.write_document(table.ALL))
+DOCUMENT = read_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 
 

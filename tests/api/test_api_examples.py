@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_document import read_document
 from jsonschema import Draft202012Validator
 from served import Served, run
 from test_api_routes import path_of, with_campaign_and_case
 
-from provisioner.api import openapi, table
+from provisioner.api import table
 from provisioner.api.examples import FILE
 from provisioner.api.route import Route
 from provisioner.api.routes.pages import Document, Page
 
-DOCUMENT = json.loads(openapi.write_document(table.ALL))
+DOCUMENT = read_document()
 JSON = "application/json"
 ROWS_MAX = 2  # of a list
 ROUTES = {

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Iterator
 
 import pytest
 import schemathesis
+from api_document import read_document
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from served import WIDE, serving
 
-from provisioner.api import openapi, table
-
-EXAMPLES = 10  # requests of each route and way; some 500 in all
+# requests of each route and way: some 600 in all, and 2,000 in the long tests
+EXAMPLES = (3, pytest.param(10, marks=pytest.mark.long))
 # endless, and files of the page: tests of their own
 LEFT_OUT = ("stream_events", "show_docs_file")
 
@@ -80,9 +79,7 @@ REJECTED = [
 CONFIG = SchemathesisConfig.from_dict(
     {"checks": {"negative_data_rejection": {"expected-statuses": REJECTED}}}
 )
-DOCUMENT = schemathesis.openapi.from_dict(
-    json.loads(openapi.write_document(table.ALL)), config=CONFIG
-)
+DOCUMENT = schemathesis.openapi.from_dict(read_document(), config=CONFIG)
 OPERATIONS = [
     found
     for result in DOCUMENT.get_all_operations()
@@ -95,15 +92,18 @@ WAYS = [(o, GenerationMode.POSITIVE) for o in OPERATIONS]
 WAYS += [(o, GenerationMode.NEGATIVE) for o in OPERATIONS if "requestBody" in o.definition.raw]
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(("operation", "mode"), WAYS, ids=lambda w: getattr(w, "label", str(w)))
-def test_no_answer_is_undocumented_and_none_is_a_server_error(operation, mode, background):
+def test_no_answer_is_undocumented_and_none_is_a_server_error(
+    operation, mode, examples, background
+):
     roles = operation.definition.raw["x-roles"]
     who = next((r for r in ("operator", "viewer", "approver") if r in roles), "viewer")
     key = {"Authorization": f"Bearer {background.tokens[who]}"}
     # a token that is garbled on purpose is replaced by a good one: nothing would be wrong
     chosen = {} if mode is GenerationMode.POSITIVE else {"headers": {}}
 
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode, **chosen))
     def every_case(case):
         case.call_and_validate(base_url=background.url, headers=key, excluded_checks=NOT_ASKED)

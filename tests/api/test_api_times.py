@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from api_document import read_document
 from given_events import event_of
 from hypothesis import given
 from hypothesis import strategies as st
 from served import NOW, serving
 
-from provisioner.api import openapi, table
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.times.instant import (
     AT_EDGE,
@@ -23,7 +23,7 @@ from provisioner.model.times.instant import (
     write_instants,
 )
 
-DOCUMENT = json.loads(openapi.write_document(table.ALL))
+DOCUMENT = read_document()
 # times whose names do not say so
 UNNAMED = {"now", "judged_from", "raises", "leaves", "leaf_ports_read"}
 NO_TIMES = {"broken_at"}  # a row's number

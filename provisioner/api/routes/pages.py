@@ -6,6 +6,7 @@ network, under a policy that allows nothing else.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,7 +24,6 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-OPENAPI = "openapi.json"
 
 
 class Document(Record):
@@ -42,16 +42,17 @@ def read_static_files() -> Mapping[str, tuple[str, bytes]]:
 
 
 async def serve_document(ask: Ask) -> web.Response:
-    """Return the OpenAPI document, built once."""
-    kind, content = ask.parts.static[OPENAPI]
-    return web.Response(body=content, content_type=kind, headers={"Cache-Control": "no-cache"})
+    """Return the OpenAPI document, built once, when the first client asks."""
+    content = await asyncio.to_thread(ask.parts.write_document)
+    headers = {"Cache-Control": "no-cache"}
+    return web.Response(body=content, content_type="application/json", headers=headers)
 
 
 async def serve_page(ask: Ask) -> web.Response:
     """Return a file of the page; without a name, the page itself."""
     name = ask.request.match_info.get("file", "docs.html")
     file = ask.parts.static.get(name)
-    if file is None or name == OPENAPI:
+    if file is None:
         raise refuse_missing("page")
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
     return web.Response(body=file[1], content_type=file[0], charset="utf-8", headers=headers)

@@ -35,7 +35,7 @@ from provisioner.checks.readers.tool_output import (
 )
 from provisioner.model.attestation import Attestation, Effect, FindingName, Unacceptable, Verdict
 from provisioner.model.health import Evidence, Finding, Gate, Severity
-from provisioner.model.matrix import AttestationRule, AttestedComponents
+from provisioner.model.matrix import AttestationRule, AttestedComponents, TrustedMaker
 
 NAME = "attestation"
 SOURCE = "signed measurements of "  # then the globs of the components, separated by spaces
@@ -68,23 +68,18 @@ def judge_roots(
     """
     if not rule.is_asked:
         raise Unreadable("the profile names no components that must attest")
-    document = require_object(parse_json(read_output(evidence, _COMMAND), "BMC"), "measurements")
-    rows = [
-        require_object(row, "component")
-        for row in require_list(document.get("components"), "components")[:COMPONENTS_MAX]
-    ]
-    asked_at = document.get("asked_at")
-    if not isinstance(asked_at, (int, float)):
-        raise Unreadable("the evidence does not say when it was asked for")
+    rows, asked_at = read_rows(evidence)
     judged: list[JudgedRoot] = []
     missing: list[Finding] = []
     for pattern, expected in sorted(rule.components.items()):
-        mine = [row for row in rows if fnmatchcase(_name(row), pattern)]
+        mine = [row for row in rows if fnmatchcase(name_row(row), pattern)]
         missing += _find_missing(pattern, expected, mine)
         for row in mine:
             if isinstance(row.get("signed"), str):
-                result = _verify(row, rule, expected, pattern, asked_at)
-                judged.append(JudgedRoot(_name(row), pattern, _read_report(row), result))
+                result = verify_row(
+                    row, rule.makers, expected.digests, expected.learned_from or pattern, asked_at
+                )
+                judged.append(JudgedRoot(name_row(row), pattern, read_report(row), result))
     settled = find_shared_identities([root.attestation for root in judged])
     return (
         tuple(
@@ -92,6 +87,18 @@ def judge_roots(
         ),
         tuple(missing),
     )
+
+
+def read_rows(
+    evidence: Mapping[str, Evidence],
+) -> tuple[tuple[Mapping[str, Any], ...], float]:
+    """Return a row for each root that was asked, and when. Raises `Unreadable`."""
+    document = require_object(parse_json(read_output(evidence, _COMMAND), "BMC"), "measurements")
+    rows = require_list(document.get("components"), "components")[:COMPONENTS_MAX]
+    asked_at = document.get("asked_at")
+    if not isinstance(asked_at, (int, float)):
+        raise Unreadable("the evidence does not say when it was asked for")
+    return tuple(require_object(row, "component") for row in rows), asked_at
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
@@ -102,7 +109,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         yield from _explain(root.name, root.attestation)
 
 
-def _name(row: Mapping[str, Any]) -> str:
+def name_row(row: Mapping[str, Any]) -> str:
+    """Return the name of the root that a row is about."""
     name = row.get("component")
     return name[:80] if isinstance(name, str) else ""
 
@@ -118,44 +126,42 @@ def _find_missing(
             continue
         problem = row.get("problem")
         detail = f"it gave no signed measurements: {problem}"[:200]
-        yield fault(_name(row), Severity.POWER_CYCLE, detail)
+        yield fault(name_row(row), Severity.POWER_CYCLE, detail)
     if answered < expected.count:
         detail = f"{FindingName.ATTESTER_MISSING.value}: {pattern}"
         yield fault("HGX", Severity.POWER_CYCLE, detail, answered, expected.count)
 
 
-def _verify(
+def verify_row(
     row: Mapping[str, Any],
-    rule: AttestationRule,
-    expected: AttestedComponents,
-    pattern: str,
+    makers: Sequence[TrustedMaker],
+    digests: Mapping[int, tuple[str, ...]],
+    digests_id: str,
     asked_at: float,
 ) -> Attestation:
+    """Return the verdict about one signed answer. Raises `Unreadable` if our nonce is not in it."""
     nonce = row.get("nonce")
     chain = row.get("certificates")
     if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
-        raise Unreadable(f"{_name(row)}: the evidence has no nonce of ours")
-    report = _read_report(row)
+        raise Unreadable(f"{name_row(row)}: the evidence has no nonce of ours")
     problem = None
     try:
         certificates = parse_certificates(str(chain or "").encode())
     except Unacceptable as refused:
         certificates = ()
         problem = refused.finding
-    added = tuple(
-        TrustAnchor(m.name, m.spki_sha256, m.source, added="the matrix") for m in rule.makers
-    )
+    added = tuple(TrustAnchor(m.name, m.spki_sha256, m.source, added="the matrix") for m in makers)
     expectation = Expectation(
         nonce=bytes.fromhex(nonce),
         at=asked_at,
         trust=TrustStore().with_added(added),
-        digests=expected.digests,
-        digests_id=expected.learned_from or pattern,
+        digests=digests,
+        digests_id=digests_id,
     )
-    return verify_report(Report(report, certificates, problem), expectation)
+    return verify_report(Report(read_report(row), certificates, problem), expectation)
 
 
-def _read_report(row: Mapping[str, Any]) -> bytes:
+def read_report(row: Mapping[str, Any]) -> bytes:
     """Return the signed message; nothing if it is no Base64."""
     try:
         return base64.b64decode(str(row.get("signed")), validate=True)

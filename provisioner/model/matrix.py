@@ -14,6 +14,21 @@ UNKNOWN = "unknown"  # a pin whose version no public document gives; refused in 
 
 
 Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]  # of a measurement, hex
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# what a failed or missing proof of one kind costs; "": not decided, which `matrix check` reports
+Policy = Literal["require", "record", "off", ""]
+DatabaseName = Literal["PK", "KEK", "db", "dbx"]  # of Secure Boot
+
+
+class Reference(Record):
+    """The signed manifest (RIM) with the golden values of a version, as a person admitted it.
+
+    The digest is that of the file, since two genuine manifests may bear one id.
+    """
+
+    rim: Annotated[str, Field(pattern=r"^[\w.+-]{1,120}$")]
+    sha256: Sha256
+    admitted: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # its signer was valid then
 
 
 class Pin(Record):
@@ -28,6 +43,7 @@ class Pin(Record):
     sha256: str = ""
     evidence: str = ""  # where it was published
     optional: bool = False  # pinned where it is present; a node without such a part needs none
+    reference: Reference | None = None  # names the golden values of this version
 
     @property
     def known(self) -> bool:
@@ -43,6 +59,9 @@ class Match(Record):
     gpu_models: tuple[str, ...] = ()
     cards: Literal["", "bluefield", "connectx"] = ""  # connectx: such cards, and no BlueField
     devices: dict[str, int] = Field(default_factory=dict)  # bill of materials, DeviceKind -> count
+
+
+ASKED = frozenset({"require", "record"})
 
 
 class TrustedMaker(Record):
@@ -63,14 +82,33 @@ class AttestedComponents(Record):
     count: int = Field(default=1, ge=1, le=64)  # how many must answer
     digests: dict[Annotated[int, Field(ge=1, le=254)], tuple[Digest, ...]] = Field(min_length=1)
     learned_from: str = ""  # the witness node and the date
+    reference: Reference | None = None  # the manifest that the digests were taken from, if any
+    covers: tuple[str, ...] = ()  # pinned kinds whose firmware these measurements show
+
+
+class SecureBootRule(Record):
+    """The state of Secure Boot that a profile's hosts must run in, and the keys that they trust."""
+
+    policy: Policy = ""
+    state: Literal["on", "off"] = "on"
+    # database -> accepted digests (`checks/attestation/boot_databases.py`); others are not compared
+    databases: dict[DatabaseName, Annotated[tuple[Sha256, ...], Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the state is read at all."""
+        return self.policy in ASKED
 
 
 class AttestationRule(Record):
     """Which components of a profile's nodes must prove their firmware by signed measurements."""
 
-    policy: Literal["require", "record", "off"] = "off"
+    policy: Policy = ""  # of the roots of trust
     components: dict[str, AttestedComponents] = Field(default_factory=dict)  # by glob of names
     makers: tuple[TrustedMaker, ...] = ()
+    secure_boot: SecureBootRule = SecureBootRule()
 
     @property
     def is_required(self) -> bool:
@@ -80,7 +118,7 @@ class AttestationRule(Record):
     @property
     def is_asked(self) -> bool:
         """Whether the components are asked at all."""
-        return self.policy != "off"
+        return self.policy in ASKED
 
     @model_validator(mode="after")
     def _requires_something(self) -> AttestationRule:

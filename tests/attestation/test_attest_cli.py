@@ -218,3 +218,51 @@ def test_a_quote_without_its_enrolled_key_is_unproved(tmp_path: Path) -> None:
 
     assert (code, printed["verdict"]) == (1, "unproved")
     assert any(f.startswith("ak") for f in printed["findings"])
+
+
+def test_the_pins_of_a_profile_name_versions_and_manifests(tmp_path: Path) -> None:
+    question = Question()
+    rims = [raw for _, raw in question.rims]
+    files = (REPORT, CHAIN, *rims)
+
+    def pin(version: str, raw: bytes) -> dict[str, Any]:
+        digest = hashlib.sha256(raw).hexdigest()
+        reference = {"rim": "NV_OWN", "sha256": digest, "admitted": "2026-11-20"}
+        return {"version": version, "reference": reference}
+
+    def judge(pins: dict[str, Any]) -> tuple[int, Any]:
+        tree = {"schema": 1, "releases": {"r": {"profiles": {"p": {"match": {}, "pins": pins}}}}}
+        matrix = tmp_path / "matrix.yaml"
+        matrix.write_text(json.dumps(tree))
+        named = ("--matrix", str(matrix), "--release", "r", "--profile", "p")
+        given = [word for n in (2, 3) for word in ("--rim", str(tmp_path / f"file{n}"))]
+        root = tmp_path / "root.pem"
+        root.write_bytes(pem_of(AUTHORITY.root.certificate))
+        for number, content in enumerate(files):
+            (tmp_path / f"file{number}").write_bytes(content)
+        words = [str(tmp_path / f"file{n}") for n in (0, 1)]
+        options = ("--nonce", NONCE.hex(), "--at", "2026-11-22", "--anchor", str(root))
+        result = CliRunner().invoke(app, ["verify", *words, *named, *given, *options, "--json"])
+        return result.exit_code, json.loads(result.stdout)
+
+    pins = {"host.driver": pin("590.12", rims[0]), "hgx.gpu": pin("96.00.A5.00.01", rims[1])}
+
+    code, proved = judge(pins)
+    _, older = judge({**pins, "hgx.gpu": pin("96.00.9F.00.01", rims[1])})
+    _, other = judge({**pins, "hgx.gpu": pin("96.00.A5.00.01", b"another file")})
+    _, unnamed = judge({kind: {"version": row["version"]} for kind, row in pins.items()})
+
+    assert (code, proved["verdict"]) == (0, "proved")
+    assert "version is not the pin: vbios 96.00.A5.00.01" in str(older["findings"])
+    assert other["verdict"] == unnamed["verdict"] == "unproved"
+    assert "rim is not the admitted one" in str(other["findings"])
+    assert "rim is not the admitted one" in str(unnamed["findings"])
+
+
+def test_a_profile_that_the_matrix_does_not_have_is_refused(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    report.write_bytes(REPORT)
+
+    result = CliRunner().invoke(app, ["verify", str(report), "--release", "own"])
+
+    assert isinstance(result.exception, InputError)

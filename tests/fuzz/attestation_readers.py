@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.checks.check import Unreadable
 from provisioner.model.attestation import Unacceptable
 
 _BOARD = "planning.certification.board_proofs"
@@ -31,6 +32,7 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
         {"source": "own.pem"},
     ),
     ("checks.attestation.revocation_answers", (ValueError,), "parse_answer", {}),
+    ("checks.attestation.boot_databases", (Unreadable,), "read_boot_states", {}),
     (_BOARD, (), "judge_board", _BOUND),
     (_BOARD, (ValueError,), "bind_nonce", {"nonce": b"n" * 32}),
 )
@@ -40,6 +42,16 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
         "attempted through checks.attestation.spdm_messages:parse_signed_measurements"
     ),
     "checks.attested_firmware:judge_roots": "a part of judges, which are all attempted",
+    "checks.attestation.boot_databases:digest_entries": (
+        "attempted through checks.attestation.boot_databases:read_boot_states"
+    ),
+    "planning.certification.witnessed_values:collect_witnessed": (
+        "it verifies what judges read, which are all attempted"
+    ),
+    "checks.attested_firmware:read_rows": "a part of judges, which are all attempted",
+    "checks.attested_firmware:verify_row": "a part of judges, which are all attempted",
+    "checks.attested_firmware:name_row": "a part of judges, which are all attempted",
+    "checks.attested_firmware:read_report": "a part of judges, which are all attempted",
     "planning.certification.attested_state:describe_attestation": "it takes a record of ours",
     "planning.certification.attested_state:parse_evidence": "it takes a record of ours",
     "planning.certification.attested_state:read_roots": "attempted through the judge of its check",

@@ -11,6 +11,7 @@ from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.outcome import Gap
 
 _EROT = re.compile(r"erot", re.IGNORECASE)
+BOOT_DATABASES = frozenset({"PK", "KEK", "db", "dbx"})
 _CHASSIS_MAX = 256  # a DGX H100 has 40
 
 
@@ -46,10 +47,34 @@ async def read_sensors(walk: Walk) -> Reading:
     return _reading(walk, resources)
 
 
+async def read_secure_boot(walk: Walk) -> Reading:
+    """The state of Secure Boot of every system, and each key and digest of its databases.
+
+    The databases with the maker's defaults (`dbDefault`, …) are left out: nothing boots by them.
+    """
+    root = await walk.read_root()
+    resources: list[Resource] = []
+    for system in await walk.read_linked(root, "Systems"):
+        resources.append(system)  # shows a host without Secure Boot as one that was read
+        path = link(system.data, "SecureBoot")
+        if path is None:
+            continue
+        state = await walk.read(path)
+        resources.append(state)
+        for database in await walk.read_linked(state.data, "SecureBootDatabases"):
+            if database.path.rstrip("/").rpartition("/")[2] not in BOOT_DATABASES:
+                continue
+            resources.append(database)
+            for kind in ("Certificates", "Signatures"):
+                resources += await walk.read_linked(database.data, kind)
+    return _reading(walk, resources)
+
+
 # what `Command.line` of a check asks for -> how it is read
 READINGS: Mapping[str, Callable[[Walk], Awaitable[Reading]]] = {
     "firmware of /redfish/v1": read_firmware,
     "sensors of /redfish/v1": read_sensors,
+    "secure boot of /redfish/v1": read_secure_boot,
 }
 
 

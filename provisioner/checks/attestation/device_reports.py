@@ -62,7 +62,8 @@ class Expectation:
     digests: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # admitted by a person
     digests_id: str = ""  # of the witness that the digests were learned from
     admitted: frozenset[str] = frozenset()  # SHA-256 of manifests; empty: any with a good chain
-    versions: Mapping[str, str] = field(default_factory=dict)  # driver, vbios -> the matrix's pin
+    # driver, vbios -> the matrix's pin; "gpu.report/vbios" and the like hold for one kind only
+    versions: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     answers: tuple[OCSPResponse, ...] = ()  # about certificates of the chain
 
 
@@ -229,9 +230,14 @@ def _check_fwid(opaque: OpaqueData, chain: Chain) -> tuple[Finding, ...]:
     return ()
 
 
-def _check_versions(device: Device, pins: Mapping[str, str]) -> tuple[Finding, ...]:
-    return tuple(
-        contradicts(FindingName.NOT_THE_PIN, f"{name} {version or 'not stated'}, pinned {pin}")
-        for name, version in device.versions
-        if (pin := pins.get(name)) is not None and pin.casefold() != version.casefold()
-    )
+def _check_versions(
+    device: Device, pins: Mapping[str, str | tuple[str, ...]]
+) -> tuple[Finding, ...]:
+    findings = []
+    for name, version in device.versions:
+        pin = pins.get(f"{device.kind}/{name}", pins.get(name, ()))
+        approved = (pin,) if isinstance(pin, str) else pin
+        if approved and version.casefold() not in {one.casefold() for one in approved}:
+            shown = f"{name} {version or 'not stated'}, pinned {' or '.join(approved)}"
+            findings.append(contradicts(FindingName.NOT_THE_PIN, shown))
+    return tuple(findings)

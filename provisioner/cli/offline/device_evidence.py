@@ -1,4 +1,4 @@
-"""`provisioner attest verify`: signed evidence of devices, judged from files alone.
+"""`provisioner attest`: signed evidence of devices, judged from files alone.
 
 Nothing is needed but the files and the pinned keys of this package: no daemon, no data directory,
 no network. An auditor can repeat every verdict of a certificate with it.
@@ -6,8 +6,10 @@ no network. An auditor can repeat every verdict of a certificate with it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,19 +34,18 @@ from provisioner.checks.attestation.reference_manifests import ReferenceManifest
 from provisioner.checks.attestation.revocation_answers import parse_answer
 from provisioner.checks.attestation.tpm_quotes import verify_quote
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
-from provisioner.cli.options.expected_evidence import parse_expected
+from provisioner.cli.offline.admitted_evidence import admit
+from provisioner.cli.options.expected_evidence import add_pins, parse_expected
+from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.model.attestation import Attestation, Verdict
 from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Pin
 from provisioner.runtime.wall_clock import WallClock
 
 app = typer.Typer(help="Attestation: signed evidence of devices, verified.", no_args_is_help=True)
+app.command()(admit)
 _NONCE = re.compile(r"[0-9a-f]{64}")
-
-
-@app.callback()
-def _group() -> None:
-    """Keeps `verify` a word of its own while it is the only one."""
 
 
 @app.command()
@@ -69,6 +70,9 @@ def verify(
     ocsp: Annotated[
         list[Path] | None, typer.Option(help="An OCSP answer (DER) on the chain; repeatable.")
     ] = None,
+    matrix: MatrixOption = None,
+    release: Annotated[str, typer.Option(help="Take versions and RIMs from its pins.")] = "",
+    profile: Annotated[str, typer.Option(help="The profile of --release.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Verify reports of GPUs, NVSwitches and roots of trust. Exit code 0: all are proved.
@@ -83,11 +87,13 @@ def verify(
         trust = trust.with_added(_read_anchor(path))
     admitted_at = _parse_time("--admitted", admitted) if admitted else when
     wishes = parse_expected(expect or [])
+    if release or profile:
+        add_pins(wishes, _find_pins(matrix or [], release, profile))
     expected = Expectation(
         nonce=_parse_nonce(nonce) if nonce else None,
         at=when,
         trust=trust,
-        manifests=_read_manifests(rim or [], trust, when, admitted_at),
+        manifests=_read_manifests(rim or [], trust, when, wishes.admitted_at, admitted_at),
         admitted=wishes.manifests,
         versions=wishes.versions,
         answers=tuple(_read_answer(path) for path in ocsp or ()),
@@ -160,10 +166,34 @@ def _read_contents(path: Path) -> Contents:
 
 
 def _read_manifests(
-    paths: list[Path], trust: TrustStore, at: float, admitted_at: float
+    paths: list[Path],
+    trust: TrustStore,
+    at: float,
+    of_matrix: Mapping[str, float],
+    admitted_at: float,
 ) -> tuple[ReferenceManifest, ...]:
+    """Return the manifests; `of_matrix`: SHA-256 -> when the matrix admitted it."""
     rows = [row for path in paths for row in read_manifest_file(_read(path), path.stem)]
-    return tuple(read_manifest(raw, i, trust.references, at, admitted_at) for i, raw in rows)
+    return tuple(
+        read_manifest(
+            raw,
+            rim_id,
+            trust.references,
+            at,
+            of_matrix.get(hashlib.sha256(raw).hexdigest(), admitted_at),
+        )
+        for rim_id, raw in rows
+    )
+
+
+def _find_pins(paths: list[Path], release: str, profile: str) -> Mapping[str, Pin]:
+    pinned = read_matrix(paths).releases.get(release)
+    named = pinned.profiles.get(profile) if pinned is not None else None
+    if named is None:
+        shown = f"{release}/{profile}"[:120]
+        remedy = "Name both, as `provisioner matrix show` lists them."
+        raise InputError("--release, --profile", shown, "the matrix has no such profile", remedy)
+    return named.pins
 
 
 def _read_anchor(path: Path) -> tuple[Any, ...]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from provisioner.checks.attestation.tpm_quotes import QuoteExpectation
 from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Pin
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PCR = re.compile(r"pcr(\d|1\d|2[0-3])")
+NO_MANIFEST = "none"  # no file has this digest
+# what a report states -> the pinned kind
+_PINNED = {
+    "gpu.report/driver": "host.driver",
+    "gpu.report/vbios": "hgx.gpu",
+    "nvswitch.report/vbios": "hgx.nvswitch",
+}
 _REMEDY = "Write driver=VERSION, vbios=VERSION, rim=SHA256, ak=SHA256, pcr7=HEX or resets=NUMBER."
 
 
@@ -17,8 +27,9 @@ _REMEDY = "Write driver=VERSION, vbios=VERSION, rim=SHA256, ak=SHA256, pcr7=HEX 
 class ExpectedEvidence:
     """The pins that were named on the command line."""
 
-    versions: dict[str, str] = field(default_factory=dict)  # driver, vbios
+    versions: dict[str, str | tuple[str, ...]] = field(default_factory=dict)  # driver, vbios
     rims: set[str] = field(default_factory=set)  # SHA-256 of manifests
+    admitted_at: dict[str, float] = field(default_factory=dict)  # SHA-256 -> when, by the matrix
     key_sha256: str = ""  # of the enrolled attestation key
     pcrs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     resets: int | None = None
@@ -39,6 +50,23 @@ class ExpectedEvidence:
             golden_pcrs=tuple(sorted(self.pcrs.items())),
             reference="--expect",
         )
+
+
+def add_pins(expected: ExpectedEvidence, pins: Mapping[str, Pin]) -> None:
+    """Expect the versions of a profile's pins, and only the manifests that they name.
+
+    A version of which no manifest is named has none: it stays unproved.
+    """
+    for name, kind in _PINNED.items():
+        pin = pins.get(kind)
+        if pin is None or not pin.known:
+            continue
+        expected.versions.setdefault(name, (pin.version, *pin.also))
+        if pin.reference is not None:
+            expected.rims.add(pin.reference.sha256)
+            day = datetime.fromisoformat(pin.reference.admitted).replace(tzinfo=UTC)
+            expected.admitted_at[pin.reference.sha256] = day.timestamp()
+    expected.rims = expected.rims or {NO_MANIFEST}
 
 
 def parse_expected(rows: list[str]) -> ExpectedEvidence:

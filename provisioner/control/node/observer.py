@@ -21,7 +21,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
 from provisioner.model.standing import ReleaseConditions
 from provisioner.planning.certification import certification, gates
-from provisioner.planning.certification.attested_state import find_rule
+from provisioner.planning.certification.attested_state import find_rule, list_required
 from provisioner.planning.erasure import deployment, erasure
 from provisioner.planning.erasure.drives import find_strange_drives, list_erased
 from provisioner.planning.lifecycle.admission import find_busy_neighbours
@@ -290,7 +290,7 @@ class Observer:
                 report=report,
                 now=self._clock.now(),
                 demanded=None if selection is None else selection.demanded,
-                attested=self.find_attestation_rule(node).is_required,
+                proofs=list_required(self.find_attestation_rule(node)),
             )
         return View(
             inventory=inventory,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from provisioner import checks as declared
-from provisioner.checks import attested_firmware, roce_runtime
+from provisioner.checks import roce_runtime
 from provisioner.checks.check import BEFORE, Check, CheckContext, Command
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
@@ -26,6 +26,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
+from provisioner.planning.certification.attested_state import list_asked
 from provisioner.planning.certification.certification import identify_installation
 from provisioner.planning.certification.repeats import RepeatPolicy, should_repeat, verdict_of
 from provisioner.ports import PortError, Store
@@ -72,8 +73,8 @@ class Validator:
         started_at = self._site.clock.now()
         context = await self._context(node, inventory)
         names = set(declared.list_standard_checks(node.kind) if selected is None else selected)
-        if context.attestation.is_asked and node.kind is NodeKind.HOST:
-            names.add(attested_firmware.NAME)
+        if node.kind is NodeKind.HOST:
+            names |= list_asked(context.attestation)
         mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
         if any(c is roce_runtime.CHECK for c in mine):
             unset = await runtime.apply(self._site, node, inventory, context.nic_runtime)

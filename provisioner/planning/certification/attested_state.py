@@ -13,7 +13,7 @@ from typing import Any
 
 import rfc8785
 
-from provisioner.checks import attested_firmware
+from provisioner.checks import attested_firmware, secure_boot
 from provisioner.checks.attestation.spdm_messages import parse_signed_measurements
 from provisioner.checks.attested_firmware import JudgedRoot
 from provisioner.checks.check import Unreadable
@@ -53,6 +53,21 @@ def find_rule(node: Node, matrix: Matrix) -> AttestationRule:
     if profile is None or node.kind is not NodeKind.HOST:
         return AttestationRule()
     return profile.attestation
+
+
+def list_asked(rule: AttestationRule) -> frozenset[str]:
+    """Return the names of the checks that a profile's rule adds to every validation."""
+    return _name_checks(roots=rule.is_asked, boot=rule.secure_boot.is_asked)
+
+
+def list_required(rule: AttestationRule) -> frozenset[str]:
+    """Return the names of the checks without whose result no certificate may be issued."""
+    return _name_checks(roots=rule.is_required, boot=rule.secure_boot.policy == "require")
+
+
+def _name_checks(*, roots: bool, boot: bool) -> frozenset[str]:
+    names = {attested_firmware.NAME: roots, secure_boot.NAME: boot}
+    return frozenset(name for name, is_in in names.items() if is_in)
 
 
 def read_roots(

@@ -13,7 +13,6 @@ from collections.abc import Collection, Sequence
 from math import floor
 
 from provisioner import checks
-from provisioner.checks import attested_firmware
 from provisioner.model.certificate import Certificate, GateProof
 from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
@@ -85,12 +84,12 @@ def find_blockers(
     report: HealthReport,
     now: float,
     demanded: Collection[str] | None = None,
-    attested: bool = False,
+    proofs: Collection[str] = (),
 ) -> tuple[Blocker, ...]:
     """Return every reason why no certificate may be issued; () if one may.
 
-    `demanded`: checks that the changes require; None: those of every validation. `attested`: the
-    profile requires attestation, whatever changed.
+    `demanded`: checks that the changes require; None: those of every validation. `proofs`: checks
+    of signed evidence that the profile requires, whatever changed.
     """
     reasons = [*_failed(report), *plan.blockers, *_unplanned(node, plan)]
     if report.node != node.id or report.inventory_digest != identify_installation(inventory):
@@ -103,7 +102,7 @@ def find_blockers(
             )
         )
     reasons += _dated(node, report, now)
-    reasons += _missing(node, report, demanded, {attested_firmware.NAME} if attested else set())
+    reasons += _missing(node, report, demanded, set(proofs))
     if node.kind is NodeKind.HOST:
         reasons += _host(node, inventory)
     return tuple(reasons[:BLOCKERS_MAX])

@@ -17,6 +17,7 @@ from provisioner.planning.matrix.contradictions import find_contradictions
 from provisioner.planning.matrix.diff import compare_releases
 from provisioner.planning.matrix.faults import Fault
 from provisioner.planning.matrix.located_yaml import Located, Path, format_path
+from provisioner.planning.matrix.reference_gaps import find_reference_gaps
 from provisioner.planning.path.reachability import (
     find_reachable,
     find_unreachable,
@@ -100,7 +101,11 @@ def review_matrix(
     matrix was read from, for the lines.
     """
     remarks: list[Placed] = []
-    for fault in (*find_contradictions(matrix), *_find_faults_of_text(located)):
+    for fault in (
+        *find_contradictions(matrix),
+        *find_reference_gaps(matrix),
+        *_find_faults_of_text(located),
+    ):
         weight = Weight.BLOCKS if fault.blocks else Weight.NOTE
         remarks.append(
             (

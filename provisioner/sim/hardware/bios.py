@@ -28,6 +28,8 @@ class Bios:
     dropped: set[str] = field(default_factory=set)  # accepted, shown, and lost at the boot
     secure_boot: bool = False  # from the next start
     secure_boot_running: bool = False
+    # database -> its entries: PEM of a certificate, or a SHA-256 in hex; None: those of the maker
+    boot_keys: dict[str, tuple[str, ...]] | None = None
     starts: int = 0
 
     def take_pending(self) -> None:

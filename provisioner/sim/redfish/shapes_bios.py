@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from provisioner.sim.hardware.bios import Bios, Value
 from provisioner.sim.redfish.bios_tables import TABLES, Attribute, BiosTable
+from provisioner.sim.redfish.boot_databases import mount_boot_databases
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
 from provisioner.sim.redfish.redfish_tree import ROOT, Change, Request, Tree, make_patch_check
 from provisioner.sim.redfish.shapes import Shape
@@ -93,9 +94,11 @@ def mount_secure_boot(tree: Tree, system: str, bios: Bios) -> None:
             "SecureBootEnable": bios.secure_boot,
             "SecureBootCurrentBoot": "Enabled" if bios.secure_boot_running else "Disabled",
             "SecureBootMode": "UserMode",
+            "SecureBootDatabases": {"@odata.id": f"{system}/SecureBoot/SecureBootDatabases"},
         },
         patch=patch,
     )
+    mount_boot_databases(tree, f"{system}/SecureBoot/SecureBootDatabases", bios)
 
 
 def find_listed_registry(shape: Shape) -> tuple[str, Json] | None:

@@ -59,6 +59,8 @@ TOOLS = (
     "stress-ng",
     "numactl",
     "tpm2_clear",
+    "tpm2_nvread",
+    "tpm2_activatecredential",
     "lspci",
     "dmesg",
     "shred",

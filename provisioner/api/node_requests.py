@@ -13,6 +13,11 @@ class Retry(Record):
     new_board: bool = Field(
         default=False, description="Its board was exchanged: enrol the TPM anew."
     )
+    admit_tpm: str = Field(
+        default="",
+        pattern="^([0-9a-f]{64})?$",
+        description="You vouch for the TPM with this key (SHA-256), which no pinned maker does.",
+    )
 
 
 class Reclaim(Record):

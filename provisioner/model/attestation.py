@@ -69,6 +69,10 @@ class FindingName(StrEnum):
     # a TPM's quote
     LOG = "log does not replay"
     AK = "ak"
+    AK_UNBOUND = "ak is not bound to the ek"
+    EK_MISSING = "ek certificate missing"
+    EK_UNFIT = "ek certificate unfit"
+    EK_MAKER = "ek maker is not pinned"
     RESET = "reset we did not make"
     RESET_UNCOUNTED = "resets not counted"
     CONTRADICTION = "contradiction"

@@ -75,12 +75,23 @@ class BmcRef(Record):
     rotated: bool = False  # its credential was set by us and is unique to it
 
 
+class TpmProof(StrEnum):
+    """Why the key of a TPM counts as that of a TPM, and of this board's."""
+
+    QUOTE = "quote"  # it signed the first quote, which any program can: an older release took that
+    MAKER = "maker"  # a pinned maker certified the TPM, which opened a credential for the key
+    PERSON = "person"  # a person vouched for the key
+
+
 class BoardTpm(Record):
     """The TPM of a host's board, by its attestation key."""
 
     key_sha256: str  # of the SPKI
-    enrolled_at: Instant  # at the first boot of the maintenance image that quoted it
+    enrolled_at: Instant  # when its key was proved, or vouched for
     secure_boot: bool | None = None  # as the last quoted boot measured it; None: not stated
+    proof: TpmProof = TpmProof.QUOTE
+    maker: str = ""  # common name of the pinned certificate; "": no maker vouches for it
+    endorsement_sha256: str = ""  # of the SPKI of the endorsement key; "": not proved
 
 
 class Node(Record):

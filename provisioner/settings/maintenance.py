@@ -37,8 +37,14 @@ class MaintenanceSettings(Record):
     )
     agent_tpm: Literal["require", "record", "off"] = Field(
         "off",
-        description="Whether the maintenance agent must quote the TPM of its board, once one is "
-        "enrolled for the node: an agent without that quote is refused, or only recorded.",
+        description="Whether the maintenance agent must quote the TPM of its board, whose key a "
+        "maker or a person vouched for: an agent without that quote is refused, or only recorded.",
+    )
+    tpm_makers_file: str = Field(
+        "",
+        max_length=1024,
+        description="PEM file of the TPM makers' certificates, roots or intermediates, that vouch "
+        "for this site's boards; a person vouches for any other TPM (`node retry --admit-tpm`).",
     )
     lookup_isolation: Literal["leaves", "site"] = Field(
         "leaves",

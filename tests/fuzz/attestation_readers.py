@@ -35,11 +35,26 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
     ("checks.attestation.boot_databases", (Unreadable,), "read_boot_states", {}),
     (_BOARD, (), "judge_board", _BOUND),
     (_BOARD, (ValueError,), "bind_nonce", {"nonce": b"n" * 32}),
+    (
+        "planning.certification.board_identity",
+        (Unacceptable,),
+        "challenge_board",
+        {"key_sha256": "0" * 64, "makers": (), "secret": b"s" * 32, "at": 1.8e9},
+    ),
+    ("checks.attestation.endorsement_certificates", (ValueError,), "parse_makers", {}),
+    ("checks.attestation.endorsement_certificates", (Unacceptable,), "read_endorsement", {}),
+    ("checks.attestation.tpm_credentials", (Unacceptable,), "parse_attestation_key", {}),
 )
 ATTESTATION_BESIDE: Mapping[str, str] = {
     "checks.attestation.event_log:digest_pcrs": "it takes what was read, and bounded, before",
     "checks.attestation.device_reports:verify_report": (
         "attempted through checks.attestation.spdm_messages:parse_signed_measurements"
+    ),
+    "checks.attestation.tpm_credentials:make_credential": "it writes; its key was read before",
+    "planning.certification.board_answers:decode_field": "attempted through judge_board",
+    "planning.certification.board_answers:read_detail": "attempted through judge_board",
+    "planning.certification.board_identity:judge_opening": (
+        "it reads one field, by decode_field, of an answer as challenge_board reads it"
     ),
     "checks.attested_firmware:judge_roots": "a part of judges, which are all attempted",
     "checks.attestation.boot_databases:digest_entries": (

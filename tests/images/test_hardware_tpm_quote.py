@@ -2,54 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from provisioner_hardware_manager import tpm_quote
 from provisioner_hardware_manager.commands import Output
+from software_tpm import NEEDS_SWTPM, Board
 
 from provisioner.planning.certification.board_proofs import judge_board
 
-NEEDS_SWTPM = pytest.mark.skipif(
-    not (shutil.which("swtpm") and shutil.which("tpm2_quote")), reason="swtpm is not installed"
-)
 NOW = 1_800_000_000.0
-
-
-class Board:
-    """A TPM in software; `run` is one command on its machine."""
-
-    def __init__(self, state: Path) -> None:
-        state.mkdir()
-        options = f"--tpm2 --tpmstate dir={state} --flags not-need-init,startup-clear"
-        path = state / "socket"
-        sockets = f"--server type=unixio,path={path} --ctrl type=unixio,path={path}.ctrl"
-        self.server = subprocess.Popen(["swtpm", "socket", *options.split(), *sockets.split()])
-        # tpm2-tools 5.4 take a path for swtpm, and add ".ctrl" for its control channel
-        self.environment = {**os.environ, "TPM2TOOLS_TCTI": f"swtpm:path={path}"}
-        for _ in range(100):
-            with socket.socket(socket.AF_UNIX) as probe:
-                if path.exists() and probe.connect_ex(f"{path}.ctrl") == 0:
-                    return
-            time.sleep(0.1)
-        raise AssertionError("swtpm does not start")
-
-    def run(self, *arguments: str, timeout_s: float) -> Output:
-        done = subprocess.run(
-            arguments, env=self.environment, capture_output=True, timeout=timeout_s, check=False
-        )
-        # /dev/tpmrm0 does this for its users; swtpm's socket has no resource manager
-        subprocess.run(["tpm2_flushcontext", "-t"], env=self.environment, check=False)
-        return Output(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-    def quote(self, nonce: bytes, folder: Path) -> dict[str, str]:
-        return tpm_quote.quote(nonce.hex(), self.run, device=folder, log=folder / "no log")
 
 
 @pytest.fixture
@@ -57,8 +20,7 @@ def boards(tmp_path: Path) -> Iterator[tuple[Board, Board]]:
     pair = (Board(tmp_path / "one"), Board(tmp_path / "other"))
     yield pair
     for board in pair:
-        board.server.terminate()
-        board.server.wait(timeout=10)
+        board.stop()
 
 
 @NEEDS_SWTPM

@@ -11,8 +11,10 @@ from given_events import in_state
 from returned import HOST, HOUR_S, TENANT, give_back, holds, node_of, until_settled
 from rig import World
 
-from provisioner.model.node import BoardTpm, Node, State
+from provisioner.checks.attestation.tpm_credentials import parse_attestation_key
+from provisioner.model.node import BoardTpm, Node, State, TpmProof
 from provisioner.planning.lifecycle.operator_requests import retry_node
+from provisioner.sim.hardware.simulated_endorsement import MAKER, make_authority
 from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 
 
@@ -21,11 +23,23 @@ async def say(world: World, kind: str) -> list[dict[str, Any]]:
     return [dict(r) for r in rows if r["kind"] == kind]
 
 
+def pin_maker(folder: Path) -> str:
+    """Write the site's file of TPM makers, with the simulator's; return its path."""
+    path = folder / "makers.pem"
+    path.write_text(make_authority(MAKER).root.pem, encoding="utf-8")
+    return str(path)
+
+
+def build_world(folder: Path, policy: str, makers: str = "") -> World:
+    changes: dict[str, Any] = {"agent_tpm": policy, "tpm_makers_file": makers}
+    return World(folder, nodes=1, seed=5, **changes)
+
+
 def test_a_board_is_enrolled_once_and_another_one_is_refused_until_a_person_says_so(
     tmp_path: Path,
 ) -> None:
     async def main() -> tuple[Node, Node, dict[str, str], Node, list[dict[str, Any]]]:
-        world = World(tmp_path, nodes=1, seed=5, agent_tpm="require")  # type: ignore[arg-type]
+        world = build_world(tmp_path, "require", pin_maker(tmp_path))
         await give_back(world)
         machine = world.site.machines[HOST]
         await world.start()
@@ -51,6 +65,7 @@ def test_a_board_is_enrolled_once_and_another_one_is_refused_until_a_person_says
     first, refused, disks, last, events = virtual_time.run(main())
 
     assert first.tpm is not None
+    assert (first.tpm.proof, first.tpm.maker) == (TpmProof.MAKER, MAKER)
     assert refused.state is State.QUARANTINED, refused.note
     assert refused.tpm == first.tpm
     assert "not this board's: ak" in str(events)
@@ -67,7 +82,7 @@ def test_a_board_without_a_proof_is_served_where_the_policy_permits_it(
     """`record` writes down that the board is another one; a node without a TPM quotes none."""
 
     async def main() -> tuple[Node, list[dict[str, Any]]]:
-        world = World(tmp_path, nodes=1, seed=5, agent_tpm=policy)  # type: ignore[arg-type]
+        world = build_world(tmp_path, policy)
         node = await give_back(world)
         if enrolled:
             changes = {"tpm": BoardTpm(key_sha256="0" * 64, enrolled_at=1.0)}
@@ -85,3 +100,57 @@ def test_a_board_without_a_proof_is_served_where_the_policy_permits_it(
     assert node.state is State.CONVERGING, node.note  # erased, and with its new system
     assert (node.tpm is not None) is enrolled
     assert ("not this board's: ak" in str(events)) is enrolled
+
+
+def test_a_tpm_of_an_unknown_maker_is_enrolled_by_a_person_only(tmp_path: Path) -> None:
+    async def main() -> tuple[Node, dict[str, str], Node, list[dict[str, Any]]]:
+        world = build_world(tmp_path, "require")
+        await give_back(world)
+        await world.start()
+        refused = await until_settled(world, 48 * HOUR_S)
+        disks = holds(world)
+        (blocker,) = refused.blockers
+        key = blocker.detail.rpartition(" ")[2]
+        again = retry_node(await node_of(world), world.clock.now(), admit_tpm=key)
+        assert isinstance(again, Node)
+        await world.store.nodes.save(again)
+        last = await until_settled(world, 48 * HOUR_S)
+        events = await say(world, "board_tpm")
+        await world.crash()
+        return refused, disks, last, events
+
+    refused, disks, last, events = virtual_time.run(main())
+
+    assert refused.state is State.QUARANTINED, refused.note
+    assert refused.tpm is None
+    assert "ek maker is not pinned: 'CN=Simulated TPM Maker'" in refused.blockers[0].detail
+    assert set(disks.values()) == {"tenant"}
+    assert last.tpm is not None
+    assert (last.tpm.proof, last.tpm.maker) == (TpmProof.PERSON, "")
+    assert last.state is State.CONVERGING, last.note
+    assert "its TPM is unproved" in str(events)
+
+
+def test_a_key_that_an_older_release_enrolled_by_its_first_quote_stays_and_says_so(
+    tmp_path: Path,
+) -> None:
+    tpm = SimulatedTpm(HOST)
+    key = parse_attestation_key(tpm.area).spki_sha256
+
+    async def main() -> tuple[Node, list[dict[str, Any]]]:
+        world = build_world(tmp_path, "require", str(tmp_path / "no such file"))
+        node = await give_back(world)
+        changes = {"tpm": BoardTpm(key_sha256=key, enrolled_at=1.0)}
+        await world.store.nodes.save(node.model_copy(update=changes))
+        await world.start()
+        node = await until_settled(world, 48 * HOUR_S)
+        events = await say(world, "board_tpm")
+        await world.crash()
+        return node, events
+
+    node, events = virtual_time.run(main())
+
+    assert node.state is State.CONVERGING, node.note
+    assert node.tpm is not None
+    assert (node.tpm.key_sha256, node.tpm.proof) == (key, TpmProof.QUOTE)
+    assert "`tpm_makers_file` cannot be read" in str(events)

@@ -21,6 +21,7 @@ from provisioner_hardware_manager import (
     inventory,
     redaction,
     tpm,
+    tpm_identity,
     tpm_quote,
 )
 from provisioner_hardware_manager.results import DONE
@@ -44,6 +45,11 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "provisioner_clear_tpm": {},
     "provisioner_quote_tpm": {"nonce": "64 hexadecimal digits that the TPM signs"},
+    "provisioner_read_tpm_identity": {},
+    "provisioner_activate_credential": {
+        "credential": "Base64 of a credential as tpm2_makecredential writes it",
+        "key": "rsa or ecc: the kind of endorsement key that it is encrypted to",
+    },
     "provisioner_clear_boot_entries": {},
     "provisioner_choose_boot_disk": {"serial": "of the disk that the next system was written to"},
 }
@@ -149,6 +155,16 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
     def provisioner_quote_tpm(self, node: Any, ports: Any, nonce: str = "") -> dict[str, str]:
         """Return a quote of this boot by the TPM's attestation key, with the event log."""
         return tpm_quote.quote(str(nonce))
+
+    def provisioner_read_tpm_identity(self, node: Any, ports: Any) -> dict[str, object]:
+        """Return the maker's certificates in the TPM, and the attestation key's public area."""
+        return tpm_identity.read()
+
+    def provisioner_activate_credential(
+        self, node: Any, ports: Any, credential: str = "", key: str = ""
+    ) -> dict[str, object]:
+        """Open a credential with the TPM; return its secret."""
+        return tpm_identity.activate(str(credential), str(key))
 
     def provisioner_clear_boot_entries(self, node: Any, ports: Any) -> dict[str, str]:
         """Remove the UEFI boot entries of systems on disks."""

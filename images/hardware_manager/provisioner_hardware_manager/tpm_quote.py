@@ -47,12 +47,20 @@ def quote(nonce: str, run: Run = run, *, device: Path = DEVICE, log: Path = LOG)
     return {"result": "done", "detail": "", **encoded}
 
 
-def _list_commands(folder: Path, nonce: str) -> list[list[str]]:
+def list_key_commands(folder: Path) -> list[list[str]]:
+    """Return the commands that derive the attestation key, and write its public part as PEM."""
     key = str(folder / "key.ctx")
     return [
         ["tpm2_createprimary", "-Q", "-C", "e", "-g", "sha256", "-G", "ecc256:ecdsa-sha256:null",
          "-a", ATTRIBUTES, "-c", key],
         ["tpm2_readpublic", "-Q", "-c", key, "-f", "pem", "-o", str(folder / "key")],
+    ]  # fmt: skip
+
+
+def _list_commands(folder: Path, nonce: str) -> list[list[str]]:
+    key = str(folder / "key.ctx")
+    return [
+        *list_key_commands(folder),
         ["tpm2_quote", "-Q", "-c", key, "-l", PCRS, "-q", nonce, "-f", "plain",
          "-m", str(folder / "quote"), "-s", str(folder / "signature")],
     ]  # fmt: skip

@@ -281,7 +281,12 @@ async def _plan(
     if arguments.get("tenant", node.tenant) != node.tenant:
         return build_objection(node.id, "it is another tenant's now", "Ask for your own nodes.")
     if asked.kind is ChangeKind.NODE_RETRY:
-        changed = retry_node(node, now, new_board=bool(arguments.get("new_board")))
+        changed = retry_node(
+            node,
+            now,
+            new_board=bool(arguments.get("new_board")),
+            admit_tpm=str(arguments.get("admit_tpm") or ""),
+        )
     else:
         act = "take it back from its tenant"
         if why := await parts.context.refuse_act(node, Capability.CERTIFICATION, act):

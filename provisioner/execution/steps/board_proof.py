@@ -1,15 +1,32 @@
-"""Has the agent of a boot prove that it runs on the node's own board, by a quote of its TPM."""
+"""Has the agent of a boot prove that it runs on the node's own board, by a quote of its TPM.
+
+The key of the quote is enrolled when a maker that the site pinned vouches for the TPM, and the TPM
+opens a credential for the key; otherwise a person vouches for it.
+"""
 
 from __future__ import annotations
 
+import base64
 import secrets
+from pathlib import Path
 
+from cryptography import x509
+
+from provisioner.checks.attestation.endorsement_certificates import MAKERS_BYTES_MAX, parse_makers
+from provisioner.checks.attestation.tpm_credentials import SECRET_BYTES
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.work import Site
 from provisioner.execution.steps.agent_steps import ask_step
+from provisioner.model.attestation import Unacceptable
 from provisioner.model.events.node_events import BoardTpmRead
-from provisioner.model.node import BoardTpm, Node
+from provisioner.model.node import BoardTpm, Node, TpmProof
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.certification.board_identity import (
+    OPEN_STEP,
+    READ_STEP,
+    challenge_board,
+    judge_opening,
+)
 from provisioner.planning.certification.board_proofs import (
     STEP,
     BoardProof,
@@ -17,6 +34,8 @@ from provisioner.planning.certification.board_proofs import (
     judge_board,
 )
 from provisioner.ports import AgentAddress
+
+_OLD_IMAGE = "the maintenance image cannot"
 
 
 async def prove_board(
@@ -33,8 +52,8 @@ async def prove_board(
     proof = await _ask(site, node, agent)
     refused = proof.detail if isinstance(proof, Blocker) else proof.refused
     if refused:
-        enrolled = node.tpm.key_sha256 if node.tpm else ""
-        await hold.record(events=[BoardTpmRead(key=enrolled, refused=refused)])
+        key = node.tpm.key_sha256 if node.tpm else ""
+        await hold.record(events=[BoardTpmRead(key=key, refused=refused)])
         if policy == "record":
             return None
         if isinstance(proof, Blocker):
@@ -42,7 +61,13 @@ async def prove_board(
         await site.agents.dismiss(node.id)
         return _refuse(node, refused)
     assert not isinstance(proof, Blocker)
-    return None if proof.tpm == node.tpm else proof.tpm
+    tpm = proof.tpm
+    if tpm is not None and tpm.proof is TpmProof.QUOTE:
+        proved = await _prove_maker(site, node, agent, tpm)
+        if not isinstance(proved, BoardTpm):
+            return await _keep_unproved(site, hold, node, tpm, proved)
+        tpm = proved
+    return None if tpm == node.tpm else tpm
 
 
 async def _ask(site: Site, node: Node, agent: AgentAddress) -> BoardProof | Blocker:
@@ -50,15 +75,76 @@ async def _ask(site: Site, node: Node, agent: AgentAddress) -> BoardProof | Bloc
         bound = bind_nonce(secrets.token_bytes(32), agent.certificate)
     except ValueError:
         return BoardProof(refused="its TLS certificate cannot be read")
-    limit_s = site.settings.agent_step_limit_s
-    answer = await ask_step(site, node, agent, STEP, {"nonce": bound.hex()}, limit_s)
-    if not isinstance(answer, Blocker):
-        return judge_board(answer, bound, node.tpm, site.clock.now())
-    if answer.reason is Reason.NOT_OFFERED:
+    answer = await _step(site, node, agent, STEP, {"nonce": bound.hex()}, "quote a TPM")
+    if isinstance(answer, Blocker):
+        return answer
+    return judge_board(answer, bound, node.tpm, site.clock.now())
+
+
+async def _prove_maker(
+    site: Site, node: Node, agent: AgentAddress, tpm: BoardTpm
+) -> BoardTpm | Blocker | str:
+    """Return the TPM with its maker, or why no maker vouches for it."""
+    try:
+        makers = _read_makers(site.settings.tpm_makers_file)
+        answer = await _step(site, node, agent, READ_STEP, {}, "read a TPM's certificates")
+        if isinstance(answer, Blocker):
+            return answer
+        secret = secrets.token_bytes(SECRET_BYTES)
+        challenge = challenge_board(answer, tpm.key_sha256, makers, secret, site.clock.now())
+        arguments = {
+            "credential": base64.b64encode(challenge.credential).decode(),
+            "key": challenge.endorsement.kind,
+        }
+        opened = await _step(site, node, agent, OPEN_STEP, arguments, "open a credential")
+        return opened if isinstance(opened, Blocker) else judge_opening(opened, challenge, tpm)
+    except Unacceptable as refused:
+        return str(refused)
+    except (OSError, ValueError) as error:
+        return f"`tpm_makers_file` cannot be read: {str(error)[:120]}"
+
+
+async def _keep_unproved(
+    site: Site, hold: Hold, node: Node, tpm: BoardTpm, why: Blocker | str
+) -> BoardTpm | Blocker | None:
+    """Refuse a TPM that is new and that nobody vouches for; one that an older release enrolled by
+    its first quote keeps its key, and the event says why it is unproved.
+    """
+    detail = why.detail if isinstance(why, Blocker) else why
+    refused = f"its TPM is unproved: {detail}"
+    await hold.record(events=[BoardTpmRead(key=tpm.key_sha256, refused=refused)])
+    if node.tpm is not None:
+        return None if tpm == node.tpm else tpm
+    if site.settings.agent_tpm == "record":
+        return None
+    if isinstance(why, Blocker):
+        return why
+    await site.agents.dismiss(node.id)
+    return Blocker(
+        reason=Reason.FOREIGN_AGENT,
+        subject=f"{node.id}/tpm",
+        detail=f"{refused}; its key is {tpm.key_sha256}",
+        unblock="Add the certificate of its maker to `tpm_makers_file`. Or, if you know that this "
+        "is the node's board: `provisioner node retry NODE --admit-tpm KEY`.",
+    )
+
+
+async def _step(
+    site: Site, node: Node, agent: AgentAddress, step: str, arguments: dict[str, str], act: str
+) -> object | Blocker:
+    answer = await ask_step(site, node, agent, step, arguments, site.settings.agent_step_limit_s)
+    if isinstance(answer, Blocker) and answer.reason is Reason.NOT_OFFERED:
         unblock = "Build the maintenance image anew, or set `agent_tpm: record`."
-        detail = "the maintenance image cannot quote a TPM"
-        return answer.model_copy(update={"detail": detail, "unblock": unblock})
+        return answer.model_copy(update={"detail": f"{_OLD_IMAGE} {act}", "unblock": unblock})
     return answer
+
+
+def _read_makers(path: str) -> tuple[x509.Certificate, ...]:
+    """Return the pinned makers; none without a file. Raises OSError, ValueError."""
+    if not path:
+        return ()
+    with Path(path).open("rb") as file:
+        return parse_makers(file.read(MAKERS_BYTES_MAX + 1))
 
 
 def _refuse(node: Node, refused: str) -> Blocker:

@@ -298,11 +298,11 @@ class Stay:
         return self._work(BOOT, look, send, finish, {"image": image})
 
     async def _prove_board(self, agent: AgentAddress) -> Blocker | None:
-        """Return why the agent is not that of this board; a TPM that is seen first is enrolled."""
+        """Return why the agent is not that of this board; a TPM that is proved is enrolled."""
         tpm = await prove_board(self.site, self.hold, self.node, agent)
         if isinstance(tpm, Blocker) or tpm is None:
             return tpm
-        await self._record({"tpm": tpm}, [BoardTpmRead(key=tpm.key_sha256)])
+        await self._record({"tpm": tpm}, [BoardTpmRead(key=tpm.key_sha256, maker=tpm.maker)])
         return None
 
     def _leave(

@@ -63,6 +63,9 @@ class BoardTpmRead(Event):
     KIND: ClassVar = EventKind.BOARD_TPM
     key: str = Field(description="SHA-256 of the enrolled attestation key, hex; empty: none.")
     refused: str = Field("", description="Why the agent did not prove that it runs on the board.")
+    maker: str = Field(
+        "", description="Pinned certificate of the TPM's maker; empty: none proves it."
+    )
 
 
 class StateChanged(Event):

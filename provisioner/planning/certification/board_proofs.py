@@ -1,15 +1,13 @@
 """The TPM of a host's board as the proof that an agent speaks for that host.
 
 The agent runs on a machine that a tenant had, and its answer is hostile until it is judged here.
-The key of a board's TPM is enrolled at the first boot of the maintenance image; from then on an
-agent without a quote by that key is another machine's, or the board was exchanged. Which firmware
-a board booted is not judged: no values of its PCRs are admitted.
+A key that is enrolled for the board must sign the quote: an agent without it is another machine's,
+or the board was exchanged. Which firmware a board booted is not judged: no values of its PCRs are
+admitted. `board_identity.py` decides which key is enrolled.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Mapping
 
@@ -25,9 +23,9 @@ from provisioner.checks.attestation.tpm_quotes import (
 from provisioner.model.attestation import Effect, FindingName, Unacceptable
 from provisioner.model.base import Record
 from provisioner.model.node import BoardTpm
+from provisioner.planning.certification.board_answers import decode_field, read_detail
 
 STEP = "provisioner_quote_tpm"  # of the hardware manager in the maintenance image
-_FIELD_MAX = 2 * 1024 * 1024  # characters in Base64; an event log may have 1 MiB
 _FIELDS = ("quote", "signature", "key", "event_log")
 # findings that do not concern the identity of the board
 _BESIDE = (FindingName.REFERENCE_MISSING, FindingName.RESET_UNCOUNTED)
@@ -52,17 +50,18 @@ def bind_nonce(nonce: bytes, certificate: str) -> bytes:
 def judge_board(answer: object, bound: bytes, enrolled: BoardTpm | None, now: float) -> BoardProof:
     """Judge an agent's answer to `provisioner_quote_tpm`.
 
-    `enrolled`: the TPM that the board had before; None: it has none yet, and gets this one.
+    `enrolled`: the TPM that the board had before; None: it has none yet. The quote alone is no
+    reason to enrol its key: the proof of the returned TPM says so.
     """
     if not isinstance(answer, Mapping):
         return BoardProof(refused="its answer about the TPM is no object")
     if answer.get("result") != "done":
-        detail = _read_detail(answer)
+        detail = read_detail(answer)
         if answer.get("result") == "unsupported" and enrolled is None:
             return BoardProof()
         return BoardProof(refused=f"it gave no quote of the TPM: {detail}")
     fields = {
-        name: _decode(answer.get(name)) for name in ("quote", "signature", "key", "event_log")
+        name: decode_field(answer.get(name)) for name in ("quote", "signature", "key", "event_log")
     }
     evidence = QuoteEvidence(**{name: raw or b"" for name, raw in fields.items()})
     if None in fields.values() or not (evidence.quote and evidence.key):
@@ -75,11 +74,9 @@ def judge_board(answer: object, bound: bytes, enrolled: BoardTpm | None, now: fl
         no_log = finding.name is FindingName.LOG and finding.effect is Effect.UNPROVES
         if finding.effect is not Effect.NOTES and finding.name not in _BESIDE and not no_log:
             return BoardProof(refused=f"the quote of its TPM is not this board's: {finding}")
-    since = enrolled.enrolled_at if enrolled else now
+    tpm = enrolled or BoardTpm(key_sha256=key, enrolled_at=now)
     secure_boot = _read_secure_boot(evidence.event_log)
-    return BoardProof(
-        tpm=BoardTpm(key_sha256=key, enrolled_at=since, secure_boot=secure_boot),
-    )
+    return BoardProof(tpm=tpm.model_copy(update={"secure_boot": secure_boot}))
 
 
 def _read_secure_boot(raw: bytes) -> bool | None:
@@ -88,18 +85,3 @@ def _read_secure_boot(raw: bytes) -> bool | None:
         return read_secure_boot(parse_event_log(raw)) if raw else None
     except Unacceptable:
         return None
-
-
-def _decode(value: object) -> bytes | None:
-    if not isinstance(value, str) or len(value) > _FIELD_MAX:
-        return None
-    try:
-        return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-
-
-def _read_detail(answer: Mapping[object, object]) -> str:
-    detail = answer.get("detail")
-    text = detail if isinstance(detail, str) else "without a word"
-    return "".join(c if c.isprintable() else " " for c in text[:200])

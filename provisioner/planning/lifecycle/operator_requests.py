@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.node import BoardTpm, Node, NodeKind, Placement, State, TpmProof
 from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.release.entitlement import is_stranger
 
 
-def retry_node(node: Node, now: float, *, new_board: bool = False) -> Node | str:
+def retry_node(
+    node: Node, now: float, *, new_board: bool = False, admit_tpm: str = ""
+) -> Node | str:
     """Leave quarantine: to `converging` if identified and fenced, else to `discovered`.
 
-    `new_board`: the board was exchanged; the TPM that is read next is enrolled.
+    `new_board`: the board was exchanged; its TPM is proved and enrolled anew. `admit_tpm`: a person
+    vouches for the key of a TPM that no pinned maker does.
     """
     why = "retried by request"
     fresh: dict[str, Any] = {"blockers": (), "attempts": 0}
     if new_board:
         fresh["tpm"] = None
+    if admit_tpm:
+        fresh["tpm"] = BoardTpm(key_sha256=admit_tpm, enrolled_at=now, proof=TpmProof.PERSON)
     if node.is_parked:  # it resumes in its state
         return node.model_copy(update={**fresh, "note": why})
     if node.state not in (State.QUARANTINED, State.REPAIRING):

@@ -45,6 +45,7 @@ OF_ONE_MACHINE = frozenset(
         "requests_max",
         "ssh_connections_max",
         "trace_endpoint",
+        "tpm_makers_file",
         "trace_headers_file",
     }
 )

@@ -150,6 +150,36 @@ def _quote_tpm(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
     return Work(2.0, finish)
 
 
+def _read_tpm_identity(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
+    tpm = ramdisk.machine.tpm
+
+    def finish(_now: float) -> Json:
+        if tpm is None:
+            return {"result": "unsupported", "detail": "there is no TPM 2.0 device"}
+        certificates = tpm.endorsement.list_certificates()
+        encoded = {index: base64.b64encode(raw).decode() for index, raw in certificates.items()}
+        area = base64.b64encode(tpm.area).decode()
+        return {"result": "done", "detail": "", "public": area, "certificates": encoded}
+
+    return Work(2.0, finish)
+
+
+def _activate_credential(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
+    tpm = ramdisk.machine.tpm
+
+    def finish(_now: float) -> Json:
+        content = base64.b64decode(str(args.get("credential", "")))
+        secret = tpm.endorsement.open_credential(content, tpm.area) if tpm else None
+        if secret is None:
+            return {
+                "result": "not_done",
+                "detail": "tpm2_activatecredential: integrity check failed",
+            }
+        return {"result": "done", "detail": "", "secret": base64.b64encode(secret).decode()}
+
+    return Work(5.0, finish)
+
+
 def _clear_boot_entries(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     def finish(now: float) -> Json:
         ramdisk.machine.log_event(now, "boot_entries_clear", "host")
@@ -183,6 +213,8 @@ STEPS: dict[str, Act] = {
     "provisioner_read_disk": _read_disk,
     "provisioner_clear_tpm": _clear_tpm,
     "provisioner_quote_tpm": _quote_tpm,
+    "provisioner_read_tpm_identity": _read_tpm_identity,
+    "provisioner_activate_credential": _activate_credential,
     "provisioner_clear_boot_entries": _clear_boot_entries,
     "provisioner_choose_boot_disk": _choose_boot_disk,
 }

@@ -10,6 +10,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from provisioner.sim.hardware.simulated_endorsement import (
+    MAKER,
+    SimulatedEndorsement,
+    write_area,
+)
+
 _HEADER = b"Spec ID Event03\0" + bytes(4) + bytes([0, 2, 0, 2]) + struct.pack("<IHHB", 1, 11, 32, 0)
 _VARIABLE = 0x80000001
 
@@ -23,8 +29,10 @@ class SimulatedTpm:
     secure_boot: bool = True
     pcrs: tuple[int, ...] = (0, 2, 4, 7)
     events: list[tuple[int, int, bytes, bytes]] = field(default_factory=list)
+    maker: str = MAKER
 
     def __post_init__(self) -> None:
+        self.endorsement = SimulatedEndorsement(self.seed, self.maker)
         number = int.from_bytes(hashlib.sha256(self.seed.encode()).digest()) >> 1
         self.key = ec.derive_private_key(number + 1, ec.SECP256R1())
         for pcr in (0, 2, 4):
@@ -35,6 +43,11 @@ class SimulatedTpm:
     def key_pem(self) -> bytes:
         """The public attestation key."""
         return self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+    @property
+    def area(self) -> bytes:
+        """The public area of the attestation key."""
+        return write_area(self.key)
 
     def measure(self, pcr: int, kind: int, data: bytes) -> None:
         """Extend a PCR and note the event."""

@@ -1,0 +1,143 @@
+"""Certificates of endorsement keys (EK): which maker vouches that a key is in a TPM of its own.
+
+Source: TCG EK Credential Profile for TPM 2.0. The site pins the makers' certificates, roots or
+intermediates: few TPMs carry the certificates of their issuers, so that those come from the site's
+file too. A certificate of any other maker proves nothing, and says so by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from provisioner.checks.attestation.certificate_chains import parse_certificate, read_common_name
+from provisioner.checks.attestation.tpm_credentials import EndorsementKey
+from provisioner.model.attestation import FindingName, Unacceptable, unproves
+
+MAKERS_BYTES_MAX = 1024 * 1024
+MAKERS_MAX = 512
+CERTIFICATE_BYTES_MAX = 8192
+_HOPS_MAX = 6
+_DIGEST_BYTES = 32  # a signature with SHA-1 is no proof
+_EK_USAGE = "2.23.133.8.1"  # tcg-kp-EKCertificate
+_FAULTS = (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm)
+
+
+@dataclass(frozen=True)
+class Endorsement:
+    """An endorsement key that a pinned maker vouches for."""
+
+    key: EndorsementKey
+    maker: str  # common name of the pinned certificate
+
+    @property
+    def kind(self) -> str:
+        """The template that the TPM derives the key by: "rsa" or "ecc"."""
+        return "rsa" if isinstance(self.key, rsa.RSAPublicKey) else "ecc"
+
+
+def parse_makers(raw: bytes) -> tuple[x509.Certificate, ...]:
+    """Parse the site's file of makers' certificates (PEM). Raises ValueError."""
+    if len(raw) > MAKERS_BYTES_MAX:
+        raise ValueError(f"it has more than {MAKERS_BYTES_MAX} bytes")
+    try:
+        makers = tuple(x509.load_pem_x509_certificates(raw))
+        for maker in makers:
+            _ = maker.public_key(), maker.extensions, maker.subject
+    except (x509.InvalidVersion, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
+        raise ValueError(f"a certificate cannot be read: {str(error)[:80]}") from None
+    if len(makers) > MAKERS_MAX:
+        raise ValueError(f"it has more than {MAKERS_MAX} certificates")
+    return makers
+
+
+def read_endorsement(raw: bytes) -> x509.Certificate:
+    """Parse a certificate as a TPM stores it: DER, perhaps padded. Raises Unacceptable."""
+    size = 4 + int.from_bytes(raw[2:4], "big")
+    if raw[:2] != b"\x30\x82" or not size <= len(raw) <= CERTIFICATE_BYTES_MAX:
+        raise _refuse("it is no certificate in DER")
+    try:
+        return parse_certificate(raw[:size])
+    except (ValueError, TypeError) as error:
+        raise _refuse(f"it cannot be parsed: {str(error)[:80]}") from None
+
+
+def verify_endorsement(
+    leaf: x509.Certificate,
+    bag: Sequence[x509.Certificate],
+    makers: Sequence[x509.Certificate],
+    at: float,
+) -> Endorsement:
+    """Return the key that a maker vouches for; `bag`: further certificates, of the TPM itself.
+
+    Raises Unacceptable with the finding that names the cause.
+    """
+    when = datetime.fromtimestamp(at, UTC)
+    key = leaf.public_key()
+    rsa_fits = isinstance(key, rsa.RSAPublicKey) and key.key_size == 2048
+    ecc_fits = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
+    if not (rsa_fits or ecc_fits):
+        raise _refuse("its key is neither RSA of 2048 bits nor P-256")
+    assert isinstance(key, (rsa.RSAPublicKey, ec.EllipticCurvePublicKey))
+    _check_leaf(leaf)
+    certificate = leaf
+    for _ in range(_HOPS_MAX):
+        if not certificate.not_valid_before_utc <= when <= certificate.not_valid_after_utc:
+            name = read_common_name(certificate)
+            raise _refuse(f"{name!r} is valid until {certificate.not_valid_after_utc:%F}")
+        pinned = _find_issuer(certificate, makers)
+        if pinned is not None:
+            return Endorsement(key, read_common_name(pinned))
+        issuer = _find_issuer(certificate, bag)
+        if issuer is None:
+            break
+        certificate = issuer
+    name = certificate.issuer.rfc4514_string()
+    shown = "".join(c for c in name if c.isprintable())[:120]
+    raise Unacceptable(unproves(FindingName.EK_MAKER, f"{shown!r} issued it"))
+
+
+def _find_issuer(
+    certificate: x509.Certificate, candidates: Sequence[x509.Certificate]
+) -> x509.Certificate | None:
+    """Return the authority that issued a certificate, by its signature."""
+    digest = certificate.signature_hash_algorithm
+    if digest is None or digest.digest_size < _DIGEST_BYTES:
+        raise _refuse(f"{read_common_name(certificate)!r} is signed with a weak digest")
+    for candidate in candidates:
+        if candidate.subject != certificate.issuer or not _is_authority(candidate):
+            continue
+        try:
+            certificate.verify_directly_issued_by(candidate)
+        except _FAULTS:
+            continue
+        return candidate
+    return None
+
+
+def _check_leaf(leaf: x509.Certificate) -> None:
+    if _is_authority(leaf):
+        raise _refuse("it is an authority's, not a TPM's")
+    try:
+        usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    if _EK_USAGE not in {use.dotted_string for use in usage}:
+        raise _refuse("it was issued for another use than that of a TPM's endorsement key")
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        limits = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except x509.ExtensionNotFound:
+        return False
+    return limits.ca
+
+
+def _refuse(detail: str) -> Unacceptable:
+    return Unacceptable(unproves(FindingName.EK_UNFIT, detail))

@@ -52,7 +52,7 @@ from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.executor import Executor
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.identify import Identifier
-from provisioner.execution.steps.erasure import Eraser
+from provisioner.execution.rewriting import build_eraser
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -167,7 +167,7 @@ class Daemon:
             identifier=Identifier(self.site, collector, parts.matrix),
             executor=executor,
             tenancy=self.tenancy,
-            eraser=Eraser(self.site, policy_of(parts.settings)),
+            eraser=build_eraser(self.site, policy_of(parts.settings), parts.matrix, executor),
             certifier=Certifier(
                 context, observer=self.observer, validator=validator, signer=parts.signer
             ),

@@ -21,6 +21,7 @@ class Holder(StrEnum):
     TPM = "tpm"
     BIOS = "bios"  # its settings
     BMC = "bmc"  # its accounts, event subscriptions and settings that wait for a boot
+    FIRMWARE = "firmware"  # the flash of parts that keep their version
     BOOT_ENTRIES = "boot_entries"  # UEFI variables that name systems on disks
 
 
@@ -43,6 +44,7 @@ class Method(StrEnum):
     POWER_REMOVED = "power_removed"  # volatile memory: power was observed off for a while, then on
     TPM_CLEAR = "tpm_clear"
     BIOS_DEFAULTS = "bios_defaults"  # reset to factory defaults, and seen after a boot
+    REWRITTEN = "firmware_rewritten"  # the version that runs was written over itself, and activated
     COMPARED = "compared"  # read, and compared with the things that belong there
     ENTRIES_REMOVED = "boot_entries_removed"
     NONE = "none"
@@ -100,6 +102,7 @@ class ErasurePolicy(Record):
 
     required: tuple[Holder, ...] = (Holder.DISK, Holder.HOST_MEMORY, Holder.GPU_MEMORY)
     overwrite: bool = False  # a disk without a better method may be overwritten
+    rewrites: tuple[str, ...] = ()  # groups of firmware that are written once more: "bmc", "card"
     same_tenant_may_skip: bool = False  # break-fix: the node returns to the tenant that it served
 
 

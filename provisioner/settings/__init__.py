@@ -216,11 +216,17 @@ class Settings(
     # between two tenants
     erase_required: str = Field(
         "disk host_memory gpu_memory",
-        pattern=r"^disk( (host_memory|gpu_memory|bluefield_storage|tpm|bios|bmc|boot_entries))*$",
+        pattern=r"^disk( (host_memory|gpu_memory|bluefield_storage|tpm|bios|bmc|firmware"
+        r"|boot_entries))*$",
         description="Contents to erase between two tenants; others are only listed.",
     )
     erase_overwrite: bool = Field(
         default=False, description="A disk without a better method may be overwritten."
+    )
+    erase_rewrites: str = Field(
+        "",
+        pattern=r"^((bmc|bios|gpu|nic|card)( (bmc|bios|gpu|nic|card))*)?$",
+        description="Firmware to write once more between two tenants although its version fits.",
     )
     erase_same_tenant_may_skip: bool = Field(
         default=False,

@@ -18,7 +18,7 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.executor import Executor
 from provisioner.execution.repair.bundling import Bundler
 from provisioner.execution.repair.case_evidence import EvidenceCollector
-from provisioner.execution.steps.erasure import Eraser
+from provisioner.execution.rewriting import build_eraser
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.validator import Validator
 from provisioner.model.matrix import Matrix
@@ -72,7 +72,7 @@ class RepairShop:
                 store,
                 book,
                 observer=observer,
-                eraser=Eraser(site, policy_of(context.settings)),
+                eraser=build_eraser(site, policy_of(context.settings), matrix, executor),
                 tenancy=tenancy,
             ),
         )

@@ -46,7 +46,7 @@ async def build_work(site: Site, node: Node, step: Step, inventory: Inventory) -
         case Activation.COLD_BOOT:
             return await _host_reset(site, node, step, _cold_boot)
         case Activation.AC_CYCLE:
-            return await _host_reset(site, node, step, _ac_cycle)
+            return await _host_reset(site, node, step, cycle_ac_power)
         case Activation.WARM_REBOOT:
             return await _host_reset(site, node, step, _warm_reboot)
         case Activation.NIC_RESET:
@@ -68,18 +68,18 @@ async def _cold_boot(site: Site, node: Node, host: Redfish) -> Blocker | None:
     return await power_on(site, node, host)
 
 
-async def _ac_cycle(site: Site, node: Node, host: Redfish) -> Blocker | None:
+async def cycle_ac_power(site: Site, node: Node, host: Redfish) -> Blocker | None:
     """Remove standby power and restore it: by the vendor's own action, else by the outlets."""
     returned = partial(
         wait_until_settled, site, node, site.settings.bmc_return_limit_s, names=("host",)
     )
     pace = pace_of(site, node)
-    if (feeds := await _choose_feeds(site, node, host)) is not None:
+    if (feeds := await choose_feeds(site, node, host)) is not None:
         return await cycle_outlets(feeds, node, host, pace, site.settings, returned)
     return await cycle_standby(host, pace, returned)
 
 
-async def _choose_feeds(site: Site, node: Node, host: Redfish) -> Feeds | None:
+async def choose_feeds(site: Site, node: Node, host: Redfish) -> Feeds | None:
     """Return the site's PDUs if this host is cycled by its outlets: its BMC has no such action."""
     if site.feeds is None or not node.outlets:
         return None
@@ -88,9 +88,9 @@ async def _choose_feeds(site: Site, node: Node, host: Redfish) -> Feeds | None:
     return site.feeds if unable else None
 
 
-async def _look_at_feeds(site: Site, node: Node, host: Redfish) -> Snapshot | Blocker:
+async def look_at_feeds(site: Site, node: Node, host: Redfish) -> Snapshot | Blocker:
     """Return the outlets that the step will switch, for the ledger, or why it must not."""
-    feeds = await _choose_feeds(site, node, host)
+    feeds = await choose_feeds(site, node, host)
     if feeds is None:
         return {}
     refused = await check_feeds(feeds, node, host)
@@ -178,7 +178,7 @@ async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> W
     async def look() -> Snapshot | Blocker:
         if (written := await check_quiet(site, node)) is not None:
             return written
-        feeds = await _look_at_feeds(site, node, host) if cuts_power else {}
+        feeds = await look_at_feeds(site, node, host) if cuts_power else {}
         if isinstance(feeds, Blocker):
             return feeds
         return {**await _boot_seen(site, node, host), **feeds}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from glob import escape
+from typing import Protocol
 
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
@@ -50,12 +51,23 @@ _MACHINE_STEPS = (
 )
 
 
-class Eraser:
-    """`disks_of` is how many disks a node's profile has; 0: it does not say."""
+class FirmwareWriter(Protocol):
+    """Writes firmware once more; it goes through the executor, which is above the steps."""
 
-    def __init__(self, site: Site, policy: ErasurePolicy) -> None:
+    async def recover_power(self, stay: Stay) -> Blocker | None:
+        """Give a host its power back that an interrupted reset took."""
+
+    async def rewrite(self, stay: Stay) -> Sequence[ErasureRecord] | Blocker:
+        """Return a record for each component; the image runs again."""
+
+
+class Eraser:
+    """Erases one node at a time; `writer` comes when nothing is left on the drives."""
+
+    def __init__(self, site: Site, policy: ErasurePolicy, writer: FirmwareWriter) -> None:
         self._site = site
         self.policy = policy
+        self._writer = writer
 
     @property
     def site(self) -> Site:
@@ -75,6 +87,8 @@ class Eraser:
         """
         started_at = self._site.clock.now()
         stay = Stay(self._site, hold, node, inventory)
+        if (dark := await self._writer.recover_power(stay)) is not None:
+            return dark
         agent = await stay.enter_image()
         if isinstance(agent, Blocker):
             return agent
@@ -94,6 +108,9 @@ class Eraser:
         remaining = await self._rest(stay, agent)
         if isinstance(remaining, Blocker):
             return remaining
+        firmware = await self._writer.rewrite(stay)
+        if isinstance(firmware, Blocker):
+            return firmware
         bios = await self._bios(stay)
         if isinstance(bios, Blocker):
             return bios
@@ -119,7 +136,7 @@ class Eraser:
             expected_count=disks_of,
             before=before,
             after=after,
-            records=(*records, *remaining, bios, *compared),
+            records=(*records, *remaining, *firmware, bios, *compared),
         )
 
     async def _drives(self, node: Node) -> tuple[str, ...] | Blocker:

@@ -192,7 +192,11 @@ async def _runs(client: Redfish, node: Node, step: Step) -> bool:
 async def _installed(
     site: Site, node: Node, step: Step, client: Redfish, bmc: str
 ) -> Blocker | None:
-    """Wait until the Arm side runs the new bundle (facts: redfish 3.3, up to 40 minutes)."""
+    """Wait until the Arm side runs the new bundle (facts: redfish 3.3, up to 40 minutes).
+
+    Where the same bundle ran before, only the installer that was seen running in between proves it.
+    """
+    was_away = step.from_version != step.to_version
     until = site.clock.now() + site.settings.bfb_install_limit_s
     state = "unknown"
     version = None
@@ -200,7 +204,8 @@ async def _installed(
         await site.clock.sleep(site.settings.poll_s)
         try:
             state = await client.boot_progress() or "unknown"
-            if state not in BFB_RUNNING:
+            if state not in BFB_RUNNING or not was_away:
+                was_away = was_away or state not in BFB_RUNNING
                 continue
             inventory = await client.read_firmware(node.id, bmc)
         except PortError:

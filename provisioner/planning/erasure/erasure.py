@@ -45,6 +45,7 @@ _UNBLOCK_DISK = "Replace the disk, or allow `erase_overwrite`; then retry the no
 NOT_OFFERED: Mapping[Holder, str] = {
     Holder.BLUEFIELD_STORAGE: "the provisioner has no method for the card's eMMC and NVMe",
     Holder.BIOS: "`erase_required` does not ask for `bios`",
+    Holder.FIRMWARE: "`erase_rewrites` names nothing to write once more",
 }
 
 
@@ -53,6 +54,7 @@ def policy_of(settings: Settings) -> ErasurePolicy:
     return ErasurePolicy(
         required=tuple(h for h in Holder if h.value in settings.erase_required.split()),
         overwrite=settings.erase_overwrite,
+        rewrites=tuple(dict.fromkeys(settings.erase_rewrites.split())),
         same_tenant_may_skip=settings.erase_same_tenant_may_skip,
     )
 

@@ -89,6 +89,7 @@ class Machine:
         self.log_event(now, "activate", f"{item.bmc}/{item.id}", f"{item.running} -> {item.staged}")
         item.running = item.staged
         item.staged = None
+        item.implanted = False
         curable_faults.cure_faults(self, "reflash")
         if item.erot:
             self._copy((item.bmc, item.erot), now)

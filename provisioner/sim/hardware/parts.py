@@ -61,6 +61,7 @@ class Firmware:
     hidden: bool = False  # Redfish shows an empty version (BlueField in NIC mode)
     software_id: str = ""
     writing: bool = False
+    implanted: bool = False  # it runs other content than the image of its version has
 
 
 @dataclass

@@ -149,6 +149,7 @@ def test_a_node_with_one_lying_root_of_trust_is_never_certified(
     assert "measurement 3" in findings
 
 
+@pytest.mark.long  # tests/watch/test_attestation_watch.py has it for a node in service
 def test_a_root_of_trust_that_its_bmc_leaves_out_is_missed(
     tmp_path: Path, witness: Witness
 ) -> None:

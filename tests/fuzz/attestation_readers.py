@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.checks.attestation.cbor_values import NotCbor
 from provisioner.checks.check import Unreadable
 from provisioner.model.attestation import Unacceptable
 
@@ -33,6 +34,13 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
     ),
     ("checks.attestation.revocation_answers", (ValueError,), "parse_answer", {}),
     ("checks.attestation.boot_databases", (Unreadable,), "read_boot_states", {}),
+    ("checks.attestation.cbor_values", (NotCbor,), "parse_cbor", {}),
+    (
+        "checks.attestation.concise_manifests",
+        (),
+        "read_concise is_concise",
+        {"anchors": (), "at": 1.8e9, "admitted_at": 1.8e9},
+    ),
     (_BOARD, (), "judge_board", _BOUND),
     (_BOARD, (ValueError,), "bind_nonce", {"nonce": b"n" * 32}),
     (
@@ -57,6 +65,9 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
         "it reads one field, by decode_field, of an answer as challenge_board reads it"
     ),
     "checks.attested_firmware:judge_roots": "a part of judges, which are all attempted",
+    "checks.attestation.cbor_values:write_bytes": "it writes",
+    "checks.attestation.cbor_values:write_text": "it writes",
+    "cli.options.times:parse_time": "it takes an option of the command line",
     "checks.attestation.boot_databases:digest_entries": (
         "attempted through checks.attestation.boot_databases:read_boot_states"
     ),

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,9 +34,11 @@ from provisioner.checks.attestation.revocation_answers import parse_answer
 from provisioner.checks.attestation.tpm_quotes import verify_quote
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
 from provisioner.cli.offline.admitted_evidence import admit
+from provisioner.cli.offline.admitted_manifests import admit_rim
 from provisioner.cli.options.expected_evidence import add_pins, parse_expected
 from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
 from provisioner.cli.options.showing import JsonOption, open_console
+from provisioner.cli.options.times import parse_time
 from provisioner.model.attestation import Attestation, Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Pin
@@ -45,6 +46,7 @@ from provisioner.runtime.wall_clock import WallClock
 
 app = typer.Typer(help="Attestation: signed evidence of devices, verified.", no_args_is_help=True)
 app.command()(admit)
+app.command("admit-rim")(admit_rim)
 _NONCE = re.compile(r"[0-9a-f]{64}")
 
 
@@ -81,11 +83,11 @@ def verify(
 
     Example: provisioner attest verify report.txt chain.txt --nonce 931d… --rim r.xml
     """
-    when = _parse_time("--at", at) if at else WallClock().now()
+    when = parse_time("--at", at) if at else WallClock().now()
     trust = TrustStore()
     for path in anchor or ():
         trust = trust.with_added(_read_anchor(path))
-    admitted_at = _parse_time("--admitted", admitted) if admitted else when
+    admitted_at = parse_time("--admitted", admitted) if admitted else when
     wishes = parse_expected(expect or [])
     if release or profile:
         add_pins(wishes, _find_pins(matrix or [], release, profile))
@@ -218,14 +220,3 @@ def _parse_nonce(text: str) -> bytes:
         remedy = "Give the 32 bytes that were sent as 64 hex digits."
         raise InputError("--nonce", text[:80], "it is not 64 hex digits", remedy)
     return bytes.fromhex(digits)
-
-
-def _parse_time(option: str, text: str) -> float:
-    try:
-        if re.fullmatch(r"\d{9,11}(?:\.\d+)?", text):
-            return float(text)
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        remedy = "Write it as 2026-11-22, or as 2026-11-22T12:00:00Z."
-        raise InputError(option, text[:40], "it is no time", remedy) from None
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()

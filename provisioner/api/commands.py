@@ -98,6 +98,7 @@ COMMANDS: Mapping[str, Command] = {
     "show_inventory": C("node inventory", example="su0-n03 -o yaml"),
     "show_console": C("node console", example="su0-n03 --follow"),
     "show_erasure": C("node erasure"),
+    "show_node_attestation": C("node attestation", example="su0-n03 --evidence -o json"),
     "show_proof": C("node proof"),
     "rejudge_nodes": C("node rejudge", ("node",), example="su0-n03 --thresholds new.yaml"),
     "take_node_ports": C("node take", destructive=True),

@@ -81,4 +81,10 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
     "planning.certification.attested_state:describe_attestation": "it takes a record of ours",
     "planning.certification.attested_state:parse_evidence": "it takes a record of ours",
     "planning.certification.attested_state:read_roots": "attempted through the judge of its check",
+    "planning.certification.attestation_summary:summarise_boot": (
+        "attempted through checks.attestation.boot_databases:read_boot_states"
+    ),
+    "planning.certification.attestation_summary:summarise_roots": (
+        "attempted through the judge of its check"
+    ),
 }

@@ -18,7 +18,7 @@ from provisioner.model.case import (
     Ticket,
 )
 from provisioner.model.certificate import Certificate, GateProof
-from provisioner.model.health import Gate
+from provisioner.model.health import Finding, Gate, Severity
 from provisioner.model.inventory import Activation
 from provisioner.model.location import Location
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
@@ -180,6 +180,21 @@ SITUATIONS: dict[str, Situation] = {
         history=(row("waits", 3, blockers=[SILENT.model_dump(mode="json")]),),
     ),
     "intake": Situation(node=node(State.INTAKE, placement=Placement.NONE), now=NOW),
+    "other_measurement": Situation(
+        node=node(State.CERTIFIED),
+        now=NOW,
+        certificate=certificate(20),
+        evidence=(
+            Finding(
+                part="HGX_ERoT_GPU_SXM_5",
+                severity=Severity.ISOLATE,
+                detail="measurement 3 is not the one that su0-n01, 2026-11-22 admits",
+                measured="1f0c7a31",
+                wanted="6d9f8d6c",
+            ),
+            Finding(part="db", severity=Severity.CONFIG, detail="its entries are not shown"),
+        ),
+    ),
     "converging": Situation(
         node=node(State.CONVERGING, note="part.0 1.0 → 2.0: it runs 1.0"),
         now=NOW,

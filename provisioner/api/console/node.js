@@ -17,10 +17,11 @@ export async function page({ parts, query, signal, me, go, again }) {
   const node = await ask(path, { signal });
   const staff = !me.roles.includes("tenant");
   const quiet = (p) => maybe(p, { signal });
-  const [seen, plan, report, proof, cases, actions, past] = await Promise.all([
+  const [seen, plan, report, proof, cases, actions, past, signed] = await Promise.all([
     staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
     quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
     all(`/events?node=${encodeURIComponent(name)}&kind=state`, 2000, { signal }).catch(() => []),
+    staff && node.kind === "host" ? quiet(`${path}/attestation`) : null,
   ]);
   const body = made("div", { class: "stack" },
     waiting(node),
@@ -29,7 +30,8 @@ export async function page({ parts, query, signal, me, go, again }) {
       made("div", { class: "stack" },
         staff ? section("Plan", planned(plan, node)) : null,
         staff ? section("Components", components(seen)) : null,
-        section("Evidence", evidence(report))),
+        section("Evidence", evidence(report)),
+        signed ? section("Signed firmware", attested(signed)) : null),
       made("div", { class: "stack" },
         section("Node", top(node)),
         section("Certificate", certificate(proof)),
@@ -154,6 +156,21 @@ function evidence(report) {
   return [made("p", { class: "quiet" }, `Validated ${when(report.ended_at)}; of the inventory ${short(report.inventory_digest)}.`),
     differing.length ? table("Checks with a finding", heads, differing) : rows.length ? empty("Every check passed.", "") : empty("No check was selected.", ""),
     passed.length ? made("details", {}, made("summary", {}, `${many(passed.length, "check")} passed`), table("Checks that passed", heads, passed)) : null];
+}
+
+function attested(signed) {
+  const cell = (hex) => made("code", { title: hex }, short(hex));
+  const rows = signed.roots.map((root) => [root.component, chip(root.verdict, "fact"), `${root.matched} of ${root.golden}`, root.identity]);
+  const differing = signed.roots.flatMap((root) => root.mismatches.map((m) => [root.component, number(m.index),
+    made("span", {}, m.golden.map(cell)), m.measured ? cell(m.measured) : "none", m.reference]));
+  const keys = signed.systems.flatMap((system) => system.databases.map((d) => [d.database, number(d.entries), cell(d.entries_sha256),
+    d.admitted_digests.length ? chip(d.differs ? "not admitted" : "admitted", "fact") : "not compared"]));
+  const running = signed.systems.map((system) => (system.secure_boot === null ? "not shown" : system.secure_boot ? "on" : "off")).join(", ");
+  return [made("p", { class: "quiet" }, `Of the validation ${when(signed.proved_at)}, by the golden values of today.`),
+    facts([["Roots of trust", signed.policy || "not decided"], ["Secure Boot", signed.secure_boot_policy || "not decided"], ["This boot", running]], "narrow"),
+    rows.length ? table("Roots of trust", [["Root"], ["Verdict"], ["Golden", "num"], ["Identity"]], rows) : null,
+    differing.length ? table("Measurements that differ", [["Root"], ["Index", "num"], ["Golden", "num"], ["Measured", "num"], ["Admitted by"]], differing) : null,
+    keys.length ? table("Keys of Secure Boot", [["Database"], ["Entries", "num"], ["Digest", "num"], ["Matrix"]], keys) : null];
 }
 
 /** [those that are so, the others], each in its order. */

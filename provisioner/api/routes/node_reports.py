@@ -20,12 +20,21 @@ from provisioner.control.node.explaining import read_situation
 from provisioner.execution.validate.judging import judging_context
 from provisioner.model.base import Record
 from provisioner.model.erasure import ErasureReport
-from provisioner.model.health import CheckResult
+from provisioner.model.health import CheckResult, Evidence, Finding
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.tenant import ReleaseProof
-from provisioner.model.times.instant import Instant
+from provisioner.model.times.instant import Instant, InstantOrNone
+from provisioner.planning.certification.attestation_summary import (
+    ProvedRoot,
+    ShownBoot,
+    list_differences,
+    list_results,
+    summarise_boot,
+    summarise_roots,
+)
+from provisioner.planning.certification.attested_state import find_rule, parse_evidence
 from provisioner.planning.certification.rejudging import Rejudgement, rejudge_report
 from provisioner.planning.erasure.erasure import PAYLOAD_TYPE, certificate_text, render_certificate
 from provisioner.planning.lifecycle.explain import Explanation, explain
@@ -53,6 +62,35 @@ class ProofView(Record):
     proof: ReleaseProof
     valid: bool
     objections: tuple[str, ...]
+
+
+class EvidenceQuery(Record):
+    """Whether the stored evidence itself is shown."""
+
+    evidence: bool = Field(
+        default=False, description="Show the stored evidence too, as `attest admit` reads it."
+    )
+
+
+class NodeAttestation(Record):
+    """Signed evidence of a node's last validation, compared with the golden values of today."""
+
+    node: str
+    proved_at: InstantOrNone
+    policy: str = Field(description="Of the roots of trust; empty: the profile does not decide.")
+    secure_boot_policy: str = Field(
+        description="Policy of Secure Boot; empty: the profile does not decide."
+    )
+    roots: tuple[ProvedRoot, ...] = Field(
+        description="Roots of trust that gave a signed answer, compared with today's golden values."
+    )
+    systems: tuple[ShownBoot, ...] = Field(description="Secure Boot, system by system.")
+    differences: tuple[Finding, ...] = Field(
+        description="Findings of the validation, with golden and found values."
+    )
+    evidence: dict[str, Evidence] = Field(
+        description="Stored outputs by command; empty unless they are asked for."
+    )
 
 
 class RejudgeQuestion(Record):
@@ -131,6 +169,31 @@ async def show_proof(ask: Ask) -> Reply:
         proof, await ask.parts.store.evidence.get_certificate(proof.certificate)
     )
     return Reply(ProofView(proof=proof, valid=not against, objections=against))
+
+
+async def show_attestation(ask: Ask) -> Reply:
+    """Return what the node's last validation proved of its firmware and of Secure Boot."""
+    node = await ask.read_node()
+    book = ask.parts.store.evidence
+    report = await book.get_report(node.id)
+    results = list_results(report) if report is not None else ()
+    if report is None or not results:
+        raise refuse_missing("signed evidence of this node: its profile asked for none")
+    rule = find_rule(node, ask.parts.matrix)
+    outputs: dict[str, Evidence] = {}
+    for result in results:
+        outputs |= parse_evidence(await book.get_output(result.evidence))
+    view = NodeAttestation(
+        node=node.id,
+        proved_at=report.ended_at,
+        policy=rule.policy,
+        secure_boot_policy=rule.secure_boot.policy,
+        roots=summarise_roots(outputs, rule),
+        systems=summarise_boot(outputs, rule),
+        differences=list_differences(report),
+        evidence=outputs if ask.query.evidence else {},
+    )
+    return Reply(view)
 
 
 async def show_rejudgement(ask: Ask) -> Reply:
@@ -225,6 +288,17 @@ ROUTES = (
         VIEWERS,
         show_proof,
         {200: ProofView},
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/attestation",
+        "show_node_attestation",
+        TAG,
+        "Show the signed evidence of its last validation: golden and found values, Secure Boot.",
+        VIEWERS,
+        show_attestation,
+        {200: NodeAttestation},
+        query=EvidenceQuery,
     ),
     Route(
         "POST",

@@ -154,7 +154,7 @@ def _read_outputs(path: Path) -> Mapping[str, Evidence]:
         document = document["evidence"]
     outputs = parse_evidence(json.dumps(document)) if isinstance(document, dict) else {}
     if not outputs:
-        remedy = "Give the evidence of a validation as the daemon stored it."
+        remedy = "Write it by `provisioner node attestation NODE --evidence -o json`."
         raise InputError("FILE", str(path), "it holds no evidence of a check", remedy)
     return outputs
 

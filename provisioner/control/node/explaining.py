@@ -12,6 +12,7 @@ from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus
 from provisioner.model.plan import History, Plan
+from provisioner.planning.certification.attestation_summary import list_differences
 from provisioner.planning.lifecycle.explain import Situation
 from provisioner.planning.path.history import OPEN, build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
@@ -35,6 +36,7 @@ async def read_situation(store: SqlStore, node: Node, plans: PlanCache, now: flo
         revoked = reasons[-1] if reasons else "no reason was recorded"
     campaign, row = await _campaign(store, node)
     alerts = [a for a in await store.alerts.list(node.id) if a.active]
+    report = await store.evidence.get_report(node.id)
     operation = operations[0] if operations else None
     past = build_history(entries, operation.id if operation else "")
     return Situation(
@@ -50,6 +52,7 @@ async def read_situation(store: SqlStore, node: Node, plans: PlanCache, now: flo
         campaign=campaign,
         row=row,
         alerts=tuple(alerts),
+        evidence=list_differences(report) if report is not None else (),
     )
 
 

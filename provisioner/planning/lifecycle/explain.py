@@ -15,6 +15,7 @@ from provisioner.model.campaign import Campaign
 from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.case import Case
 from provisioner.model.certificate import Certificate
+from provisioner.model.health import Finding
 from provisioner.model.node import Boots, Node, NodeKind, Origin, Placement, State
 from provisioner.model.operation import LedgerEntry, Operation
 from provisioner.model.outcome import Blocker
@@ -47,6 +48,7 @@ class Situation(Record):
     campaign: Campaign | None = None  # the campaign that moves it now
     row: CampaignRow | None = None
     alerts: tuple[Alert, ...] = ()  # the open ones
+    evidence: tuple[Finding, ...] = ()  # differences of signed evidence, of the last validation
 
 
 class Explanation(Record):
@@ -159,6 +161,7 @@ def _explain_cause(seen: Situation) -> Iterator[str]:
     yield from _explain_withheld(seen)
     if seen.node.attempts:
         yield f"Automatic remedies tried since its last certificate: {seen.node.attempts}."
+    yield from _explain_evidence(seen.evidence)
     if seen.case is not None:
         yield from _explain_case(seen.case, seen.now)
     if seen.campaign is not None and seen.row is not None:
@@ -202,6 +205,19 @@ def _explain_withheld(seen: Situation) -> Iterator[str]:
             listed.add(act)
             why = clean_text(str(row["detail"].get("why", "")))
             yield f"It would {format_age(seen.now - row['at'])}: {act}; not sent, because {why}."
+
+
+def _explain_evidence(findings: Sequence[Finding]) -> Iterator[str]:
+    """Name each difference of signed evidence, with the value that was found and the golden one."""
+    for finding in findings[:ALERTS_MAX]:
+        text = f"{clean_text(finding.part)}: {clean_text(finding.detail)}"
+        if finding.measured:
+            text += f"; found {clean_text(finding.measured)}"
+        if finding.wanted:
+            text += f"; golden {clean_text(finding.wanted)}"
+        yield f"Signed evidence of the last validation: {text}."
+    if len(findings) > ALERTS_MAX:
+        yield f"Signed evidence differs in {len(findings) - ALERTS_MAX} more places."
 
 
 def _explain_case(case: Case, now: float) -> Iterator[str]:

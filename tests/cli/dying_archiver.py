@@ -1,8 +1,8 @@
 """Archives or prunes a data directory's journal and kills its own process at one point.
 
-Run as a program by the tests: `python dying_archiver.py KIND NUMBER archive|prune DATA`. The point
-is the event of that number among those of one kind: `os.link` and `os.remove` of an archive's
-file, `sql` for a statement that writes, `commit` for the end of a transaction, or `none`.
+Tests run `change` in a process of its own. The point is the event of that number among those of
+one kind: `os.link` and `os.remove` of an archive's file, `sql` for a statement that writes,
+`commit` for the end of a transaction, or `none`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from multiprocessing.connection import Connection as IpcConnection
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,15 @@ from provisioner.store.repositories.journal_archives import Actor
 
 WRITES = ("INSERT", "UPDATE", "DELETE")
 FILES = ("os.link", "os.remove")
-KIND, NUMBER = sys.argv[1], int(sys.argv[2])
 OLD_S = 10 * 86_400.0
 counts: Counter[str] = Counter()
+point = ("none", 0)
 
 
 def count(kind: str) -> None:
     """Count an event, and kill the process without any warning at the one that was chosen."""
     counts[kind] += 1
-    if kind == KIND and counts[kind] == NUMBER:
+    if (kind, counts[kind]) == point:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -50,22 +51,24 @@ def count_file(kind: str, arguments: tuple[Any, ...]) -> None:
         count(kind)
 
 
-async def change_journal(verb: str, data: Path) -> None:
-    """Carry the change out, and print the number of rows that were removed."""
+async def change_journal(verb: str, data: Path) -> int:
+    """Carry the change out; return the number of rows that were removed."""
     now = WallClock().now()
     async with open_data(data, now) as opened:
         archives, directory = opened.store.archives, data / "archives"
         if verb == "archive":
             await archives.write_archives(directory, now - OLD_S, opened.signer, Actor("ada", now))
-        else:
-            await archives.survey_removal(directory, now)
-            removed = await archives.prune_rows(directory, opened.signer, Actor("ada", now))
-            sys.stdout.write(f"{removed}\n")
+            return 0
+        await archives.survey_removal(directory, now)
+        return await archives.prune_rows(directory, opened.signer, Actor("ada", now))
 
 
-if __name__ == "__main__":
+def change(kind: str, number: int, verb: str, data: Path, removed: IpcConnection) -> None:
+    """Carry a change out until the point, and send the number of rows that were removed."""
+    global point
+    point = (kind, number)
     journal_archives.ROWS_MAX = 3
     event.listen(Engine, "before_cursor_execute", count_statement)
     event.listen(Engine, "commit", count_commit)
     sys.addaudithook(count_file)
-    asyncio.run(change_journal(sys.argv[3], Path(sys.argv[4])))
+    removed.send(asyncio.run(change_journal(verb, data)))

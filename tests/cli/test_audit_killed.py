@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import multiprocessing
 import signal
-import subprocess
-import sys
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
+from dying_archiver import change
 from given_events import event_of
 from program import run
 
@@ -18,7 +20,9 @@ from provisioner.daemon.data import open_data
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.runtime.wall_clock import WallClock
 
-PROGRAM = Path(__file__).parent / "dying_archiver.py"
+# one process imports the program, and each change is a copy of it
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["provisioner.daemon.data"])
 DAY_S = 86_400.0
 
 
@@ -41,28 +45,35 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(site: Path, kind: str, number: int, verb: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAM), kind, str(number), verb, "var"],
-        cwd=site,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])},
-    )
+@dataclass(frozen=True)
+class Change:
+    """A change in a process of its own; `removed` receives how many rows it removed."""
+
+    process: ForkServerProcess
+    removed: Connection
+
+    def end(self) -> int:
+        """Wait for it; return how it ended."""
+        self.process.join(240)
+        assert self.process.exitcode is not None
+        return self.process.exitcode
+
+
+def start(site: Path, kind: str, number: int, verb: str) -> Change:
+    receiver, sender = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=change, args=(kind, number, verb, site / "var", sender))
+    process.start()
+    sender.close()
+    return Change(process, receiver)
 
 
 def succeed(site: Path, verb: str) -> None:
-    process = start(site, "none", 0, verb)
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
+    assert start(site, "none", 0, verb).end() == 0
 
 
 def kill_at(site: Path, kind: str, number: int, verb: str) -> None:
     """Run a change until it kills itself at a point."""
-    process = start(site, kind, number, verb)
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == -signal.SIGKILL, errors
+    assert start(site, kind, number, verb).end() == -signal.SIGKILL
 
 
 async def live_rows(site: Path) -> dict[int, tuple[object, ...]]:
@@ -132,11 +143,10 @@ def test_two_prunes_at_once_remove_each_row_once(site):
     before = all_rows(site)
 
     both = [start(site, "none", 0, "prune") for _ in range(2)]
-    outputs = [process.communicate(timeout=240) for process in both]
 
-    assert [process.returncode for process in both] == [0, 0], outputs
+    assert [one.end() for one in both] == [0, 0]
     assert verified(site)
     held = all_rows(site)
     assert before.items() <= held.items()
-    removed = sum(int(out) for out, _ in outputs)
+    removed = sum(one.removed.recv() for one in both)
     assert removed == len(held) - len(asyncio.run(live_rows(site)))

@@ -23,7 +23,7 @@ from provisioner.model.input_error import InputError
 from provisioner.planning.certification.attestation import NotAnAttestation, parse_envelope
 from provisioner.store.database.data_directory import sync_directory, write_private
 from provisioner.store.rows.journal import chain
-from provisioner.store.rows.journal_base import GENESIS, Base
+from provisioner.store.rows.journal_base import GENESIS, Base, read_newest_base
 from provisioner.store.schema.schema import journal
 from provisioner.store.signing import Signer, signed
 
@@ -174,7 +174,11 @@ def read_directory(directory: Path, keys: Mapping[str, bytes]) -> Iterator[Archi
 
 
 def compare_archive(connection: Connection, archive: Archive, base: Base) -> str:
-    """Return where the live journal differs from an archive; "" if it does not."""
+    """Return where the live journal differs from an archive; "" if it does not.
+
+    `base`: as if the archives before were pruned.
+    """
+    base = read_newest_base(connection, base)
     first = archive.statement.first
     last = archive.statement.last
     rows = journal.c

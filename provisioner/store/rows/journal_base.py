@@ -39,6 +39,15 @@ def read_base(connection: Connection) -> Base:
     return Base() if row is None else Base(row.through, row.head)
 
 
+def read_newest_base(connection: Connection, base: Base) -> Base:
+    """Return the stored base if it is further than one that was read before or is assumed.
+
+    Another process may have pruned since then.
+    """
+    stored = read_base(connection)
+    return stored if stored.through > base.through else base
+
+
 def is_pruned(connection: Connection, seq: int) -> bool:
     """Return whether a row was archived and removed."""
     if not 0 < seq <= read_base(connection).through:

@@ -15,6 +15,7 @@ from provisioner.store.rows.journal_base import (
     Base,
     allow_deletion,
     read_base,
+    read_newest_base,
     write_base,
 )
 from provisioner.store.rows.journal_needs import Needs, read_needs
@@ -63,7 +64,7 @@ def find_removal(
     """
     if why := connection.scalar(select(site_state.c.look_only)):
         raise StaleWrite(f"a restore is not settled: {why}")
-    base = base or read_base(connection)
+    base = read_newest_base(connection, base or Base())
     if span.first > base.through + 1:
         raise StaleWrite(f"the archive of row {base.through + 1} is missing")
     columns = journal.c

@@ -85,6 +85,8 @@ COMMANDS: Mapping[str, Command] = {
     "switch_node_power": C(
         "node power", ("action",), destructive=True, example="su0-n03 cycle --dry-run"
     ),
+    "show_bmc_logs": C("node logs", example="su0-n03 --limit 20"),
+    "show_bmc_metrics": C("node metrics"),
     "set_bmc_time": C("node set-time", example="su0-n03 --dry-run"),
     "show_node_tags": C("node tags"),
     "replace_node_tags": C("node tag", example="su0-n03 --tag loan --tag team:vision"),

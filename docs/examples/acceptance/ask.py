@@ -14,13 +14,16 @@ import argparse
 import json
 import sys
 
+import bmc_steps
 import breakfix_steps
 import control_steps
 import erasure_steps
 import fleet_steps
 import network_steps
 import node_steps
+import own_steps
 import power_steps
+import transport_steps
 import unoffered
 from daemon_client import RefusedError, open_daemon
 
@@ -33,6 +36,9 @@ STEPS = {
     **control_steps.STEPS,
     **network_steps.STEPS,
     **power_steps.STEPS,
+    **own_steps.STEPS,
+    **transport_steps.STEPS,
+    **bmc_steps.STEPS,
 }
 
 

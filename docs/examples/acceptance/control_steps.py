@@ -31,14 +31,17 @@ def _secret_file(key: str) -> Path:
     return Path(os.environ["ACCEPTANCE_EVIDENCE"]).parent / f"token-{key}"
 
 
-def create_key(daemon: Daemon, subject: str, role: str = "viewer") -> Answer:
+def create_key(
+    daemon: Daemon, subject: str, role: str = "viewer", tenant: str = "", days: float = 1.0
+) -> Answer:
     """Create a token for a subject and store it in a file of its own."""
     token = f"prv_{secrets.token_urlsafe(32)}"
     body = {
         "sha256": hashlib.sha256(token.encode()).hexdigest(),
         "subject": subject,
         "role": role,
-        "days": 1,
+        "tenant": tenant,
+        "days": days,
     }
     key = daemon.change("POST", "/tokens", body)["result"]["token"]
     file = _secret_file(key)

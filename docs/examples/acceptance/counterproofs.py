@@ -7,18 +7,25 @@ still empty; the others after it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from daemon_client import wait_for
 from demonstration import Demonstration
+from transport_steps import find_outer_address
+from verdicts import OWN
 
 HERE = Path(__file__).resolve().parent
 STEP_LIMIT_S = 400
@@ -126,6 +133,63 @@ def untag(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
+def remove_image(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Take the systems' images out of the artifact store while the step runs."""
+    images = list((site.directory / "artifacts").glob("*.raw"))
+    for image in images:
+        image.rename(image.with_suffix(".away"))
+    try:
+        yield {}
+    finally:
+        for image in images:
+            image.with_suffix(".away").rename(image)
+
+
+@contextmanager
+def serve_old_tls(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the step look at a port that speaks TLS 1.0, with the demonstration's certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(site.data / "agent-ca.pem", site.data / "agent-ca.key")
+    context.minimum_version = ssl.TLSVersion.TLSv1
+    context.set_ciphers("ALL:@SECLEVEL=0")  # OpenSSL offers TLS 1.0 at no higher level
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_answer_hellos, args=(server, context), daemon=True).start()
+        yield {"ACCEPTANCE_API": f"https://127.0.0.1:{server.getsockname()[1]}"}
+
+
+def _answer_hellos(server: socket.socket, context: ssl.SSLContext) -> None:
+    """Begin a handshake with each caller, until the port is closed."""
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection, contextlib.suppress(OSError):
+            context.wrap_socket(connection, server_side=True).close()
+
+
+@contextmanager
+def serve_outside(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the API's port answer at this machine's address in a network, too."""
+    port = urlsplit(site.url).port or 443
+    with socket.create_server((find_outer_address(), port)):
+        yield {}
+
+
+@contextmanager
+def break_card(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the BMC of a card of a host answer no more."""
+    site.simulate("break", site.nodes["retired_id"], "gateway_timeout", "--part", "DPU_0")
+    yield {}
+
+
+@contextmanager
+def last_long(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the step make a token that lasts for a quarter of a year."""
+    yield {"ACCEPTANCE_DAYS": "90"}
+
+
+@contextmanager
 def list_another(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Let the list of expected hardware have a host that is not there."""
     listed = json.loads((site.directory / "expected.yaml").read_text(encoding="utf-8"))
@@ -152,6 +216,11 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "unwiped": (fail_erasure, "a disk of a node that came back could not be erased"),
     "good key": (make_good_key, "the key is good still"),
     "bad key": (make_bad_key, "the key is revoked"),
+    "image": (remove_image, "the image is not in the artifact store"),
+    "old TLS": (serve_old_tls, "the port speaks TLS 1.0"),
+    "outside": (serve_outside, "the API's port answers in a network"),
+    "card": (break_card, "the BMC of a card does not answer"),
+    "long": (last_long, "the token lasts for 90 days"),
     "rights": (give_more_rights, "the account has the role of operators"),
     "leaf": (fail_leaf, "a leaf accepts no revision"),
     "none": (leave, "there is no such tenant"),
@@ -215,6 +284,26 @@ BEFORE = (
     Row("SEC03-01", "sa_credential_test", "key", suite="security"),
     Row("SEC04-02", "least_privilege_test", "rights", "machine_id", suite="security"),
     Row("CAP04-01", "capacity_reservation_grouping", "key", suite="security"),
+    Row("CAP04-02", "topology_block_atomic_allocation", "key", suite="security"),
+    Row("SEC06-01", "short_lived_credentials_test", "long", suite="security"),
+    Row("SEC13-02", "insecure_protocols_test", "old TLS", suite="security"),
+    Row("SEC14-01", "api_endpoint_isolation", "outside", suite="security"),
+    Row("OBS05-01", "telemetry_delivery_latency", "stranger", suite="observability"),
+    Row("OBS17-01", "bmc_sel_logs", "stranger", suite="observability"),
+    Row("BOOT01-02", "crud_install_config", "key", suite="image-registry"),
+    Row("CTRL01-01", "query_api", "key", suite=OWN),
+    Row("CP11-01", "add_tenant_user", "rights", suite=OWN),
+    Row("RESDB01-01", "query_resources", "absent", suite=OWN),
+    Row("NETMGMT01-01", "query_switches", "stranger", suite=OWN),
+    Row("ATTEST01-01", "query_versions", "stranger", suite=OWN),
+    Row("CNP09-01", "query_versions", "stranger", suite=OWN),
+    Row("IMG01-01", "query_image", "image", suite=OWN),
+    Row("OBS02-01", "query_control_log", "key", suite=OWN),
+    Row("SDN04-01", "tenant_subnets", "stranger", suite=OWN),
+    Row("CNP01-01", "node_lifecycle", "key", suite=OWN),
+    Row("CNP01-02", "node_lifecycle", "key", suite=OWN),
+    Row("CNP01-03", "node_lifecycle", "key", suite=OWN),
+    Row("HSS05-01", "node_lifecycle", "key", suite=OWN),
 )
 AFTER = (
     Row("SEC21-02", "query_sanitization", "unwiped"),
@@ -222,6 +311,8 @@ AFTER = (
     Row("SEC21-05", "query_gpu_sanitization", "unwiped"),
     Row("STG02-01", "query_sanitization", "unwiped"),
     Row("CAP05-01", "query_host_health", "damaged"),
+    Row("BMAAS05-01", "check_dpu_health", "card"),
+    Row("BFX03-03", "query_bmc_kernel_logs", "silent"),
     Row("BOOT01-03", "verify_image", "silent", "retired_id"),
     Row("CNP01-05", "reboot_instance", "silent", "retired_id"),
     Row("CNP01-06", "power_cycle_instance", "silent", "retired_id"),

@@ -31,7 +31,7 @@ class Daemon:
     """Sends requests with one token and writes each answer into a folder of evidence."""
 
     def __init__(self, url: str, authority: str, token: str, evidence: Path) -> None:
-        self._url = url
+        self.url = url
         self._token = token
         self._evidence = evidence
         self._context = ssl.create_default_context(cafile=authority) if authority else None
@@ -80,7 +80,7 @@ class Daemon:
 
     def _send(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
         request = urllib.request.Request(
-            f"{self._url}/v1{path}",
+            f"{self.url}/v1{path}",
             method=verb,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
@@ -147,6 +147,14 @@ def wait_for(read: Callable[[], Any], limit_s: float, goal: str) -> Any:
 def list_hosts(daemon: Daemon, where: str = "kind=host") -> list[dict[str, Any]]:
     """Return the hosts that the caller may see."""
     return daemon.list_all("/nodes", where=where)
+
+
+def pick_host(daemon: Daemon) -> dict[str, Any]:
+    """Return the first host that the caller may see. Raise RefusedError if there is none."""
+    hosts = list_hosts(daemon)
+    if not hosts:
+        raise RefusedError(404, "the caller sees no host")
+    return hosts[0]
 
 
 def read_inventories(daemon: Daemon) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -166,6 +166,59 @@ def capacity_reservation_grouping(daemon: Daemon, _node: str, _rack: str) -> Ans
     }
 
 
+def _name_unit(host: Answer) -> str:
+    place = host["location"]
+    return f"pod{place['pod']}-su{place['scalable_unit']}"
+
+
+def topology_block_atomic_allocation(daemon: Daemon, _node: str, _rack: str) -> Answer:
+    """Reserve two nodes of one unit by one change, and see that a block is taken whole or not."""
+    name = "acceptance-block"
+    hosts = list_hosts(daemon, "kind=host")
+    free = [h for h in hosts if h["state"] == "certified" and not h["tenant"]][:2]
+    held = [h["id"] for h in hosts if h["tenant"]][:1]
+    if len(free) < 2 or not held:
+        raise RefusedError(404, "the caller sees no two free hosts and one of a tenant")
+    block = _name_unit(free[0])
+    body = {"nodes": 2, "vrf": "ACC-BLOCK", "picked": [free[0]["id"], *held]}
+    refused = ""
+    try:  # half of this block is another tenant's
+        daemon.change("PUT", f"/tenants/{name}", body)
+    except RefusedError as error:
+        refused = str(error)
+    nothing = daemon.find(f"/tenants/{name}") is None
+    daemon.change("PUT", f"/tenants/{name}", {**body, "picked": [h["id"] for h in free]})
+    tenant = daemon.get(f"/tenants/{name}")["tenant"]
+    rows = [daemon.get(f"/nodes/{node}") for node in tenant["picked"]]
+    give_back(daemon, name)
+    whole = sorted(tenant["picked"]) == sorted(h["id"] for h in free)
+    return {
+        "refusal": refused,
+        "topology_block": {
+            "block_id": block,
+            "reservation_id": str(tenant["l3vni"]),
+            "tenant_id": tenant["name"],
+            "allocated_as_unit": whole,
+            "partial_allocation": not (refused and nothing and whole),
+            "homogeneous": len({r["profile"] for r in rows}) == 1,
+            "isolation_enforced": bool(refused),
+            "requested": {"compute": 2, "network": 0, "storage": 0},
+            "allocated": {"compute": len(rows), "network": 0, "storage": 0},
+            "resources": [
+                {
+                    "resource_id": r["id"],
+                    "resource_type": "compute",
+                    "tenant_id": tenant["name"],
+                    "topology_block_id": _name_unit(r),
+                    "performance_domain": r["profile"],
+                    "isolation_boundary": tenant["vrf"],
+                }
+                for r in rows
+            ],
+        },
+    }
+
+
 STEPS = {
     "vpc_crud": vpc_crud,
     "get_vpc": get_vpc,
@@ -175,4 +228,5 @@ STEPS = {
     "sa_credential_test": sa_credential_test,
     "least_privilege_test": least_privilege_test,
     "capacity_reservation_grouping": capacity_reservation_grouping,
+    "topology_block_atomic_allocation": topology_block_atomic_allocation,
 }

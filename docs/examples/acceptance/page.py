@@ -19,11 +19,20 @@ SUITE=DIR` starts `provisioner demo --stay`, runs the suite's own runner from th
 then each step once more with the thing behind it broken. A pass counts only if the step then does
 not pass. `make acceptance-counterproofs SUITE=DIR` runs these alone. Nothing of the suite is in
 this repository; it needs Python 3.12. Hosts with SSH and GPUs are not simulated: ids that want them
-are skipped. Five readings are ours: a tag `name:x` is the key `Name` with the value `x`, since tags
-have small letters; a tenant's VRF is a VPC, and its VNI the identity of both; a node that a person
-picked for a tenant is reserved; a probe of a BMC is the property `Status.Health` of a class of
-devices; `ssh_ready` is the daemon's own login to the node, which the simulator's shell answers. The
-suites observability, image-registry, storage, k8s, slurm and vm are not run.
+are skipped. Networks are probed from another address of the same machine. The suites storage, k8s,
+slurm and vm are not run. Eight readings are ours:
+
+- A tag `name:x` is the key `Name` with the value `x`, since tags have small letters.
+- A tenant's VRF is a VPC, and its VNI the identity of both.
+- A node that a person picked for a tenant is reserved.
+- A probe of a BMC is the property `Status.Health` of a class of devices.
+- `ssh_ready` is the daemon's own login to the node, which the simulator's shell answers.
+- The journal of a BMC has its kernel's log.
+- The heartbeat of a card is the answer of its own BMC.
+- A node's pin is its install configuration.
+
+The suite's plan has more ids than its checks. The rows of `own` are checks of ours for such ids, in
+`own.yaml`, of the suite's own building blocks and judged by its runner: weigh them as ours.
 """
 RESULT = """
 Run on {date} with version {suite_version} and {nodes} simulated hosts, suites {suites}:
@@ -35,6 +44,7 @@ def draw_page(result: Mapping[str, Any]) -> str:
     """Return the page as Markdown."""
     summary = result["summary"]
     suites = sorted({v["suite"] for v in result["verdicts"].values()})
+    again = ", ".join(f"`{part}`" for part in result.get("only", ()))
     lines = [
         HEAD,
         RESULT.format(
@@ -45,6 +55,7 @@ def draw_page(result: Mapping[str, Any]) -> str:
             failed=len(summary["failed"]),
             skipped=len(summary["skipped"]),
         ),
+        f"\nThese parts were run alone, on that date: {again}.\n" if again else "",
         "\n| id | suite | result | message | counter-proof |",
         "\n|---|---|---|---|---|",
     ]

@@ -5,17 +5,16 @@ from __future__ import annotations
 NO_LOGIN = "the hosts of the demonstration are simulated: no system with SSH answers there"
 
 OF_BARE_METAL = {
-    "serial_console": "the demonstration collects no serial consoles: its BMCs offer none by SSH",
+    "serial_console": "the simulated BMCs offer no serial console that could be collected",
     "host_status_log": "the API has no log of a running host; a case collects the kernel's log",
-    "check_dpu_health": "the demonstration watches no card: there is no sign of life of its own",
     "query_ib_tenant_isolation": "the demonstration has no InfiniBand fabric",
     "query_ib_keys": "the demonstration has no InfiniBand fabric",
     "query_firmware_sanitization": (
-        "BIOS settings are not reset between tenants: the erasure report names them not_done"
+        "the demonstration's profile pins no BIOS setting: a reset to the defaults, which a site "
+        "can require, could not be proved there"
     ),
     "query_attestation": "attestation is not required by this profile",
     "query_key_access": "tenants have no SSH keys here that open a console",
-    "query_bmc_kernel_logs": "the simulated BMCs have an event log and dumps, no kernel log",
     "query_node_health_agents": "no agent of ours runs in a tenant's system",
     "deploy_nim": NO_LOGIN,
     "teardown_nim": NO_LOGIN,
@@ -24,7 +23,7 @@ OF_BARE_METAL = {
 NO_FILTER = "a tenant is separated by its VRF; leaves get no filter rules from this program"
 NO_SERVICE = "it is a service for tenants' systems, which this program does not run"
 LOOPBACK = "BMCs and API of the demonstration are on loopback: no network is there to probe from"
-NO_KMS = "the master key is a file or a variable of the daemon; no key service is connected"
+NO_KMS = "the demonstration has no key service; OpenBao or Vault can seal the master key"
 OTHERS = {
     "s3_object_lifecycle": "the program has no storage of objects",
     "vpc_update": "a VRF has neither tags nor settings of DNS",
@@ -51,20 +50,48 @@ OTHERS = {
     "bmc_tenant_isolation": LOOPBACK,
     "bmc_protocol_security": LOOPBACK,
     "bmc_bastion_access": LOOPBACK,
-    "api_endpoint_isolation": LOOPBACK,
     "mutual_tls_test": "callers of the API show a token; certificates of callers are not taken",
-    "insecure_protocols_test": "the suite's own probe of TLS versions has no counter-proof here",
     "mfa_enforcement": "it is the OIDC provider's, and the demonstration has none",
     "oidc_user_auth_test": "the demonstration has no OIDC provider",
     "cert_rotation_test": "the demonstration ends before a certificate is renewed",
     "kms_encryption_options_test": NO_KMS,
     "centralized_kms_test": NO_KMS,
     "customer_managed_key_test": NO_KMS,
-    "short_lived_credentials_test": "nodes and work on them get no credentials from this program",
     "least_privilege_policy": "a role holds for the whole site, not for single resources",
     "audit_logging_test": "a change in the journal has no source address and no user agent",
     "tenant_isolation_test": "tenants have no keys and volumes here to be refused",
-    "topology_block_atomic_allocation": "a tenant gets nodes one by one, not a block as a whole",
 }
 
-REASONS = {**OF_BARE_METAL, **OTHERS}
+NO_PLANE = "ports of this network are judged for a release; their counters are not exported"
+NO_SWITCH_LOG = "logs of switches go to the site's own collector; this program reads none"
+NO_FABRIC_LOG = "the simulated hosts run no such service; a case collects its log in-band"
+OF_OBSERVABILITY = {
+    "north_south_network_telemetry": NO_PLANE,
+    "east_west_network_telemetry": NO_PLANE,
+    "management_network_telemetry": NO_PLANE,
+    "nvswitch_fabric_telemetry": "no recorded tree has a report with counters of NVSwitches",
+    "host_nic_network_telemetry": "counters of NICs are read in-band for a certificate only",
+    "vpc_flow_logs": "flows of tenants are not recorded by this program",
+    "host_syslogs": "a tenant's system sends its log to the tenant",
+    "bmc_gpu_telemetry": "no source says which of the BMC's values a host's system lacks",
+    "storage_capacity_telemetry": "volumes of tenants are not this program's",
+    "storage_performance_telemetry": "volumes of tenants are not this program's",
+    "gpu_nvlink_telemetry": "no recorded tree has a report with counters of NVLinks",
+    "switch_nvlink_telemetry": "no recorded tree has a report with counters of NVLinks",
+    "fabric_manager_logs": NO_FABRIC_LOG,
+    "subnet_manager_logs": NO_FABRIC_LOG,
+    "ufm_event_logs": "the demonstration has no InfiniBand fabric",
+    "general_switch_logs": NO_SWITCH_LOG,
+    "switch_syslogs": NO_SWITCH_LOG,
+    "switch_kernel_logs": NO_SWITCH_LOG,
+}
+
+NO_UPLOAD = "files come into the artifact store by its operator's hands, not by the API"
+OF_IMAGES = {
+    "upload_image": NO_UPLOAD,
+    "crud_image": NO_UPLOAD,
+    "teardown_image": NO_UPLOAD,
+    "install_config_bm": "pinning alone installs nothing: a campaign or a reclaim does",
+}
+
+REASONS = {**OF_BARE_METAL, **OTHERS, **OF_OBSERVABILITY, **OF_IMAGES}

@@ -30,7 +30,21 @@ DUMP_BYTES_MAX = 32 * 1024 * 1024
 DUMP_TYPE = "Manager"  # the one type that the specification gives every service
 DUMP_READ_S = 300.0  # a BMC sends its own flash at some 100 KB/s
 
+JOURNAL_FORMAT = "BMC Journal Entry"  # bmcweb; a DGX H100 has a hundred warnings in it
+LINE_MAX = 500  # characters of a message that are shown
+
 Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One entry of a log; `at` is by the clock of the BMC, which may be years off."""
+
+    log: str
+    id: str
+    at: str
+    severity: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -155,6 +169,8 @@ def entries_of(reading: Reading) -> list[tuple[str, str, str]]:
         if "/Entries/" not in path:
             continue
         severity = text(body.get("Severity")) or ""
+        if text(body.get("OemRecordFormat")) == JOURNAL_FORMAT:
+            continue  # a line of one of the BMC's own programs is no event of the host
         if severity not in ("Critical", "Warning") or body.get("Resolved") is True:
             continue
         origin = link(as_object(body.get("Links")), "OriginOfCondition") or ""
@@ -163,3 +179,25 @@ def entries_of(reading: Reading) -> list[tuple[str, str, str]]:
         message = " ".join(w for w in (sensor, text(body.get("Message")) or "") if w)
         entries.append((name[-80:], origin.rpartition("/")[2][:80], message[:300]))
     return entries[:ENTRIES_MAX]
+
+
+def lines_of(reading: Reading) -> list[LogLine]:
+    """Return every entry of the logs, in the order of their times within a log."""
+    lines = [
+        LogLine(
+            log=path.partition("/Entries/")[0],
+            id=(text(body.get("Id")) or path.rpartition("/")[2])[:80],
+            at=(text(body.get("Created")) or "")[:40],
+            severity=(text(body.get("Severity")) or "")[:20],
+            message=_read_message(body)[:LINE_MAX],
+        )
+        for path, body in reading.resources.items()
+        if "/Entries/" in path
+    ]
+    return sorted(lines, key=lambda line: (line.log, line.at, line.id))
+
+
+def _read_message(body: Json) -> str:
+    """Return a message of any length and lines; without one, the name of the message."""
+    message = body.get("Message")
+    return message if isinstance(message, str) and message else text(body.get("MessageId")) or ""

@@ -13,19 +13,16 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from provisioner.adapters.redfish.dry_run import StandingClock
+from provisioner.api.bmc_reach import read_bmc
 from provisioner.api.changes import Forecast, Outcome, build_failure, find_node, open_operation
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Route, format_etag
-from provisioner.execution.actions.once import blocked
-from provisioner.execution.plan_requests import NodeBmcs
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.base import Record
 from provisioner.model.inventory import Power
 from provisioner.model.node import Node
-from provisioner.model.outcome import Blocker
 from provisioner.model.times.instant import Instant
 from provisioner.planning.lifecycle.power_requests import (
     HOST,
@@ -36,8 +33,6 @@ from provisioner.planning.lifecycle.power_requests import (
     serves_tenant,
     write_want,
 )
-from provisioner.ports import PortError
-from provisioner.runtime import permit
 
 TAG = "power"
 
@@ -63,25 +58,11 @@ class PowerChange(Record):
 
 async def show_power(ask: Ask) -> Reply:
     """Return the power state that the host's BMC reports; it is only read."""
-    parts = ask.parts
     node = await ask.read_node()
     if not (ask.caller.staff or serves_tenant(node)):
         unblock = "Wait until its state is released: GET /v1/nodes/NODE."
         raise build_refusal(409, "power", "It is not released to you now", unblock)
-    if parts.vault is None or parts.transport is None:
-        raise build_refusal(409, "power", "This process reaches no BMC", "Ask the daemon.")
-    reach = NodeBmcs(node, parts.transport, parts.vault, StandingClock())
-    try:
-        with permit.allow_reads():
-            host = await reach.open_bmc(HOST)
-            state = host if isinstance(host, Blocker) else await host.client.power()
-    except PortError as error:
-        state = blocked(error, f"{node.id}/{HOST}")
-    if isinstance(state, Blocker):
-        staff = ask.caller.staff  # the detail may have the address of the BMC
-        unblock = state.unblock if staff else "Ask again later, or ask the operators of the site."
-        detail = state.detail if staff else ""
-        raise build_refusal(503, "bmc", "The BMC does not answer", unblock, detail)
+    state = await read_bmc(ask, node, HOST, lambda client: client.power())
     return Reply(PowerView(node=node.id, power=state, read_at=ask.now))
 
 

@@ -1,17 +1,22 @@
 """Logs of a simulated BMC: its event log, and dumps that it creates on request (DSP0268).
 
 Entries are those of the machine's `sel`; they survive every reset, as on flash. A dump runs as a
-task for a while, then appears in the log with the address of its data.
+task for a while, then appears in the log with the address of its data. The baseboard's manager has
+a journal instead, as in a DGX H100's recorded tree.
 """
 
 from __future__ import annotations
 
 from provisioner.sim.redfish.redfish_answers import Answer, Json
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_tree import Request, get_allowed_value
+from provisioner.sim.redfish.redfish_tree import Request, Tree, get_allowed_value
 from provisioner.sim.redfish.tasks import format_time
 
 DUMP_S = 40.0
+# as recorded from the HGX manager of a DGX H100, whose clock was years off
+JOURNAL = "gpumgrd: GPUGetCurrentMemUtilization API failed with RC:263 DeviceId:{number}"
+JOURNAL_AT = "2020-12-09T18:05:17+00:00"
+JOURNAL_ID = 1607537117319077
 
 
 def mount_logs(service: RedfishService, manager: str) -> Json:
@@ -22,6 +27,44 @@ def mount_logs(service: RedfishService, manager: str) -> Json:
     )
     _event_log(service, f"{path}/SEL")
     _dump_log(service, f"{path}/Dump")
+    return {"@odata.id": path}
+
+
+def mount_journal(tree: Tree, manager: str, devices: int) -> Json:
+    """Put a manager's LogServices with `Journal` into the tree; return the link."""
+    path = f"{manager}/LogServices"
+    journal = f"{path}/Journal"
+    tree.add_collection(path, "LogServiceCollection", lambda: ["Journal"], partial=False)
+    tree.add_fixed(
+        journal,
+        {
+            "@odata.type": "#LogService.v1_1_0.LogService",
+            "Id": "BMC Journal",
+            "Name": "Open BMC Journal Log Service",
+            "Description": "BMC Journal Log Service",
+            "OverWritePolicy": "WrapsWhenFull",
+            "Entries": {"@odata.id": f"{journal}/Entries"},
+        },
+        partial=False,
+    )
+    entries = {str(JOURNAL_ID + number): number for number in range(devices)}
+    for name, number in entries.items():
+        tree.add_fixed(
+            f"{journal}/Entries/{name}",
+            {
+                "@odata.type": "#LogEntry.v1_9_0.LogEntry",
+                "Id": name,
+                "Name": "BMC Journal Entry",
+                "Created": JOURNAL_AT,
+                "EntryType": "Oem",
+                "OemRecordFormat": "BMC Journal Entry",
+                "Severity": "Warning",
+                "Message": JOURNAL.format(number=number),
+            },
+        )
+    tree.add_collection(
+        f"{journal}/Entries", "LogEntryCollection", lambda: list(entries), partial=False
+    )
     return {"@odata.id": path}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
+from provisioner.sim.redfish.redfish_logs import mount_journal
 from provisioner.sim.redfish.redfish_power import make_link, reset_action
 from provisioner.sim.redfish.redfish_tree import ROOT
 from provisioner.sim.redfish.shapes_host import OK, HostTree
@@ -129,6 +130,7 @@ class HgxTree:
             f"{path}/Actions/Manager.Reset",
             lambda request: self.host.power.manager_reset(request, HMC),
         )
+        logs = mount_journal(self.tree, path, len(self.gpus))
         self.tree.add_live(
             path,
             lambda: {
@@ -142,6 +144,7 @@ class HgxTree:
                 "FirmwareVersion": self._running("HGX_FW_BMC_0"),
                 "DateTime": format_time(self.host.service.clock.now()),
                 "DateTimeLocalOffset": "+00:00",
+                "LogServices": logs,
                 "Links": {
                     "ManagerForServers": [make_link("Systems", BOARD)],
                     "ManagerForChassis": [make_link("Chassis", HMC)],

@@ -29,6 +29,7 @@ from provisioner.store.database.journal_archive import (
 )
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_rows import exchange_signing_key, open_signer
+from provisioner.store.rows.journal import check_beginning, verify
 from provisioner.store.rows.journal_base import read_base
 from provisioner.store.rows.journal_needs import Needs, read_needs
 from provisioner.store.rows.journal_prune import Span, prune
@@ -113,6 +114,23 @@ def test_a_pruned_journal_goes_on_and_is_verified_with_and_without_archives(run,
     assert left == [9, 10, 11, 12, 13]
     assert rows[2]["kind"] == "journal_pruned"
     assert (rows[2]["detail"]["by"], rows[2]["detail"]["removed"]) == ("ada", 4)
+
+
+def test_rows_that_go_between_two_pages_of_a_verification_are_not_missing(run, tmp_path):
+    async def scenario(store: SqlStore) -> Any:
+        signer = await fill(store)
+        waiting = list(await archive(store, signer, tmp_path, 4))
+
+        async def look(work: Callable[[Any], Any]) -> Any:
+            answer = await store.read(work)
+            if work is check_beginning and waiting:
+                await remove(store, signer, waiting.pop())
+            return answer
+
+        return await verify(look, None)
+
+    check = run(scenario)
+    assert (check.intact, check.rows) == (True, 11)
 
 
 def test_rows_that_are_needed_stay_until_they_are_not(run, tmp_path):

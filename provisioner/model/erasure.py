@@ -21,6 +21,7 @@ class Holder(StrEnum):
     TPM = "tpm"
     BIOS = "bios"  # its settings
     BMC = "bmc"  # its accounts, event subscriptions and settings that wait for a boot
+    SECURE_BOOT = "secure_boot"  # its databases of keys
     FIRMWARE = "firmware"  # the flash of parts that keep their version
     BOOT_ENTRIES = "boot_entries"  # UEFI variables that name systems on disks
 
@@ -45,6 +46,7 @@ class Method(StrEnum):
     TPM_CLEAR = "tpm_clear"
     BIOS_DEFAULTS = "bios_defaults"  # reset to factory defaults, and seen after a boot
     REWRITTEN = "firmware_rewritten"  # the version that runs was written over itself, and activated
+    KEYS_RESTORED = "secure_boot_keys_restored"  # the factory's, read again after a boot
     COMPARED = "compared"  # read, and compared with the things that belong there
     ENTRIES_REMOVED = "boot_entries_removed"
     NONE = "none"

@@ -217,7 +217,7 @@ class Settings(
     erase_required: str = Field(
         "disk host_memory gpu_memory",
         pattern=r"^disk( (host_memory|gpu_memory|bluefield_storage|tpm|bios|bmc|firmware"
-        r"|boot_entries))*$",
+        r"|secure_boot|boot_entries))*$",
         description="Contents to erase between two tenants; others are only listed.",
     )
     erase_overwrite: bool = Field(

@@ -32,6 +32,14 @@ class BmcSettings(Record):
         description="Destinations of BMCs' events beside the daemon's own that belong there; * "
         "stands for any characters.",
     )
+    secure_boot_keys_expected: tuple[Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")], ...] = (
+        Field(
+            (),
+            max_length=64,
+            description="SHA-256 of the site's own certificates in the databases of Secure Boot, "
+            "beside the factory's. Others are named when a host comes back from a tenant.",
+        )
+    )
     bmc_skew_limit_s: float = Field(
         60.0,
         ge=5,

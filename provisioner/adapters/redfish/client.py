@@ -34,7 +34,7 @@ from provisioner.adapters.redfish.service import (
     raise_silence,
     target_of,
 )
-from provisioner.adapters.redfish.settings import bios_defaults
+from provisioner.adapters.redfish.settings import bios_defaults, secure_boot_keys
 from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, read_view
 from provisioner.adapters.redfish.upkeep import remainders
 from provisioner.adapters.redfish.upkeep.leaks import LeakReader
@@ -42,6 +42,7 @@ from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import Inventory, LeakDetector, Power
 from provisioner.model.machine.bios_state import BiosState
 from provisioner.model.machine.remainders import BmcRemainders
+from provisioner.model.machine.secure_boot_keys import SecureBootKeys
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.leaks import find_refusal
 from provisioner.ports import (
@@ -333,6 +334,14 @@ class Redfish:
     async def read_bios_state(self) -> BiosState | None:
         """Return a digest of each BIOS attribute that runs; None if none is shown."""
         return await bios_defaults.read_bios_state(self._service)
+
+    async def read_secure_boot_keys(self) -> SecureBootKeys | None:
+        """Return the databases of Secure Boot; None if the service shows none."""
+        return await secure_boot_keys.read_secure_boot_keys(self._service)
+
+    async def reset_secure_boot_keys(self) -> Blocker | None:
+        """Have the factory's keys of Secure Boot in force from the next boot on."""
+        return await secure_boot_keys.reset_secure_boot_keys(self._service)
 
     async def read_remainders(self) -> BmcRemainders:
         """Return the accounts, subscriptions and waiting settings that the BMC shows."""

@@ -18,6 +18,7 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.steps import bios_defaults
 from provisioner.execution.steps.agent_steps import ask_step, find_open
 from provisioner.execution.steps.maintenance_boot import Stay
+from provisioner.execution.steps.secure_boot_keys import check_keys
 from provisioner.model.erasure import (
     Disk,
     ErasurePolicy,
@@ -114,7 +115,10 @@ class Eraser:
         bios = await self._bios(stay)
         if isinstance(bios, Blocker):
             return bios
-        agent = await stay.enter_image()  # of the boot after it
+        keys = await check_keys(stay, required=Holder.SECURE_BOOT in self.policy.required)
+        if isinstance(keys, Blocker):
+            return keys
+        agent = await stay.enter_image()  # of the last boot
         if isinstance(agent, Blocker):
             return agent
         compared = await self._compare_bmcs(stay.node, destinations)
@@ -136,7 +140,7 @@ class Eraser:
             expected_count=disks_of,
             before=before,
             after=after,
-            records=(*records, *remaining, *firmware, bios, *compared),
+            records=(*records, *remaining, *firmware, bios, *keys, *compared),
         )
 
     async def _drives(self, node: Node) -> tuple[str, ...] | Blocker:

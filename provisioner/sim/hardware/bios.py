@@ -30,12 +30,18 @@ class Bios:
     secure_boot_running: bool = False
     # database -> its entries: PEM of a certificate, or a SHA-256 in hex; None: those of the maker
     boot_keys: dict[str, tuple[str, ...]] | None = None
+    keys_reset_due: bool = False  # the next start begins with the maker's keys
+    keys_reset_dropped: bool = False  # asked for, accepted, and lost at the boot
     starts: int = 0
 
     def take_pending(self) -> None:
         """Start once: the pending values run, and so do those that they write."""
         self.starts += 1
         self.secure_boot_running = self.secure_boot
+        if self.keys_reset_due:
+            self.keys_reset_due = False
+            if not self.keys_reset_dropped:
+                self.boot_keys = None
         if self.reset_due:
             self.reset_due = False
             if not self.reset_dropped:

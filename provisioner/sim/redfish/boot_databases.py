@@ -1,8 +1,9 @@
 """The key databases of Secure Boot: PK, KEK and db hold certificates, dbx digests of loaders.
 
-Resources as DMTF's SecureBootDatabase 1.0, Certificate 1.5 and Signature 1.0 define them; no
-captured tree has any. The keys are the simulator's. Beside each database its `…Default` stands, as
-HPE documents it (HPEDevCom/redfishdocs, securebootdatabases).
+Resources as DMTF's SecureBootDatabase 1.0, Certificate 1.5 and Signature 1.0 define them; of the
+simulated vendors only a DGX H100 has them in a captured tree. The keys are the simulator's. Beside
+each database its `…Default` stands, as that tree has it, and HPE documents it
+(HPEDevCom/redfishdocs, securebootdatabases).
 """
 
 from __future__ import annotations

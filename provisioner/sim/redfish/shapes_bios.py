@@ -73,8 +73,36 @@ def mount_bios(tree: Tree, system: str, shape: Shape, bios: Bios) -> None:
         tree.add_fixed(f"{path}/{table.registry_path}", make_registry(table))
 
 
+_KEY_RESETS = ("ResetAllKeysToDefault", "DeletePK", "DeleteAllKeys")
+_KEYS_INFO: Json = {
+    "@odata.type": "#ActionInfo.v1_1_2.ActionInfo",
+    "Id": "ResetKeysActionInfo",
+    "Name": "ResetKeysActionInfo",
+    "Parameters": [
+        {
+            "Name": "ResetKeysType",
+            "Required": True,
+            "DataType": "String",
+            "AllowableValues": list(_KEY_RESETS),
+        }
+    ],
+}
+
+
 def mount_secure_boot(tree: Tree, system: str, bios: Bios) -> None:
-    """Put Secure Boot into the tree: switched by `SecureBootEnable`, from the next boot on."""
+    """Put Secure Boot into the tree: switched by `SecureBootEnable`, from the next boot on.
+
+    Its keys are reset as a captured DGX H100 lists it; that this takes a boot is our assumption.
+    """
+    info = f"{system}/SecureBoot/ResetKeysActionInfo"
+    target = f"{system}/SecureBoot/Actions/SecureBoot.ResetKeys"
+
+    def reset_keys(request: Request) -> Answer:
+        kind = (request.json or {}).get("ResetKeysType")
+        if kind not in _KEY_RESETS:
+            return make_error(400, "ActionParameterMissing", "ResetKeys", "ResetKeysType")
+        bios.keys_reset_due = kind == _KEY_RESETS[0]
+        return answer_done()
 
     def patch(body: Json, _: Request) -> Answer | None:
         if (fault := make_patch_check("SecureBootEnable")(body)) is not None:
@@ -95,9 +123,12 @@ def mount_secure_boot(tree: Tree, system: str, bios: Bios) -> None:
             "SecureBootCurrentBoot": "Enabled" if bios.secure_boot_running else "Disabled",
             "SecureBootMode": "UserMode",
             "SecureBootDatabases": {"@odata.id": f"{system}/SecureBoot/SecureBootDatabases"},
+            "Actions": {"#SecureBoot.ResetKeys": {"target": target, "@Redfish.ActionInfo": info}},
         },
         patch=patch,
     )
+    tree.add_fixed(info, _KEYS_INFO)
+    tree.add_action(target, reset_keys)
     mount_boot_databases(tree, f"{system}/SecureBoot/SecureBootDatabases", bios)
 
 

@@ -70,6 +70,7 @@ RULES = (
         "all",
         "DMTF SecureBoot 1.1; NVIDIA/libredfish standard.rs",
     ),
+    SourcedRule("the factory's keys run from the next start after ResetKeys", "all", ASSUMED),
     SourcedRule(
         "a drive without actions takes `Image`, `Inserted` and `WriteProtected` by PATCH, and "
         "nothing else",

@@ -32,6 +32,12 @@ class BmcSettings(Record):
         description="Destinations of BMCs' events beside the daemon's own that belong there; * "
         "stands for any characters.",
     )
+    bmc_ssh_keys_expected: tuple[str, ...] = Field(
+        (),
+        max_length=32,
+        description="Fingerprints (SHA256:…) of SSH keys that belong to accounts of BMCs. Others "
+        "are named when a host comes back from a tenant.",
+    )
     secure_boot_keys_expected: tuple[Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")], ...] = (
         Field(
             (),

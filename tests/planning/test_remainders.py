@@ -19,11 +19,16 @@ ENDS = ("https://ours/1", "https://siem.example/*")
 
 def judged(**changes: Any) -> dict[str, tuple[Result, str]]:
     reading = CLEAN.model_copy(update=changes)
-    rows = judge_remainders("host", reading, ACCOUNTS, ENDS)
+    rows = judge_remainders("host", reading, ACCOUNTS, ENDS, ["SHA256:ours"])
     return {part: (result, detail) for part, result, detail in rows}
 
 
 PLANTED = {
+    "an SSH key of our own account": (
+        {"accounts": (OURS.model_copy(update={"keys": ("SHA256:ours", "SHA256:theirs")}),)},
+        "host SSH keys",
+        "SHA256:theirs of root",
+    ),
     "an account more": (
         {"accounts": (OURS, BmcAccount(name="svc", role="Administrator"))},
         "host accounts",

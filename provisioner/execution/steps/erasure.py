@@ -274,7 +274,7 @@ class Eraser:
             records += [
                 remainders.record_part(part, result, detail, now)
                 for part, result, detail in remainders.judge_remainders(
-                    bmc.name, reading, accounts, ends
+                    bmc.name, reading, accounts, ends, settings.bmc_ssh_keys_expected
                 )
             ]
         return records

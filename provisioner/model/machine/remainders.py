@@ -10,6 +10,7 @@ class BmcAccount(Record):
 
     name: str
     role: str = ""
+    keys: tuple[str, ...] | None = None  # fingerprints of its SSH keys; None: none are shown
 
 
 class BmcRemainders(Record):

@@ -18,11 +18,15 @@ _DEFAULT_PORT = re.compile(r"^(?:(https://[^/]*):443|(http://[^/]*):80)(?=/|$)")
 
 
 def judge_remainders(
-    bmc: str, reading: BmcRemainders, accounts: Sequence[str], destinations: Sequence[str]
+    bmc: str,
+    reading: BmcRemainders,
+    accounts: Sequence[str],
+    destinations: Sequence[str],
+    keys: Sequence[str] = (),
 ) -> Iterator[tuple[str, Result, str]]:
     """Yield (part, result, sentence) for each part of a BMC.
 
-    `accounts` and `destinations` are patterns of those that belong there.
+    `accounts` and `destinations` are patterns of those that belong there, `keys` fingerprints.
     """
     if reading.gaps:
         yield f"{bmc} resources", Result.NOT_DONE, f"not read: {'; '.join(reading.gaps[:3])}"
@@ -32,6 +36,11 @@ def judge_remainders(
         strange = [f"{a.name} ({a.role})" for a in reading.accounts if not _fits(a.name, accounts)]
         unblock = "remove them, or name them in `bmc_accounts_expected`"
         yield f"{bmc} accounts", *_judge(strange, len(reading.accounts), unblock)
+    if shown := [a for a in reading.accounts or () if a.keys is not None]:
+        listed = [(a.name, key) for a in shown for key in a.keys or ()]
+        strange = [f"{key} of {name}" for name, key in listed if key not in keys]
+        unblock = "remove them, or name them in `bmc_ssh_keys_expected`"
+        yield f"{bmc} SSH keys", *_judge(strange, len(listed), unblock)
     if reading.destinations is None:
         yield f"{bmc} events", Result.UNSUPPORTED, "the BMC lists no event subscriptions"
     else:

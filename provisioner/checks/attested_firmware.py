@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from cryptography.x509.ocsp import OCSPResponse
+
 from provisioner.checks.attestation.certificate_chains import parse_certificates
 from provisioner.checks.attestation.device_reports import (
     Evidence as Report,
@@ -25,6 +27,7 @@ from provisioner.checks.attestation.device_reports import (
     find_shared_identities,
     verify_report,
 )
+from provisioner.checks.attestation.revocation_answers import ANSWERS_MAX, parse_answer
 from provisioner.checks.attestation.trust_anchors import TrustAnchor, TrustStore
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import (
@@ -50,6 +53,14 @@ def _lines(context: CheckContext) -> tuple[Command, ...]:
 
 
 @dataclass(frozen=True)
+class Revocation:
+    """The OCSP answers at hand, and the effect of a missing one."""
+
+    answers: tuple[OCSPResponse, ...] = ()
+    policy: str = "record"
+
+
+@dataclass(frozen=True)
 class JudgedRoot:
     """A root of trust that gave a signed answer: its name, its report, and the verdict."""
 
@@ -69,6 +80,7 @@ def judge_roots(
     if not rule.is_asked:
         raise Unreadable("the profile names no components that must attest")
     rows, asked_at = read_rows(evidence)
+    answers = _read_answers(evidence)
     judged: list[JudgedRoot] = []
     missing: list[Finding] = []
     for pattern, expected in sorted(rule.components.items()):
@@ -77,7 +89,12 @@ def judge_roots(
         for row in mine:
             if isinstance(row.get("signed"), str):
                 result = verify_row(
-                    row, rule.makers, expected.digests, expected.learned_from or pattern, asked_at
+                    row,
+                    rule.makers,
+                    expected.digests,
+                    expected.learned_from or pattern,
+                    asked_at,
+                    Revocation(answers, rule.revocation),
                 )
                 judged.append(JudgedRoot(name_row(row), pattern, read_report(row), result))
     settled = find_shared_identities([root.attestation for root in judged])
@@ -138,6 +155,7 @@ def verify_row(
     digests: Mapping[int, tuple[str, ...]],
     digests_id: str,
     asked_at: float,
+    revocation: Revocation = Revocation(),
 ) -> Attestation:
     """Return the verdict about one signed answer. Raises `Unreadable` if our nonce is not in it."""
     nonce = row.get("nonce")
@@ -157,8 +175,23 @@ def verify_row(
         trust=TrustStore().with_added(added),
         digests=digests,
         digests_id=digests_id,
+        answers=revocation.answers,
+        revocation=revocation.policy,
     )
     return verify_report(Report(read_report(row), certificates, problem), expectation)
+
+
+def _read_answers(evidence: Mapping[str, Evidence]) -> tuple[OCSPResponse, ...]:
+    """Parse the OCSP answers that were at hand; one that cannot be read is no answer."""
+    document = require_object(parse_json(read_output(evidence, _COMMAND), "BMC"), "measurements")
+    rows = document.get("ocsp")
+    answers = []
+    for row in rows[:ANSWERS_MAX] if isinstance(rows, list) else ():
+        try:
+            answers.append(parse_answer(base64.b64decode(str(row), validate=True)))
+        except ValueError:
+            continue
+    return tuple(answers)
 
 
 def read_report(row: Mapping[str, Any]) -> bytes:

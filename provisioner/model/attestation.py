@@ -48,6 +48,8 @@ class FindingName(StrEnum):
     FWID = "fwid"
     FWID_NOT_STATED = "fwid not stated"
     REVOCATION = "revocation not looked at"
+    REVOCATION_ENDED = "revocation answer ended"
+    REVOCATION_UNKNOWN = "revocation unknown"
     REVOKED = "revoked"
     ADDED_ANCHOR = "added anchor"
     # the comparison with references

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 
 from pydantic import Field, field_validator
 
@@ -11,7 +12,7 @@ from provisioner.model.times.instant import Instant
 
 MANIFEST = "bundle.dsse.json"  # the first member of the archive
 MANIFEST_PAYLOAD = "application/vnd.provisioner.bundle+json"
-FOLDERS = ("matrix", "artifacts", "wheels")
+FOLDERS = ("matrix", "artifacts", "wheels", "references")
 FILES_MAX = 4096
 _NAME = re.compile(rf"(?:{'|'.join(FOLDERS)})/[A-Za-z0-9_][A-Za-z0-9._+~-]{{0,199}}")
 
@@ -31,6 +32,23 @@ class BundleFile(Record):
         return path
 
 
+class ReferenceKind(StrEnum):
+    """The form of a reference."""
+
+    RIM = "rim"  # a manifest of golden values
+    OCSP = "ocsp"  # an answer about one certificate
+
+
+class BundleReference(Record):
+    """A reference manifest or an OCSP answer among the files, and until when it counts."""
+
+    path: str = Field(max_length=256)
+    kind: ReferenceKind
+    subject: str = Field(max_length=200)  # product and version, or the certificate's serial in hex
+    since: Instant = 0.0  # of an answer; 0: not stated
+    until: Instant = 0.0  # end of the answer, or of the manifest's signer; 0: not known
+
+
 class BundleManifest(Record):
     """The files of an archive, in their order in it."""
 
@@ -40,6 +58,7 @@ class BundleManifest(Record):
     releases: tuple[str, ...] = ()  # releases of the matrix whose files are all in the bundle
     missing: tuple[str, ...] = ()  # files that the matrix names and that no source had
     files: tuple[BundleFile, ...] = Field(max_length=FILES_MAX)
+    references: tuple[BundleReference, ...] = Field((), max_length=FILES_MAX)
 
     @field_validator("files")
     @classmethod

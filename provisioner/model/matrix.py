@@ -106,6 +106,8 @@ class AttestationRule(Record):
     """Which components of a profile's nodes must prove their firmware by signed measurements."""
 
     policy: Policy = ""  # of the roots of trust
+    # of OCSP answers about the chains: a missing one counts, is noted, or none is looked at
+    revocation: Literal["require", "record", "off"] = "record"
     components: dict[str, AttestedComponents] = Field(default_factory=dict)  # by glob of names
     makers: tuple[TrustedMaker, ...] = ()
     secure_boot: SecureBootRule = SecureBootRule()

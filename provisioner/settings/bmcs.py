@@ -63,6 +63,12 @@ class BmcSettings(Record):
         description="A certified host whose profile asks for attestation proves its firmware again "
         "after this, and after each reset that its BMC shows.",
     )
+    attestation_references: str = Field(
+        "",
+        max_length=1024,
+        description="Folder with OCSP answers (`*.ocsp`) about certificates of devices, as `bundle "
+        "unpack` writes it; it is read each time that roots of trust are asked.",
+    )
     attestation_grace_s: float = Field(
         86400.0,
         ge=0,

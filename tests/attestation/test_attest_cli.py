@@ -44,6 +44,24 @@ FORMS: dict[str, tuple[bytes, ...]] = {
     "evidence": (json.dumps([EVIDENCE]).encode(),),
     "one object": (json.dumps(EVIDENCE).encode(),),
     "below a name": (json.dumps({"evidences": {"gpu": [EVIDENCE]}}).encode(),),
+    # the form that NVIDIA documents for `nvattest collect-evidence`; the host may lie beside it
+    "nvattest's answer": (
+        json.dumps(
+            {
+                "evidences": [
+                    {
+                        **EVIDENCE,
+                        "version": "1.0",
+                        "nonce": "00" * 32,
+                        "vbios_version": "96.00.FF.00.01",
+                        "driver_version": "999.99",
+                    }
+                ],
+                "result_code": 0,
+                "result_message": "Ok",
+            }
+        ).encode(),
+    ),
     "Redfish's answer": (json.dumps(REDFISH).encode(),),
     "Redfish's answer and certificate": (
         json.dumps({"SignedMeasurements": REDFISH["SignedMeasurements"]}).encode(),
@@ -90,6 +108,17 @@ def test_every_form_of_evidence_is_read_by_its_content(
     assert (code, printed["verdict"]) == (0, "proved")
     assert printed["measurements"] == {"golden": 33, "matched": 33}
     assert printed["component"] == "GH100 GPU A1"
+
+
+def test_what_a_host_says_beside_its_reports_counts_for_nothing(tmp_path: Path) -> None:
+    code, printed = run(tmp_path, FORMS["nvattest's answer"], "--nonce", NONCE.hex())
+    empty = json.dumps({"evidences": [], "result_code": 503, "result_message": "no"}).encode()
+
+    assert code == 0
+    assert printed["versions"] == {"driver": "590.12", "vbios": "96.00.A5.00.01"}
+    assert printed["nonce"] == NONCE.hex()
+    with pytest.raises(InputError, match="there is no report in it"):
+        run(tmp_path, (empty,), "--nonce", NONCE.hex())
 
 
 def test_several_reports_give_a_list_and_one_bad_one_the_exit_code(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from attested_devices import AUTHORITY
-from test_lying_histories import CONTEXT, DEVICES, GENUINE, IMPLANT, ROOTS, RULE
+from lying_histories import CONTEXT, DEVICES, GENUINE, IMPLANT, ROOTS, RULE
 
 from provisioner.checks.attested_firmware import CHECK, NAME
 from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict

@@ -64,6 +64,7 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
     "planning.certification.board_identity:judge_opening": (
         "it reads one field, by decode_field, of an answer as challenge_board reads it"
     ),
+    "execution.observe.reference_files:attach_answers": "it takes a text of ours",
     "checks.attested_firmware:judge_roots": "a part of judges, which are all attempted",
     "checks.attestation.cbor_values:write_bytes": "it writes",
     "checks.attestation.cbor_values:write_text": "it writes",

@@ -65,6 +65,7 @@ class Expectation:
     # driver, vbios -> the matrix's pin; "gpu.report/vbios" and the like hold for one kind only
     versions: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     answers: tuple[OCSPResponse, ...] = ()  # about certificates of the chain
+    revocation: str = "record"  # RevocationPolicy: the effect of a missing answer
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,7 @@ def verify_report(evidence: Evidence, expected: Expectation) -> Attestation:
             report, opaque, choice, expected.digests, expected.digests_id
         )
         findings += (*choice.findings, *compared.findings)
-        if expected.answers:
-            findings += check_revocation(chain.certificates, expected.answers, expected.at)
-        else:
-            findings.append(notes(FindingName.REVOCATION, "no OCSP answer was at hand"))
+        findings += _check_revocation(chain, expected)
     settled = tuple(dict.fromkeys(findings))
     return Attestation(
         verdict=judge_findings(settled),
@@ -173,6 +171,15 @@ def _is_signed(report: SignedMeasurements, chain: Chain | None) -> bool | None:
     if chain is None or chain.key is None:
         return None
     return is_signed_by(report, chain.key)
+
+
+def _check_revocation(chain: Chain, expected: Expectation) -> tuple[Finding, ...]:
+    if expected.revocation == "off":
+        return (notes(FindingName.REVOCATION, "the policy leaves it out"),)
+    required = expected.revocation == "require"
+    if not expected.answers and not required:
+        return (notes(FindingName.REVOCATION, "no OCSP answer was at hand"),)
+    return check_revocation(chain.certificates, expected.answers, expected.at, required=required)
 
 
 def _check_nonce(

@@ -1,8 +1,9 @@
 """OCSP answers that came with the evidence: was a certificate of the chain revoked?
 
 NVIDIA publishes revocations by OCSP alone. An answer is signed and dated, so that it can be fetched
-on a connected machine and carried to one without a network (RFC 6960). A missing answer is noted
-and changes no verdict; a revoked certificate, also one on hold, contradicts.
+on a connected machine and carried to one without a network (RFC 6960). A revoked certificate, also
+one on hold, contradicts. A missing answer, one that has ended, or one of a responder that does not
+know the certificate is noted, or leaves the component unproved where the policy requires answers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cryptography.x509 import ocsp
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from provisioner.checks.attestation.certificate_chains import read_common_name
-from provisioner.model.attestation import Finding, FindingName, contradicts, notes
+from provisioner.model.attestation import Finding, FindingName, contradicts, notes, unproves
 
 ANSWER_BYTES_MAX = 64 * 1024  # with the responder's certificate about 2 KB
 ANSWERS_MAX = 64
@@ -40,10 +41,18 @@ def parse_answer(raw: bytes) -> ocsp.OCSPResponse:
 
 
 def check_revocation(
-    chain: Sequence[x509.Certificate], answers: Sequence[ocsp.OCSPResponse], at: float
+    chain: Sequence[x509.Certificate],
+    answers: Sequence[ocsp.OCSPResponse],
+    at: float,
+    *,
+    required: bool = False,
 ) -> tuple[Finding, ...]:
-    """Return what the answers say at this time about a chain, leaf first, below its pinned key."""
+    """Return what the answers say at this time about a chain, leaf first, below its pinned key.
+
+    `required`: a certificate without a good answer of this time leaves the component unproved.
+    """
     when = datetime.fromtimestamp(at, UTC)
+    state = unproves if required else notes
     findings: list[Finding] = []
     silent: list[str] = []
     for certificate, issuer in pairwise(chain):
@@ -53,12 +62,25 @@ def check_revocation(
         # a revocation does not end with the answer that states it
         if any(a.this_update_utc <= when for a in revoked):
             findings.append(contradicts(FindingName.REVOKED, _describe(name, revoked[0])))
-        elif not any(_is_good(a, when) for a in states):
+        elif any(_is_good(a, when) for a in states):
+            continue
+        elif any(a.certificate_status is ocsp.OCSPCertStatus.UNKNOWN for a in states):
+            detail = f"its issuer's responder does not know {name!r}"
+            findings.append(state(FindingName.REVOCATION_UNKNOWN, detail))
+        elif ends := [a.next_update_utc for a in states if _has_ended(a, when)]:
+            last = max(end for end in ends if end is not None)
+            detail = f"that for {name!r} on {last:%F}"
+            findings.append(state(FindingName.REVOCATION_ENDED, detail))
+        else:
             silent.append(name)
     if silent or len(chain) < 2:
         names = ", ".join(repr(n) for n in silent[:4]) or "the chain"
-        findings.append(notes(FindingName.REVOCATION, f"no OCSP answer of this time for {names}"))
+        findings.append(state(FindingName.REVOCATION, f"no OCSP answer of this time for {names}"))
     return tuple(findings)
+
+
+def _has_ended(answer: ocsp.OCSPResponse, when: datetime) -> bool:
+    return answer.next_update_utc is not None and answer.next_update_utc < when
 
 
 def _is_good(answer: ocsp.OCSPResponse, when: datetime) -> bool:

@@ -32,7 +32,8 @@ from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.cli.options.trusted_keys import KeyOption, read_trusted_keys
 from provisioner.execution.artifacts import bundles
-from provisioner.model.bundle import BundleManifest
+from provisioner.execution.observe.reference_files import describe_reference, list_references
+from provisioner.model.bundle import BundleManifest, BundleReference
 from provisioner.model.input_error import InputError
 from provisioner.model.times.instant import AT_EDGE
 from provisioner.planning.matrix.pinned_files import list_pinned_files
@@ -55,6 +56,9 @@ def create(
         list[str] | None, typer.Option(help="Pack these releases only; repeatable.")
     ] = None,
     wheels: Annotated[Path | None, typer.Option(help="Directory of Python wheels.")] = None,
+    references: Annotated[
+        Path | None, typer.Option(help="Directory of RIMs, and OCSP answers (*.ocsp).")
+    ] = None,
     site: Annotated[str, typer.Option(help="Name of the site that makes the bundle.")] = "site",
     partial: Annotated[
         bool, typer.Option("--partial", help="Pack the bundle also if files are missing.")
@@ -89,6 +93,8 @@ def create(
     if wheels is not None:
         check_directory("--wheels", wheels)
         files |= {f"wheels/{p.name}": p for p in wheels.iterdir() if p.suffix == ".whl"}
+    now = float(int(WallClock().now()))  # the API keeps milliseconds
+    described = _add_references(files, references, now)
     listed = bundles.list_files(files)
     missing = bundles.find_missing_files(pinned, artifacts, listed)
     if missing and not partial:
@@ -96,10 +102,11 @@ def create(
         raise InputError("--artifacts", ", ".join(missing)[:300], "they are not there", remedy)
     manifest = BundleManifest(
         site=site,
-        made_at=float(int(WallClock().now())),  # the API keeps milliseconds
+        made_at=now,
         releases=tuple(release or ()),
         missing=missing,
         files=listed,
+        references=described,
     )
     if not dry_run:
         reach = open_connection(
@@ -132,6 +139,17 @@ def unpack(
     Example: provisioner bundle unpack site.tar --key keys.pem --into artifacts
     """
     _show(bundles.unpack(bundle, read_trusted_keys(key), into), as_json=as_json)
+
+
+def _add_references(
+    files: dict[str, Path], directory: Path | None, now: float
+) -> tuple[BundleReference, ...]:
+    """Add a folder of references to the files; return their rows of the list."""
+    described = []
+    for path in list_references(directory) if directory is not None else ():
+        described.append(describe_reference(path, now))
+        files[described[-1].path] = path
+    return tuple(described)
 
 
 def _request_seal(reach: Connection, manifest: BundleManifest, request: str) -> str:
@@ -176,5 +194,9 @@ def _show(manifest: BundleManifest, *, as_json: bool) -> None:
     for file in manifest.files:
         table.add_row(Text(file.path), str(file.size), file.sha256)
     open_console().print(table)
+    for reference in manifest.references:
+        until = datetime.fromtimestamp(reference.until, UTC).strftime("until %Y-%m-%d")
+        line = f"{reference.kind} {reference.subject} {until if reference.until else ''}"
+        open_console().print(Text(line.rstrip()))
     for name in manifest.missing:
         open_console().print(Text(f"not in it: {name}"), style="yellow")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from cryptography.x509.ocsp import OCSPResponse
 from rich.table import Table
 
 from provisioner.checks.attestation.device_reports import (
+    Evidence,
     Expectation,
     find_shared_identities,
     verify_report,
@@ -31,14 +33,19 @@ from provisioner.checks.attestation.evidence_containers import (
 )
 from provisioner.checks.attestation.reference_manifests import ReferenceManifest, read_manifest
 from provisioner.checks.attestation.revocation_answers import parse_answer
-from provisioner.checks.attestation.tpm_quotes import verify_quote
+from provisioner.checks.attestation.tpm_quotes import QuoteEvidence, verify_quote
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
 from provisioner.cli.offline.admitted_evidence import admit
 from provisioner.cli.offline.admitted_manifests import admit_rim
-from provisioner.cli.options.expected_evidence import add_pins, parse_expected
+from provisioner.cli.options.expected_evidence import (
+    ExpectedEvidence,
+    add_pins,
+    parse_expected,
+)
 from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.cli.options.times import parse_time
+from provisioner.execution.observe.reference_files import ANSWER, list_references
 from provisioner.model.attestation import Attestation, Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Pin
@@ -47,6 +54,16 @@ from provisioner.runtime.wall_clock import WallClock
 app = typer.Typer(help="Attestation: signed evidence of devices, verified.", no_args_is_help=True)
 app.command()(admit)
 app.command("admit-rim")(admit_rim)
+
+
+class RevocationPolicy(StrEnum):
+    """The effect of a certificate without a good OCSP answer of this time."""
+
+    REQUIRE = "require"
+    RECORD = "record"
+    OFF = "off"
+
+
 _NONCE = re.compile(r"[0-9a-f]{64}")
 
 
@@ -75,6 +92,12 @@ def verify(
     matrix: MatrixOption = None,
     release: Annotated[str, typer.Option(help="Take versions and RIMs from its pins.")] = "",
     profile: Annotated[str, typer.Option(help="The profile of --release.")] = "",
+    references: Annotated[
+        Path | None, typer.Option(help="Folder of RIMs and OCSP answers, as in a bundle.")
+    ] = None,
+    revocation: Annotated[
+        RevocationPolicy, typer.Option(help="Whether a missing OCSP answer leaves it unproved.")
+    ] = RevocationPolicy.RECORD,
     as_json: JsonOption = False,
 ) -> None:
     """Verify reports of GPUs, NVSwitches and roots of trust. Exit code 0: all are proved.
@@ -91,14 +114,18 @@ def verify(
     wishes = parse_expected(expect or [])
     if release or profile:
         add_pins(wishes, _find_pins(matrix or [], release, profile))
+    further = list_references(references) if references is not None else []
+    rims = [*(rim or ()), *(path for path in further if path.suffix != ANSWER)]
+    answers = [*(ocsp or ()), *(path for path in further if path.suffix == ANSWER)]
     expected = Expectation(
         nonce=_parse_nonce(nonce) if nonce else None,
         at=when,
         trust=trust,
-        manifests=_read_manifests(rim or [], trust, when, wishes.admitted_at, admitted_at),
+        manifests=_read_manifests(rims, trust, when, wishes.admitted_at, admitted_at),
         admitted=wishes.manifests,
         versions=wishes.versions,
-        answers=tuple(_read_answer(path) for path in ocsp or ()),
+        answers=tuple(_read_answer(path) for path in answers),
+        revocation=revocation.value,
     )
     contents = [(str(path), _read_contents(path)) for path in files]
     evidence = pair_evidence(contents)
@@ -107,15 +134,21 @@ def verify(
         names = ", ".join(str(f) for f in files)[:200]
         remedy = "Name a file with a report; a chain alone proves nothing."
         raise InputError("FILE", names, "there is no report in it", remedy)
+    rows = _judge(evidence, quotes, expected, wishes)
+    _show(rows, as_json=as_json)
+    raise typer.Exit(0 if all(r["verdict"] == Verdict.PROVED.value for r in rows) else 1)
+
+
+def _judge(
+    evidence: Sequence[Evidence],
+    quotes: Sequence[tuple[str, QuoteEvidence]],
+    expected: Expectation,
+    wishes: ExpectedEvidence,
+) -> list[dict[str, Any]]:
     results = find_shared_identities([verify_report(e, expected) for e in evidence])
     rows = [describe(result, e.source) for result, e in zip(results, evidence, strict=True)]
-    quoted = [verify_quote(quote, wishes.of_quote(expected.nonce)) for _, quote in quotes]
-    rows += [describe(r, source) for r, (source, _) in zip(quoted, quotes, strict=True)]
-    if as_json:
-        typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows))
-    else:
-        _show(rows)
-    raise typer.Exit(0 if all(r.verdict is Verdict.PROVED for r in (*results, *quoted)) else 1)
+    of_quote = wishes.of_quote(expected.nonce)
+    return rows + [describe(verify_quote(quote, of_quote), source) for source, quote in quotes]
 
 
 def describe(result: Attestation, source: str) -> dict[str, Any]:
@@ -138,7 +171,10 @@ def describe(result: Attestation, source: str) -> dict[str, Any]:
     }
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows))
+        return
     table = Table(title="Attestation", title_justify="left")
     for column in ("component", "verdict", "golden", "matched", "findings"):
         table.add_column(column, overflow="fold")

@@ -19,6 +19,7 @@ from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import CERTIFIED, AlertKeeper
 from provisioner.control.watch.look_lane import LookLane
 from provisioner.execution.actions.reach import HOST
+from provisioner.execution.observe.reference_files import attach_answers
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.certificate import Certificate
 from provisioner.model.health import Evidence
@@ -184,6 +185,7 @@ class AttestationWatch:
         evidence = await self._eyes.ask_roots(node, sorted(rule.components))
         if isinstance(evidence, Blocker):
             return Renewal(unproved=((HOST, f"its BMC gave no answer: {evidence.detail}"[:300]),))
+        evidence = attach_answers(evidence, self._settings.attestation_references)
         outputs = {attested_firmware.CHECK.commands[0].name: evidence}
         judged = attested_firmware.CHECK.judge(outputs, CheckContext(attestation=rule))
         changes = await self._compare(node, certificate, rule, outputs)

@@ -14,6 +14,7 @@ from provisioner.checks.check import Command
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import TEXT_MAX
+from provisioner.execution.observe.reference_files import attach_answers
 from provisioner.model.health import Evidence
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
@@ -36,7 +37,10 @@ async def ask_bmc(
             text = json.dumps(await _answer(site, client, command))
         except PortError as error:
             return blocked(error, f"{node.id}/{HOST}")
-        outputs[command.name] = _limit_text(command.line, text)
+        evidence = _limit_text(command.line, text)
+        if command.line.startswith(attested_firmware.SOURCE):
+            evidence = attach_answers(evidence, site.settings.attestation_references)
+        outputs[command.name] = evidence
     return outputs
 
 

@@ -27,6 +27,7 @@ OF_ONE_MACHINE = frozenset(
         "api_oidc_secret_file",
         "api_streams_max",
         "artifacts_connections_max",
+        "attestation_references",
         "audit_otlp_ca_file",
         "audit_otlp_headers_file",
         "audit_syslog_ca_file",

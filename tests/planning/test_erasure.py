@@ -20,6 +20,7 @@ from provisioner.planning.erasure.erasure import (
     certificate_text,
     find_disk_changes,
     list_methods,
+    list_unreached,
     list_unsanitized,
     merge_tries,
     policy_of,
@@ -233,3 +234,14 @@ def test_a_site_may_ask_for_more_than_the_default() -> None:
     settings = Settings(site="s", erase_required="disk tpm bios")
 
     assert policy_of(settings).required == (Holder.DISK, Holder.TPM, Holder.BIOS)
+
+
+def test_places_that_no_method_reaches_are_named_and_block_nothing() -> None:
+    records = list_unreached(["host", "DPU_0"], 3.0)
+    report = CLEAN.model_copy(update={"records": (*CLEAN.records, *records)})
+    policy = ErasurePolicy(required=(Holder.DISK, Holder.BMC, Holder.SECURE_BOOT))
+
+    assert [r.device for r in records] == ["host settings", "DPU_0 settings", "host UEFI variables"]
+    assert all(r.detail for r in records)
+    assert list_unsanitized(report, policy) == ()
+    assert "DPU_0 settings" in certificate_text(report)

@@ -237,7 +237,7 @@ class Eraser:
             why = erasure.NOT_OFFERED[Holder.BLUEFIELD_STORAGE]
             record = erasure.not_done(Holder.BLUEFIELD_STORAGE, bmc.name, why, now)
             records.append(record.model_copy(update={"serial": bmc.serial}))
-        return records
+        return records + erasure.list_unreached([bmc.name for bmc in node.bmcs], now)
 
     async def _bios(self, stay: Stay) -> ErasureRecord | Blocker:
         """Reset the BIOS where the site requires it: two boots more, and nothing is on a drive."""

@@ -49,6 +49,14 @@ NOT_OFFERED: Mapping[Holder, str] = {
 }
 
 
+# Places that no method reaches: they are in the report with the reason, and block nothing.
+BMC_SETTINGS = (
+    "those that no set pins are not reset to factory defaults: no source states that network, "
+    "login and certificate stay"
+)
+OWNER_KEYS = "machine owner keys (MokList) and other UEFI variables are not read by the image"
+
+
 def policy_of(settings: Settings) -> ErasurePolicy:
     """Return the site's requirements for an erasure."""
     return ErasurePolicy(
@@ -216,6 +224,16 @@ def not_done(holder: Holder, device: str, why: str, now: float) -> ErasureRecord
         started_at=now,
         ended_at=now,
     )
+
+
+def list_unreached(bmcs: Sequence[str], now: float) -> list[ErasureRecord]:
+    """Return a record of each place that no method reaches."""
+    places = [(Holder.BMC, f"{name} settings", BMC_SETTINGS) for name in bmcs]
+    places.append((Holder.SECURE_BOOT, "host UEFI variables", OWNER_KEYS))
+    return [
+        not_done(holder, device, why, now).model_copy(update={"result": Result.UNSUPPORTED})
+        for holder, device, why in places
+    ]
 
 
 def render_certificate(report: ErasureReport) -> str:

@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock chart-lock terraform-lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
-	soak-ports fault-coverage check-history check-model check-attest bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-rotation bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
+	soak-ports fault-coverage check-history check-capabilities check-model check-attest bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-rotation bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -74,6 +74,9 @@ check-history: setup ## 1,000 histories of two and three daemons, judged by the 
 
 check-attest: setup ## 10,000 random histories of a BMC that lies about a root of trust; last line JSON; ARGS=150 for fewer
 	@$(VENV)/bin/python tests/attestation/lying_histories.py $(ARGS)
+
+check-capabilities: setup ## 10,000 histories of grants over adopted nodes, judged by the devices; last line JSON; ARGS="100 --jobs 1"
+	PYTHONHASHSEED=0 $(VENV)/bin/python tests/simulation/check_capabilities.py $(ARGS)
 
 check-model: setup ## search the model of handovers exhaustively, with each protection left out; last line JSON; ARGS=--quick
 	@$(VENV)/bin/python tests/model/check_model.py $(ARGS)

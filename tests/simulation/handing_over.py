@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rig import World
@@ -130,6 +132,7 @@ class History:
         self.world = world
         self.witness = witness
         self.rng = random.Random(seed)
+        self.steps: Counter[str] = Counter()
 
     async def run(self, steps: int) -> None:
         """Run some steps, with a daemon that acts."""
@@ -141,6 +144,7 @@ class History:
         await self.world.clock.sleep(1.0)
         for _ in range(steps):
             step = self.rng.choice(STEPS)
+            self.steps[step.__name__] += 1
             with suppress(StaleWrite):
                 await step(self)
             await self.world.clock.sleep(self.rng.choice((1.0, 3.0, 15.0)))
@@ -233,3 +237,32 @@ STEPS = (
     History.reclaim,
     History.power,
 )
+
+
+@dataclass
+class Chronicle:
+    """The sums of some histories. `unlawful`: acts that arrived and had no grant in force."""
+
+    histories: int = 0
+    acts: int = 0
+    withheld: int = 0  # acts that were shown as "would", once an hour each
+    steps: Counter[str] = field(default_factory=Counter)
+    unlawful: list[str] = field(default_factory=list)
+
+
+async def live_histories(
+    directory: Path, seeds: Iterable[int], steps: int, chronicle: Chronicle
+) -> None:
+    """Live histories one after the other on one site, until one has an act without a grant."""
+    world, witness = await open_handover(directory)
+    for seed in seeds:
+        history = History(world, witness, seed)
+        await history.run(steps)
+        chronicle.histories += 1
+        chronicle.acts = len(witness.acts)
+        chronicle.steps.update(history.steps)
+        chronicle.unlawful = [f"history {seed}: {act}" for act in witness.unlawful]
+        if chronicle.unlawful:
+            break
+    journal = await world.store.journal.list(0, 1_000_000)
+    chronicle.withheld = sum(row["kind"] == "would" for row in journal)

@@ -1,10 +1,15 @@
-"""Acts on adopted nodes: random histories, in which none arrives without a person's grant."""
+"""Acts on adopted nodes: random histories, in which none arrives without a person's grant.
+
+`make check-capabilities` lives ten thousand of them (docs/adopting.md).
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from check_capabilities import is_bad, live_site, read_record, sum_up
 from handing_over import HOSTS, SCOPES, History, open_handover
 from test_observing import put
 from virtual_time import run
@@ -16,37 +21,30 @@ from provisioner.planning.release.adoption import detach_node
 from provisioner.ports import BmcAddress, Call, NotGranted
 from provisioner.sim.site.truth import list_placements
 
-STEPS = 4
-SITE = 50  # histories on one site, before a new one is built
 BRIEF = 15  # histories in CI
 
 
-async def run_histories(directory: Path, first: int, count: int) -> int:
-    """Run histories one after the other on one site; return how many acts arrived."""
-    world, witness = await open_handover(directory)
-    for seed in range(first, first + count):
-        await History(world, witness, seed).run(STEPS)
-        assert not witness.unlawful, (seed, witness.unlawful[:5])
-    return len(witness.acts)
+def test_no_act_arrives_at_an_adopted_node_without_a_grant() -> None:
+    site = live_site(0, BRIEF)
+
+    assert not is_bad(site), (site["unlawful"], site["failure"])
+    assert site["histories"] == BRIEF
+    assert site["acts"] > BRIEF  # the grants had an effect as well
+    assert site["withheld"] > 0
+    assert {"grant", "withdraw", "crash"} <= set(site["steps"])
 
 
-def run_all(tmp_path: Path, count: int) -> int:
-    """Run histories on sites of their own."""
-    acts = 0
-    for first in range(0, count, SITE):
-        directory = tmp_path / str(first)
-        directory.mkdir()
-        acts += run(run_histories(directory, first, min(SITE, count - first)))
-    return acts
+def test_a_run_that_was_ended_goes_on_and_its_sum_names_what_was_unlawful(tmp_path: Path) -> None:
+    first = live_site(3, 1)
+    record = tmp_path / "record"
+    record.write_text(json.dumps(first) + "\n" + json.dumps(first | {"site": 4})[:40])
+    bad = first | {"site": 5, "unlawful": ["history 250: an act"]}
 
-
-def test_no_act_arrives_at_an_adopted_node_without_a_grant(tmp_path: Path) -> None:
-    assert run_all(tmp_path, BRIEF) > BRIEF  # the grants had an effect as well
-
-
-@pytest.mark.long
-def test_no_act_arrives_in_ten_thousand_histories(tmp_path: Path) -> None:
-    assert run_all(tmp_path, 10_000) > 10_000
+    assert read_record(record) == {3: first}
+    assert not sum_up([first], 1)["bad_sites"]
+    result = sum_up([first, bad, first | {"site": 6, "failure": "KeyError: x"}], 3)
+    assert (result["histories"], result["acts_without_a_grant"]) == (3, 1)
+    assert result["bad_sites"] == [5, 6]
 
 
 def test_the_witness_of_the_histories_sees_an_act_without_a_grant(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ COMMANDS = {
     "discover": Command(
         "offline.discover",
         "app",
-        "Discovery: BMCs in the lease files of DHCP servers; nothing is changed.",
+        "Discovery: BMCs in the leases of DHCP servers; nothing is changed.",
     ),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "record": Command(

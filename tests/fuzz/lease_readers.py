@@ -13,6 +13,8 @@ LEASE_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, A
     (f"{_INTAKE}.dhcp_leases", (InputError,), "read_leases", _FILE),
     (f"{_INTAKE}.kea_leases", (InputError,), "read_kea_leases", _FILE),
     (f"{_INTAKE}.dnsmasq_leases", (), "read_dnsmasq_leases", _FILE),
+    (f"{_INTAKE}.dnsmasq_notes", (), "read_dnsmasq_notes", _FILE),
+    (f"{_INTAKE}.kea_answers", (InputError,), "read_page", _FILE),
     (f"{_INTAKE}.dhcpd_leases", (), "read_dhcpd_leases", _FILE),
     (
         f"{_INTAKE}.lease_values",

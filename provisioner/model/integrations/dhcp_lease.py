@@ -1,4 +1,4 @@
-"""Leases in the files of DHCP servers, and their comparison with the expected-hardware list.
+"""Leases of DHCP servers, and their comparison with the expected-hardware list.
 
 A lease names an address, never an identity: the BMC behind it is known by its certificate and,
 after a login, by its serial. So nothing here is taken in; the rows are for a person.
@@ -21,10 +21,11 @@ class DhcpLease(Record):
     ends_at: float | None = None  # None: never
     hostname: str = ""
     vendor_class: str = ""  # option 60, where the server records it
+    relay: str = ""  # option 82, where the server records it: often the switch and port
 
 
 class LeaseFile(Record):
-    """The leases of one file; `notes` has the rows that were left out, and why."""
+    """The leases of one file or socket; `notes` has the rows that were left out, and why."""
 
     source: str
     server: str  # "kea" | "dnsmasq" | "dhcpd"; "": an empty file
@@ -49,6 +50,7 @@ class Candidate(Record):
     mac: str
     hint: str = ""  # the kind of device, as far as vendor class or MAC prefix show it
     vendor_class: str = ""
+    relay: str = ""  # the relay's own words: often the switch and port
     hostname: str = ""
     lease_ends: str = ""  # RFC 3339, or "never"
     other_addresses: tuple[str, ...] = ()  # of this MAC in the same files, the newest first

@@ -1,4 +1,4 @@
-"""Read the lease file of a DHCP server: Kea, dnsmasq or ISC's dhcpd, by its first line. Pure."""
+"""Read a file with leases of Kea, dnsmasq or ISC's dhcpd, recognized by its first line. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from provisioner.model.input_error import InputError
 from provisioner.model.integrations.dhcp_lease import LeaseFile
 from provisioner.planning.intake.dhcpd_leases import read_dhcpd_leases
 from provisioner.planning.intake.dnsmasq_leases import read_dnsmasq_leases
+from provisioner.planning.intake.dnsmasq_notes import VERSION, read_dnsmasq_notes
 from provisioner.planning.intake.kea_leases import read_kea_leases
 
 # a lease has some 100 to 400 bytes, and a file some renewals of each until it is cleaned up
 SIZE_MAX = 64 * 1024 * 1024
 LINES_MAX = 1_000_000
 _KEA = "address,"
+_NOTES = f"{VERSION}\t"
 _DNSMASQ = re.compile(r"duid [^ ]|[0-9]{1,12} [^ ]+ [^ ]+ [^ ]+ [^ ]")
 # dhcpd.leases(5): the declarations and statements that a file may begin with
 _DHCPD = re.compile(
@@ -32,6 +34,8 @@ def read_leases(source: str, text: str) -> LeaseFile:
         return LeaseFile(source=source, server="", notes=(f"{source}: it has no lease",))
     if first.startswith(_KEA):
         return read_kea_leases(source, text[text.index(first) :])
+    if first.startswith(_NOTES):
+        return read_dnsmasq_notes(source, text)
     if _DNSMASQ.match(first):
         return read_dnsmasq_leases(source, text)
     if _DHCPD.match(first):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -36,6 +36,7 @@ VENDOR_CLASSES: Mapping[str, str] = {
     "NVIDIA/BF/OOB": "BlueField, out-of-band port",
     "BF2Client": "BlueField-2",
 }
+NETWORK_BOOTS = "boots from the network"
 NETWORK_BOOT = ("PXEClient", "HTTPClient")  # UEFI 2.10, 24.3 and 24.7
 PREFIX = len("5c:25:73")
 OTHERS_MAX = 16  # further addresses of a MAC
@@ -65,10 +66,12 @@ def compare_leases(
     expected: Expected | None,
     networks: Sequence[Network],
     now: float,
+    prefixes: Collection[str] = (),
 ) -> LeaseComparison:
     """Return the candidates by address, and the listed hosts whose BMC has no lease in force.
 
     The last lease of an address counts, in the order of the files. No `networks`: all addresses.
+    `prefixes` are MAC prefixes of BMCs that a person named.
     """
     last = {lease.address: lease for file in files for lease in file.leases}
     leases = [lease for lease in last.values() if _is_inside(lease.address, networks)]
@@ -80,7 +83,7 @@ def compare_leases(
         by_card.setdefault((lease.mac, _read_version(lease.address)), []).append(lease)
     claims = _read_list(expected) if expected else None
     candidates = [
-        _judge_lease(of_card[0], of_card[1:], claims)
+        _judge_lease(of_card[0], of_card[1:], claims, prefixes)
         for of_card in by_card.values()
         if _is_in_force(of_card[0], now)
     ]
@@ -145,12 +148,18 @@ def _read_address(url: str) -> str:
         return ""
 
 
-def _judge_lease(lease: DhcpLease, others: Sequence[DhcpLease], claims: _List | None) -> Candidate:
+def _judge_lease(
+    lease: DhcpLease,
+    others: Sequence[DhcpLease],
+    claims: _List | None,
+    prefixes: Collection[str],
+) -> Candidate:
     row = Candidate(
         address=lease.address,
         mac=lease.mac,
-        hint=_describe_device(lease, claims),
+        hint=_describe_device(lease, claims, prefixes),
         vendor_class=lease.vendor_class,
+        relay=lease.relay,
         hostname=lease.hostname,
         lease_ends="never" if lease.ends_at is None else format_instant(lease.ends_at),
         other_addresses=tuple(other.address for other in others[:OTHERS_MAX]),
@@ -158,11 +167,13 @@ def _judge_lease(lease: DhcpLease, others: Sequence[DhcpLease], claims: _List | 
     return row.model_copy(update=_place_lease(lease, claims)) if claims else row
 
 
-def _describe_device(lease: DhcpLease, claims: _List | None) -> str:
+def _describe_device(lease: DhcpLease, claims: _List | None, prefixes: Collection[str]) -> str:
     if hint := VENDOR_CLASSES.get(lease.vendor_class):
         return hint
     if lease.vendor_class.startswith(NETWORK_BOOT):
-        return "boots from the network"
+        return NETWORK_BOOTS
+    if lease.mac[:PREFIX] in prefixes:
+        return "BMC by its MAC prefix"
     alike = claims.prefixes[lease.mac[:PREFIX]] if claims else 0
     return f"MAC prefix of {alike} listed BMCs" if alike else ""
 
@@ -224,3 +235,16 @@ def _find_missing(
         yield MissingEntry(
             entry=node.name, mac=claim.mac, address=claim.address, detail=detail, remedy=remedy
         )
+
+
+def select_bmcs(result: LeaseComparison) -> LeaseComparison:
+    """Return the candidates that are listed, or that vendor class or MAC prefix show as BMCs."""
+    listed = (Standing.NOT_LISTED, None)
+    rows = tuple(
+        row
+        for row in result.candidates
+        if row.standing not in listed or row.hint not in ("", NETWORK_BOOTS)
+    )
+    left_out = len(result.candidates) - len(rows)
+    notes = (*result.notes, *([f"leases of no BMC, left out: {left_out}"] if left_out else []))
+    return result.model_copy(update={"candidates": rows, "notes": notes})

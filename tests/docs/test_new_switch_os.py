@@ -53,11 +53,13 @@ def test_the_third_system_was_added_by_one_folder_and_one_line() -> None:
 # Modules outside of its adapter that name Cumulus Linux or NVUE, and why.
 _MATRIX = "the matrix's vocabulary: component names, grammars of versions, update methods"
 _WORDS = "words for people: a default of an option, a source of a limit, a name of an image"
+_FIRST = "the first script of a new switch, which its own system fetches (docs/intake.md)"
 NAMING = {
     "adapters/switches/__init__.py": "the table of contents",
     "cli/serve/daemon_parts.py": "puts the dialogue of factory passwords behind `SwitchPasswords`",
     "checks/threshold_data.py": _WORDS,
     "cli/client/netbox.py": _WORDS,
+    "cli/offline/management_profile.py": _FIRST,
     "cli/serve/sim.py": _WORDS,
     "components/kind.py": _MATRIX,
     "components/switch_os.py": _MATRIX,
@@ -69,7 +71,9 @@ NAMING = {
     "model/expected.py": "the default of `os` in the expected-hardware list",
     "model/port_label.py": _WORDS,
     "model/versions.py": _MATRIX,
+    "planning/intake/dhcp_profile.py": _FIRST,
     "planning/intake/netbox_source.py": _WORDS,
+    "planning/intake/ztp_scripts.py": _FIRST,
     "planning/matrix/edge_faults.py": _MATRIX,
     "planning/matrix/review.py": _MATRIX,
     "planning/path/switch_upgrades.py": _MATRIX,

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.adapters.kea_socket import read_socket
+from provisioner.cli.offline.management_profile import LEASE_SCRIPT, profile
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.daemon.data import read_expected, read_text
 from provisioner.model.input_error import InputError
@@ -25,7 +26,6 @@ from provisioner.planning.intake.lease_comparison import (
 )
 
 FILES_MAX = 64
-LEASE_SCRIPT = Path(__file__).with_name("lease_script.sh")
 _PREFIX = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){2}")
 AGREES = (None, Standing.LISTED, Standing.BY_ADDRESS)
 
@@ -93,6 +93,9 @@ def leases(
         _show(result)
     agrees = all(row.standing in AGREES for row in result.candidates) and not result.missing
     raise typer.Exit(0 if agrees else 1)
+
+
+app.command()(profile)
 
 
 def _parse_network(text: str) -> Network:

@@ -121,7 +121,8 @@ def _read_list(expected: Expected) -> _List:
     addresses: dict[str, _Claim] = {}
     for node in expected.nodes:
         if node.kind is NodeKind.SWITCH:
-            switch = _Claim(node.name, "", _read_address(node.address))
+            switch = _Claim(node.name, node.bmc.mac.lower(), _read_address(node.address))
+            macs[switch.mac] = switch
             addresses[switch.address] = switch
             continue
         claim = _claim_of(node)

@@ -47,6 +47,7 @@ WHILE_OBSERVING = frozenset(
     {
         ChangeKind.NODE_ADOPT,
         ChangeKind.NODE_DETACH,
+        ChangeKind.NODE_BMC_ADDRESS,
         ChangeKind.CAPABILITY_GRANT,
         ChangeKind.CAPABILITY_WITHDRAW,
         ChangeKind.TOKEN_CREATE,

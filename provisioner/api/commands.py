@@ -87,6 +87,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "show_bmc_logs": C("node logs", example="su0-n03 --limit 20"),
     "show_bmc_metrics": C("node metrics"),
+    "follow_bmc": C("node follow-bmc", example="su0-n03 --url https://10.0.1.77 --dry-run"),
     "set_bmc_time": C("node set-time", example="su0-n03 --dry-run"),
     "show_node_tags": C("node tags"),
     "replace_node_tags": C("node tag", example="su0-n03 --tag loan --tag team:vision"),

@@ -117,6 +117,7 @@ class ChangeKind(StrEnum):
     NODE_RECLAIM = "node.reclaim"
     NODE_POWER = "node.power"
     NODE_BMC_TIME = "node.bmc_time"
+    NODE_BMC_ADDRESS = "node.bmc_address"
     NODE_TAG = "node.tag"
     NODE_DETACH = "node.detach"
     TENANT_PUT = "tenant.put"

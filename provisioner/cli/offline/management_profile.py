@@ -132,7 +132,7 @@ def list_files(server: Server, site: ManagementNetwork, hooks: str) -> tuple[Pro
 
 
 def check(server: Server, files: Sequence[ProfileFile]) -> str:
-    """Return what the server's own program finds. Raises InputError if it refuses its file."""
+    """Return the verdict of the server's own program. Raises InputError if it refuses its file."""
     name = "kea-dhcp4" if server is Server.KEA else "dnsmasq"
     path = KEA_FILE if server is Server.KEA else DNSMASQ_FILE
     program = shutil.which(name, path=PLACES)

@@ -10,6 +10,7 @@ from provisioner.control.context import Context
 from provisioner.control.node.mender import Mender
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.retiring import Retirer
+from provisioner.control.repairs.advice import Advisor
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.repairs import Repairs
 from provisioner.control.repairs.ticketing import Ticketing
@@ -19,6 +20,7 @@ from provisioner.execution.executor import Executor
 from provisioner.execution.repair.bundling import Bundler
 from provisioner.execution.repair.case_evidence import EvidenceCollector
 from provisioner.execution.rewriting import build_eraser
+from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.validator import Validator
 from provisioner.model.matrix import Matrix
@@ -57,6 +59,7 @@ class RepairShop:
     ) -> None:
         self._context = context
         self._parts = parts
+        self._readers = (observer, tenancy, Rechecks(site, context.store, matrix), matrix)
         store = context.store
         book = parts.book
         self.mender = Mender(
@@ -88,10 +91,12 @@ class RepairShop:
         alerts = self._parts.alerts
         desk = CaseDesk(self._context, self._parts.book, alerts)
         repairs = Repairs(self._context, desk, alerts, submit)
+        advisor = Advisor(self._context, desk, *self._readers)
         if watcher is not None:
             watcher.keeper.on_raised = repairs.call
         return {
             "repairs": repairs.run,
             "urgent repairs": repairs.answer_calls,
+            "advice": advisor.run,
             "tickets": self.ticketing.run,
         }

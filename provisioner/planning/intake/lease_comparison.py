@@ -189,7 +189,10 @@ def _place_lease(lease: DhcpLease, claims: _List) -> dict[str, object]:
         return _place(Standing.CONFLICT, by_mac.entry, detail, remedy)
     if by_mac and _is_moved(by_mac.address, lease.address):
         detail = f"the list has {by_mac.address}"
-        remedy = "Correct `bmc.url`, or leave it out: `intake --range` matches by serial or MAC."
+        remedy = (
+            "Correct `bmc.url`, or leave it out: `intake --range` matches by serial or MAC. Of a "
+            "node that was taken in: `provisioner node follow-bmc`."
+        )
         return _place(Standing.MOVED, by_mac.entry, detail, remedy)
     if by_mac:
         return _place(Standing.LISTED, by_mac.entry)

@@ -62,6 +62,13 @@ FORMS: dict[str, Any] = {
             }
         ]
     },
+    "query_api": {
+        "paths": int,
+        "operations": {name: {"passed": bool} for name in ("document", "read", "change", "follow")},
+    },
+    "query_control_log": {"rows": int, "operations": {"logged": {"passed": bool}}},
+    "query_versions": {"operations": {"firmware": {"passed": bool}}},
+    "tenant_subnets": {"subnets": dict, "operations": {"own_subnets": {"passed": bool}}},
     "check_api": {"account_id": str, "tests": {"auth": {"passed": bool}}},
     "create_access_key": {"username": str, "access_key_id": str},
     "list_tenants": {"tenants": [dict], "count": int, "target_tenant": str, "found_target": bool},

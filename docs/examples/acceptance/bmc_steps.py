@@ -80,10 +80,12 @@ def telemetry_delivery_latency(daemon: Daemon, _node: str, _rack: str) -> Answer
 def _read_card(daemon: Daemon, node: str, bmc: str) -> str:
     """Return why the BMC of a card gives no sign of life; empty if it does."""
     try:
-        _read_logs(daemon, node, bmc)
+        answer = _read_logs(daemon, node, bmc)
     except RefusedError as error:
         return str(error)
-    return ""
+    if answer["logs"] and not answer["gaps"]:
+        return ""
+    return "; ".join(answer["gaps"]) or "it shows no log"
 
 
 def check_dpu_health(daemon: Daemon, _node: str, _rack: str) -> Answer:

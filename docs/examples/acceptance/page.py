@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from unoffered import OF_PLAN
+
 HEAD = """# NVIDIA's acceptance suite for AI clouds
 
 <!-- written by docs/examples/acceptance/page.py from result.json of that folder -->
@@ -34,6 +36,12 @@ slurm and vm are not run. Eight readings are ours:
 The suite's plan has more ids than its checks. The rows of `own` are checks of ours for such ids, in
 `own.yaml`, of the suite's own building blocks and judged by its runner: weigh them as ours.
 """
+PLAN = """
+
+Ids of the plan without a check that are not answered:
+
+| id | reason |
+|---|---|"""
 RESULT = """
 Run on {date} with version {suite_version} and {nodes} simulated hosts, suites {suites}:
 of {of} ids {passed} passed, {failed} failed, and {skipped} were skipped.
@@ -67,6 +75,8 @@ def draw_page(result: Mapping[str, Any]) -> str:
         lines.append(
             f"\n| {test_id} | {verdict['suite']} | {state} | {_cell(message)} | {_cell(text)} |"
         )
+    lines.append(PLAN)
+    lines += [f"\n| {ids} | {reason} |" for ids, reason in OF_PLAN.items()]
     return "".join(lines) + "\n"
 
 

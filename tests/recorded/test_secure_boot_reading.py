@@ -11,8 +11,10 @@ import pytest
 from tree_transport import ADDRESS, TreeTransport, tree_of
 
 from provisioner import quirks
+from provisioner.adapters.redfish.readings import read_secure_boot
 from provisioner.adapters.redfish.service import Service
 from provisioner.adapters.redfish.settings.secure_boot_keys import read_secure_boot_keys
+from provisioner.checks.attestation.boot_databases import read_boot_states
 from provisioner.model.erasure import Result
 from provisioner.planning.erasure.secure_boot_keys import judge_keys
 
@@ -45,3 +47,19 @@ def test_databases_are_read_with_their_factory_sets_and_judged(name: str, tmp_pa
     verdicts = list(judge_keys("host", keys, []))
     assert {part for part, result, _ in verdicts if result is Result.NOT_DONE} == NOT_DONE[name]
     assert keys.resets is (name == "nvidia_viking")
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_check_of_gate_a_reads_the_same_databases(name: str, tmp_path: Path) -> None:
+    tree = tree_of(recorded_tree(name, tmp_path))
+    quirk = quirks.identify(json.loads(tree["/redfish/v1"]))
+    service = Service(TreeTransport(tree), ADDRESS, quirk)
+
+    reading = asyncio.run(read_secure_boot(service.walk()))
+    gaps = [[g.source, g.reason.value, g.detail] for g in reading.gaps]
+    text = json.dumps({"resources": dict(reading.resources), "gaps": gaps})
+
+    (state,) = read_boot_states(text)
+    assert state.running is False  # as all handed-over trees: the mode is not the state
+    counts = {database: shown.entries for database, shown in state.databases.items()}
+    assert counts == {database: entries for database, (entries, _) in COUNTS[name].items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,33 @@ def test_a_key_that_an_older_release_enrolled_by_its_first_quote_stays_and_says_
     assert node.tpm is not None
     assert (node.tpm.key_sha256, node.tpm.proof) == (key, TpmProof.QUOTE)
     assert "`tpm_makers_file` cannot be read" in str(events)
+
+
+def show_tpm(world: World) -> None:
+    """Have the host's BMC list the TPM, as the recorded trees of Dell and of a DGX do."""
+    tree = world.services[f"https://{HOST}.host.test"].tree
+    (path,) = (p for p in tree.resources if re.fullmatch(r"/redfish/v1/Systems/(1|DGX)", p))
+    system = tree.resources[path]
+    read = system.read
+    assert read is not None
+    module = {"FirmwareVersion": None, "InterfaceType": "TPM2_0", "Status": {"State": "Enabled"}}
+    system.read = lambda: {**(read() or {}), "TrustedModules": [module]}
+
+
+def test_an_agent_that_denies_the_tpm_which_the_bmc_shows_is_refused(tmp_path: Path) -> None:
+    async def main() -> tuple[Node, dict[str, str]]:
+        world = build_world(tmp_path, "require", pin_maker(tmp_path))
+        await give_back(world)
+        world.site.machines[HOST].tpm = SimulatedTpm(HOST, denied=True)
+        show_tpm(world)
+        await world.start()
+        node = await until_settled(world, 48 * HOUR_S)
+        disks = holds(world)
+        await world.crash()
+        return node, disks
+
+    node, disks = virtual_time.run(main())
+
+    assert node.state is State.QUARANTINED, node.note
+    assert "the node's BMC shows an enabled one" in node.blockers[0].detail
+    assert set(disks.values()) == {"tenant"}

@@ -8,6 +8,7 @@ from typing import Any
 
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.measurements import collect_measurements
+from provisioner.adapters.redfish.parsing import at, objects
 from provisioner.adapters.redfish.parsing import text as text_of
 from provisioner.checks import attested_firmware
 from provisioner.checks.check import Command
@@ -63,6 +64,17 @@ async def read_resets(client: Redfish) -> dict[str, str]:
             if at := text_of(member.data.get("LastResetTime")):
                 shown[member.path] = at
     return shown
+
+
+async def shows_tpm(client: Redfish) -> bool:
+    """Return whether a system of this BMC lists an enabled TPM 2.0 among its `TrustedModules`."""
+    walk = client.service.walk()
+    systems = (await walk.read_linked(await walk.read_root(), "Systems"))[:MEMBERS_MAX]
+    return any(
+        module.get("InterfaceType") == "TPM2_0" and at(module, "Status", "State") == "Enabled"
+        for system in systems
+        for module in objects(system.data.get("TrustedModules"))
+    )
 
 
 async def _measure(client: Redfish, patterns: Sequence[str], clock: Clock) -> dict[str, Any]:

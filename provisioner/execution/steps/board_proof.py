@@ -15,7 +15,10 @@ from cryptography import x509
 from provisioner.checks.attestation.endorsement_certificates import MAKERS_BYTES_MAX, parse_makers
 from provisioner.checks.attestation.tpm_credentials import SECRET_BYTES
 from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.reach import HOST
 from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.outofband import shows_tpm
 from provisioner.execution.steps.agent_steps import ask_step
 from provisioner.model.attestation import Unacceptable
 from provisioner.model.events.node_events import BoardTpmRead
@@ -33,7 +36,7 @@ from provisioner.planning.certification.board_proofs import (
     bind_nonce,
     judge_board,
 )
-from provisioner.ports import AgentAddress
+from provisioner.ports import AgentAddress, PortError
 
 _OLD_IMAGE = "the maintenance image cannot"
 
@@ -62,7 +65,9 @@ async def prove_board(
         return _refuse(node, refused)
     assert not isinstance(proof, Blocker)
     tpm = proof.tpm
-    if tpm is not None and tpm.proof is TpmProof.QUOTE:
+    if tpm is None:
+        return await _accept_none(site, hold, node)
+    if tpm.proof is TpmProof.QUOTE:
         proved = await _prove_maker(site, node, agent, tpm)
         if not isinstance(proved, BoardTpm):
             return await _keep_unproved(site, hold, node, tpm, proved)
@@ -79,6 +84,26 @@ async def _ask(site: Site, node: Node, agent: AgentAddress) -> BoardProof | Bloc
     if isinstance(answer, Blocker):
         return answer
     return judge_board(answer, bound, node.tpm, site.clock.now())
+
+
+async def _accept_none(site: Site, hold: Hold, node: Node) -> Blocker | None:
+    """Accept a machine without a TPM, unless the node's BMC shows that its board has one."""
+    try:
+        client = await site.reach.redfish(node, HOST)
+        if isinstance(client, Blocker):
+            return client if site.settings.agent_tpm == "require" else None
+        if not await shows_tpm(client):
+            return None
+    except PortError as error:
+        if site.settings.agent_tpm == "require":
+            return blocked(error, f"{node.id}/{HOST}")
+        return None
+    refused = "it says that its machine has no TPM 2.0, and the node's BMC shows an enabled one"
+    await hold.record(events=[BoardTpmRead(key="", refused=refused)])
+    if site.settings.agent_tpm == "record":
+        return None
+    await site.agents.dismiss(node.id)
+    return _refuse(node, refused)
 
 
 async def _prove_maker(

@@ -135,7 +135,7 @@ def _quote_tpm(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
     machine = ramdisk.machine
 
     def finish(_now: float) -> Json:
-        if machine.tpm is None:
+        if machine.tpm is None or machine.tpm.denied:
             return {"result": "unsupported", "detail": "there is no TPM 2.0 device"}
         quote, signature = machine.tpm.quote(bytes.fromhex(str(args.get("nonce", ""))))
         content = {

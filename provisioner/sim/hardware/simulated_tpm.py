@@ -30,6 +30,7 @@ class SimulatedTpm:
     pcrs: tuple[int, ...] = (0, 2, 4, 7)
     events: list[tuple[int, int, bytes, bytes]] = field(default_factory=list)
     maker: str = MAKER
+    denied: bool = False  # the agent on this machine says that there is none
 
     def __post_init__(self) -> None:
         self.endorsement = SimulatedEndorsement(self.seed, self.maker)

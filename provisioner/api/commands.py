@@ -85,7 +85,7 @@ COMMANDS: Mapping[str, Command] = {
     "switch_node_power": C(
         "node power", ("action",), destructive=True, example="su0-n03 cycle --dry-run"
     ),
-    "show_bmc_logs": C("node logs", example="su0-n03 --limit 20"),
+    "show_bmc_logs": C("node logs", example="su0-n03 --bmc host"),
     "show_bmc_metrics": C("node metrics"),
     "follow_bmc": C("node follow-bmc", example="su0-n03 --url https://10.0.1.77 --dry-run"),
     "set_bmc_time": C("node set-time", example="su0-n03 --dry-run"),

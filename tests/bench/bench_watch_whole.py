@@ -261,6 +261,8 @@ def main() -> int:
     ask.add_argument("--served", type=int, default=3, help="simulated nodes behind all addresses")
     ask.add_argument("--sweeps", action="store_true", help="versions of each node daily, too")
     asked = ask.parse_args()
+    if asked.events <= 0:
+        ask.error("--events is above 0; a watch without events is measured by `make bench-watch`")
     alone(sys.argv[1:])
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -50,6 +50,9 @@ NOT_THERE = {
     "/cohorts/comparison": 400,
     "/nodes/{node}/plan/requests": 409,
     "/nodes/{node}/power": 409,
+    "/nodes/{node}/attestation": 404,
+    "/nodes/{node}/logs": 409,
+    "/nodes/{node}/metrics": 409,
 }
 OPEN = [r for r in table.ALL if not r.roles]
 CLOSED = [r for r in table.ALL if r.roles]

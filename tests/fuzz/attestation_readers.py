@@ -38,9 +38,10 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
     (
         "checks.attestation.concise_manifests",
         (),
-        "read_concise is_concise",
+        "read_concise",
         {"anchors": (), "at": 1.8e9, "admitted_at": 1.8e9},
     ),
+    ("checks.attestation.concise_manifests", (), "is_concise", {}),
     (_BOARD, (), "judge_board", _BOUND),
     (_BOARD, (ValueError,), "bind_nonce", {"nonce": b"n" * 32}),
     (

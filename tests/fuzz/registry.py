@@ -346,6 +346,7 @@ DECODE_FOR: Mapping[str, str] = {
     "api.routes.node_reports": _OURS,
     "api.routes.bundles": _OURS,
     "adapters.consoles.console_files": _OURS,
+    "execution.observe.reference_files": _OURS,  # evidence that this program collected
     "api.routes.signing_keys": _OURS,
     "api.routes.site": _OURS,
     "api.routes.certificates": "planning.certification.attestation:parse_envelope",

@@ -29,7 +29,9 @@ BY_HAND = (
     "netbox apply",
     "bundle create",
     "compare ironic",
+    "compare maas",
     "compare netbox",
+    "compare nico",
 )
 ALONE = (
     "audit verify",

@@ -1,16 +1,26 @@
-"""Readers of other systems' records (NetBox, Ironic), as registry.py lists them."""
+"""Readers of other systems' records (NetBox, Ironic, MAAS, NICo), as registry.py lists them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-RECORD_DECODERS = {"adapters.ironic": "planning.intake.ironic_nodes:list_nodes"}
+from provisioner.model.input_error import InputError
+
+RECORD_DECODERS = {"adapters.record_service": "planning.intake.ironic_nodes:list_nodes"}
+
+RECORD_BESIDE = {
+    "planning.intake.ironic_nodes:list_links": "of list_ports; tests/ironic/test_adopt_ironic.py",
+    "planning.intake.maas_machines:read_machine": "of list_machines; tests/peers has its fields",
+}
 
 RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     ("planning.intake.netbox_places", (), "normalize_address", {}),
-    ("planning.intake.belief_comparison", (), "format_address", {}),
-    ("planning.intake.ironic_nodes", (ValueError,), "list_nodes", {}),
+    ("planning.intake.belief_comparison", (), "format_address bracket_address", {}),
+    ("planning.intake.ironic_nodes", (ValueError,), "list_nodes list_ports", {}),
+    ("planning.intake.maas_machines", (ValueError,), "list_zones list_machines", {}),
+    ("planning.intake.nico_machines", (ValueError,), "list_records", {}),
+    ("planning.intake.host_table", (InputError,), "read_table", {"source": "hosts.csv"}),
     ("planning.intake.ironic_nodes", (), "read_belief", {"firmware": None, "inventory": None}),
     ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "firmware": None}),
     ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "inventory": None}),

@@ -15,7 +15,7 @@ from import_readers import IMPORT_READERS
 from kubernetes_readers import KUBERNETES_BESIDE, KUBERNETES_READERS
 from lease_readers import LEASE_READERS
 from pydantic import ValidationError
-from record_readers import RECORD_DECODERS, RECORD_READERS
+from record_readers import RECORD_BESIDE, RECORD_DECODERS, RECORD_READERS
 from redfish_readers import REDFISH_READERS
 
 from provisioner.adapters.power.outlet_tables import TABLES
@@ -260,6 +260,7 @@ _READ = "it takes what was read, and bounded, before"
 _JUDGES = "a part of judges, which are all attempted"
 NOT_ATTEMPTED: Mapping[str, str] = {
     **ATTESTATION_BESIDE,
+    **RECORD_BESIDE,
     **KUBERNETES_BESIDE,
     "access.identity:caller_of": _READ,
     "adapters.agent.answers:digest_of": _OURS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rig import World
@@ -9,6 +10,7 @@ from test_observing import put, record
 from virtual_time import run
 
 from provisioner.adapters.redfish.discovery import probe_all
+from provisioner.cli.client.preparing import read_adoption
 from provisioner.daemon.data import read_expected, read_secrets
 from provisioner.daemon.observing import ObservingDaemon
 from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes
@@ -16,6 +18,7 @@ from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.expected import Expected
 from provisioner.model.node import NodeKind, Origin, Placement, State
 from provisioner.model.outcome import Reason
+from provisioner.planning.intake import expected_text
 from provisioner.planning.release.adoption import detach_node
 from provisioner.runtime import permit
 from provisioner.store.repositories.master_key import MasterKey
@@ -40,7 +43,13 @@ async def open_site(tmp_path: Path) -> tuple[World, Expected]:
     return world, expected.model_copy(update={"nodes": tuple(nodes)})
 
 
-async def adopt(world: World, expected: Expected, *, keep: bool = True) -> Adopted:
+async def adopt(
+    world: World,
+    expected: Expected,
+    *,
+    keep: bool = True,
+    tenants: Mapping[str, str] | None = None,
+) -> Adopted:
     """Adopt a list as the API does in a daemon that observes."""
     assert world.daemon is not None
     with permit.observe():
@@ -51,7 +60,14 @@ async def adopt(world: World, expected: Expected, *, keep: bool = True) -> Adopt
         probes = await probe_all(transport, urls)
         secrets = read_secrets(expected, {})
         adopted = await adopt_nodes(
-            site, expected, secrets, probes, by="ada", now=world.clock.now(), keep=keep
+            site,
+            expected,
+            secrets,
+            probes,
+            by="ada",
+            now=world.clock.now(),
+            keep=keep,
+            recorded_tenants=tenants or {},
         )
         await daemon.stop()
     return adopted
@@ -161,5 +177,41 @@ def test_a_node_that_was_given_back_is_adopted_again_as_it_is_then(tmp_path: Pat
         assert row is not None
         assert (row.state, row.origin, row.tags) == (State.RELEASED, Origin.ADOPTED, ("loan",))
         assert (row.tenant, row.vrf) == ("blue", "BLUE")
+
+    run(scenario())
+
+
+def test_a_table_of_hosts_is_adopted_like_a_list_and_another_tenant_is_refused(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        world, expected = await open_site(tmp_path)
+        place_all(world)
+        switches = tuple(n for n in expected.nodes if n.kind is NodeKind.SWITCH)
+        base = expected.model_copy(update={"nodes": switches})
+        (tmp_path / "base.json").write_text(base.model_dump_json())
+        lines = ["name,bmc,tenant,ports"]
+        for node in expected.nodes:
+            if node.kind is NodeKind.HOST:
+                ports = " ".join(f"{p.switch}/{p.interface}={p.nic_slot}" for p in node.ports)
+                lines.append(f"{node.name},{node.bmc.url},red,{ports}")
+        (tmp_path / "hosts.csv").write_text("\n".join([*lines, "short"]))
+        given = {
+            "expected": str(tmp_path / "base.json"),
+            "from_": "csv",
+            "source": str(tmp_path / "hosts.csv"),
+        }
+        read_adoption(given)
+
+        assert given["dry_run"]  # without --apply it is only shown
+        assert [b["subject"] for b in given["refused_rows"]] == ["row 8"]
+        await adopt(world, base)
+        listed = expected_text.parse("list", given["expected"])
+        tenants = given["recorded_tenants"]
+        adopted = await adopt(world, listed, tenants=tenants)
+        assert [n.id for n in adopted.nodes] == [NAMES[0]]
+        reasons = {b.subject: b.reason for b in adopted.blockers}
+        assert reasons[NAMES[1]] is Reason.NOT_EXPECTED  # read in BLUE, recorded as red's
+        assert reasons[NAMES[2]] is Reason.ISOLATION
 
     run(scenario())

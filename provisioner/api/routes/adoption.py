@@ -63,6 +63,11 @@ class AdoptionList(Record):
         description="Networks whose addresses are probed: 10.0.0.0/24.",
     )
     port: int = Field(443, ge=1, le=65535, description="Port that is probed in networks.")
+    recorded_tenants: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=intake.BMCS_MAX,
+        description="Tenants of nodes as another system records them: another one is refused.",
+    )
 
 
 class Detachment(Record):
@@ -126,7 +131,9 @@ async def change_adoption(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     if sealed is None or parts.observer is None:
         return build_objection(asked.subject, "its list is gone", "Send the list again.")
     expected = expected_text.parse("expected", sealed[1].reveal())
-    fields = {k: arguments[k] for k in ("bmc", "networks", "port")}
+    fields = {
+        k: arguments[k] for k in ("bmc", "networks", "port", "recorded_tenants") if k in arguments
+    }
     body = AdoptionList.model_validate({"expected": "sealed", **fields}, strict=False)
     adopted, silent = await _run(parts, expected, body, by=asked.asked_by, keep=True)
     await parts.vault.remove(str(arguments["sealed"]))
@@ -155,6 +162,7 @@ async def _run(
         by=by,
         now=parts.clock.now(),
         keep=keep,
+        recorded_tenants=body.recorded_tenants,
     )
     return adopted, tuple(intake.describe_unanswered(gap) for gap in gaps)
 

@@ -254,6 +254,8 @@ def _finish(
     if document is None:
         _write(answer.content, out)
         return
+    if given.get("refused_rows"):
+        _add_refusals(document, given["refused_rows"])
     state = _state(answer) if "state" in (document or {}) and "kind" in document else ""
     is_operation = bool(state) and "subject" in document and "asked_by" in document
 
@@ -278,6 +280,13 @@ def _finish(
     failing = FAILS.get(command)
     if failing is not None and failing(document):
         raise typer.Exit(FAILED)
+
+
+def _add_refusals(document: Any, refused: list[Any]) -> None:
+    """Add the rows that were refused here, before the request, to those of an answer."""
+    result = dict(document.get("result") or {})
+    result["blockers"] = [*refused, *(result.get("blockers") or ())]
+    document["result"] = result
 
 
 def is_dry(document: Any) -> bool:

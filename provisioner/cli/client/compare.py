@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.adapters.ironic import Ironic
+from provisioner.adapters.maas import Maas
+from provisioner.adapters.nico import Nico
 from provisioner.cli.client.connection import Connection
 from provisioner.cli.client.daemon_options import DataOption, open_connection
 from provisioner.cli.client.netbox import (
@@ -27,6 +29,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.integrations.belief import Belief, Difference
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.intake.belief_comparison import compare_beliefs
+from provisioner.planning.intake.maas_machines import TenantField, ZoneMeaning
 from provisioner.planning.intake.netbox_beliefs import list_beliefs
 
 app = typer.Typer(
@@ -89,6 +92,54 @@ def netbox(
     """
     objects = open_netbox(url, token_file, ca_file).read(site, ())
     _compare(list_beliefs(objects, host_role), data, power=False, as_json=as_json)
+
+
+@app.command()
+def maas(
+    url: Annotated[str, typer.Argument(help="Address of MAAS: https://maas.example:5443/MAAS.")],
+    key_file: Annotated[
+        Path, typer.Option("--key-file", help="File with an API key, readable by its owner.")
+    ],
+    tenant: Annotated[
+        TenantField, typer.Option("--tenant-field", help="The field that has a host's tenant.")
+    ] = TenantField.OWNER,
+    zone: Annotated[
+        ZoneMeaning, typer.Option("--zone-is", help="The place that an availability zone means.")
+    ] = ZoneMeaning.SITE,
+    ca_file: CaFile = None,
+    power: ReadPower = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare with a MAAS. Exit code 1 if there is a difference.
+
+    Example: provisioner compare maas https://maas.example:5443/MAAS --key-file maas.key
+    """
+    there = Maas(url, read_token("--key-file", key_file), str(ca_file) if ca_file else None)
+    _compare(there.read(tenant, zone), data, power=power, as_json=as_json)
+
+
+@app.command()
+def nico(
+    url: Annotated[str, typer.Argument(help="Address of its REST API: https://nico.example.")],
+    org: Annotated[str, typer.Option(help="The org of its provider.")],
+    token_file: TokenFile,
+    site: Annotated[
+        list[str] | None, typer.Option(help="Name of a site; repeatable. All without it.")
+    ] = None,
+    ca_file: CaFile = None,
+    power: ReadPower = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare with an NVIDIA infra controller. Exit code 1 if there is a difference.
+
+    Example: provisioner compare nico https://nico.example --org acme --token-file nico.jwt
+    """
+    token = read_token("--token-file", token_file)
+    there = Nico(url, org, token, str(ca_file) if ca_file else None)
+    beliefs = [row.belief for row in there.read_rows(tuple(site or ()))]
+    _compare(beliefs, data, power=power, as_json=as_json)
 
 
 def _compare(beliefs: Sequence[Belief], data: Path | None, *, power: bool, as_json: bool) -> None:

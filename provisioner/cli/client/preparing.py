@@ -13,11 +13,14 @@ import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from provisioner.model.input_error import InputError
+
+if TYPE_CHECKING:
+    from provisioner.model.expected import Expected
 
 TOKEN_PREFIX = "prv_"  # noqa: S105 (how tokens begin)
 SECRET_PREFIX = "whsec_"  # noqa: S105 (how secrets begin)
@@ -94,8 +97,22 @@ def read_list(given: Given) -> None:
 
 
 def read_adoption(given: Given) -> None:
-    """Read the list of serving nodes, with the logins that it refers to."""
-    given["expected"] = json.dumps(_resolved(Path(given["expected"])))
+    """Read the list of serving nodes, with the logins that it refers to.
+
+    With `--from` it is made of another system's hosts, and nothing is carried out without
+    `--apply`. Rows that cannot be used are added to the answer's refusals.
+    """
+    path = Path(given["expected"])
+    if not given.get("from_"):
+        given["expected"] = json.dumps(_resolved(path))
+        return
+    from provisioner.cli.client.adoption_sources import read_listed
+
+    listed = read_listed(path, given)
+    given["expected"] = json.dumps(_resolve(listed.expected))
+    given["recorded_tenants"] = dict(listed.tenants)
+    given["dry_run"] = given.get("dry_run") or not given.get("apply")
+    given["refused_rows"] = [b.model_dump(mode="json") for b in listed.refused]
 
 
 def read_factory_logins(given: Given) -> None:
@@ -112,10 +129,15 @@ def read_factory_logins(given: Given) -> None:
 
 
 def _resolved(path: Path) -> dict[str, Any]:
-    """Return a list's document with every password in it. Raises InputError."""
-    from provisioner.daemon.data import read_expected, read_secrets
+    """Return a file's list with every password in it. Raises InputError."""
+    from provisioner.daemon.data import read_expected
 
-    expected = read_expected(path)
+    return _resolve(read_expected(path))
+
+
+def _resolve(expected: Expected) -> dict[str, Any]:
+    from provisioner.daemon.data import read_secrets
+
     secrets = read_secrets(expected, os.environ)
     tree: dict[str, Any] = expected.model_dump(mode="json")
     logins = [(tree["factory_credentials"][v], s) for v, (_, s) in secrets.factory.items()]

@@ -45,11 +45,27 @@ HIDDEN: Mapping[str, tuple[str, ...]] = {
     "token create": ("sha256",),
     "case factory": ("logins",),
     "webhook set": ("paused_why",),  # `webhook pause` and `resume`
+    "adopt": ("recorded_tenants",),
 }
 MORE: Mapping[str, tuple[tuple[str, Any, Any, str], ...]] = {
     "case factory": (
         ("file", Path, ..., "Expected-hardware list with factory logins."),
         ("forget", bool, False, "Forget those of the list."),
+    ),
+    "adopt": (
+        ("from_", str, "", "Adopt another system's hosts: netbox, ironic, nico or csv."),
+        ("source", str, "", "Its address, or the CSV file; FILE has logins, tenants, switches."),
+        ("apply", bool, False, "With --from: carry it out; without, it is only shown."),
+        ("ports", Path, None, "CSV of the hosts' leaf ports: columns name and ports."),
+        ("tenant", list[str], None, "A tenant's name there and ours: 3f2a=red; repeatable."),
+        ("source_token_file", Path, None, "File with a token of that system."),
+        ("source_user", str, "", "Ironic: user of its HTTP basic authentication."),
+        ("source_password_file", Path, None, "Ironic: file with that user's password."),
+        ("source_ca", Path, None, "File with the CAs of its certificate."),
+        ("source_site", list[str], None, "NetBox: slug of a site; NICo: its name; repeatable."),
+        ("source_org", str, "", "NICo: the org of its provider."),
+        ("host_role", str, "gpu-server", "NetBox: slug of the device role of hosts."),
+        ("switch_role", str, "switch", "NetBox: slug of the device role of switches."),
     ),
     "certificate keys": (("pem", bool, False, "PEM, for --key of verify."),),
     "watch status": (("all", bool, False, "Every node, however many."),),
@@ -184,8 +200,9 @@ def _parameters(name: str, spec: Mapping[str, Any]) -> Iterator[inspect.Paramete
             taken.add(option["name"])
             yield _option(option)
     for field, kind, default, about in MORE.get(name, ()):
-        argument = typer.Option("--" + field.replace("_", "-"), help=about)
-        yield _parameter(field, kind, argument, default)
+        flag = "--" + field.rstrip("_").replace("_", "-")  # `from_`: a keyword is no parameter
+        argument = typer.Option(flag, help=about, show_default=bool(default))
+        yield _parameter(field, kind | None if default is None else kind, argument, default)
     yield from _common(name, spec)
 
 

@@ -6,8 +6,9 @@ so that a daemon that ends in between leaves a sealed login without a node, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from provisioner import quirks
 from provisioner.adapters.redfish.discovery import Probe
@@ -23,6 +24,7 @@ from provisioner.model.tenant import Tenant
 from provisioner.planning.intake.pairing import assemble_nodes
 from provisioner.planning.release.adoption import (
     adopt_host,
+    compare_tenant,
     find_owner_conflicts,
     serve_adopted,
 )
@@ -57,8 +59,12 @@ async def adopt_nodes(
     by: str,
     now: float,
     keep: bool,
+    recorded_tenants: Mapping[str, str] = MappingProxyType({}),
 ) -> Adopted:
-    """Adopt the nodes of a list; without `keep`, return what would be adopted and store nothing."""
+    """Adopt the nodes of a list; without `keep`, return what would be adopted and store nothing.
+
+    `recorded_tenants`: tenants of nodes as another system records them.
+    """
     store = site.store
     stored = list(await store.nodes.list())
     detached = {n.id: n for n in stored if n.origin is Origin.DETACHED}
@@ -81,6 +87,8 @@ async def adopt_nodes(
             refused += conflicts
             continue
         row = await _judge(site, node, list(tenants.values()), {*before, *_names(adopted)}, now)
+        if isinstance(row, Node):
+            row = compare_tenant(row, recorded_tenants.get(row.id, ""))
         if isinstance(row, Blocker):
             refused.append(row)
             continue

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from provisioner.model.base import Record
+from provisioner.model.expected import ExpectedDpu
+from provisioner.model.location import Port
 
 
 class Belief(Record):
@@ -23,6 +25,18 @@ class Belief(Record):
     site: str = ""
     rack: str = ""
     versions: Mapping[str, str] = {}  # our component kind -> version
+
+
+class SourceRow(Record):
+    """A serving host as another system or a table lists it for an adoption."""
+
+    belief: Belief
+    mac: str = ""  # of its BMC
+    ports: tuple[Port, ...] = ()
+    cards: tuple[ExpectedDpu, ...] = ()
+    username: str = ""  # of its BMC, with the place of its password
+    password_env: str = ""
+    password_file: str = ""
 
 
 class Aspect(StrEnum):

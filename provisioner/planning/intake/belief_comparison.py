@@ -66,6 +66,12 @@ def format_address(url: str) -> str:
         return ""
 
 
+def bracket_address(text: str) -> str:
+    """Return a bare IPv6 address in brackets, as URLs have it, and any other text as it is."""
+    bare = text.count(":") > 1 and "/" not in text and not text.startswith("[")
+    return f"[{text}]" if bare else text
+
+
 def _find_host(
     belief: Belief, hosts: Sequence[Node], inventories: Mapping[str, Inventory]
 ) -> Node | None:

@@ -6,11 +6,13 @@ the answers. An answer may lack fields: an Ironic shows less to a user of one pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provisioner.model.integrations.belief import Belief
+from provisioner.model.location import Port
 from provisioner.planning.intake.belief_comparison import format_address
+from provisioner.planning.intake.host_table import find_rail
 
 TEXT_MAX = 300  # characters of a field
 # ironic/common/states.py: a tenant's instance is on the node
@@ -38,12 +40,40 @@ COMPONENTS = {"bios": "host.bios", "bmc": "host.bmc"}
 
 def list_nodes(document: object) -> tuple[Mapping[str, Any], ...]:
     """Return the nodes of a page. Raises ValueError."""
-    nodes = document.get("nodes") if isinstance(document, dict) else None
-    if not isinstance(nodes, list) or not all(isinstance(n, dict) for n in nodes):
-        raise ValueError("the answer has no list of nodes")
-    if not all(_read_text(n, "uuid") for n in nodes):
-        raise ValueError("a node has no uuid")
-    return tuple(nodes)
+    return _list_records(document, "nodes")
+
+
+def list_ports(document: object) -> tuple[Mapping[str, Any], ...]:
+    """Return the ports of a page. Raises ValueError."""
+    return _list_records(document, "ports")
+
+
+def list_links(ports: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Port, ...]]:
+    """Return the leaf ports of each node by its uuid.
+
+    A port's `local_link_connection` names the switch in `switch_info` and its interface in
+    `port_id`; one without both says nothing. The card is the port's name, if it has one.
+    """
+    links: dict[str, list[Port]] = {}
+    for port in ports:
+        link = port.get("local_link_connection")
+        link = link if isinstance(link, dict) else {}
+        switch = _read_text(link, "switch_info")
+        interface = _read_text(link, "port_id")
+        if switch and interface:
+            slot = _read_text(port, "name")
+            row = Port(switch=switch, interface=interface, rail=find_rail(slot), nic_slot=slot)
+            links.setdefault(_read_text(port, "node_uuid"), []).append(row)
+    return {node: tuple(rows) for node, rows in links.items()}
+
+
+def _list_records(document: object, kind: str) -> tuple[Mapping[str, Any], ...]:
+    records = document.get(kind) if isinstance(document, dict) else None
+    if not isinstance(records, list) or not all(isinstance(n, dict) for n in records):
+        raise ValueError(f"the answer has no list of {kind}")
+    if not all(_read_text(n, "uuid") for n in records):
+        raise ValueError(f"one of its {kind} has no uuid")
+    return tuple(records)
 
 
 def read_belief(node: Mapping[str, Any], firmware: object, inventory: object) -> Belief:

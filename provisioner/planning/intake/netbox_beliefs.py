@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from provisioner.model.integrations.belief import Belief
 from provisioner.model.integrations.netbox import NetBoxKind, NetBoxObject
-from provisioner.planning.intake.belief_comparison import format_address
+from provisioner.planning.intake.belief_comparison import bracket_address, format_address
 
 # dcim/choices.py of NetBox, DeviceStatusChoices; failed, offline and decommissioning say neither
 SERVES = {"active": True, "planned": False, "staged": False, "inventory": False}
@@ -31,7 +31,7 @@ def list_beliefs(objects: Sequence[NetBoxObject], role: str) -> tuple[Belief, ..
             Belief(
                 key=f"device {device.number}",
                 name=device.key,
-                address=format_address(f"[{bmc}]" if ":" in bmc else bmc),
+                address=format_address(bracket_address(bmc)),
                 serial=fields.get("serial", ""),
                 state=state,
                 serves=SERVES.get(state),

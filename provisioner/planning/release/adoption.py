@@ -49,6 +49,18 @@ def adopt_host(
     )
 
 
+def compare_tenant(node: Node, recorded: str) -> Node | Blocker:
+    """Return an adopted row, or its refusal if another system records another tenant of it."""
+    if not recorded or recorded.lower() == node.tenant.lower():
+        return node
+    detail = (
+        f"its ports stand in VRF {node.vrf} of tenant {node.tenant}, and the other system "
+        f"records tenant {recorded}"
+    )
+    unblock = f"Find out which is right; `--tenant {recorded}={node.tenant}` if both are one."
+    return _refuse(node, Reason.NOT_EXPECTED, detail, unblock)
+
+
 def serve_adopted(node: Node, now: float) -> Node:
     """Return the row of a node that serves, as it was found: no certificate, nothing proved."""
     day = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
